@@ -3,10 +3,11 @@ PYTHON ?= python3
 UV ?= uv
 VENV := .venv
 BIN := $(VENV)/bin
-# What mplfonts asks for but we, who only read its font files, do not; one of them ships no wheel.
-UNUSED := fire fontmeta termcolor
-# On a busy machine one of thousands may be late: it has a second chance, and the summary names it.
-PYTEST := $(BIN)/pytest -p no:cacheprovider --reruns 1 -raR
+# What packages ask for of which we only read a file: mplfonts (one of them ships no wheel), and
+# axe-playwright-python.
+UNUSED := fire fontmeta termcolor playwright pyee
+# On a busy machine one of thousands may be late: it has two more chances, and the summary names it.
+PYTEST := $(BIN)/pytest -p no:cacheprovider --reruns 2 --reruns-delay 1 -raR --durations 10 --durations-min 5
 # In this order: what takes longest first, so that little is left to wait for at the end.
 SUITES := attacks acceptance integration/sessions unit integration/slack integration/discord \
 	integration/web integration/store
@@ -14,7 +15,7 @@ SUITES := attacks acceptance integration/sessions unit integration/slack integra
 STAMP := $(VENV)/.setup-done
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check test-others test-deploy format bench lock clean
+.PHONY: help setup run test check test-others test-deploy format bench lock assets clean
 .PHONY: test-plain test-plain-with-ids
 .PHONY: $(SUITES:%=test-%)
 
@@ -100,6 +101,9 @@ lock: ## Pin pyproject.toml anew (needs uv; UPGRADE=--upgrade for the newest ver
 		$(addprefix --no-emit-package ,$(UNUSED)) \
 		--output-file requirements.lock
 	@! grep -n '://' requirements.lock || { echo "requirements.lock names an address" >&2; exit 1; }
+
+assets: ## Build what of the page is made of packages, as assets/package-lock.json pins them (needs node)
+	cd assets && npm ci --ignore-scripts --no-audit --no-fund && node build.js
 
 clean: ## Remove what was made, but for .venv
 	rm -rf dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -12,31 +12,37 @@ from bench import (
     bursts,
     crowds,
     doors,
-    efforts,
     fairness,
-    figures,
     fuzz,
     host_process,
     idleness,
     kills,
-    machines,
-    many,
+    machine_descriptions,
+    many_sessions,
     memory,
+    metrics,
     packages,
-    pages,
+    page_latency,
+    page_speed,
     queries,
     reports,
+    sample_sizes,
     snapshots,
     turns,
     warm,
 )
-from bench import flood as floods
+from bench import output_floods as floods
 
 _RESULTS = pathlib.Path(__file__).parent / "results"
-_Run = Callable[[efforts.Effort], Awaitable[list[figures.Measure]]]
+_Run = Callable[[sample_sizes.Effort], Awaitable[list[metrics.Measure]]]
 # By the group whose results share a file.
 _GROUPS: dict[str, dict[str, _Run]] = {
-    "kernels": {"warm": warm.run, "memory": memory.run, "many": many.run, "flood": floods.run},
+    "kernels": {
+        "warm": warm.run,
+        "memory": memory.run,
+        "many": many_sessions.run,
+        "flood": floods.run,
+    },
     "outside": {"doors": doors.run, "queries": queries.run},
     "hosts": {"host_process": host_process.run},
     "packages": {"packages": packages.run},
@@ -44,21 +50,22 @@ _GROUPS: dict[str, dict[str, _Run]] = {
     "loads": {"bursts": bursts.run, "idleness": idleness.run, "fairness": fairness.run},
     "snapshots": {"snapshots": snapshots.run},
     "kills": {"kills": kills.run},
-    "conversations": {"turns": turns.run, "crowds": crowds.run, "pages": pages.run},
+    "conversations": {"turns": turns.run, "crowds": crowds.run, "pages": page_latency.run},
+    "page_speed": {"page_speed": page_speed.run},
 }
 
 
 def main() -> int:
     """Run what the command line names; 1 where it asks for strictness and a bar was missed."""
     arguments = _parser().parse_args()
-    effort = efforts.QUICK if arguments.quick else efforts.FULL
+    effort = sample_sizes.QUICK if arguments.quick else sample_sizes.FULL
     named = set(arguments.names) or set(_GROUPS)
     is_met = True
     for group, subjects in _GROUPS.items():
         chosen = {name: run for name, run in subjects.items() if group in named or name in named}
         if not chosen:
             continue
-        machine = machines.describe()
+        machine = machine_descriptions.describe()
         measures = asyncio.run(_measure(chosen, effort))
         # Less than everything never replaces everything.
         is_whole = chosen == subjects and not arguments.quick
@@ -70,8 +77,8 @@ def main() -> int:
     return 1 if arguments.strict and not is_met else 0
 
 
-async def _measure(subjects: dict[str, _Run], effort: efforts.Effort) -> list[figures.Measure]:
-    measures: list[figures.Measure] = []
+async def _measure(subjects: dict[str, _Run], effort: sample_sizes.Effort) -> list[metrics.Measure]:
+    measures: list[metrics.Measure] = []
     for name, run in subjects.items():
         started = time.monotonic()
         print(f"{name} …", end=" ", flush=True)

@@ -41,6 +41,7 @@ class BotProcess:
             "INTERPRETER_BOT_KERNELS__PRELOAD": "[]",
             "INTERPRETER_BOT_KERNELS__SPARES": "0",
             "INTERPRETER_BOT_LOCAL__ENABLED": "false",
+            "INTERPRETER_BOT_SESSIONS__MODEL_TITLES": "false",
             "INTERPRETER_BOT_MODELS": f"[{model.model_dump_json(exclude_defaults=True)}]",
             "INTERPRETER_BOT_PATHS__DATA": str(self.paths.data),
             "INTERPRETER_BOT_PATHS__RUNTIME": str(self.paths.runtime),

@@ -1,23 +1,31 @@
-"""What the way outside costs: a round trip and 100 MB through a tunnel, against direct access."""
+"""What the way outside costs: a round trip and 100 MB through a tunnel, against direct access.
+
+And how late the bot's event loop is while many sessions download at once.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import pathlib
 import resource
 import socket
 import sys
 import tempfile
+from collections.abc import AsyncIterator
 from typing import Any
 
-from bench import efforts, figures
+from bench import measured_bots, metrics, sample_sizes
 from interpreter_bot import settings, values
 from interpreter_bot.egress import broker
 from interpreter_bot.hosts import detached_executions, local_host
 
 _HOST = "data.example.org"
 _BYTES = 100_000_000
+_CROWD = 50
+_SETTLE_SECONDS = 4.0
+_CROWD_SECONDS = 15.0
 _CLIENT = """
 import json, os, socket, ssl, time
 def _open(port, proxy, authority):
@@ -63,7 +71,7 @@ asyncio.run(main())
 """
 
 
-async def run(effort: efforts.Effort) -> list[figures.Measure]:
+async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     """Measure it in one kernel, against a plain process; the server is a process of its own."""
     arguments = ["-c", _SERVER, _HOST, str(_BYTES)]
     server = await asyncio.create_subprocess_exec(
@@ -79,25 +87,36 @@ async def run(effort: efforts.Effort) -> list[figures.Measure]:
         )
         direct = json.loads((await plain.communicate())[0])
         through, grown_bytes = await _through(port, code.replace("PROXY", "61080"))
+        crowd = min(_CROWD, effort.sessions)
+        bulk = f"host = {_HOST!r}\n{_CLIENT}\nmeasure({port}, 61080, {authority!r}, 1, {_BYTES})"
+        lags, finished = await _crowd(port, bulk, crowd)
     finally:
         server.kill()
         await server.wait()
     return [
-        figures.Measure(
+        metrics.Measure(
             "round trip through a tunnel",
             "ms",
             through["trips"],
             bar=2.0,
-            alternative=figures.Alternative("direct", direct["trips"]),
+            alternative=metrics.Alternative("direct", direct["trips"]),
         ),
-        figures.Measure(
+        metrics.Measure(
             "100 MB through a tunnel",
             "s",
             [through["seconds"]],
-            alternative=figures.Alternative("direct", [direct["seconds"]]),
+            alternative=metrics.Alternative("direct", [direct["seconds"]]),
             least_ratio=0.6,
         ),
-        figures.Measure("memory of the bot after that", "MiB", [grown_bytes / 2**20], bar=16.0),
+        metrics.Measure("memory of the bot after that", "MiB", [grown_bytes / 2**20], bar=16.0),
+        metrics.Measure(
+            f"loop lag while {crowd} sessions download 100 MB each",
+            "ms",
+            lags,
+            "p99",
+            bar=20.0,
+            notes={"finished": finished},
+        ),
     ]
 
 
@@ -106,6 +125,45 @@ async def _through(port: int, code: str) -> tuple[dict[str, Any], int]:
 
     The most memory that this process ever had says what was held meanwhile.
     """
+    async with _host(port) as host, host.lease(values.text(values.SessionKey("bench"))) as lease:
+        kernel = await lease.kernel()
+        shown: list[values.Output] = []
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        await detached_executions.run(host, kernel, code, show=shown.append)
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    return json.loads("".join(one.plain for one in shown)), grown * 1024
+
+
+async def _crowd(port: int, code: str, count: int) -> tuple[list[float], int]:
+    """Let many sessions run the same at once; returns how late the loop was, how many ended well.
+
+    Most of them download still when it is over: what counts is the loop under all of them. They and
+    the server share its processors, so this is the worst that one machine can do.
+    """
+    lags: list[float] = []
+    async with contextlib.AsyncExitStack() as stack:
+        host = await stack.enter_async_context(_host(port, count))
+        kernels = []
+        for number in range(count):
+            key = values.text(values.SessionKey("bench", thread=str(number)))
+            kernels.append(await (await stack.enter_async_context(host.lease(key))).kernel())
+        runs = [
+            asyncio.create_task(detached_executions.run(host, kernel, code, show=lambda _: None))
+            for kernel in kernels
+        ]
+        # Until all have connected.
+        await asyncio.sleep(_SETTLE_SECONDS)
+        async with measured_bots.noting(measured_bots.lags(lags)):
+            done, waiting = await asyncio.wait(runs, timeout=_CROWD_SECONDS)
+        for run in waiting:
+            run.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        return lags, sum(run.result().ending is values.Ending.OK for run in done)
+
+
+@contextlib.asynccontextmanager
+async def _host(port: int, count: int = 1) -> AsyncIterator[local_host.LocalHost]:
+    """Open a host whose rules list one port."""
 
     async def here(host: str, number: int) -> list[tuple[Any, ...]]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", number))]
@@ -113,18 +171,12 @@ async def _through(port: int, code: str) -> tuple[dict[str, Any], int]:
     rule = settings.Egress(host=_HOST, ports=(port,), addresses=("127.0.0.1",))
     with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as name:
         config = settings.Settings(
-            kernels=settings.Kernels(preload=(), spares=0),
+            kernels=settings.Kernels(preload=(), spares=0, concurrent=count + 2),
             paths=settings.Paths(data=pathlib.Path(name, "d"), runtime=pathlib.Path(name, "r")),
             egress=(rule,),
         )
         async with (
             broker.opened(config, {}, resolve=here) as keeper,
             local_host.LocalHost.open(config, doorkeeper=keeper) as host,
-            host.lease(values.text(values.SessionKey("bench"))) as lease,
         ):
-            kernel = await lease.kernel()
-            shown: list[values.Output] = []
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            await detached_executions.run(host, kernel, code, show=shown.append)
-            grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    return json.loads("".join(one.plain for one in shown)), grown * 1024
+            yield host

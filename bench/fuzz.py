@@ -9,8 +9,10 @@ import sys
 import time
 from typing import Any
 
-from bench import bots, efforts, figures
+from bench import measured_bots, metrics, sample_sizes
 from interpreter_bot import values
+from interpreter_bot.app import host_startup
+from interpreter_bot.kernels import leases, pools
 
 _IDLE_TRIPS = 200
 _BETWEEN_TRIPS_SECONDS = 0.01
@@ -32,22 +34,22 @@ _FLOODS = {
 }
 
 
-async def run(effort: efforts.Effort) -> list[figures.Measure]:
+async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     """Run the properties of the fuzz, then let a kernel send every hostile message."""
-    told = await bots.apart("bench.fuzz", "cases", effort.fuzz_cases)
+    told = await measured_bots.apart("bench.fuzz", "cases", effort.fuzz_cases)
     notes = {key: told[key] for key in ("cases", "seconds")}
     measures = [
-        figures.Measure("fuzz: a step of a case", "ms", told["steps"], "p99", 20.0, notes=notes),
-        figures.Measure("fuzz: the longest step", "ms", told["longest"], "most", 50.0),
+        metrics.Measure("fuzz: a step of a case", "ms", told["steps"], "p99", 20.0, notes=notes),
+        metrics.Measure("fuzz: the longest step", "ms", told["longest"], "most", 50.0),
     ]
-    told = await bots.apart("bench.fuzz", "messages")
-    idle = figures.Alternative("the same session before", told["idle"])
+    told = await measured_bots.apart("bench.fuzz", "messages")
+    idle = metrics.Alternative("the same session before", told["idle"])
     for name, lags in told["lags"].items():
         during, notes = told["during"][name], {"ending": told["endings"][name]}
         measures += [
-            figures.Measure(f"{name}: loop lag", "ms", lags, "p99", 20.0, notes=notes),
-            figures.Measure(f"{name}: longest lag", "ms", [max(lags)], "most", 50.0),
-            figures.Measure(
+            metrics.Measure(f"{name}: loop lag", "ms", lags, "p99", 20.0, notes=notes),
+            metrics.Measure(f"{name}: longest lag", "ms", [max(lags)], "most", 50.0),
+            metrics.Measure(
                 f"{name}: 1+1 of another", "ms", during, alternative=idle, least_ratio=1 / 3
             ),
         ]
@@ -73,36 +75,48 @@ def _be_fuzz(cases: int) -> dict[str, Any]:
 
 
 async def _be_bot() -> dict[str, Any]:
-    from tests.attacks import speaking, test_hostile_kernels
+    from tests.attacks import test_hostile_kernels
 
     told: dict[str, Any] = {"idle": [], "during": {}, "lags": {}, "endings": {}}
     hostile = {
         name: (test_hostile_kernels.LONG, f"for _ in range({_MESSAGES_A_KIND}): raw(iopub, {sent})")
         for name, sent in test_hostile_kernels.HEAVY.items()
     }
-    async with bots.pool() as pool, pool.lease("other") as quiet:
-        other = await quiet.kernel()
-        for _ in range(_IDLE_TRIPS):
-            told["idle"].append(await bots.trip(other))
-            await asyncio.sleep(_BETWEEN_TRIPS_SECONDS)
-        for name, (before, sending) in (hostile | _FLOODS).items():
-            during: list[float] = []
-            lags: list[float] = []
-            shown: list[values.Output] = []
-            async with pool.lease(name) as lease:
-                kernel = await lease.kernel()
-                await bots.execute(kernel, f"{speaking.PRELUDE}{before}")
-                async with bots.noting(bots.lags(lags)):
-                    code = f"{speaking.PRELUDE}{sending}"
-                    sent = asyncio.create_task(kernel.execute(code, show=shown.append, seconds=20))
-                    while not sent.done():
-                        during.append(await bots.trip(other))
-                        await asyncio.sleep(_BETWEEN_TRIPS_SECONDS)
-            finished = await sent
-            told["endings"][name] = f"{finished.ending} after {finished.seconds:.2f} s"
-            told["during"][name], told["lags"][name] = during, lags
-            await pool.forget(name)
+    async with measured_bots.pool() as pool, pool.lease("other") as quiet:
+        with host_startup.frozen_startup_objects():
+            await _send_all(hostile | _FLOODS, pool, quiet, told)
     return told
+
+
+async def _send_all(
+    hostile: dict[str, tuple[str, str]],
+    pool: pools.Pool,
+    quiet: leases.Lease,
+    told: dict[str, Any],
+) -> None:
+    from tests.attacks import speaking
+
+    other = await quiet.kernel()
+    for _ in range(_IDLE_TRIPS):
+        told["idle"].append(await measured_bots.trip(other))
+        await asyncio.sleep(_BETWEEN_TRIPS_SECONDS)
+    for name, (before, sending) in hostile.items():
+        during: list[float] = []
+        lags: list[float] = []
+        shown: list[values.Output] = []
+        async with pool.lease(name) as lease:
+            kernel = await lease.kernel()
+            await measured_bots.execute(kernel, f"{speaking.PRELUDE}{before}")
+            async with measured_bots.noting(measured_bots.lags(lags)):
+                code = f"{speaking.PRELUDE}{sending}"
+                sent = asyncio.create_task(kernel.execute(code, show=shown.append, seconds=20))
+                while not sent.done():
+                    during.append(await measured_bots.trip(other))
+                    await asyncio.sleep(_BETWEEN_TRIPS_SECONDS)
+        finished = await sent
+        told["endings"][name] = f"{finished.ending} after {finished.seconds:.2f} s"
+        told["during"][name], told["lags"][name] = during, lags
+        await pool.forget(name)
 
 
 if __name__ == "__main__":

@@ -5,21 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pathlib
+import socket
+import struct
 import tempfile
 import time
 import uuid
 from collections.abc import AsyncIterator
 
-from bench import bots, efforts, figures
+from bench import measured_bots, metrics, sample_sizes
 from interpreter_bot import settings, values
-from interpreter_bot.hosts import host_processes, local_host, ports
+from interpreter_bot.hosts import host_processes, host_sockets, local_host, ports
 
 _SPARES = 2
 _SETTLE_SECONDS = 0.2
+_IDLE_SECONDS = 5.0
+_LET_GO_SECONDS = 100.0
 _FIRST = "import pandas as pd; pd.DataFrame({'a': [1, 2]}).sum()"
 
 
-async def run(effort: efforts.Effort) -> list[figures.Measure]:
+async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     """Measure both in turns, so that they meet the same machine."""
     async with _opened() as (inside, apart):
         async with inside.lease("trips") as ours, apart.lease("trips") as theirs:
@@ -30,7 +34,7 @@ async def run(effort: efforts.Effort) -> list[figures.Measure]:
                     began = time.perf_counter()
                     await _execute(kernel, "1+1")
                     if number >= 10:
-                        taken.append(bots.milliseconds(began))
+                        taken.append(measured_bots.milliseconds(began))
         firsts: tuple[list[float], list[float]] = [], []
         for number in range(effort.starts + 1):
             for host, taken in zip((inside, apart), firsts, strict=True):
@@ -40,25 +44,67 @@ async def run(effort: efforts.Effort) -> list[figures.Measure]:
                 async with host.lease(key) as lease:
                     await _execute(await lease.kernel(), _FIRST)
                     if number:
-                        taken.append(bots.milliseconds(began))
+                        taken.append(measured_bots.milliseconds(began))
                 await host.forget(key)
+    held = await _held_megabytes(effort.sessions)
     more = [far - near for near, far in zip(*trips, strict=True)]
     return [
-        figures.Measure(
+        metrics.Measure(
+            f"a host with {effort.sessions} sessions that are saved and let go, no spares",
+            "MB",
+            [held],
+            bar=150.0,
+        ),
+        metrics.Measure(
             "(1+1 in a host process)",
             "ms",
             trips[1],
-            alternative=figures.Alternative("in the bot's", trips[0]),
+            alternative=metrics.Alternative("in the bot's", trips[0]),
         ),
-        figures.Measure("what the process costs of that", "ms", more, bar=0.8),
-        figures.Measure(
+        metrics.Measure("what the process costs of that", "ms", more, bar=0.8),
+        metrics.Measure(
             "spare → first pandas, in a host process",
             "ms",
             firsts[1],
             bar=15.0,
-            alternative=figures.Alternative("in the bot's", firsts[0]),
+            alternative=metrics.Alternative("in the bot's", firsts[0]),
         ),
     ]
+
+
+async def _held_megabytes(count: int) -> float:
+    """Let that many sessions be saved and let go; megabytes of all processes of a host then."""
+    with tempfile.TemporaryDirectory(prefix="b-") as place:
+        config = _config(place, idle_seconds=_IDLE_SECONDS, spares=0)
+        async with host_processes.open_host(config, may_start=True) as host:
+            for number in range(count):
+                async with host.lease(f"idle {number}") as lease:
+                    await _execute(await lease.kernel(), f"number = {number}")
+            async with asyncio.timeout(_LET_GO_SECONDS):
+                while await host.statuses():  # noqa: ASYNC110 - a host reaps now and then
+                    await asyncio.sleep(1)
+            # The last of them are still ending.
+            await asyncio.sleep(_IDLE_SECONDS)
+            for number in range(count):
+                if (await host.variables(f"idle {number}")).saved is None:
+                    raise RuntimeError(f"session {number} was not saved")
+            return await asyncio.to_thread(_megabytes_of_host, config.paths)
+
+
+def _megabytes_of_host(paths: settings.Paths) -> float:
+    """Megabytes of a host and of all processes below it, each page counted once."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(host_sockets.newest(paths)))
+        peer = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    held, children = 0, [struct.unpack("3i", peer)[0]]
+    while children:
+        own = children.pop()
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            place = pathlib.Path("/proc", str(own))
+            children += map(int, (place / f"task/{own}/children").read_text().split())
+            shared = (place / "smaps_rollup").read_text()
+            held += int(shared.split("\nPss:")[1].split()[0])
+    return held * 1024 / measured_bots.MEGABYTE
 
 
 async def _execute(kernel: ports.Kernel, code: str) -> None:
@@ -81,9 +127,9 @@ async def _opened() -> AsyncIterator[tuple[ports.Hosts, ports.Hosts]]:
             yield inside, apart
 
 
-def _config(directory: str) -> settings.Settings:
+def _config(directory: str, **kernels: float) -> settings.Settings:
     place = pathlib.Path(directory)
     return settings.Settings(
-        kernels=settings.Kernels(spares=_SPARES),
+        kernels=settings.Kernels(**{"spares": _SPARES, **kernels}),
         paths=settings.Paths(data=place / "d", runtime=place / "r"),
     )

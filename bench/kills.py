@@ -23,7 +23,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any
 
-from bench import bot_processes, efforts, figures, models, page_visitors
+from bench import bot_processes, metrics, models, page_visitors, sample_sizes
 from interpreter_bot import settings
 from interpreter_bot.store import engines
 from tests.fakes import openai_server
@@ -78,7 +78,7 @@ def moments(seed: int, count: int) -> list[Moment]:
     ]
 
 
-async def run(effort: efforts.Effort) -> list[figures.Measure]:
+async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     """Kill, in conversations of some turns each; tell all that was wrong."""
     wrong: list[str] = []
     killed: collections.Counter[str] = collections.Counter()
@@ -89,7 +89,7 @@ async def run(effort: efforts.Effort) -> list[figures.Measure]:
                 wrong += [f"{seed}: {moment}: {fault}" for fault in faults]
             killed += conversation.killed
     return [
-        figures.Measure(
+        metrics.Measure(
             f"{killed.total()} kills: lost unsaid, or done or recorded twice",
             "",
             [len(wrong)],

@@ -23,10 +23,10 @@ from typing import Any, Final, TypeAlias
 import openai
 
 from bench import (
-    answers,
-    bots,
+    answer_accuracy,
     held_out_questions,
-    machines,
+    machine_descriptions,
+    measured_bots,
     questions,
     reply_cache,
     spent_questions,
@@ -53,17 +53,17 @@ _OUTPUT_CHARACTERS: Final = 8000
 _AT_ONCE: Final = 4
 
 _Way: TypeAlias = Callable[
-    [answers.Means, questions.Subject, questions.Question], Awaitable[dict[str, Any]]
+    [answer_accuracy.Means, questions.Subject, questions.Question], Awaitable[dict[str, Any]]
 ]
 
 
 async def one_shot(
-    means: answers.Means, subject: questions.Subject, question: questions.Question
+    means: answer_accuracy.Means, subject: questions.Subject, question: questions.Question
 ) -> dict[str, Any]:
     """Ask once, run once."""
     started = time.monotonic()
     said, tokens = await _reply(
-        means.model, f"{answers.described(subject)}\n\n{question.text}\n\n{_ASK}"
+        means.model, f"{answer_accuracy.described(subject)}\n\n{question.text}\n\n{_ASK}"
     )
     block = _BLOCK.search(said)
     printed = await _printed(means, subject, question, block[1]) if block else ""
@@ -102,20 +102,23 @@ async def _reply(model: settings.Model, asked: str) -> tuple[str, int]:
 
 
 async def _printed(
-    means: answers.Means, subject: questions.Subject, question: questions.Question, code: str
+    means: answer_accuracy.Means,
+    subject: questions.Subject,
+    question: questions.Question,
+    code: str,
 ) -> str:
     key = f"one shot, {subject.name}: {question.text}"
-    environment, screen = answers.Workbench(means.pool, key), output_screens.Screen()
+    environment, screen = answer_accuracy.Workbench(means.pool, key), output_screens.Screen()
     await environment.put(subject.file_name, subject.content)
     finished = await environment.run(code, show=screen.show)
     await means.pool.forget(key)
     return observations.execution(screen.outputs, finished, _OUTPUT_CHARACTERS)
 
 
-_WAYS: Final[dict[str, _Way]] = {"one_shot": one_shot, "loop": answers.ask}
+_WAYS: Final[dict[str, _Way]] = {"one_shot": one_shot, "loop": answer_accuracy.ask}
 
 
-async def measure(means: answers.Means, part: str, way: str) -> dict[str, Any]:
+async def measure(means: answer_accuracy.Means, part: str, way: str) -> dict[str, Any]:
     """Put all questions of a part one way; prints as it goes."""
     places = asyncio.Semaphore(_AT_ONCE)
 
@@ -155,13 +158,13 @@ async def means(url: str, name: str, protocol: Any, kept: pathlib.Path) -> Async
         patience = settings.Patience(silence_seconds=1800)
         catalogue = catalogues.Catalogue([model], keys={}, patience=patience)
         stack.push_async_callback(catalogue.close)
-        pool = await stack.enter_async_context(bots.pool(spares=_AT_ONCE))
-        yield answers.Means(pool=pool, llm=catalogue.llm(), model=model)
+        pool = await stack.enter_async_context(measured_bots.pool(spares=_AT_ONCE))
+        yield answer_accuracy.Means(pool=pool, llm=catalogue.llm(), model=model)
 
 
 async def main(given: argparse.Namespace) -> dict[str, Any]:
     """Compare."""
-    machine = machines.describe()
+    machine = machine_descriptions.describe()
     async with means(given.url, given.model, given.protocol, given.kept) as opened:
         parts = {
             part: {way: await measure(opened, part, way) for way in given.ways or _WAYS}

@@ -7,19 +7,19 @@ import pathlib
 import re
 from collections.abc import Iterable
 
-from bench import bots, cold, efforts, figures
+from bench import measured_bots, metrics, sample_sizes, stock_jupyter
 
 _FIELD = re.compile(r"^(\w+): +(\d+) kB", re.MULTILINE)
 _SETTLE_SECONDS = 1.0
 
 
-async def run(effort: efforts.Effort) -> list[figures.Measure]:
+async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     """Measure kernels of ours, and as many of the alternative's."""
     private, proportional, unseen, raw = [], [], 0, []
-    async with bots.pool() as pool:
+    async with measured_bots.pool() as pool:
         for number in range(effort.idle_kernels):
             async with pool.lease(f"session {number}") as lease:
-                await bots.execute(await lease.kernel(), bots.STACK)
+                await measured_bots.execute(await lease.kernel(), measured_bots.STACK)
         await asyncio.sleep(_SETTLE_SECONDS)
         for launched in pool.live.values():
             mine, all_of_it, missed = _memory(launched.provisioner.usage().pids())
@@ -27,18 +27,18 @@ async def run(effort: efforts.Effort) -> list[figures.Measure]:
             proportional.append(all_of_it)
             unseen += missed
     for _ in range(effort.idle_kernels):
-        async with cold.kernel() as client:
-            await cold.execute(client, bots.STACK)
+        async with stock_jupyter.kernel() as client:
+            await stock_jupyter.execute(client, measured_bots.STACK)
             pid = await _pid(client)
             await asyncio.sleep(_SETTLE_SECONDS)
             raw.append(_memory([pid])[0])
     return [
-        figures.Measure(
+        metrics.Measure(
             "private memory of an idle kernel",
             "MB",
             private,
             bar=30.0,
-            alternative=figures.Alternative("cold ipykernel", raw),
+            alternative=metrics.Alternative("cold ipykernel", raw),
             notes={"proportional": proportional, "processes_not_readable": unseen},
         )
     ]
@@ -56,7 +56,7 @@ def _memory(pids: Iterable[int]) -> tuple[float, float, int]:
         sizes = {name: int(kilobytes) * 1024 for name, kilobytes in _FIELD.findall(text)}
         private += sizes["Private_Clean"] + sizes["Private_Dirty"]
         proportional += sizes["Pss"]
-    return private / bots.MEGABYTE, proportional / bots.MEGABYTE, unseen
+    return private / measured_bots.MEGABYTE, proportional / measured_bots.MEGABYTE, unseen
 
 
 async def _pid(client: object) -> int:

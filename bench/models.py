@@ -45,7 +45,12 @@ async def serving() -> AsyncIterator[settings.Model]:
 async def _complete(request: web.Request) -> web.StreamResponse:
     body = await request.json()
     told = body["messages"]
-    last = max(place for place, one in enumerate(told) if one["role"] == "user")
+    # Pictures of code are shown to it as a person's, in parts; questions are words.
+    last = max(
+        place
+        for place, one in enumerate(told)
+        if one["role"] == "user" and isinstance(one["content"], str)
+    )
     script = json.loads(told[last]["content"])
     done = sum(one["role"] == "tool" for one in told[last:])
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})

@@ -9,7 +9,7 @@ import sysconfig
 import tempfile
 import time
 
-from bench import bots, efforts, figures
+from bench import measured_bots, metrics, sample_sizes
 from interpreter_bot import settings, values
 from interpreter_bot.kernels import live_kernels, pools
 from tests.fakes import package_indexes
@@ -18,7 +18,7 @@ _MODULES = 200
 _UV = os.path.join(sysconfig.get_path("scripts"), "uv")
 
 
-async def run(effort: efforts.Effort) -> list[figures.Measure]:
+async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     """Install packages of one dependency and many modules from an index on loopback."""
     new: list[float] = []
     own: list[float] = []
@@ -40,14 +40,14 @@ async def run(effort: efforts.Effort) -> list[figures.Measure]:
                     cached.append(again)
                     own.append(alone)
     return [
-        figures.Measure("cached packages into a live kernel", "ms", cached, bar=150.0),
-        figures.Measure(
+        metrics.Measure("cached packages into a live kernel", "ms", cached, bar=150.0),
+        metrics.Measure(
             "new packages into a live kernel",
             "ms",
             new,
-            alternative=figures.Alternative("uv's own", own),
+            alternative=metrics.Alternative("uv's own", own),
         ),
-        figures.Measure(
+        metrics.Measure(
             "what it takes beyond uv",
             "ms",
             [ours - theirs for ours, theirs in zip(new, own, strict=True)],
@@ -60,7 +60,7 @@ async def _installed(kernel: live_kernels.Kernel, name: str) -> float:
     shown: list[values.Output] = []
     began = time.perf_counter()
     await kernel.execute(f"%pip install {name}", show=shown.append)
-    taken = bots.milliseconds(began)
+    taken = measured_bots.milliseconds(began)
     checked = await kernel.execute(f"import {name}.m1", show=shown.append)
     if checked.ending is not values.Ending.OK:
         raise RuntimeError(f"{name} was not installed: {shown}")
@@ -82,7 +82,7 @@ async def _by_uv(name: str, url: str, place: pathlib.Path) -> float:
         )
         if await process.wait():
             raise RuntimeError("uv failed")
-    return bots.milliseconds(began)
+    return measured_bots.milliseconds(began)
 
 
 def _config(directory: str, url: str) -> settings.Settings:

@@ -23,6 +23,7 @@ class Visitor:
         address: of the page, with its token; changes with the bot's process.
         shown: all turns of the session as they were shown when it was connected last, and since.
         on_event: is told of each event as it comes.
+        on_look: is called when what `look_into` asked for has come.
     """
 
     def __init__(self, thread: str, answer: Callable[[str], str]) -> None:
@@ -35,6 +36,7 @@ class Visitor:
         self.address = ""
         self.shown: dict[str, list[dict[str, Any]]] = {}
         self.on_event: Callable[[dict[str, Any]], None] = lambda _: None
+        self.on_look: Callable[[], None] = lambda: None
         self._thread = thread
         self._answer = answer
         self._asked: dict[str, dict[str, Any]] = {}
@@ -66,6 +68,11 @@ class Visitor:
     async def look(self) -> None:
         """Have the whole session shown."""
         await self._send({"do": "watch", "thread": self._thread, "most": _MOST_TURNS})
+
+    async def look_into(self, table: str, wanted: dict[str, Any]) -> None:
+        """Have a part of a table shown."""
+        asked = {"do": "look", "thread": self._thread, "table": table, "question": 1}
+        await self._send(asked | {"wanted": wanted})
 
     async def _stay(self) -> None:
         while True:
@@ -110,6 +117,9 @@ class Visitor:
                     await self._see(told["id"], event)
             case "event":
                 await self._see(told["turn"], told["event"])
+            case "looked":
+                assert "problem" not in told, told
+                self.on_look()
             case "accepted":
                 if self._asked.pop(told["id"], None):
                     self._accepted.add(told["id"])

@@ -1,9 +1,9 @@
 """Whether a small model answers more with native calls or with code blocks.
 
 `python -m bench.protocols --url http://127.0.0.1:8911/v1 --model NAME`: the questions of
-`bench.answers`, each in a turn of its own, once with `protocol = chat` and once with `fenced`.
-The first takes several times as long: `--chat-questions` leaves questions out of it. What is
-compared is what was asked both ways.
+`bench.answer_accuracy`, each in a turn of its own, once with `protocol = chat` and once with
+`fenced`. The first takes several times as long: `--chat-questions` leaves questions out of it. What
+is compared is what was asked both ways.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import dataclasses
 import pathlib
 from typing import Any, Final
 
-from bench import answers, loop_comparison, machines, questions
+from bench import answer_accuracy, loop_comparison, machine_descriptions, questions
 
 _RESULT: Final = pathlib.Path(__file__).parent / "results" / "protocols.json"
 _PROTOCOLS: Final = ("chat", "fenced")
@@ -22,14 +22,14 @@ _PROTOCOLS: Final = ("chat", "fenced")
 
 async def main(given: argparse.Namespace) -> dict[str, Any]:
     """Ask everything in both ways."""
-    machine = machines.describe()
+    machine = machine_descriptions.describe()
     protocols: dict[str, Any] = {}
     for protocol in _PROTOCOLS:
         subjects = [subject() for subject in questions.SUBJECTS.values()]
         if protocol == "chat":
             subjects = [_first(subject, given.chat_questions) for subject in subjects]
         async with loop_comparison.means(given.url, given.model, protocol, given.kept) as opened:
-            sets = await asyncio.gather(*(answers.measure(opened, one) for one in subjects))
+            sets = await asyncio.gather(*(answer_accuracy.measure(opened, one) for one in subjects))
         protocols[protocol] = dict(zip(questions.SUBJECTS, sets, strict=True))
     return {
         "machine": machine,

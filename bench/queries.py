@@ -10,7 +10,7 @@ import sys
 import tempfile
 from typing import Any
 
-from bench import efforts, figures
+from bench import metrics, sample_sizes
 from interpreter_bot import settings, values
 from interpreter_bot.app import host_startup
 from interpreter_bot.hosts import detached_executions
@@ -49,9 +49,9 @@ print(json.dumps(times))
 """
 
 
-async def run(effort: efforts.Effort) -> list[figures.Measure]:
+async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     """Measure it in one kernel, against a plain process."""
-    runs = 3 if effort is efforts.QUICK else 7
+    runs = 3 if effort is sample_sizes.QUICK else 7
     with servers.Server.run() as server, server.database() as address:
         server.directory.chmod(0o755)
         await asyncio.to_thread(server.sql, _TABLE, address.partition("?")[0].rpartition("/")[2])
@@ -61,14 +61,14 @@ async def run(effort: efforts.Effort) -> list[figures.Measure]:
         direct = json.loads((await plain.communicate())[0])
         through, grown_bytes = await _through(address, runs)
     return [
-        figures.Measure(
+        metrics.Measure(
             "1,000,000 rows of 10 columns from PostgreSQL as a DataFrame",
             "s",
             through,
-            alternative=figures.Alternative("the driver itself", direct),
+            alternative=metrics.Alternative("the driver itself", direct),
             least_ratio=0.5,
         ),
-        figures.Measure("memory of the bot after that", "MiB", [grown_bytes / 2**20]),
+        metrics.Measure("memory of the bot after that", "MiB", [grown_bytes / 2**20]),
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from interpreter_bot import errors, values
 from interpreter_bot.sessions import ports
@@ -62,7 +63,7 @@ class Reply:
     async def ask(self, cell: int, request: values.InputRequested) -> str:
         raise errors.BotError("Nobody answers.")
 
-    async def approve(self, cell: int, code: str) -> str | None:
+    async def approve(self, cell: int, code: str, *, choices: Sequence[str] = ()) -> str | None:
         return code
 
     def announcement(self, cell: int, text: str) -> None:

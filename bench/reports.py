@@ -12,14 +12,14 @@ import rich.box
 import rich.console
 import rich.table
 
-from bench import figures
+from bench import metrics
 
 _HEADINGS = ("measure", "figure", "p50", "p90", "n", "bar", "met", "against, in the same run")
 _WIDTH = 220
 _NUMBERS = re.compile(r"\[\s+-?[\d.e+-]+(?:,\s+-?[\d.e+-]+)*\s+\]")
 
 
-def show(measures: Iterable[figures.Measure]) -> None:
+def show(measures: Iterable[metrics.Measure]) -> None:
     """Print the table."""
     table = rich.table.Table(*_HEADINGS, box=rich.box.SIMPLE)
     for column in table.columns[1:6]:
@@ -30,7 +30,7 @@ def show(measures: Iterable[figures.Measure]) -> None:
     rich.console.Console(width=_WIDTH, highlight=False).print(table)
 
 
-def write(path: pathlib.Path, machine: dict[str, Any], measures: Iterable[figures.Measure]) -> None:
+def write(path: pathlib.Path, machine: dict[str, Any], measures: Iterable[metrics.Measure]) -> None:
     """Write everything there is to know, raw samples included."""
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {"machine": machine, "measures": [measure.to_json() for measure in measures]}
@@ -39,7 +39,7 @@ def write(path: pathlib.Path, machine: dict[str, Any], measures: Iterable[figure
     path.write_text(_NUMBERS.sub(lambda found: " ".join(found[0].split()), text) + "\n", "utf-8")
 
 
-def _row(measure: figures.Measure) -> tuple[str, ...]:
+def _row(measure: metrics.Measure) -> tuple[str, ...]:
     bars = [] if measure.bar is None else [f"≤ {measure.bar:g} {measure.unit}"]
     if measure.least_ratio is not None:
         bars.append(_ratio_bar(measure.least_ratio))

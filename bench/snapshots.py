@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Final
 
-from bench import bots, efforts, figures, odd_objects
+from bench import measured_bots, metrics, odd_objects, sample_sizes
 from interpreter_bot import values
 from interpreter_bot.kernels import branches, live_kernels, pools
 
@@ -46,17 +46,17 @@ print(time.perf_counter() - begun)
 """
 
 
-async def run(effort: efforts.Effort) -> list[figures.Measure]:
+async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     """Measure it with sessions of 328 MB, and of a million rows with six models."""
     rows = effort.rows
     saved, back, nothing, waits, noted = [], [], [], [], []
     theirs_saved, theirs_back = [], []
     models_saved, models_back = [], []
-    async with bots.pool(spares=2) as pool:
+    async with measured_bots.pool(spares=2) as pool:
         for turn in range(effort.snapshots):
             key = f"frame {turn}"
             kernel = await pool.take(key)
-            await bots.execute(kernel, _FRAME.format(rows=10 * rows))
+            await measured_bots.execute(kernel, _FRAME.format(rows=10 * rows))
             waits.append(await _wait_while_saving(pool, key))
             saved.append(await _save(pool, key))
             nothing.append(await _cpu_of_saving(pool, key))
@@ -64,7 +64,7 @@ async def run(effort: efforts.Effort) -> list[figures.Measure]:
             back.append(await _bring_back(pool, key, "frame.iat[0, 0] > threshold"))
             key = f"models {turn}"
             kernel = await pool.take(key)
-            await bots.execute(kernel, _MODELS.format(rows=rows))
+            await measured_bots.execute(kernel, _MODELS.format(rows=rows))
             models_saved.append(await _save(pool, key))
             theirs_saved.append(1000 * float(await _printed(kernel, _DUMP)))
             models_back.append(await _bring_back(pool, key, "best is models[0]"))
@@ -74,64 +74,66 @@ async def run(effort: efforts.Effort) -> list[figures.Measure]:
             theirs_back.append(1000 * float(await _printed(other, _LOAD)))
             for name in (key, f"frame {turn}", f"theirs {turn}"):
                 await pool.forget(name)
-    size = f"{32 * 10 * rows / bots.MEGABYTE:.0f} MB"
+    size = f"{32 * 10 * rows / measured_bots.MEGABYTE:.0f} MB"
     models = f"{rows:,} rows and 6 models"
     return [
         await _odd(),
         *await _encrypted(effort, size, saved, back),
-        figures.Measure(f"{size}: saved", "ms", saved),
-        figures.Measure(f"{size}: checkpoint with nothing new", "CPU ms", nothing, bar=300.0),
-        figures.Measure(f"{size}: who comes then waits to have it noted", "ms", noted, bar=20.0),
-        figures.Measure(f"{size}: back in another kernel", "ms", back, bar=100.0),
-        figures.Measure(f"{size}: who comes while it is saved waits", "ms", waits, bar=20.0),
-        figures.Measure(
+        metrics.Measure(f"{size}: saved", "ms", saved, bar=1000.0),
+        metrics.Measure(f"{size}: checkpoint with nothing new", "CPU ms", nothing, bar=300.0),
+        metrics.Measure(f"{size}: who comes then waits to have it noted", "ms", noted, bar=20.0),
+        metrics.Measure(f"{size}: back in another kernel", "ms", back, bar=60.0),
+        metrics.Measure(f"{size}: who comes while it is saved waits", "ms", waits, bar=20.0),
+        metrics.Measure(
             f"{models}: saved and read back to check",
             "ms",
             models_saved,
-            alternative=figures.Alternative("cloudpickle, not checked", theirs_saved),
+            alternative=metrics.Alternative("cloudpickle, not checked", theirs_saved),
+            least_ratio=1 / 1.5,
         ),
-        figures.Measure(
+        metrics.Measure(
             f"{models}: back",
             "ms",
             models_back,
-            alternative=figures.Alternative("cloudpickle", theirs_back),
+            alternative=metrics.Alternative("cloudpickle", theirs_back),
+            least_ratio=1 / 0.5,
         ),
     ]
 
 
 async def _encrypted(
-    effort: efforts.Effort, size: str, saved: list[float], back: list[float]
-) -> list[figures.Measure]:
+    effort: sample_sizes.Effort, size: str, saved: list[float], back: list[float]
+) -> list[metrics.Measure]:
     """Measure the large frame once more, with what is saved of it encrypted."""
     own_saved, own_back = [], []
-    async with bots.pool(spares=2, is_encrypted=True) as pool:
+    async with measured_bots.pool(spares=2, is_encrypted=True) as pool:
         for turn in range(effort.snapshots):
             key = f"frame {turn}"
-            await bots.execute(await pool.take(key), _FRAME.format(rows=10 * effort.rows))
+            await measured_bots.execute(await pool.take(key), _FRAME.format(rows=10 * effort.rows))
             own_saved.append(await _save(pool, key))
             own_back.append(await _bring_back(pool, key, "frame.iat[0, 0] > threshold"))
             await pool.forget(key)
     clear = "in the clear"
     return [
-        figures.Measure(
+        metrics.Measure(
             f"{size}, encrypted: saved",
             "ms",
             own_saved,
-            alternative=figures.Alternative(clear, saved),
+            alternative=metrics.Alternative(clear, saved),
         ),
-        figures.Measure(
+        metrics.Measure(
             f"{size}, encrypted: back",
             "ms",
             own_back,
-            alternative=figures.Alternative(clear, back),
+            alternative=metrics.Alternative(clear, back),
         ),
     ]
 
 
-async def _odd() -> figures.Measure:
+async def _odd() -> metrics.Measure:
     """Count the odd objects that do not come back in a real kernel, each with its reason."""
-    async with bots.pool(spares=2) as pool:
-        await bots.execute(await pool.take("odd"), odd_objects.CODE)
+    async with measured_bots.pool(spares=2) as pool:
+        await measured_bots.execute(await pool.take("odd"), odd_objects.CODE)
         await _save(pool, "odd")
         await _bring_back(pool, "odd", "Plain")
         saved = pool.live["odd"].kernel.restored
@@ -139,14 +141,14 @@ async def _odd() -> figures.Measure:
     lost = {name: why for name, why in saved.lost if name in odd_objects.NAMES}
     every = len(odd_objects.NAMES)
     name = f"{every} odd objects: lost, each with its reason"
-    return figures.Measure(name, "objects", [len(lost)], bar=every - 86, notes={"lost": lost})
+    return metrics.Measure(name, "objects", [len(lost)], bar=every - 86, notes={"lost": lost})
 
 
 async def _save(pool: pools.Pool, key: str) -> float:
     """Save a session; milliseconds."""
     begun = time.perf_counter()
     await pool.save_variables(key)
-    return bots.milliseconds(begun)
+    return measured_bots.milliseconds(begun)
 
 
 async def _cpu_of_saving(pool: pools.Pool, key: str) -> float:
@@ -154,10 +156,10 @@ async def _cpu_of_saving(pool: pools.Pool, key: str) -> float:
     launched = pool.live[key]
     usage = launched.provisioner.usage()
     # What saved it before is waited for with the next code, and counts then.
-    await bots.trip(launched.kernel)
+    await measured_bots.trip(launched.kernel)
     before = await asyncio.to_thread(usage.cpu_seconds)
     await pool.save_variables(key)
-    await bots.trip(launched.kernel)
+    await measured_bots.trip(launched.kernel)
     return 1000 * (await asyncio.to_thread(usage.cpu_seconds) - before)
 
 
@@ -166,7 +168,7 @@ async def _wait_for_checkpoint(pool: pools.Pool, key: str) -> float:
     await pool.save_variables(key)
     begun = time.perf_counter()
     await branches.Branches(pool).note_checkpoint(key, "1")
-    return bots.milliseconds(begun)
+    return measured_bots.milliseconds(begun)
 
 
 async def _wait_while_saving(pool: pools.Pool, key: str) -> float:
@@ -174,7 +176,7 @@ async def _wait_while_saving(pool: pools.Pool, key: str) -> float:
     kernel = pool.live[key].kernel
     saving = asyncio.create_task(pool.save_variables(key))
     await asyncio.sleep(0.2)
-    during, usual = [await bots.trip(kernel) for _ in range(2)]
+    during, usual = [await measured_bots.trip(kernel) for _ in range(2)]
     await saving
     return during - usual
 
@@ -183,10 +185,10 @@ async def _bring_back(pool: pools.Pool, key: str, code: str) -> float:
     """Milliseconds from a kernel's start to the first result with old variables."""
     pool.live[key].kernel.kill_with_reason(values.Ending.STOPPED, "It is lost.")
     await pool.live[key].kernel.provisioner.ended.wait()
-    await bots.spares(pool, 2)
+    await measured_bots.spares(pool, 2)
     begun = time.perf_counter()
-    await bots.execute(await pool.take(key), code)
-    return bots.milliseconds(begun)
+    await measured_bots.execute(await pool.take(key), code)
+    return measured_bots.milliseconds(begun)
 
 
 async def _printed(kernel: live_kernels.Kernel, code: str) -> str:

@@ -5,37 +5,37 @@ from __future__ import annotations
 import asyncio
 import time
 
-from bench import bots, cold, efforts, figures
+from bench import measured_bots, metrics, sample_sizes, stock_jupyter
 from interpreter_bot.kernels import pools
 
 _SPARES = 2
 _SETTLE_SECONDS = 0.2
 
 
-async def run(effort: efforts.Effort) -> list[figures.Measure]:
+async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     """Measure ours and the alternative in turns, so that both meet the same machine."""
-    async with bots.pool(spares=_SPARES) as ready, bots.pool(spares=0) as forking:
+    async with measured_bots.pool(spares=_SPARES) as ready, measured_bots.pool(spares=0) as forking:
         starts = await _starts(effort.starts, ready, forking)
         trips = await _trips(effort.trips, ready)
     return [*starts, *trips]
 
 
-async def _starts(count: int, ready: pools.Pool, forking: pools.Pool) -> list[figures.Measure]:
+async def _starts(count: int, ready: pools.Pool, forking: pools.Pool) -> list[metrics.Measure]:
     plain, lean, spare, forked = [], [], [], []
     # The first of each kind finds files on disk that the others find in memory: it is not told.
     for number in range(count + 1):
-        plain.append(await cold.start(bots.STACK))
-        lean.append(await cold.start(bots.STACK, is_lean=True))
+        plain.append(await stock_jupyter.start(measured_bots.STACK))
+        lean.append(await stock_jupyter.start(measured_bots.STACK, is_lean=True))
         await asyncio.sleep(_SETTLE_SECONDS)
         forked.append(await _start(forking, f"session {number}"))
-        await bots.spares(ready, _SPARES)
+        await measured_bots.spares(ready, _SPARES)
         await asyncio.sleep(_SETTLE_SECONDS)
         spare.append(await _start(ready, f"session {number}"))
-    alternative = figures.Alternative("cold ipykernel", plain[1:])
+    alternative = metrics.Alternative("cold ipykernel", plain[1:])
     wanted = "session wanted → stack imported"
     return [
-        figures.Measure(f"{wanted}, spare", "ms", spare[1:], bar=15.0, alternative=alternative),
-        figures.Measure(
+        metrics.Measure(f"{wanted}, spare", "ms", spare[1:], bar=15.0, alternative=alternative),
+        metrics.Measure(
             f"{wanted}, no spare",
             "ms",
             forked[1:],
@@ -43,7 +43,7 @@ async def _starts(count: int, ready: pools.Pool, forking: pools.Pool) -> list[fi
             alternative=alternative,
             least_ratio=20.0,
         ),
-        figures.Measure(
+        metrics.Measure(
             "(cold ipykernel, not waiting for silence)", "ms", lean[1:], alternative=alternative
         ),
     ]
@@ -52,23 +52,23 @@ async def _starts(count: int, ready: pools.Pool, forking: pools.Pool) -> list[fi
 async def _start(pool: pools.Pool, key: str) -> float:
     started = time.perf_counter()
     async with pool.lease(key) as lease:
-        await bots.execute(await lease.kernel(), bots.STACK)
-        taken = bots.milliseconds(started)
+        await measured_bots.execute(await lease.kernel(), measured_bots.STACK)
+        taken = measured_bots.milliseconds(started)
     await pool.forget(key)
     return taken
 
 
-async def _trips(count: int, pool: pools.Pool) -> list[figures.Measure]:
+async def _trips(count: int, pool: pools.Pool) -> list[metrics.Measure]:
     ours, raw = [], []
-    async with cold.kernel() as client, pool.lease("round trips") as lease:
+    async with stock_jupyter.kernel() as client, pool.lease("round trips") as lease:
         kernel = await lease.kernel()
-        await bots.spares(pool, _SPARES)
+        await measured_bots.spares(pool, _SPARES)
         for _ in range(10):
-            await cold.trip(client)
-            await bots.trip(kernel)
+            await stock_jupyter.trip(client)
+            await measured_bots.trip(kernel)
         for _ in range(count):
-            raw.append(await cold.trip(client))
-            ours.append(await bots.trip(kernel))
-    alternative = figures.Alternative("raw execute_interactive", raw)
+            raw.append(await stock_jupyter.trip(client))
+            ours.append(await measured_bots.trip(kernel))
+    alternative = metrics.Alternative("raw execute_interactive", raw)
     name = "1+1 round trip"
-    return [figures.Measure(name, "ms", ours, alternative=alternative, least_ratio=1.0)]
+    return [metrics.Measure(name, "ms", ours, alternative=alternative, least_ratio=1.0)]

@@ -7,10 +7,14 @@ import is imported once it is known to be needed.
 from __future__ import annotations
 
 import argparse
+import atexit
+import contextlib
+import gc
 import importlib
+import os
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from interpreter_bot import errors, logs
@@ -31,13 +35,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logs.configure("info" if options.verbose else options.log_level, is_json=False)
     if options.module in _SLOW and sys.stderr.isatty():
         sys.stderr.write("Starting…\n")
+    # What goes with the process need not be collected before.
+    atexit.register(gc.freeze)
     try:
-        config = _settings(options)
-        is_client = options.module == "run" and config.host.mode != "inside"
-        if options.module in _SLOW and not is_client:
-            # Before anything is imported that might start a thread.
-            config = _with_own_ids(config)
-        command = importlib.import_module(f"interpreter_bot.commands.{options.module}")
+        with _uncollected():
+            config = _settings(options)
+            if _needs_own_ids(config, options):
+                # Before anything is imported that might start a thread.
+                config = _with_own_ids(config)
+            command = importlib.import_module(f"interpreter_bot.commands.{options.module}")
         status: int = command.run(config, options)
         return status
     except errors.BotError as error:
@@ -50,6 +56,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of stdout has closed it; what is still buffered has nowhere to go.
         sys.stdout = None
         return 1
+
+
+def _needs_own_ids(config: settings.Settings, options: argparse.Namespace) -> bool:
+    """Say whether a command has kernels of its own, or deletes what those of a dead host left."""
+    if options.module == "run":
+        return config.host.mode == "inside"
+    return options.module in _SLOW or getattr(options, "verb", None) == "forget"
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Look for no garbage: what is imported is none, and there is much of it to look through."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _with_own_ids(config: settings.Settings) -> settings.Settings:
@@ -76,6 +100,8 @@ def _settings(options: argparse.Namespace) -> settings.Settings:
     Raises:
         SettingsError: they are wrong, or turn the sandbox off where only a flag may.
     """
+    # It would look through all that is installed for plugins, of which we want none.
+    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
     import pydantic
 
     from interpreter_bot import settings

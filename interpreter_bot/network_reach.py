@@ -56,12 +56,14 @@ class Reach:
         bytes: that went either way, since this bot began or the day did.
         most_bytes: that may.
         offers: what the bot itself offers to code.
+        allowed: what people let it do outside as long as its Python lives, such as "POST host:443".
     """
 
     hosts: tuple[Reachable, ...] = ()
     bytes: int = 0
     most_bytes: int = 0
     offers: tuple[Offer, ...] = ()
+    allowed: tuple[str, ...] = ()
 
 
 NOWHERE: Final = Reach()

@@ -19,6 +19,7 @@ class SavedVariables:
         names: of the first of them.
         lost: those that could not be saved, and why; the first of `lost_count`.
         partly: those of which a part could not, and which; the first of `partly_count`.
+        missed_runs: of a checkpoint, how many more pieces of code had run by then.
     """
 
     kernel: str
@@ -30,6 +31,7 @@ class SavedVariables:
     lost_count: int = 0
     partly: tuple[tuple[str, str], ...] = ()
     partly_count: int = 0
+    missed_runs: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -110,7 +110,7 @@ class Usage:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Text:
-    """Printed text. `text` may hold carriage returns; rendering collapses them."""
+    """Printed text. `text` may hold carriage returns and escapes of colours: see `safe_text`."""
 
     stream: Literal["stdout", "stderr"]
     text: str
@@ -158,7 +158,7 @@ class Display:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Image(Display):
-    """A picture.
+    """A picture. The plain text of a figure that has a title is "Figure: " and that.
 
     Attributes:
         mime: one of image/png, image/jpeg, image/svg+xml, image/gif, image/webp.

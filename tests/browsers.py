@@ -59,6 +59,8 @@ _KEYS = {
     "ArrowDown": (40, ""),
     "ArrowUp": (38, ""),
     "End": (35, ""),
+    "a": (65, ""),
+    "z": (90, ""),
 }
 _MIDDLE = """selector => {
   const element = document.querySelector(selector);
@@ -194,8 +196,8 @@ class Page:
         for kind in ("dragEnter", "dragOver", "drop"):
             await self.call("Input.dispatchDragEvent", type=kind, x=x, y=y, data=data)
 
-    async def look(self, *, width, height=900, is_dark=False, is_mobile=False):
-        """Be so wide, and light or dark."""
+    async def look(self, *, width, height=900, is_dark=False, is_mobile=False, is_forced=False):
+        """Be so wide, and light or dark, or in colours that the person has forced."""
         await self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -204,7 +206,10 @@ class Page:
             mobile=is_mobile,
         )
         scheme = "dark" if is_dark else "light"
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        features = [
+            {"name": "prefers-color-scheme", "value": scheme},
+            {"name": "forced-colors", "value": "active" if is_forced else "none"},
+        ]
         await self.call("Emulation.setEmulatedMedia", features=features)
 
     async def screenshot(self, path):

@@ -23,6 +23,7 @@ from interpreter_bot.agent import (
     picture_selection,
     ports,
     tool_execution,
+    tools,
     transcripts,
     unfounded_claims,
 )
@@ -100,6 +101,7 @@ class TurnSpec:
         cache_key: see `chat_messages.Prompt`.
         approve: lets a person say whether code may run; None if no person is asked.
         can_install: whether packages can be installed where code runs.
+        tool_index: has the functions that the prompt does not list; None if it lists all.
     """
 
     llm: ports.Llm
@@ -113,6 +115,7 @@ class TurnSpec:
     cache_key: str = ""
     approve: ports.Approve | None = None
     can_install: bool = False
+    tool_index: ports.ToolIndex | None = None
 
 
 async def run(job: TurnSpec, *, stop: asyncio.Event | None = None) -> Outcome:
@@ -148,21 +151,27 @@ class _Turn:
         self._job = job
         self._transcript = job.transcript
         self._guard = tool_execution.RepetitionDetector()
+        offered = tools.offered(
+            can_see=job.model.can_see,
+            can_install=job.can_install,
+            can_find=job.tool_index is not None,
+        )
         self._tool_runner = tool_execution.ToolRunner(
             job.environment,
             job.observer,
             limits=job.limits,
             repetition_detector=self._guard,
             can_see=job.model.can_see,
-            can_install=job.can_install,
+            offered=offered,
             approve=job.approve,
+            tool_index=job.tool_index,
         )
         self._asking = model_calls.ModelCall(
             job.llm,
             job.model,
             budget=job.budget,
             observer=job.observer,
-            can_install=job.can_install,
+            offered=offered,
             cache_key=job.cache_key,
         )
         self._words: list[str] = []

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from interpreter_bot import settings, values
@@ -16,7 +18,6 @@ from interpreter_bot.agent import (
     picture_selection,
     ports,
     prompt_texts,
-    tools,
     transcripts,
 )
 
@@ -77,7 +78,7 @@ class ModelCall:
         *,
         budget: budgets.Budget,
         observer: ports.TurnObserver,
-        can_install: bool = False,
+        offered: Sequence[chat_messages.Tool],
         cache_key: str = "",
     ) -> None:
         self.heard = ""
@@ -85,7 +86,7 @@ class ModelCall:
         self._written = 0
         self._llm = llm
         self._model = model
-        self._tools = tools.offered(can_see=model.can_see, can_install=can_install)
+        self._tools = tuple(offered)
         self._budget = budget
         self._observer = observer
         self._window = 1.0
@@ -219,29 +220,56 @@ class ModelCall:
         if context_windows.tokens(dropped) <= _SUMMARY_TOKENS:
             return transcripts.note(dropped)
         text = transcripts.readable(dropped, most_tokens)
-        prompt = chat_messages.Prompt(
+        written = await short_text(
+            self._llm,
+            self._budget,
             system=prompt_texts.read("summary"),
-            messages=(chat_messages.UserMessage(text),),
+            text=text,
             answer_tokens=_SUMMARY_TOKENS - 100,
+            charge=functools.partial(self._charge, is_step=False),
         )
-        estimate = context_windows.text_tokens(text) + context_windows.text_tokens(prompt.system)
-        grant = await self._budget.ask(estimate)
-        if isinstance(grant, budgets.Refusal) or grant.is_last:
+        if not written:
+            # If the model is away, the turn's own call, which comes next, will say so.
             return transcripts.note(dropped)
-        try:
-            reply = await self._llm.reply(prompt, listener=_NullListener())
-        except model_errors.CutError as error:
-            # A cut summary is worth little, but is charged.
-            self._charge(_counted(error.partial, estimate, 0), is_step=False)
-            return transcripts.note(dropped)
-        except model_errors.ModelError:
-            # The turn's own call comes next: if the model is away, that will say so.
-            return transcripts.note(dropped)
-        self._charge(_counted(reply, estimate, 0), is_step=False)
-        if not reply.text.strip():
-            return transcripts.note(dropped)
-        short = context_windows.shorten(reply.text.strip(), 3000)
+        short = context_windows.shorten(written, 3000)
         return f"[What was said before, in short:]\n{short}"
+
+
+async def short_text(
+    llm: ports.Llm,
+    budget: budgets.Budget,
+    *,
+    system: str,
+    text: str,
+    answer_tokens: int,
+    charge: Callable[[values.Usage], object],
+) -> str:
+    """Let a model write a short text for ourselves; empty where it does not, or may not.
+
+    Args:
+        llm: the model.
+        budget: is asked before.
+        system: what it is to do.
+        text: with what.
+        answer_tokens: the most that it may write.
+        charge: takes what it cost, even of a text that is cut.
+    """
+    prompt = chat_messages.Prompt(
+        system=system, messages=(chat_messages.UserMessage(text),), answer_tokens=answer_tokens
+    )
+    estimate = context_windows.text_tokens(text) + context_windows.text_tokens(system)
+    grant = await budget.ask(estimate)
+    if isinstance(grant, budgets.Refusal) or grant.is_last:
+        return ""
+    try:
+        reply = await llm.reply(prompt, listener=_NullListener())
+    except model_errors.CutError as error:
+        charge(_counted(error.partial, estimate, 0))
+        return ""
+    except model_errors.ModelError:
+        return ""
+    charge(_counted(reply, estimate, 0))
+    return reply.text.strip()
 
 
 def _counted(reply: chat_messages.Reply, read_tokens: int, heard_tokens: int) -> values.Usage:

@@ -49,6 +49,16 @@ class Environment(Protocol):
         """Return part of a file, from byte `start`."""
 
 
+class ToolIndex(Protocol):
+    """The functions that code can call of other systems, where they are too many to be told of."""
+
+    def find(self, words: str) -> str:
+        """List the functions that fit some words best."""
+
+    def describe(self, name: str) -> str:
+        """Say what a function takes and does, or that there is none of that name."""
+
+
 class TurnObserver(Protocol):
     """Sees a turn happen. Called from the event loop, in order; must not block.
 

@@ -32,8 +32,8 @@ _REACHED: Final = (
 )
 _CONNECTIONS: Final = (
     "Databases are asked in SQL, by `connections`, which is defined already:\n"
-    'df = connections["{name}"].query("SELECT … FROM … WHERE … >= :start GROUP BY …", '
-    '{{"start": "2026-05-01"}})\n'
+    'df = connections["{name}"].query("SELECT … FROM … WHERE … >= :start AND … < :end GROUP BY …", '
+    '{{"start": "2025-11-01", "end": "2025-12-01"}})  # all of November\n'
     "It returns a pandas DataFrame. Let the database filter, join and sum. Their tables:"
 )
 _FFMPEG: Final = "imageio-ffmpeg"

@@ -6,6 +6,7 @@ with the same error, and calls that cannot be read.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from interpreter_bot import errors, settings, values
@@ -106,8 +107,9 @@ class ToolRunner:
 
     Args:
         can_see: whether the model is shown pictures.
-        can_install: whether packages can be installed.
+        offered: the tools that there are.
         approve: see `loops.TurnSpec`.
+        tool_index: see there.
     """
 
     def __init__(
@@ -118,21 +120,23 @@ class ToolRunner:
         limits: settings.Turn,
         repetition_detector: RepetitionDetector,
         can_see: bool,
-        can_install: bool,
+        offered: Sequence[chat_messages.Tool],
         approve: ports.Approve | None = None,
+        tool_index: ports.ToolIndex | None = None,
     ) -> None:
         self._environment = environment
         self._observer = observer
         self._limits = limits
         self._guard = repetition_detector
         self._can_see = can_see
-        self._can_install = can_install
+        self._offered = offered
         self._approve = approve
+        self._index = tool_index
         self._screen: output_screens.Screen | None = None
 
     async def answer(self, call: chat_messages.Call) -> tuple[str, _Pictures]:
         """Run a call; return its result for the model, and pictures."""
-        wish = tools.read(call, can_see=self._can_see, can_install=self._can_install)
+        wish = tools.read(call, self._offered)
         try:
             match wish:
                 case tools.RunCode(code):
@@ -143,6 +147,10 @@ class ToolRunner:
                     return await self._read(name, start), ()
                 case tools.ViewImage(name):
                     return await self._view(name)
+                case tools.FindTools(words) if self._index is not None:
+                    return self._index.find(words), ()
+                case tools.DescribeTool(name) if self._index is not None:
+                    return self._index.describe(name), ()
                 case tools.Misread(sentence):
                     self._guard.misread()
                     return sentence, ()
@@ -151,6 +159,7 @@ class ToolRunner:
         except errors.BotError as error:
             self._guard.misread()
             return f"[This could not be done: {error}]", ()
+        raise AssertionError("unreachable")
 
     def unfinished(self) -> str:
         """Return the output of code that was stopped while it ran."""

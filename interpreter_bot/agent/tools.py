@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from interpreter_bot.agent import chat_messages, lenient_json
@@ -15,10 +15,13 @@ from interpreter_bot.agent import chat_messages, lenient_json
 RUN_CODE: Final = "run_code"
 VIEW_IMAGE: Final = "view_image"
 INSTALL_PACKAGES: Final = "install_packages"
+FIND_TOOLS: Final = "find_tools"
+DESCRIBE_TOOL: Final = "describe_tool"
 
 _CODE_NAMES: Final = ("code", "python", "source", "script", "input")
 _FILE_NAMES: Final = ("name", "path", "file", "filename", "file_name")
 _PACKAGE_NAMES: Final = ("names", "packages", "package", "name", "requirements")
+_WORDS_NAMES: Final = ("words", "query", *_FILE_NAMES)
 _FOLDER: Final = "/mnt/data/"
 
 
@@ -61,6 +64,16 @@ TOOLS: Final = (
             names={"type": "string", "description": 'Names, such as "lifelines" or "a>=2 b".'},
         ),
     ),
+    chat_messages.Tool(
+        FIND_TOOLS,
+        "Find functions of other systems that code can call: lists those that fit some words best.",
+        _schema(words={"type": "string", "description": "What is to be done, in a few words."}),
+    ),
+    chat_messages.Tool(
+        DESCRIBE_TOOL,
+        "Say what one function of another system takes and does.",
+        _schema(name={"type": "string", "description": "As find_tools lists it."}),
+    ),
 )
 
 NAMES: Final = frozenset(tool.name for tool in TOOLS)
@@ -99,44 +112,66 @@ class ViewImage:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class FindTools:
+    """List functions of other systems that fit `words`."""
+
+    words: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DescribeTool:
+    """Describe a function of another system."""
+
+    name: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Misread:
     """A call that cannot be understood; `sentence` is the result for the model."""
 
     sentence: str
 
 
-ToolRequest: TypeAlias = RunCode | ListFiles | ReadFile | ViewImage | Misread
+ToolRequest: TypeAlias = (
+    RunCode | ListFiles | ReadFile | ViewImage | FindTools | DescribeTool | Misread
+)
 """A parsed call."""
 
 
-def offered(*, can_see: bool, can_install: bool) -> tuple[chat_messages.Tool, ...]:
+def offered(*, can_see: bool, can_install: bool, can_find: bool) -> tuple[chat_messages.Tool, ...]:
     """Return the tools there are.
 
     Args:
         can_see: for a model that sees pictures.
         can_install: where packages can be installed.
+        can_find: where there are more functions of other systems than the prompt lists.
     """
-    missing = {VIEW_IMAGE: not can_see, INSTALL_PACKAGES: not can_install}
-    return tuple(tool for tool in TOOLS if not missing.get(tool.name))
+    has = {VIEW_IMAGE: can_see, INSTALL_PACKAGES: can_install, FIND_TOOLS: can_find}
+    has[DESCRIBE_TOOL] = can_find
+    return tuple(tool for tool in TOOLS if has.get(tool.name, True))
 
 
-def read(
-    call: chat_messages.Call, *, can_see: bool = True, can_install: bool = True
-) -> ToolRequest:
-    """Parse a call, reading its arguments as leniently as sense allows."""
-    if call.name == RUN_CODE or call.name in _ALIASES:
-        return _read_code(call.arguments)
-    if call.name == "list_files":
-        return ListFiles()
-    if call.name == "read_file":
-        return _read_file(call.arguments)
-    if call.name == VIEW_IMAGE and can_see:
-        file = _read_file(call.arguments)
-        return ViewImage(file.name) if isinstance(file, ReadFile) else file
-    if call.name == INSTALL_PACKAGES and can_install:
-        return _read_packages(call.arguments)
-    known = ", ".join(tool.name for tool in offered(can_see=can_see, can_install=can_install))
-    return Misread(f"There is no tool named {call.name[:80]!r}. There are: {known}.")
+def read(call: chat_messages.Call, offered: Sequence[chat_messages.Tool] = TOOLS) -> ToolRequest:
+    """Parse a call of one of the tools, reading its arguments as leniently as sense allows."""
+    name = RUN_CODE if call.name in _ALIASES else call.name
+    known = [tool.name for tool in offered]
+    match name if name in known else "":
+        case "run_code":
+            return _read_code(call.arguments)
+        case "list_files":
+            return ListFiles()
+        case "read_file":
+            return _read_file(call.arguments)
+        case "view_image":
+            file = _read_file(call.arguments)
+            return ViewImage(file.name) if isinstance(file, ReadFile) else file
+        case "install_packages":
+            return _read_packages(call.arguments)
+        case "find_tools":
+            return FindTools(_read_words(call.arguments))
+        case "describe_tool":
+            return DescribeTool(_read_words(call.arguments))
+    return Misread(f"There is no tool named {call.name[:80]!r}. There are: {', '.join(known)}.")
 
 
 def _read_code(arguments: str) -> ToolRequest:
@@ -204,6 +239,17 @@ def _read_file(arguments: str) -> ReadFile | Misread:
     if not isinstance(start, int | float) or not 0 <= start < 2**53:
         start = 0
     return ReadFile(value.strip().removeprefix(_FOLDER), int(start))
+
+
+def _read_words(arguments: str) -> str:
+    """Read words; those that cannot be read as JSON are taken as they are."""
+    try:
+        value = lenient_json.parse(arguments)
+    except ValueError:
+        return arguments
+    if isinstance(value, dict):
+        value = _first(value, _WORDS_NAMES)
+    return value if isinstance(value, str) else ""
 
 
 def _read_packages(arguments: str) -> RunCode | Misread:

@@ -29,7 +29,7 @@ from interpreter_bot.sessions import (
     turn_services,
 )
 from interpreter_bot.skills import accepted_skills
-from interpreter_bot.store import databases, engines
+from interpreter_bot.store import databases, engines, records
 
 if TYPE_CHECKING:
     from interpreter_bot.data_connections.connection_service import ConnectionService
@@ -105,16 +105,14 @@ async def open_conversations(
         memory = _temporary(stack) if is_ephemeral else open_database(config)
         database = await stack.enter_async_context(memory)
         catalogue, notice = await _models(config, environment, stack)
-        skills = accepted_skills.AcceptedSkills(config.skills.directories, config.paths.data)
-        if not is_ephemeral:
-            # Others may run beside it, with other settings, and the bot's are what counts.
-            await asyncio.to_thread(skills.refresh)
+        skills = await _skills(config, is_ephemeral=is_ephemeral)
         tools = await stack.enter_async_context(
             host_startup.open_tools(config, environment if secrets is None else secrets)
         )
         connections = (
             None if broker is None else await host_startup.prepared_connections(broker, hosts)
         )
+        installed = _recording_installations(config, database, stack)
         services = turn_services.TurnServices(
             config=config,
             hosts=hosts,
@@ -123,16 +121,27 @@ async def open_conversations(
             skills=skills,
             tools=tools,
             connections=connections,
+            on_installation=installed.take,
         )
         service = await stack.enter_async_context(
             session_service.SessionService.open(services, model_notice=notice)
         )
         upkeep = maintenance.Maintenance(services, service)
-        jobs = (*upkeep.jobs(), *retention.Retention(services, service).jobs())
+        jobs = (*upkeep.jobs(), *retention.Retention(services, service).jobs(), *installed.jobs())
         jobs += await _recording_jobs(services, broker, stack)
         await upkeep.take_over(database.orphans)
         await stack.enter_async_context(schedules.run_periodically(*jobs))
         yield service
+
+
+async def _skills(
+    config: settings.Settings, *, is_ephemeral: bool
+) -> accepted_skills.AcceptedSkills:
+    skills = accepted_skills.AcceptedSkills(config.skills.directories, config.paths.data)
+    if not is_ephemeral:
+        # Others may run beside it, with other settings, and the bot's are what counts.
+        await asyncio.to_thread(skills.refresh)
+    return skills
 
 
 async def _recording_jobs(
@@ -162,6 +171,16 @@ def _recording(
     broker.on_contact = recorder.take
     stack.push_async_callback(recorder.write)
     return recorder.jobs()
+
+
+def _recording_installations(
+    config: settings.Settings, database: databases.Database, stack: contextlib.AsyncExitStack
+) -> door_use_recording.DoorUseRecorder[records.Installation]:
+    """Record what is installed, to the end."""
+    days = config.egress_limits.record_days
+    recorder = door_use_recording.DoorUseRecorder(database.installations, days=days)
+    stack.push_async_callback(recorder.write)
+    return recorder
 
 
 def _forgetting_calls(

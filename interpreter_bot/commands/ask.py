@@ -11,7 +11,7 @@ import sys
 import uuid
 from collections.abc import AsyncIterator, Sequence
 
-from interpreter_bot import settings, values
+from interpreter_bot import errors, settings, values
 from interpreter_bot.app import service_startup
 from interpreter_bot.commands import interrupt_signals
 from interpreter_bot.platforms.console import (
@@ -59,14 +59,6 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
             return json_replies.TurnJsonLines(keeper, answers, out=out, turn=next(turns))
         return terminal_replies.TurnPrinter(keeper, answers, out=out, err=err)
 
-    async def asked() -> AsyncIterator[str]:
-        if prompts:
-            for prompt in prompts:
-                yield prompt
-            return
-        async for line in terminal_input.lines(writer):
-            yield line
-
     async def work(interrupter: interrupt_signals.Interrupter) -> int:
         is_answered = True
         async with service_startup.open_conversations(
@@ -75,7 +67,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
             if options.model:
                 service.queries.check_model(options.model)
             key = values.SessionKey("console", thread=uuid.uuid4().hex)
-            async for prompt in asked():
+            async for prompt in _asked(prompts, writer, service, key):
                 if not prompts and prompt.strip() in (_VARIABLES, _TOOLS, _NETWORK):
                     out.write(await _listed(service, key, prompt.strip()))
                     out.flush()
@@ -104,12 +96,40 @@ def _attachments(
     return attachments
 
 
+async def _asked(
+    prompts: Sequence[str],
+    writer: threaded_stdout.StdoutWriter,
+    service: session_service.SessionService,
+    key: values.SessionKey,
+) -> AsyncIterator[str]:
+    """Iterate over the prompts, or where there are none, over what a person enters."""
+    for prompt in prompts:
+        yield prompt
+    if not prompts:
+        # Imported here: who asks one question does not wait for an editor of lines.
+        from interpreter_bot.platforms.console import chat_lines
+
+        complete = functools.partial(_completions, service, key)
+        async for line in chat_lines.lines(writer, complete):
+            yield line
+
+
+async def _completions(
+    service: session_service.SessionService, key: values.SessionKey, code: str
+) -> list[tuple[str, int, str]]:
+    try:
+        found = await service.queries.completions(key, code)
+    except errors.BotError:
+        return []  # No Python, or it is busy.
+    return [(word, found.typed, about) for word, _, about in found.options]
+
+
 async def _listed(
     service: session_service.SessionService, key: values.SessionKey, command: str
 ) -> str:
     match command:
         case "/tools":
-            facts = usage_and_limits.tools(service.queries.tools(key))
+            facts = usage_and_limits.tools(await service.queries.tools(key))
         case "/network":
             facts = usage_and_limits.network(service.queries.reach(key))
         case _:

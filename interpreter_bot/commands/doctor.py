@@ -52,6 +52,10 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         from interpreter_bot.doctor import data_connection_checks
 
         found += tuple(data_connection_checks.check(config, os.environ))
+    if config.package_index.url:
+        from interpreter_bot.doctor import package_checks
+
+        found += tuple(package_checks.check(config))
     level = diagnosis.level(found)
     say = as_json if options.json else as_lines
     sys.stdout.write(say(found, level) + "\n")

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import contextlib
 import os
+import pathlib
 import sys
 import uuid
+from typing import Final
 
 from interpreter_bot import settings
 from interpreter_bot.app import host_startup
@@ -20,6 +24,8 @@ from interpreter_bot.platforms.console import (
 )
 from interpreter_bot.sessions import ports, unrecorded_code_runs
 
+_LOOKING_SECONDS: Final = 0.2
+
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
     """Run all cells; 0 if every one ended ok and every file was kept, else 1.
@@ -27,6 +33,9 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     Raises:
         BotError: nothing was run.
     """
+    if options.watch and options.source in (None, "-"):
+        raise code_sources.InputFileError("There is no file to watch; name a script or notebook.")
+    watched = _WatchedFile(options.source) if options.watch else None
     codes = code_sources.read(options.source) if options.source else []
     codes += options.cell
     if not codes:
@@ -59,9 +68,52 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
             try:
                 files = ((path.name, interrupt_signals.chunks(path)) for path in options.file)
                 await session.attach(files)
-                interrupter.stop_it = session.stop
-                return 0 if await session.run(codes) else interrupt_signals.FAILED
+                interrupter.stop_by(session.stop)
+                is_ok = await session.run(codes)
+                while watched is not None and (others := await watched.changed(interrupter)):
+                    interrupter.stop_by(session.stop)
+                    is_ok = await session.run(others + options.cell)
+                return 0 if is_ok else interrupt_signals.FAILED
             finally:
                 await hosts.forget(key)
 
     return interrupt_signals.run(work, writer, keeper)
+
+
+class _WatchedFile:
+    """A file of cells, and what it was when it was last read."""
+
+    def __init__(self, source: str) -> None:
+        self._path = pathlib.Path(source)
+        self._known = self._state()
+
+    async def changed(self, interrupter: interrupt_signals.Interrupter) -> list[str]:
+        """Wait until it has other cells, and return them; none if that is interrupted."""
+        is_over = asyncio.Event()
+
+        async def end() -> None:
+            is_over.set()
+
+        interrupter.stop_by(end)
+        while not is_over.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(is_over.wait(), _LOOKING_SECONDS)
+            now = self._state()
+            if now is None or now == self._known:
+                continue
+            self._known = now
+            try:
+                if codes := await asyncio.to_thread(code_sources.read, f"{self._path}"):
+                    return codes
+            except code_sources.InputFileError as error:
+                # Half of it may be written so far; or it is no notebook any more.
+                sys.stderr.write(f"interpreter-bot: {error}\n")
+        return []
+
+    def _state(self) -> tuple[int, int, int] | None:
+        """Return what is another after each change of the file; None while there is none."""
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino

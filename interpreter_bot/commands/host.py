@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from interpreter_bot import errors, settings
+from interpreter_bot.app import host_startup
 from interpreter_bot.hosting import host_server, journaled_executions
 from interpreter_bot.hosts import host_messages, host_processes, host_sockets, local_host
 
@@ -80,7 +81,8 @@ async def _serve(config: settings.Settings, linger_seconds: float | None) -> int
         loop = asyncio.get_running_loop()
         for signum in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(signum, serving.drain)
-        await _until_over(serving, host, config, linger_seconds)
+        with host_startup.frozen_startup_objects():
+            await _until_over(serving, host, config, linger_seconds)
     return 0
 
 

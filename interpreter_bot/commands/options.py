@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import pathlib
 from collections.abc import Sequence
-from importlib import metadata
 from typing import Final
 
 _NAME: Final = "interpreter-bot"
@@ -30,6 +29,10 @@ Exit status: 0 if every turn was answered and everything was kept that --keep as
 _EXEC: Final = """\
   interpreter-bot exec --file sales.csv --cell "import pandas as pd; pd.read_csv('sales.csv')"
   interpreter-bot exec --keep results analysis.ipynb
+  interpreter-bot exec --watch analysis.py
+
+With --watch all cells run again whenever the file changes, in the same Python: what was imported
+and computed is there. Ctrl-C stops a run, and ends the watch between two.
 
 Exit status: 0 if every cell ended ok and everything was kept that --keep asks for; 1 if not, or if
 the output was not read to its end; 2 if nothing was run."""
@@ -135,6 +138,8 @@ class _Version(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         """Print the version and exit."""
+        from importlib import metadata
+
         parser.exit(message=f"{_NAME} {metadata.version(_NAME)}\n")
 
 
@@ -215,6 +220,9 @@ def _add_exec(command: argparse.ArgumentParser) -> None:
         "source", nargs="?", metavar="SCRIPT.py|NOTEBOOK.ipynb|-", help="cells to run first"
     )
     command.add_argument("--cell", action="append", default=[], metavar="CODE", help="a cell")
+    command.add_argument(
+        "--watch", action="store_true", help="run the file again whenever it changes"
+    )
     _add_session(command)
 
 

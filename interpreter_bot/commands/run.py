@@ -46,6 +46,9 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     Raises:
         BotError: it could not be started.
     """
+    # On a machine that is at work it takes long enough to look like nothing.
+    sys.stdout.write("Starting. It takes some seconds; then it says where to go.\n")
+    sys.stdout.flush()
     return asyncio.run(_run(config, dict(os.environ)))
 
 
@@ -94,7 +97,9 @@ async def run_bot(
             config, environment, hosts=hosts, broker=broker
         )
         service = await stack.enter_async_context(conversations)
-        return await _Platforms(_openings(config, service)).run(service, end)
+        platforms = _Platforms(_openings(config, service))
+        with host_startup.frozen_startup_objects():
+            return await platforms.run(service, end)
 
 
 def _openings(

@@ -18,7 +18,7 @@ import rich.console
 import rich.table
 import rich.text
 
-from interpreter_bot import errors, settings
+from interpreter_bot import errors, settings, values
 from interpreter_bot.app import service_startup
 from interpreter_bot.commands import session_listings
 from interpreter_bot.hosts import remote_host
@@ -110,7 +110,8 @@ async def _ask_first(chosen: Sequence[session_listings.Entry]) -> None:
         sys.stdout.write("  ".join(one.cells()[:5]) + "\n")
     sys.stdout.write(_QUESTION.format(what=quantities.count(len(chosen), "session")))
     sys.stdout.flush()
-    if not await terminal_input.StdinAnswers(is_script=False).agrees():
+    answers = terminal_input.StdinAnswers(is_script=False)
+    if await answers.approval(values.YES, ()) is None:
         raise errors.BotError("Nothing was forgotten.")
 
 

@@ -87,10 +87,8 @@ class DataSources:
             raise errors.BotError(rule.without_secrets(str(sentence)) or _UNREACHED)
         return told
 
-    async def _fetch(self, rule: connection_rules.Rule) -> list[dict[str, Any]]:
-        told = await self.ask(rule, {"do": "tables"})
-        tables: list[dict[str, Any]] = told["tables"]
-        return tables
+    async def _fetch(self, rule: connection_rules.Rule) -> dict[str, Any]:
+        return await self.ask(rule, {"do": "tables"})
 
     def told(self, rule: connection_rules.Rule) -> str:
         """Return what a model is told of what is in it."""

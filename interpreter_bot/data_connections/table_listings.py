@@ -28,12 +28,13 @@ _WORD: Final = re.compile(r"\w+")
 class TableListing:
     """The tables of a connection; asked for anew once they are old."""
 
-    def __init__(self, name: str, fetch: Callable[[], Awaitable[list[dict[str, Any]]]]) -> None:
+    def __init__(self, name: str, fetch: Callable[[], Awaitable[dict[str, Any]]]) -> None:
         """Know nothing yet.
 
         Args:
             name: of the connection.
-            fetch: asks the database for its tables, in the form of the worker's `Table`.
+            fetch: asks the database for its "tables", in the form of the worker's `Table`, and for
+                a "notice" where these are not all.
         """
         self._name = name
         self._fetch = fetch
@@ -63,8 +64,9 @@ class TableListing:
         return self._asked
 
     async def _ask(self) -> list[dict[str, Any]]:
-        tables = await self._fetch()
-        self._frame = await asyncio.to_thread(_framed, tables)
+        told = await self._fetch()
+        tables: list[dict[str, Any]] = told["tables"]
+        self._frame = await asyncio.to_thread(_framed, tables, told.get("notice", ""))
         self._seen, self._is_ranked = tables, False
         return tables
 
@@ -142,10 +144,11 @@ def _line(table: dict[str, Any]) -> str:
     return f"  {_words([table['name']])}({columns}){rows}{comment}"
 
 
-def _framed(tables: Iterable[dict[str, Any]]) -> bytes:
+def _framed(tables: Iterable[dict[str, Any]], notice: str) -> bytes:
     """Return tables as a frame; one after the other, so that other threads run meanwhile."""
     pieces = (json.dumps(table).encode() for table in tables)
-    return worker_messages.pack(worker_messages.NOTE, b'{"tables": [%s]}' % b", ".join(pieces))
+    whole = b'{"notice": %s, "tables": [%s]}' % (json.dumps(notice).encode(), b", ".join(pieces))
+    return worker_messages.pack(worker_messages.NOTE, whole)
 
 
 def _words(parts: Iterable[str]) -> str:

@@ -51,6 +51,10 @@ class Approvals:
         # A client that opens ten connections is asked about once.
         self._order = asyncio.Lock()
 
+    def lasting(self) -> tuple[str, ...]:
+        """Return what is allowed as long as the kernel lives, for display."""
+        return tuple(f"{method} {host}:{port}" for host, port, method in sorted(self._allowed))
+
     async def require(self, contact: network_reach.Contact, *, target: str, first: bytes) -> None:
         """Return once a request may be sent.
 

@@ -8,6 +8,7 @@ import contextlib
 import functools
 import hashlib
 import hmac
+import itertools
 import logging
 import secrets
 import ssl
@@ -18,9 +19,9 @@ from interpreter_bot import logs, network_reach, settings, values
 from interpreter_bot.egress import (
     approvals,
     certificates,
-    connections,
     door_services,
     echoed_secrets,
+    outbound_connections,
     policies,
     proxies,
     services_door,
@@ -48,7 +49,7 @@ class Broker:
         *,
         services: Sequence[door_services.DoorService] = (),
         seed: bytes = b"",
-        resolve: connections.Resolve | None = None,
+        resolve: outbound_connections.Resolve | None = None,
     ) -> None:
         """Open nothing yet.
 
@@ -72,12 +73,13 @@ class Broker:
         self._seed = seed or secrets.token_bytes(_SEED_BYTES)
         self.on_contact: Callable[[network_reach.Contact], None] | None = None
         """Takes what code tried, once that is over."""
-        self._names = connections.NameLookups()
+        self._names = outbound_connections.NameLookups()
         self._resolve = resolve
         self._upstream = ssl.create_default_context()
         self._upstream.set_alpn_protocols(["http/1.1"])
         self._opening: set[str] = set()
         self._kernels: dict[str, asyncio.Task[None]] = {}
+        self._approvals: dict[str, tuple[str, approvals.Approvals]] = {}
         self._traffic: collections.OrderedDict[str, traffic_limits.Traffic] = (
             collections.OrderedDict()
         )
@@ -101,7 +103,14 @@ class Broker:
         )
         counted = self._traffic.get(key)
         used = 0 if counted is None else counted.today_bytes
-        return network_reach.Reach(hosts, used, self._limits.daily_bytes, tuple(self._offers(key)))
+        given = (one.lasting() for of, one in self._approvals.values() if of == key)
+        return network_reach.Reach(
+            hosts,
+            used,
+            self._limits.daily_bytes,
+            tuple(self._offers(key)),
+            tuple(itertools.chain.from_iterable(given)),
+        )
 
     def _offers(self, key: str) -> list[network_reach.Offer]:
         return [offer for service in self.services for offer in service.offers(key)]
@@ -132,20 +141,22 @@ class Broker:
         if (found := await doors()) is None:
             return None
         authority = certificates.Authority(hmac.digest(self._seed, kernel_id.encode(), "sha256"))
+        given = approvals.Approvals(found.ask)
         context = proxies.ProxyContext(
             key=key,
             kernel_id=kernel_id,
             policy=functools.partial(self.policy, key),
             limits=self._limits,
             count=self._count(key),
-            dialler=connections.Dialler(
+            dialler=outbound_connections.Dialler(
                 self._limits.connect_seconds, self._resolve or self._names.of_one()
             ),
             authority=authority,
-            approvals=approvals.Approvals(found.ask),
+            approvals=given,
             upstream=self._upstream,
             record=self._record,
         )
+        self._approvals[kernel_id] = key, given
         self._kernels[kernel_id] = asyncio.create_task(
             self._serve(kernel_id, found, context), name=f"doors of {kernel_id}"
         )
@@ -189,7 +200,7 @@ class Broker:
         finally:
             loop.remove_reader(doors.process)
             doors.close()
-            del self._kernels[kernel_id]
+            del self._kernels[kernel_id], self._approvals[kernel_id]
 
     def _record(self, contact: network_reach.Contact) -> None:
         """Log what code tried, and hand it on."""
@@ -218,7 +229,7 @@ async def opened(
     *,
     services: Sequence[door_services.DoorService] = (),
     seed: bytes = b"",
-    resolve: connections.Resolve | None = None,
+    resolve: outbound_connections.Resolve | None = None,
 ) -> AsyncIterator[Broker]:
     """Open a broker; see there. At the end all doors are shut.
 

@@ -23,10 +23,10 @@ from interpreter_bot import network_reach, settings
 from interpreter_bot.egress import (
     approvals,
     certificates,
-    connections,
     forwarded_requests,
     http_streams,
     opaque_tunnels,
+    outbound_connections,
     policies,
     traffic_limits,
 )
@@ -67,7 +67,7 @@ class ProxyContext:
     policy: Callable[[], policies.Policy]
     limits: settings.EgressLimits
     count: traffic_limits.Traffic
-    dialler: connections.Dialler
+    dialler: outbound_connections.Dialler
     authority: certificates.Authority
     approvals: approvals.Approvals
     upstream: ssl.SSLContext

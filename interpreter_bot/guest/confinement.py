@@ -31,21 +31,37 @@ _TCP_QUEUES = {"tcp_rmem": "4096 131072 212992", "tcp_wmem": "4096 16384 212992"
 _STACKS_BYTES = 64 * 1024 * 1024
 
 
-def enter_namespaces(*, temporary_bytes: int, uid: int, readable: list[str]) -> None:
+def map_to_root(uid: int, gid: int) -> None:
+    """Be the root of the user namespace that this process has just made.
+
+    Args:
+        uid: of this process outside.
+        gid: likewise.
+    """
+    _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/uid_map", f"0 {uid} 1")
+    _write("/proc/self/gid_map", f"0 {gid} 1")
+
+
+def enter_namespaces(
+    *, temporary_bytes: int, uid: int, readable: list[str], has_network: bool = False
+) -> None:
     """Give the first process of a pid namespace its own other namespaces and file systems.
 
     Args:
         temporary_bytes: size of /tmp; shared memory gets as much again.
         uid: the kernel's future user id; its home directory is created here.
         readable: the environment's directories.
+        has_network: it keeps the network that it has.
     """
-    syscalls.unshare(_NAMESPACES)
+    syscalls.unshare(_NAMESPACES & ~(syscalls.CLONE_NEWNET if has_network else 0))
     syscalls.rename_host()
-    syscalls.raise_loopback()
+    if not has_network:
+        syscalls.raise_loopback()
     restricted = syscalls.MS_NOSUID | syscalls.MS_NODEV
     syscalls.umount("/proc")
     syscalls.mount("proc", "/proc", "proc", restricted | syscalls.MS_NOEXEC)
-    for name, sizes in _TCP_QUEUES.items():
+    for name, sizes in () if has_network else _TCP_QUEUES.items():
         _write(f"/proc/sys/net/ipv4/{name}", sizes)
     syscalls.umount(rootfs.HOST)
     syscalls.umount("/tmp")

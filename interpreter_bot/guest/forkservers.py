@@ -13,6 +13,7 @@ import time
 from typing import Any, NoReturn
 
 from . import (
+    confinement,
     control_channels,
     init_servers,
     installer_refusals,
@@ -76,7 +77,7 @@ class _ForkServer:
             self._say({"event": "unshared"})
             control_channels.receive(self._channel)
         else:
-            _map_ourselves(self._start["uid"], self._start["gid"])
+            confinement.map_to_root(self._start["uid"], self._start["gid"])
         self._become_first()
         syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
         start = self._start
@@ -268,12 +269,6 @@ class _ForkServer:
 
     def _say(self, message: dict[str, Any], *descriptors: int) -> None:
         control_channels.send(self._channel, message, list(descriptors))
-
-
-def _map_ourselves(uid: int, gid: int) -> None:
-    for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
-        with open(f"/proc/self/{name}", "w") as file:
-            file.write(text)
 
 
 def _memory() -> dict[str, int]:

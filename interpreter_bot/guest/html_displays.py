@@ -22,6 +22,8 @@ import warnings
 from types import ModuleType
 from typing import Any
 
+from IPython.core import formatters
+
 from . import preloads, static_figure_pictures
 
 _HTML_TYPE = "text/html"
@@ -59,7 +61,20 @@ _PAGE = """<!doctype html>
 }});
 </script></body></html>
 """
+_TITLE_PLACES = ("center", "left", "right")
 _told: set[str] = set()
+
+
+class TitleFormatter(formatters.BaseFormatter):
+    """An IPython formatter for `TITLE`."""
+
+    format_type = formatters.Unicode(TITLE)
+    print_method = formatters.ObjectName("_repr_interpreter_bot_title_")
+    _return_type = str
+
+    def pop(self, typ: Any, default: Any = None) -> Any:
+        """Keep all types: matplotlib takes its figures from every formatter when it chooses one."""
+        return default
 
 
 def install(display_formatter: Any) -> None:
@@ -67,12 +82,28 @@ def install(display_formatter: Any) -> None:
     # Both are read when the library is first imported.
     os.environ.setdefault("PLOTLY_RENDERER", "plotly_mimetype")
     os.environ.setdefault("BOKEH_RESOURCES", "inline")
+    titles = TitleFormatter(parent=display_formatter)
+    titles.for_type_by_name("matplotlib.figure", "Figure", _title_of_figure)
+    display_formatter.formatters[TITLE] = titles
+    if display_formatter.active_types:
+        display_formatter.active_types = [*display_formatter.active_types, TITLE]
     html = display_formatter.formatters[_HTML_TYPE]
     html.for_type_by_name("bokeh.model.model", "Model", of_bokeh)
     html.for_type_by_name("folium.folium", "Map", of_folium)
     preloads.after_import(
         {"bokeh.io.showing": _bokeh, "bokeh.io.output": _bokeh_output, "altair": _altair}
     )
+
+
+def _title_of_figure(figure: Any) -> str | None:
+    """Return what a figure of matplotlib says it is about: its title, or the first of its axes."""
+    try:
+        titles = [figure._suptitle.get_text() if figure._suptitle else ""]
+        titles += [axes.get_title(place) for axes in figure.axes for place in _TITLE_PLACES]
+    except Exception:
+        # User code can change any of this; then it has no title.
+        return None
+    return next(filter(None, (static_figure_pictures.text(one) for one in titles)), None)
 
 
 def drop_blank() -> None:

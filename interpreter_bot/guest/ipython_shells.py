@@ -22,11 +22,12 @@ import warnings
 from types import TracebackType
 from typing import Any, ClassVar
 
-from ipykernel import compiler, displayhook, zmqshell
+from ipykernel import compiler, displayhook
 from IPython.core import interactiveshell
 
 from . import (
-    connection_objects,
+    completions,
+    data_connection_objects,
     dataframe_displays,
     html_displays,
     package_requests,
@@ -34,6 +35,7 @@ from . import (
     proxy_environment,
     rootfs,
     snapshots,
+    table_files,
     variable_descriptions,
 )
 
@@ -151,7 +153,7 @@ def _is_cell(frame: traceback.FrameSummary) -> bool:
 
 
 def _is_machinery(filename: str) -> bool:
-    return filename == connection_objects.__file__ or any(
+    return filename == data_connection_objects.__file__ or any(
         f"/site-packages/{package}/" in filename for package in _OURS
     )
 
@@ -182,12 +184,10 @@ class DisplayHook(displayhook.ZMQShellDisplayHook):
         """Keep no copy of displays: it would never be freed. `%history -o` has none."""
 
 
-class GuestShell(zmqshell.ZMQInteractiveShell):
+class GuestShell(package_requests.InstallingShell):
     """One kernel's shell, created before the fork, so that a kernel starts with it warm."""
 
     displayhook_class = DisplayHook
-    can_install = False
-    """Whether the bot can be asked for packages."""
     _has_failed = False
     _saving = 0
     _ended: ClassVar[list[int]] = []
@@ -208,9 +208,19 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
         if found is not None:
             self.display_pub.publish({"application/json": found})
 
+    def open_table(self, name: str, sheet: str) -> None:
+        """Read a file as a table, and show how it is looked at; the bot calls it by this name."""
+        found = table_files.open_file(os.path.join(self.kernel.home, name), sheet)
+        self.display_pub.publish({"application/json": json.dumps(found, ensure_ascii=False)})
+
     def describe_variables(self) -> None:
         """Show what variables there are; the bot calls it by this name."""
         found = variable_descriptions.describe(self.variables()["names"], self.user_ns)
+        self.display_pub.publish({"application/json": json.dumps(found, ensure_ascii=False)})
+
+    def complete_code(self, before: str) -> None:
+        """Show how code may go on; the bot calls it by this name."""
+        found = completions.answer(json.loads(before), self.user_ns, self.user_ns_hidden)
         self.display_pub.publish({"application/json": json.dumps(found, ensure_ascii=False)})
 
     def variables(self) -> dict[str, Any]:
@@ -281,7 +291,7 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
         if told["proxy"]:
             proxy_environment.set_for(**told)
         if "connections" in offered:
-            connection_objects.install(self.user_ns, self.user_ns_hidden, told["services"])
+            data_connection_objects.install(self.user_ns, self.user_ns_hidden, told["services"])
 
     def init_environment(self) -> None:
         """Set no colour variables, which ipykernel would do for every program that code starts."""
@@ -330,11 +340,13 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
             sys.stderr.write("No traceback available to show.\n")
             return
         sys.last_type, sys.last_value, sys.last_traceback = kind, error, tb
+        said = self.said_of_import(error)
+        if said is None:
+            return
         self._has_failed = True
         # Sent as text already: formatting the user's exception may raise another.
         lines = compact(kind, error, tb)
-        if self.can_install:
-            lines[-1:-1] = package_requests.offer(error)
+        lines[-1:-1] = [said] if said else []
         self._showtraceback(kind, message(error), lines)
 
     def showsyntaxerror(self, filename: str | None = None, **_: Any) -> None:

@@ -1,8 +1,7 @@
 """Installations that code asks for: `%pip install x`, `!pip install x`, `!uv pip install x`.
 
-The bot does it, outside; a directory is there then from which the running kernel imports. Which
-packages come from which module names is a guess that is offered and never acted upon: models invent
-names, and others register them.
+The bot does it, outside; a directory is there then from which the running kernel imports. It is
+told of modules that were not found, too, and may offer the packages that they probably come from.
 """
 
 from __future__ import annotations
@@ -15,36 +14,15 @@ import shlex
 import sys
 from typing import Any
 
+from ipykernel import zmqshell
+from IPython import display
+
 _INSTALLERS = ("pip", "conda", "mamba", "micromamba")
 _PYTHON = re.compile(r"python[\d.]*")
 _PIP = re.compile(r"pip[\d.]*")
 # What people write behind a command so that it prints less.
 _QUIETED = re.compile(r"(\s*(&?[12]?>>?(?!=)\s*\S+|\|\s*(tail|head|grep|cat)\b[^|;&]*))+\s*$")
-_PACKAGES = {
-    "Bio": "biopython",
-    "Crypto": "pycryptodome",
-    "OpenSSL": "pyopenssl",
-    "PIL": "pillow",
-    "attr": "attrs",
-    "bs4": "beautifulsoup4",
-    "cv2": "opencv-python-headless",
-    "dateutil": "python-dateutil",
-    "docx": "python-docx",
-    "dotenv": "python-dotenv",
-    "fitz": "pymupdf",
-    "git": "gitpython",
-    "google.cloud": "google-cloud",
-    "igraph": "python-igraph",
-    "jose": "python-jose",
-    "jwt": "pyjwt",
-    "magic": "python-magic",
-    "mpl_toolkits": "matplotlib",
-    "pptx": "python-pptx",
-    "skimage": "scikit-image",
-    "sklearn": "scikit-learn",
-    "umap": "umap-learn",
-    "yaml": "pyyaml",
-}
+_MOST_AGAIN = 10
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,60}")
 
 
@@ -80,12 +58,67 @@ def install(kernel: Any, wanted: list[str]) -> bool:
         kernel: whose channel for input the question takes.
         wanted: as after `pip install`.
     """
+    said, has_failed = _ask(kernel, wanted)
+    print(said, file=sys.stderr if has_failed else sys.stdout)
+    return not has_failed
+
+
+def install_for_import(kernel: Any, error: BaseException) -> tuple[str, bool]:
+    """Let the bot offer what is missing for an import.
+
+    Returns:
+        What is said of it; empty where it is nothing that could be installed. Whether it was not
+        installed.
+    """
+    if not isinstance(error, ModuleNotFoundError) or not isinstance(error.name, str):
+        return "", True
+    module = error.name.partition(".")[0]
+    is_known = module in sys.stdlib_module_names or module in sys.modules
+    return ("", True) if is_known or not _NAME.fullmatch(module) else _ask(kernel, module)
+
+
+def _ask(kernel: Any, wanted: list[str] | str) -> tuple[str, bool]:
+    """Ask the bot, and use what it installed; returns what it said, and whether it did not."""
     parent = kernel.get_parent("shell")
     identity = kernel._parent_ident["shell"]
     answer = json.loads(kernel._input_request({"install": wanted}, identity, parent))
     use(answer["paths"])
-    print(answer["said"], file=sys.stderr if answer["has_failed"] else sys.stdout)
-    return not answer["has_failed"]
+    return answer["said"], answer["has_failed"]
+
+
+class InstallingShell(zmqshell.ZMQInteractiveShell):
+    """A shell that runs a cell again once the package is there that an import in it wanted."""
+
+    can_install = False
+    """Whether the bot can be asked for packages."""
+    _may_offer = False
+    _installed = ""
+
+    def said_of_import(self, error: BaseException) -> str | None:
+        """Return what is said of a missing module, mostly nothing; None if the cell runs again."""
+        if not (self.can_install and self._may_offer):
+            return ""
+        said, has_failed = install_for_import(self.kernel, error)
+        if has_failed:
+            return said
+        self._installed = said
+        return None
+
+    async def run_cell_async(self, raw_cell: str, store_history: bool = False, **how: Any) -> Any:
+        """Run a cell; what its first try showed is replaced if it runs again."""
+        before, self._may_offer = self._may_offer, store_history
+        try:
+            result = await super().run_cell_async(raw_cell, store_history, **how)
+            for _ in range(_MOST_AGAIN):
+                if not self._installed:
+                    break
+                display.clear_output()
+                sys.stdout.write(f"{self._installed}\n")
+                self._installed = ""
+                result = await super().run_cell_async(raw_cell, store_history, **how)
+            return result
+        finally:
+            self._may_offer, self._installed = before, ""
 
 
 def use(paths: list[str]) -> None:
@@ -95,15 +128,3 @@ def use(paths: list[str]) -> None:
     importlib.invalidate_caches()
     programs = [os.path.join(path, "bin") for path in new]
     os.environ["PATH"] = ":".join([os.environ.get("PATH", ""), *programs])
-
-
-def offer(error: BaseException) -> list[str]:
-    """Say how a missing module may be had."""
-    if not isinstance(error, ModuleNotFoundError) or not isinstance(error.name, str):
-        return []
-    module = error.name.partition(".")[0]
-    is_known = module in sys.stdlib_module_names or module in sys.modules
-    if is_known or not _NAME.fullmatch(module):
-        return []
-    package = _PACKAGES.get(module, module.replace("_", "-"))
-    return [f"It may be installed, if that is the package you mean: %pip install {package}"]

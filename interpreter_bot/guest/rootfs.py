@@ -77,9 +77,10 @@ class MountTrees:
         Args:
             readable: paths shown read-only at the same path, beside the system's.
             hidden: directories below those that are to look empty (the bot's own package).
-            workspaces: host directory that holds every session's workspace.
+            workspaces: host directory that holds every session's workspace; may be empty.
             layers: host directory that holds what sessions installed; may be empty.
-            skills: host directory of the operator's skills; what comes into it later is seen.
+            skills: host directory of the operator's skills; what comes into it later is seen. May
+                be empty.
 
         Raises:
             OSError: a path cannot be walked to, or the machine forbids mounting.
@@ -97,9 +98,9 @@ class MountTrees:
         self._devices = {
             name: syscalls.open_tree(f"/dev/{source}") for name, source in _DEVICES.items()
         }
-        self._workspaces = syscalls.open_tree(workspaces)
+        self._workspaces = syscalls.open_tree(workspaces) if workspaces else -1
         self._layers = syscalls.open_tree(layers) if layers else -1
-        self._skills = syscalls.open_tree(skills)
+        self._skills = syscalls.open_tree(skills) if skills else -1
         # By its real path: the descriptor this was imported through is of a namespace already left.
         self._guest = syscalls.open_tree(os.path.dirname(os.path.realpath(__file__)))
         # A new /proc may only be mounted where an unmasked one is still visible.
@@ -118,26 +119,27 @@ class MountTrees:
         root = "/tmp"
         syscalls.mount("root", root, "tmpfs", syscalls.MS_NOSUID, "size=16m,mode=0755")
         os.chdir(root)
-        shown = self._readable | {SKILLS: self._skills}
-        shown |= {LAYERS: self._layers} if self._layers >= 0 else {}
+        optional = {SKILLS: self._skills, LAYERS: self._layers}
+        shown = self._readable | {path: tree for path, tree in optional.items() if tree >= 0}
         for path, tree in shown.items():
             flags = syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID
             syscalls.set_mount_flags(tree, flags | syscalls.MOUNT_ATTR_NODEV)
             is_directory = path in {SKILLS, LAYERS, *self._directories}
-            _attach(tree, root + path, is_directory=is_directory)
+            attach(tree, root + path, is_directory=is_directory)
         for path, target in self._links.items():
             _link(target, root + path)
         for path in self._hidden:
             syscalls.mount("hidden", root + path, "tmpfs", syscalls.MS_RDONLY, "size=4k,mode=0755")
         for name, tree in self._devices.items():
-            _attach(tree, f"{root}/dev/{name}", is_directory=False)
+            attach(tree, f"{root}/dev/{name}", is_directory=False)
         os.makedirs(root + HOST)
         with open(root + CANARY, "w") as file:
             file.write("canary\n")
         syscalls.mount("host", root + HOST, "tmpfs", syscalls.MS_NOSUID, "size=16k,mode=0755")
-        _attach(self._guest, root + GUEST, is_directory=True)
-        _attach(self._workspaces, root + WORKSPACES, is_directory=True)
-        _attach(self._proc, root + HOST_PROC, is_directory=True)
+        attach(self._guest, root + GUEST, is_directory=True)
+        if self._workspaces >= 0:
+            attach(self._workspaces, root + WORKSPACES, is_directory=True)
+        attach(self._proc, root + HOST_PROC, is_directory=True)
         _furnish(root, cores=cores)
         _offer_ffmpeg(root)
         syscalls.pivot_root(root)
@@ -152,13 +154,13 @@ def mount_temporary(readable: list[str], options: str) -> None:
     trees = {path: (syscalls.open_tree(path), os.path.isdir(path)) for path in below}
     syscalls.mount("tmp", "/tmp", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)
     for path, (tree, is_directory) in trees.items():
-        _attach(tree, path, is_directory=is_directory)
+        attach(tree, path, is_directory=is_directory)
     # Directories between the parts of an environment are in that /tmp, but must not be written to.
     for parent in {os.path.dirname(path) for path in below} - {"/tmp"}:
         tree = syscalls.open_tree(parent)
         flags = syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID
         syscalls.set_mount_flags(tree, flags | syscalls.MOUNT_ATTR_NODEV)
-        _attach(tree, parent, is_directory=True)
+        attach(tree, parent, is_directory=True)
 
 
 def cover_uv() -> None:
@@ -177,12 +179,13 @@ def seal() -> None:
     syscalls.mount(None, "/", None, flags | syscalls.MS_NOSUID | syscalls.MS_NODEV)
 
 
-def _attach(tree: int, target: str, *, is_directory: bool) -> None:
+def attach(tree: int, target: str, *, is_directory: bool) -> None:
+    """Attach a tree at a path, which is created if it is missing."""
     if is_directory:
         os.makedirs(target, exist_ok=True)
     else:
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        with open(target, "x"):
+        with open(target, "a"):
             pass
     syscalls.move_mount(tree, target)
     os.close(tree)

@@ -14,6 +14,7 @@ import itertools
 import sys
 import uuid
 import zoneinfo
+from collections.abc import Container
 from typing import Any
 
 _name_of = type.__dict__["__name__"].__get__
@@ -36,7 +37,12 @@ _MOST_NESTED = 20
 
 def class_name(value: object) -> str:
     """Return the name of a value's class, whatever its metaclass says."""
-    return str(_name_of(type(value)))[:100]
+    return name_of(type(value))
+
+
+def name_of(kind: type) -> str:
+    """Return the name of a class, whatever its metaclass says."""
+    return str(_name_of(kind))[:100]
 
 
 def is_from(kind: type, library: str) -> bool:
@@ -47,10 +53,15 @@ def is_from(kind: type, library: str) -> bool:
     return getattr(sys.modules.get(module), str(_name_of(kind)), None) is kind
 
 
+def is_among(kind: type, kinds: Container[type]) -> bool:
+    """Say whether a class is one of some without a metaclass, which might compare by code."""
+    return type(kind) is type and kind in kinds
+
+
 def is_known_zone(zone: object) -> bool:
     """Say whether a time zone is of a class that no user has written."""
     kind = type(zone)
-    return kind in _ZONES or is_from(kind, "pytz") or is_from(kind, "dateutil")
+    return is_among(kind, _ZONES) or is_from(kind, "pytz") or is_from(kind, "dateutil")
 
 
 def text(value: Any, depth: int = 0) -> str | None:
@@ -62,13 +73,13 @@ def text(value: Any, depth: int = 0) -> str | None:
         return None if value is None or value != value else format(value, ".10g")
     if kind is int:
         return str(value) if value.bit_length() < _INT_BITS else "<a long number>"
-    if kind in _PLAIN:
+    if is_among(kind, _PLAIN):
         return clipped(str(value))
-    if kind is fractions.Fraction or kind in _BRACKETS:
+    if kind is fractions.Fraction or is_among(kind, _BRACKETS):
         return _composed(value, kind, depth)
     if kind is bytes:
         return clipped(repr(value[:_MOST_CHARACTERS]))
-    if kind in _TIMED:
+    if is_among(kind, _TIMED):
         return str(value) if is_known_zone(value.tzinfo) else f"<{class_name(value)}>"
     return _of_library(value, kind, depth)
 

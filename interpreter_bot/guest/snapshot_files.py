@@ -18,6 +18,7 @@ Above 300 lines: what writes a format and what reads it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import mmap
 import os
@@ -71,6 +72,11 @@ def names(directory: str, number: int) -> tuple[str, str]:
     """Return the paths of a generation's variables and manifest."""
     own = os.path.join(directory, str(number))
     return os.path.join(own, "variables"), os.path.join(own, MANIFEST)
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Return whether something was not written for that."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 class Writer:

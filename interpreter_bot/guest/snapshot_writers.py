@@ -78,13 +78,18 @@ class SnapshotWriter:
         self._buffers.clear()
         self._pickler.lost.clear()
         before = len(self._files.blobs)
+        is_pickled = False
         try:
             self._pickler.dump(value)
             objects = self._count_objects()
+            is_pickled = True
             with self._payload.getbuffer() as payload:
                 self._files.record(snapshot_files.VARIABLE, name, payload, self._buffers, objects)
         except Exception as error:
-            # Recursion, memory, a full disk, or whatever a type's methods raise.
+            if is_pickled and snapshot_files.is_disk_full(error):
+                # Not without this variable: an earlier generation may hold it.
+                raise
+            # Recursion, memory, or whatever a type's methods raise.
             self._tell({"lost": name, "why": _reason(error)})
             # The pickler believes now that objects are written which are not.
             memo = self._pickler.memo.copy()

@@ -11,6 +11,7 @@ Above 300 lines: what the children write, try and tell only makes sense together
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import itertools
 import json
@@ -81,7 +82,8 @@ def begin(
 ) -> int:
     """Begin to save variables as they are now.
 
-    At the end a file `<number>.ended` appears; without a manifest there is no such generation then.
+    At the end a file `<number>.ended` appears; without a manifest there is no such generation then,
+    and `<number>.full` says that this is for a full disk.
 
     Args:
         namespace: the session's.
@@ -101,6 +103,9 @@ def begin(
             os.setpgid(0, 0)
             _leave_kernel(_LONGEST * seconds)
             _save_and_check(namespace, names, directory, number, seconds, most_bytes, key)
+        except OSError as error:
+            if snapshot_files.is_disk_full(error):
+                os.close(os.open(f"{os.path.join(directory, str(number))}.full", os.O_CREAT))
         finally:
             try:
                 os.close(os.open(f"{os.path.join(directory, str(number))}.ended", os.O_CREAT))
@@ -155,12 +160,19 @@ def _save_and_check(
     for _ in range(_MOST_ATTEMPTS):
 
         def write(tell: snapshot_writers.Tell) -> None:
-            files = snapshot_files.Writer(directory, number, most_bytes, key)
-            writer = snapshot_writers.SnapshotWriter(namespace, names, files, tell)
-            writer.write(lost, deadline)
+            try:
+                files = snapshot_files.Writer(directory, number, most_bytes, key)
+                writer = snapshot_writers.SnapshotWriter(namespace, names, files, tell)
+                writer.write(lost, deadline)
+            except OSError as error:
+                if snapshot_files.is_disk_full(error):
+                    tell({"full": True})
+                raise
 
         messages = _ask_child(write, deadline - time.monotonic() + seconds * _GRACE_SHARE)
         is_late = time.monotonic() > deadline
+        if any("full" in message for message in messages):
+            raise OSError(errno.ENOSPC, "the variables do not fit on the disk")
         if died_at := _died_at(messages):
             lost[died_at] = snapshot_writers.TOO_LATE if is_late else _DIED
             if not is_late:
@@ -319,5 +331,10 @@ def restore(namespace: Namespace, directory: str, number: int, key: bytes = b"")
     failed = dict(_shortened(reader.failed, _LISTED[0]))
     content = json.dumps(failed, ensure_ascii=False).encode("utf-8", "backslashreplace")
     failures = content[:_MANIFEST_BYTES]
-    snapshot_files.write_document(directory, f"{number}/failed.json", failures, key)
+    try:
+        snapshot_files.write_document(directory, f"{number}/failed.json", failures, key)
+    except OSError as error:
+        # Variables are back nevertheless.
+        if failed or not snapshot_files.is_disk_full(error):
+            raise
     return reader.failed

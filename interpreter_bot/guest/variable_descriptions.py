@@ -35,7 +35,7 @@ def _described(value: Any) -> dict[str, Any]:
     text = safe_reprs.text(value)
     text = ("None" if value is None else "missing") if text is None else text
     words: dict[str, Any] = {"type": name, "text": text[:_MOST_CHARACTERS]}
-    if kind in _SIZED:
+    if safe_reprs.is_among(kind, _SIZED):
         words |= {"shape": [len(value)], "size_bytes": sys.getsizeof(value)}
     return words
 

@@ -1,6 +1,7 @@
 """Doors of kernels, handed to bots over the host's socket: a bot holds them as long as it is there.
 
-Who connects to a door while no bot has it is told so; the next bot takes the doors over.
+Who connects to a door while no bot has it is told so; the next bot takes the doors over, or, where
+its rules let nothing through any more, shuts them, which code is told.
 """
 
 from __future__ import annotations
@@ -20,12 +21,15 @@ from interpreter_bot.hosts import host_messages, kernel_doors
 _NONE: Final = "That Python has no doors."
 _HELD: Final = "Another bot has the doors of that Python."
 _AWAY: Final = (
-    b"Nothing is open here: the bot that lets code reach the outside is not there just now, "
-    b"or lets it no longer."
+    b"Nothing is open here: the bot that lets code reach the outside is not there just now."
 )
-_ANSWER: Final = (
+_SHUT: Final = (
+    b"Nothing is open here any more: whoever runs the bot no longer lets code of this conversation "
+    b"reach anything outside."
+)
+_HEAD: Final = (
     b"HTTP/1.1 503 %b\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nX-Proxy-Error: %b\r\n"
-    b"Connection: close\r\n\r\n%b" % (_AWAY, len(_AWAY), _AWAY, _AWAY)
+    b"Connection: close\r\n\r\n"
 )
 _BACKLOG: Final = 8
 _HEAD_BYTES: Final = 64 * 1024
@@ -55,6 +59,7 @@ class _Handed:
         doors: copies of them.
         mark: of what the kernel was told of them.
         is_held: by a bot.
+        is_shut: a bot came that lets nothing through them.
         answering: tells who connects that no bot has them.
     """
 
@@ -62,6 +67,7 @@ class _Handed:
     doors: kernel_doors.Doors
     mark: str = ""
     is_held: bool = True
+    is_shut: bool = False
     answering: tuple[asyncio.Task[None], ...] = ()
 
 
@@ -81,6 +87,7 @@ class DoorHandovers:
             web.post("/v1/introduce", self._introduce),
             web.post("/v1/ask", self._ask),
             web.get("/v1/unheld_doors", self._unheld),
+            web.post("/v1/shut_doors", self._shut),
         ]
 
     async def close(self) -> None:
@@ -108,7 +115,7 @@ class DoorHandovers:
             handed.is_held = False
             if self._handed.get(request.query["kernel"]) is handed:
                 handed.answering = tuple(
-                    asyncio.create_task(_answer(door), name="a door that no bot has")
+                    asyncio.create_task(_answer(door, handed), name="a door that no bot has")
                     for door in (handed.doors.proxy, handed.doors.services)
                 )
         return web.Response()
@@ -134,7 +141,7 @@ class DoorHandovers:
             return handed
         if handed.is_held:
             raise errors.KernelError(_HELD)
-        handed.is_held = True
+        handed.is_held, handed.is_shut = True, False
         await _stopped(handed)
         return handed
 
@@ -196,6 +203,13 @@ class DoorHandovers:
         found = {name: one.key for name, one in self._handed.items() if not one.is_held}
         return web.Response(body=host_messages.document(found), content_type="application/json")
 
+    async def _shut(self, request: web.Request) -> web.Response:
+        """Let code be told that nothing is let through, rather than that nobody is there."""
+        handed = self._handed.get(str((await request.json())["kernel"]))
+        if handed is not None and not handed.is_held:
+            handed.is_shut = True
+        return web.json_response({})
+
 
 async def _stopped(handed: _Handed) -> None:
     """Answer at doors no more."""
@@ -206,8 +220,8 @@ async def _stopped(handed: _Handed) -> None:
     handed.answering = ()
 
 
-async def _answer(door: socket.socket) -> None:
-    """Tell who connects that no bot is there, until it is cancelled."""
+async def _answer(door: socket.socket, handed: _Handed) -> None:
+    """Tell who connects that no bot is there, or lets anything through, until it is cancelled."""
     loop = asyncio.get_running_loop()
     door.setblocking(False)
     door.listen(_BACKLOG)
@@ -220,6 +234,7 @@ async def _answer(door: socket.socket) -> None:
                 # What is unread when a connection is closed takes the answer with it.
                 with contextlib.suppress(BlockingIOError):
                     endpoint.recv(_HEAD_BYTES)
-                endpoint.send(_ANSWER)
+                said = _SHUT if handed.is_shut else _AWAY
+                endpoint.send(_HEAD % (said, len(said), said) + said)
             continue
         await asyncio.sleep(_ANSWER_SECONDS)

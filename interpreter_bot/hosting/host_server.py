@@ -167,6 +167,8 @@ class HostServer:
                 web.get("/v1/files", self._list),
                 web.get("/v1/file", self._read),
                 web.put("/v1/file", self._put),
+                web.patch("/v1/file", self._rename),
+                web.delete("/v1/file", self._delete),
                 web.post("/v1/mark", self._mark),
                 web.get("/v1/changes", self._changes),
             ]
@@ -282,8 +284,8 @@ class HostServer:
 
     async def _fork(self, request: web.Request) -> web.Response:
         said = await request.json()
-        await self._host.fork(str(said["key"]), str(said["new_key"]))
-        return _json({})
+        key, new_key, name = str(said["key"]), str(said["new_key"]), str(said["checkpoint"])
+        return _json(await self._host.fork(key, new_key, checkpoint=name))
 
     async def _note_checkpoint(self, request: web.Request) -> web.Response:
         said = await request.json()
@@ -333,6 +335,14 @@ class HostServer:
         workspace = await self._workspace(request)
         chunks = request.content.iter_chunked(_CHUNK_BYTES)
         return _json(await workspace.put(request.query["name"], chunks))
+
+    async def _rename(self, request: web.Request) -> web.Response:
+        workspace, query = await self._workspace(request), request.query
+        return _json(await workspace.rename(query["name"], query["to"]))
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        await (await self._workspace(request)).delete(request.query["name"])
+        return _json({})
 
     async def _read(self, request: web.Request) -> web.StreamResponse:
         workspace, query = await self._workspace(request), request.query

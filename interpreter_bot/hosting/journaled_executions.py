@@ -19,7 +19,7 @@ from typing import Final
 
 from interpreter_bot import errors, schedules, values
 from interpreter_bot.hosting import journal_directories
-from interpreter_bot.hosts import host_messages, ports, questions
+from interpreter_bot.hosts import execution_questions, host_messages, ports
 from interpreter_bot.kernels import execution_journals, kernel_loss_reasons
 
 _log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class JournaledExecutions:
         self._journals = journals
         self._directory = directory
         self._input_seconds = input_seconds
-        self._running: dict[str, questions.Questions] = {}
+        self._running: dict[str, execution_questions.Questions] = {}
         self.is_draining = False
         self._taking_over = asyncio.Lock()
         # Longer than their journals: what was begun is not begun again for want of one.
@@ -121,7 +121,7 @@ class JournaledExecutions:
         self._begun[execution_id] = None
         if len(self._begun) > _MOST_BEGUN:
             del self._begun[next(iter(self._begun))]
-        asked = self._running[execution_id] = questions.Questions(self._input_seconds)
+        asked = self._running[execution_id] = execution_questions.Questions(self._input_seconds)
         ask = asked.ask if can_ask else None
         running = self._run(journal, kernel, code, ask=ask, seconds=seconds, is_own=is_own)
         task = asyncio.create_task(running, name=f"execution {execution_id}")
@@ -187,7 +187,7 @@ class JournaledExecutions:
         """Whether there is or was an execution of that id; what it showed may be forgotten."""
         return execution_id in self._begun or self._journals.find(execution_id) is not None
 
-    def asked(self, execution_id: str) -> questions.Questions | None:
+    def asked(self, execution_id: str) -> execution_questions.Questions | None:
         """Return what an execution asks, as long as it runs."""
         return self._running.get(execution_id)
 

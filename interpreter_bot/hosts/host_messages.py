@@ -22,7 +22,7 @@ from interpreter_bot.hosts import ports
 Event: TypeAlias = values.Output | ports.ExecutionEnd
 """What is told of an execution: its outputs, and last its end."""
 
-PROTOCOL: Final = 3
+PROTOCOL: Final = 4
 """Number of what is said on the wire; a bot and a host need the same."""
 
 EVENT_BYTES: Final = 48 * settings.MIB

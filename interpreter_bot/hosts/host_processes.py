@@ -33,7 +33,6 @@ from interpreter_bot.hosts import (
     remote_host,
     successive_hosts,
 )
-from interpreter_bot.kernels.files import session_locks, workspaces
 
 _log = logging.getLogger(__name__)
 
@@ -132,6 +131,9 @@ async def open_fitting(config: settings.Settings) -> AsyncIterator[remote_host.R
 
 async def _forget(keys: Collection[str], config: settings.Settings) -> None:
     """Delete the files of sessions whose host was killed; one that lives does it by itself."""
+    # Imported here: nobody else needs files of kernels.
+    from interpreter_bot.kernels.files import session_locks, workspaces
+
     files = workspaces.Workspaces(config.paths.data / "workspaces", config.limits)
     for key in keys:
         try:

@@ -9,7 +9,7 @@ import weakref
 from typing import Final
 
 from interpreter_bot import settings, values
-from interpreter_bot.hosts import ports, questions
+from interpreter_bot.hosts import execution_questions, ports
 from interpreter_bot.kernels import live_kernels
 
 # Of one execution; beyond it only those hear everything who listen while it runs.
@@ -36,7 +36,7 @@ class Execution:
         self._order = order
         self._seconds = seconds
         self._is_own = is_own
-        self._questions = questions.Questions()
+        self._questions = execution_questions.Questions()
         self._ask = self._questions.ask if can_ask else None
         self._is_running = False
         self._stopped: str | None = None
@@ -98,8 +98,9 @@ class Execution:
         kernel = self._kernel
         space = kernel.namespace
         reason = "" if kernel.is_alive else kernel.loss_reason
+        installed, kernel.installed = tuple(kernel.installed), []
         return ports.ExecutionEnd(
-            finished, cpu_seconds, space.names, space.more, reason, kernel.runs
+            *(finished, cpu_seconds, space.names, space.more, reason, kernel.runs), installed
         )
 
     def _show(self, output: values.Output) -> None:

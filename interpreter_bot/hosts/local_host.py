@@ -194,9 +194,11 @@ class LocalHost:
         space = launched.kernel.namespace
         return session_variables.HeldVariables(space.names, space.more, saved)
 
-    async def fork(self, key: str, new_key: str) -> None:
+    async def fork(
+        self, key: str, new_key: str, *, checkpoint: str = ""
+    ) -> session_variables.SavedVariables | None:
         """Let a new session begin as a copy of another; see `ports.Hosts.fork`."""
-        await self._branches.fork(key, new_key)
+        return await self._branches.fork(key, new_key, checkpoint=checkpoint)
 
     async def note_checkpoint(self, key: str, name: str) -> None:
         """Remember what a session is; see `ports.Hosts.note_checkpoint`."""

@@ -28,8 +28,7 @@ Show: TypeAlias = Callable[[values.Output, int], None]
 
 Ask: TypeAlias = Callable[[values.InputRequested], Awaitable[str]]
 """Returns an answer for code that called `input()`; cancelled when it is not wanted any more. Of
-a `BotError` the execution is stopped, with its sentence as the reason.
-"""
+a `BotError` the execution is stopped, with its sentence as the reason."""
 
 OnWait: TypeAlias = Callable[[int], None]
 """Is told how many starts are before one that takes long, whenever that changes; 0 at its end."""
@@ -46,6 +45,7 @@ class ExecutionEnd:
         more_names: how many there are besides.
         loss_reason: a sentence why the kernel is gone; empty as long as it lives.
         runs: how many pieces of code had been begun in the kernel, this one included.
+        installed: names of layers of packages that it installed, and their files with hashes.
     """
 
     finished: values.Finished
@@ -54,6 +54,7 @@ class ExecutionEnd:
     more_names: int = 0
     loss_reason: str = ""
     runs: int = 0
+    installed: tuple[tuple[str, str], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,8 +66,7 @@ class KernelStatus:
         is_busy: code is running in it.
         idle_seconds: since it was last used; 0 while it is busy.
         memory_bytes: as counted against its limit; None where that is not known.
-        loss_reason: a sentence why it is gone, if it ended by itself and nobody has asked for
-            another one since; empty as long as it lives.
+        loss_reason: why it ended by itself, until another is asked for; empty while it lives.
         is_frozen: it stands still until it is used again.
     """
 
@@ -130,21 +130,14 @@ class StoredBytes:
 
 
 class Content(Protocol):
-    """Bytes of an open file, as many as it had when it was opened; fewer if it shrinks.
-
-    Attributes:
-        info: name, size and time as of opening.
-    """
+    """Bytes of an open file, as many as it had when it was opened; fewer if it shrinks."""
 
     @property
-    def info(self) -> values.FileInfo: ...
+    def info(self) -> values.FileInfo:
+        """Name, size and time as of opening."""
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield chunks of at most 1 MiB; may be iterated once.
-
-        Raises:
-            WorkspaceError: reading failed.
-        """
+        """Yield chunks of at most 1 MiB, once; a WorkspaceError if reading failed."""
 
 
 class Workspace(Protocol):
@@ -192,6 +185,17 @@ class Workspace(Protocol):
             FileTooLargeError: it is larger than `most_bytes`, or sparse.
         """
 
+    async def rename(self, name: str, new_name: str) -> str:
+        """Give a file the `file_names.safe_name` of another name, in its folder; return its name.
+
+        Raises:
+            FileMissingError: there is no such regular file.
+            FileNameError: something has that name already.
+        """
+
+    async def delete(self, name: str) -> None:
+        """Delete a file; a FileMissingError if there is none."""
+
     async def mark(self) -> str:
         """Remember the present files for `changes_since`; returns the name of that mark.
 
@@ -199,11 +203,7 @@ class Workspace(Protocol):
         """
 
     async def changes_since(self, mark: str) -> values.FileChanges:
-        """Return what was created or written since a mark.
-
-        Raises:
-            WorkspaceError: also where the mark is not known (any more).
-        """
+        """Return what was created or written since a mark; WorkspaceError if none knows it."""
 
 
 class Kernel(Protocol):
@@ -297,12 +297,12 @@ class Hosts(Protocol):
     async def variables(self, key: str) -> session_variables.HeldVariables:
         """Return what a session's kernel has of variables, and what its next one begins with."""
 
-    async def fork(self, key: str, new_key: str) -> None:
-        """Let a new session begin with the files and variables of another, which share nothing.
+    async def fork(
+        self, key: str, new_key: str, *, checkpoint: str = ""
+    ) -> session_variables.SavedVariables | None:
+        """Let a new session begin as another one is, or was at a checkpoint.
 
-        Raises:
-            KernelError: code runs in that one; a SessionExistsError: there is the new one already.
-            WorkspaceError: it cannot be done; of the new one nothing is left.
+        It returns and raises what `go_back` does, or a SessionExistsError; then nothing is left.
         """
 
     async def note_checkpoint(self, key: str, name: str) -> None:

@@ -22,23 +22,27 @@ _REQUEST: Final = "POST /v1/doors?{asked} HTTP/1.1\r\nHost: host\r\nContent-Leng
 
 
 class RemoteDoors:
-    """Opens doors of one host's kernels, also of those that the bot before this one had."""
+    """Opens doors of one host's kernels, and opens or shuts those of the bot before this one."""
 
     def __init__(
         self,
         connection: host_connection.HostConnection,
         doorkeeper: kernel_doors.Doorkeeper | None,
+        *,
+        is_bot: bool,
     ) -> None:
         """Open nothing yet.
 
         Args:
             connection: to the host.
             doorkeeper: decides what kernels reach; None lets them reach nothing.
+            is_bot: whether the doors that the bot before had are this process's now; a command
+                that only looks must not shut them.
         """
         self._connection = connection
         self._doorkeeper = doorkeeper
         self._opening: asyncio.Task[None] | None = None
-        if doorkeeper is not None:
+        if is_bot:
             connection.on_connect = self._take_over
 
     def reach(self, key: str) -> network_reach.Reach:
@@ -72,11 +76,15 @@ class RemoteDoors:
         self._opening = asyncio.create_task(self._open_unheld(), name="doors that no bot has")
 
     async def _open_unheld(self) -> None:
-        """Open what code may be waiting at, whose bot has gone."""
+        """Open what code may be waiting at, whose bot has gone; shut what nothing allows now."""
         try:
             unheld = await self._connection.request("GET", "/v1/unheld_doors")
             for kernel_id, key in dict(unheld).items():
-                await self.open(str(key), str(kernel_id))
+                reach = self.reach(str(key))
+                if reach.hosts or reach.offers:
+                    await self.open(str(key), str(kernel_id))
+                else:
+                    await self._connection.request("POST", "/v1/shut_doors", {"kernel": kernel_id})
         except (errors.BotError, ValueError):
             _log.warning("doors of kernels could not be opened again", exc_info=True)
 

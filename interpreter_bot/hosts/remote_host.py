@@ -100,9 +100,10 @@ class RemoteHost:
         *,
         doorkeeper: kernel_doors.Doorkeeper | None = None,
         is_ephemeral: bool = False,
+        is_bot: bool = False,
     ) -> None:
         self.connection = connection
-        self._doors = remote_doors.RemoteDoors(connection, doorkeeper)
+        self._doors = remote_doors.RemoteDoors(connection, doorkeeper, is_bot=is_bot)
         self._is_ephemeral = is_ephemeral
         self.ephemeral_keys: set[str] = set()
         self._stack = contextlib.ExitStack()
@@ -119,11 +120,13 @@ class RemoteHost:
         revive: host_connection.Revive | None = None,
         doorkeeper: kernel_doors.Doorkeeper | None = None,
         is_ephemeral: bool = False,
+        is_bot: bool = False,
     ) -> AsyncIterator[RemoteHost]:
         """Connect to the host behind a socket; see `host_connection.HostConnection.open`.
 
         The doorkeeper decides what code reaches; without one it reaches nothing. Where the
-        connection is ephemeral, the host forgets its sessions with it, however it ends.
+        connection is ephemeral, the host forgets its sessions with it, however it ends. A bot
+        opens or shuts the doors that the bot before it had.
 
         Raises:
             KernelError: it cannot be reached, or is of another release.
@@ -132,7 +135,7 @@ class RemoteHost:
             path, newest=newest, patience_seconds=patience_seconds, revive=revive
         )
         async with opening as connection:
-            host = cls(connection, doorkeeper=doorkeeper, is_ephemeral=is_ephemeral)
+            host = cls(connection, doorkeeper=doorkeeper, is_ephemeral=is_ephemeral, is_bot=is_bot)
             try:
                 with host._stack:
                     yield host
@@ -180,9 +183,12 @@ class RemoteHost:
             session_variables.HeldVariables, await self._post("variables", key=key)
         )
 
-    async def fork(self, key: str, new_key: str) -> None:
+    async def fork(
+        self, key: str, new_key: str, *, checkpoint: str = ""
+    ) -> session_variables.SavedVariables | None:
         """Let a new session begin as a copy of another; see `ports.Hosts.fork`."""
-        await self._post("fork", key=key, new_key=new_key)
+        said = await self._post("fork", key=key, new_key=new_key, checkpoint=checkpoint)
+        return None if said is None else remote_calls.read(session_variables.SavedVariables, said)
 
     async def note_checkpoint(self, key: str, name: str) -> None:
         """Remember what a session is; see `ports.Hosts.note_checkpoint`."""

@@ -95,6 +95,14 @@ class RemoteWorkspace:
                 content = RemoteContent(response)
             yield content
 
+    async def rename(self, name: str, new_name: str) -> str:
+        """Give a file another name; see `ports.Workspace.rename`."""
+        return remote_calls.read(str, await self._ask("PATCH", "file", name=name, to=new_name))
+
+    async def delete(self, name: str) -> None:
+        """Delete a file."""
+        await self._ask("DELETE", "file", name=name)
+
     async def mark(self) -> str:
         """Remember the present files."""
         return remote_calls.read(str, await self._ask("POST", "mark"))
@@ -103,10 +111,10 @@ class RemoteWorkspace:
         """Return what was created or written since a mark."""
         return remote_calls.read(values.FileChanges, await self._ask("GET", "changes", mark=mark))
 
-    async def _ask(self, method: str, name: str, **asked: str) -> Any:  # noqa: ANN401
+    async def _ask(self, method: str, place: str, /, **asked: str) -> Any:  # noqa: ANN401
         async with _translated():
             asked["key"] = self._key
-            async with self._connection.requested(method, f"/v1/{name}", params=asked) as response:
+            async with self._connection.requested(method, f"/v1/{place}", params=asked) as response:
                 return await response.json()
 
 

@@ -138,7 +138,11 @@ class SuccessiveHosts:
         """
         stack = contextlib.AsyncExitStack()
         opening = remote_host.RemoteHost.open(
-            path, newest=self._newest, revive=self._revive, doorkeeper=self._doorkeeper
+            path,
+            newest=self._newest,
+            revive=self._revive,
+            doorkeeper=self._doorkeeper,
+            is_bot=True,
         )
         host = await stack.enter_async_context(opening)
         self._stacks[host] = stack
@@ -201,9 +205,11 @@ class SuccessiveHosts:
         """Return what a session has of variables."""
         return await (await self._host_of(key)).variables(key)
 
-    async def fork(self, key: str, new_key: str) -> None:
+    async def fork(
+        self, key: str, new_key: str, *, checkpoint: str = ""
+    ) -> session_variables.SavedVariables | None:
         """Let a new session begin as a copy of another; see `ports.Hosts.fork`."""
-        await (await self._host_of(key)).fork(key, new_key)
+        return await (await self._host_of(key)).fork(key, new_key, checkpoint=checkpoint)
 
     async def note_checkpoint(self, key: str, name: str) -> None:
         """Remember what a session is; see `ports.Hosts.note_checkpoint`."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 
 from interpreter_bot import cancellation, errors, session_variables
 from interpreter_bot.kernels import checkpoints, pools, snapshot_generations
 from interpreter_bot.kernels.files import (
-    copies_in_and_out,
     directory_contents,
     file_copies,
+    workspace_copies,
     workspaces,
 )
 
@@ -34,25 +35,37 @@ class Branches:
     def __init__(self, pool: pools.Pool) -> None:
         self._pool = pool
 
-    async def fork(self, key: str, new_key: str) -> None:
+    async def fork(
+        self, key: str, new_key: str, *, checkpoint: str = ""
+    ) -> session_variables.SavedVariables | None:
         """Let a new session begin with the files and variables of another one.
 
+        Args:
+            key: of that one.
+            new_key: of the new one.
+            checkpoint: as it was there; empty for as it is now.
+
+        Returns:
+            The variables that it begins with; None if there are none.
+
         Raises:
-            KernelError: code runs in that one.
+            KernelError: code runs in that one, or the checkpoint is not kept.
             SessionExistsError: the new one exists already.
             WorkspaceError: it cannot be done; of the new one nothing is left.
         """
         source, target = await self._pool.workspace(key), await self._pool.workspace(new_key)
         if new_key in self._pool.sessions or await target.list():
             raise errors.SessionExistsError
-        if (launched := self._pool.live.get(key)) is not None and launched.kernel.is_alive:
+        launched, work = self._pool.live.get(key), workspace_copies.file_work
+        former = await work(checkpoints.read, source, checkpoint) if checkpoint else None
+        if former is None and launched is not None and launched.kernel.is_alive:
             await self._pool.snapshots.save(launched)
             if launched.kernel.is_busy:
                 raise errors.KernelError(_BUSY)
 
         async def copy(_: workspaces.Workspace) -> None:
             async with self._pool.snapshots.lock(source):
-                await copies_in_and_out.file_work(self._copy, source, target)
+                await work(self._copy, source, target, former)
 
         try:
             # So that nobody else tidies the new one meanwhile.
@@ -60,31 +73,54 @@ class Branches:
         except BaseException:
             await cancellation.shielded(self._pool.forget(new_key))
             raise
+        saved = await self._pool.saved_variables(new_key)
+        if saved is None or former is None:
+            return saved
+        return dataclasses.replace(saved, missed_runs=former.missed_runs)
 
-    def _copy(self, source: workspaces.Workspace, target: workspaces.Workspace) -> None:
+    def _copy(
+        self,
+        source: workspaces.Workspace,
+        target: workspaces.Workspace,
+        former: checkpoints.Checkpoint | None,
+    ) -> None:
         limits = self._pool.settings.limits
+        wanted = checkpoints.Return((), {})
+        if former is not None:
+            wanted = checkpoints.plan(source, former, limits)
+        doomed = set(wanted.doomed)
         with (
-            copies_in_and_out.opened(source.directory) as root,
-            copies_in_and_out.opened(target.directory) as copies,
+            workspace_copies.opened(source.directory) as root,
+            workspace_copies.opened(target.directory) as copies,
         ):
             found = directory_contents.scan(root, limits.workspace_files).entries
             file_copies.copy_files(
                 root,
                 copies,
-                [one for one in found if not one.refusal],
+                [one for one in found if not one.refusal and one.path not in doomed],
                 most_bytes=limits.workspace_bytes,
                 reserve_bytes=limits.disk_reserve_bytes,
             )
+        missing = dataclasses.replace(wanted, doomed=())
+        checkpoints.carry_out(missing, target, limits, copies_of=source)
         with contextlib.suppress(FileNotFoundError):
             # Variables may need what was installed.
             target.packages_file.write_bytes(source.packages_file.read_bytes())
         if self._pool.snapshots.is_used:
-            self._pool.snapshots.generations.copy(
-                source, target, reserve_bytes=limits.disk_reserve_bytes
+            is_copied = self._pool.snapshots.generations.copy(
+                source,
+                target,
+                pointer=None if former is None else former.pointer,
+                reserve_bytes=limits.disk_reserve_bytes,
             )
+            if former is not None and former.pointer and not is_copied:
+                raise errors.KernelError(_GONE)
 
     async def note_checkpoint(self, key: str, name: str) -> None:
-        """Remember what a session is before code runs, for `go_back`, if its variables are saved.
+        """Remember what a session is before code runs, for `go_back`.
+
+        Its variables are saved first, where that is cheap and quickly done; else those count that
+        were saved last, and it is remembered how much ran since.
 
         Args:
             key: of the session, which has a kernel.
@@ -94,13 +130,12 @@ class Branches:
         if launched is None or launched.workspace is None or not (saved.is_used and self._most):
             return
         kernel, workspace = launched.kernel, launched.workspace
-        # Code that runs now would end that, and there were nothing to go back to.
-        await saved.saved(launched, seconds=_MOST_WAIT_SECONDS)
-        if kernel.runs != kernel.kept_runs:
-            return
+        # Code that runs would end that.
+        await saved.save(launched, most_wait_seconds=_MOST_WAIT_SECONDS)
+        missed_runs = kernel.runs - kernel.kept_runs
         try:
             # Not under the lock: files may be copied meanwhile, and the person waits for this.
-            await copies_in_and_out.file_work(self._note, workspace, name)
+            await workspace_copies.file_work(self._note, workspace, name, missed_runs)
         except errors.BotError:
             _log.exception("a checkpoint could not be written")
 
@@ -108,9 +143,14 @@ class Branches:
     def _most(self) -> int:
         return self._pool.settings.snapshots.checkpoints
 
-    def _note(self, workspace: workspaces.Workspace, name: str) -> None:
+    def _note(self, workspace: workspaces.Workspace, name: str, missed_runs: int) -> None:
         pointer = snapshot_generations.read_pointer(workspace)
-        checkpoints.write(workspace, name, pointer=pointer, most=self._most)
+        if missed_runs and not pointer:
+            # It would be a state without any variables, which never was.
+            return
+        checkpoints.write(
+            workspace, name, pointer=pointer, missed_runs=missed_runs, most=self._most
+        )
 
     async def go_back(
         self, key: str, name: str, *, is_whole: bool
@@ -120,10 +160,11 @@ class Branches:
         Args:
             key: of the session.
             name: of the checkpoint.
-            is_whole: only where all variables of that time come back.
+            is_whole: only where all variables of that time come back, as they were.
 
         Returns:
-            The variables that its next kernel begins with; None if there were none.
+            The variables that its next kernel begins with, which may be those of a moment before;
+            None if there were none.
 
         Raises:
             KernelError: there is no such checkpoint, it cannot be gone back to, or code runs;
@@ -131,14 +172,15 @@ class Branches:
             WorkspaceError: the operating system refuses.
         """
         launched, saved = self._pool.live.get(key), self._pool.snapshots
-        workspace, work = await self._pool.workspace(key), copies_in_and_out.file_work
+        workspace, work = await self._pool.workspace(key), workspace_copies.file_work
         checkpoint = await work(checkpoints.read, workspace, name)
         snapshot = None
         if checkpoint.pointer:
             snapshot = await work(saved.generations.find, workspace, checkpoint.pointer)
             if snapshot is None:
                 raise errors.KernelError(_GONE)
-            if is_whole and (snapshot.summary.lost_count or snapshot.summary.partly_count):
+            held = snapshot.summary
+            if is_whole and (held.lost_count or held.partly_count or checkpoint.missed_runs):
                 raise errors.KernelError(_NOT_WHOLE)
         limits = self._pool.settings.limits
         await work(checkpoints.plan, workspace, checkpoint, limits)
@@ -157,4 +199,6 @@ class Branches:
                 await work(change)
 
         await self._pool.let_go(key, go)
-        return snapshot.summary if snapshot is not None else None
+        if snapshot is None:
+            return None
+        return dataclasses.replace(snapshot.summary, missed_runs=checkpoint.missed_runs)

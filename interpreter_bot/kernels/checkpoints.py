@@ -21,10 +21,10 @@ from typing import Final, TypeAlias
 
 from interpreter_bot import errors, settings
 from interpreter_bot.kernels.files import (
-    copies_in_and_out,
     directory_contents,
     file_copies,
     safe_open,
+    workspace_copies,
     workspaces,
 )
 
@@ -48,10 +48,12 @@ class Checkpoint:
     Attributes:
         pointer: what was noted of the generation that counted, as it was signed; empty for none.
         files: what there was in the workspace, by the name that is shown.
+        missed_runs: how many pieces of code had run by then that this generation knows nothing of.
     """
 
     pointer: str
     files: Mapping[str, Identity]
+    missed_runs: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,13 +69,16 @@ class Return:
     missing: Mapping[bytes, str]
 
 
-def write(workspace: workspaces.Workspace, name: str, *, pointer: str, most: int) -> None:
+def write(
+    workspace: workspaces.Workspace, name: str, *, pointer: str, missed_runs: int, most: int
+) -> None:
     """Write a checkpoint, unless there are too many files; the oldest ones of too many go.
 
     Args:
         workspace: of the session.
         name: of the checkpoint.
         pointer: as in `Checkpoint`.
+        missed_runs: as in `Checkpoint`.
         most: how many are kept.
 
     Raises:
@@ -84,7 +89,8 @@ def write(workspace: workspaces.Workspace, name: str, *, pointer: str, most: int
         return
     file = _file(workspace, name)
     workspace.checkpoints.mkdir(mode=0o700, exist_ok=True)
-    said = {"pointer": pointer, "files": {one.info.name: identity(one) for one in found}}
+    said = {"pointer": pointer, "missed_runs": missed_runs}
+    said["files"] = {one.info.name: identity(one) for one in found}
     new = file.with_suffix(".new")
     new.write_text(json.dumps(said))
     new.replace(file)
@@ -129,7 +135,7 @@ def remove_since(workspace: workspaces.Workspace, name: str) -> None:
 def forget(workspace: workspaces.Workspace) -> None:
     """Delete all checkpoints of a session."""
     own = workspace.checkpoints.parent
-    with contextlib.suppress(FileNotFoundError), copies_in_and_out.opened(own) as parent:
+    with contextlib.suppress(FileNotFoundError), workspace_copies.opened(own) as parent:
         safe_open.remove_tree(parent, workspace.checkpoints.name)
 
 
@@ -155,8 +161,8 @@ def keep_files(
             needed.update(map(_copy_name, checkpoint.files.values()))
     left = config.checkpoint_bytes
     with (
-        copies_in_and_out.opened(directory) as copies,
-        copies_in_and_out.opened(workspace.directory) as root,
+        workspace_copies.opened(directory) as copies,
+        workspace_copies.opened(workspace.directory) as root,
     ):
         present = set(os.listdir(copies))
         for name in present - needed:
@@ -231,14 +237,26 @@ def plan(
     return Return(doomed, missing)
 
 
-def carry_out(wanted: Return, workspace: workspaces.Workspace, limits: settings.Limits) -> None:
+def carry_out(
+    wanted: Return,
+    workspace: workspaces.Workspace,
+    limits: settings.Limits,
+    *,
+    copies_of: workspaces.Workspace | None = None,
+) -> None:
     """Change the files of a session, which has no kernel now.
+
+    Args:
+        wanted: what is to be done.
+        workspace: of the session.
+        limits: of sessions.
+        copies_of: where copies of files are kept, if that is another session.
 
     Raises:
         WorkspaceFullError: the disk is nearly full.
         OSError: the operating system refuses.
     """
-    with copies_in_and_out.opened(workspace.directory) as root:
+    with workspace_copies.opened(workspace.directory) as root:
         for path in wanted.doomed:
             folder, name = os.path.split(path)
             with contextlib.suppress(FileNotFoundError):
@@ -249,7 +267,7 @@ def carry_out(wanted: Return, workspace: workspaces.Workspace, limits: settings.
                     os.close(directory)
         if not wanted.missing:
             return
-        with copies_in_and_out.opened(workspace.checkpoints / _COPIES) as copies:
+        with workspace_copies.opened((copies_of or workspace).checkpoints / _COPIES) as copies:
             for path, copy in wanted.missing.items():
                 file = safe_open.open_file(copies, copy.encode())
                 try:
@@ -289,7 +307,7 @@ def _copy_name(of: Identity) -> str:
 
 def _scanned(workspace: workspaces.Workspace) -> list[directory_contents.Entry] | None:
     """Return the files of a workspace; None if there are too many."""
-    with copies_in_and_out.opened(workspace.directory) as root:
+    with workspace_copies.opened(workspace.directory) as root:
         found = directory_contents.scan(root, _MOST_FILES)
     return None if found.is_truncated else [one for one in found.entries if not one.refusal]
 
@@ -306,7 +324,8 @@ def _load(file: pathlib.Path) -> Checkpoint | None:
         said = json.loads(file.read_text())
     except (FileNotFoundError, ValueError):
         return None
-    return Checkpoint(said["pointer"], {path: tuple(one) for path, one in said["files"].items()})
+    files = {path: tuple(one) for path, one in said["files"].items()}
+    return Checkpoint(said["pointer"], files, said.get("missed_runs", 0))
 
 
 def _all(workspace: workspaces.Workspace) -> list[pathlib.Path]:

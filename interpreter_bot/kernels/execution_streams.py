@@ -13,7 +13,7 @@ import contextlib
 import functools
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from interpreter_bot import errors, settings, values
@@ -54,12 +54,12 @@ class Install(Protocol):
     """Callback that installs packages into the kernel."""
 
     async def __call__(
-        self, arguments: Sequence[str], *, say: Callable[[str], None], ask: Ask | None
+        self, wanted: list[object] | str, *, say: Callable[[str], None], ask: Ask | None
     ) -> str:
-        """Install what these arguments of `pip install` name; returns the answer for the guest.
+        """Install packages; returns the answer for the guest.
 
         Args:
-            arguments: hostile.
+            wanted: arguments of `pip install`, or a module that was not found. Hostile.
             say: shows people what is about to be done.
             ask: asks them whether it may be done.
         """
@@ -330,9 +330,8 @@ class ExecutionStream:
         """Return what will answer a question, if anything does."""
         prompt = message.content.get("prompt")
         wanted = prompt.get("install") if isinstance(prompt, dict) else None
-        if isinstance(wanted, list) and self._install is not None:
-            words = [word for word in wanted if isinstance(word, str)]
-            return functools.partial(self._install, words, say=self._say_aloud, ask=self._ask)
+        if isinstance(wanted, list | str) and self._install is not None:
+            return functools.partial(self._install, wanted, say=self._say_aloud, ask=self._ask)
         if self._ask is None:
             return None
         if told := _tool_request(message):

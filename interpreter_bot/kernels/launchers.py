@@ -55,7 +55,9 @@ def check(name: str) -> None:
         )
 
 
+@functools.cache
 def _find(name: str) -> metadata.EntryPoint:
+    # Every installed package is asked for it, which takes 30 ms.
     found = list(metadata.entry_points(group=_GROUP, name=name))
     if not found:
         raise errors.SettingsError(f"No kernel provisioner called {name} is installed.")

@@ -32,9 +32,14 @@ from interpreter_bot.text import quantities
 _log = logging.getLogger(__name__)
 
 _LAST_OUTPUT_SECONDS: Final = 0.05
+_UNSAVED: Final = (
+    "The disk of the machine is full, so variables could not be saved. Should Python end "
+    "now, those saved last come back."
+)
 _INTERRUPTS_SECONDS: Final = 1.0
 # What is read of an execution, in relation to what is shown: the same display may be updated.
 _READ_SHARE: Final = 4
+_LARGE_DISPLAYS: Final = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,8 +98,11 @@ class Kernel:
         """Sentence for people before the first output: what did not come back of what was saved."""
         self.announcement = ""
         """Sentence for people before the first output: why the former kernel is gone."""
+        self._unsaved: str | None = None
         self.install: execution_streams.Install | None = None
         """Installs packages into it; None where nothing can be installed."""
+        self.installed: list[tuple[str, str]] = []
+        """Layers of packages that the code of now had installed: names, and files with hashes."""
 
     @property
     def is_alive(self) -> bool:
@@ -139,6 +147,9 @@ class Kernel:
                 self._stepping_in = stepping_in
                 used, self.last_used = self.last_used, time.monotonic()
                 self.runs += not is_own
+                if self._unsaved and not is_own:
+                    show(values.Notice(self._unsaved))
+                    self._unsaved = ""
                 if self.is_frozen:
                     self.is_frozen = False
                     await self.provisioner.thaw()
@@ -147,6 +158,13 @@ class Kernel:
             if self._stepping_in is stepping_in:
                 self._stepping_in = None
             self.last_used = used if is_own else time.monotonic()
+
+    def note_saved(self, *, is_disk_full: bool) -> None:
+        """Note whether the disk had room for its variables; people hear once that it has none."""
+        if not is_disk_full:
+            self._unsaved = None
+        elif self._unsaved is None:
+            self._unsaved = _UNSAVED
 
     async def ask(self, request: values.InputRequested) -> str:
         """Ask whoever runs the code of now, whose time stands still meanwhile.
@@ -337,7 +355,9 @@ def _is_interrupt(output: values.Output) -> bool:
 
 
 def _shown_bytes(limits: settings.Limits) -> int:
-    return limits.output_bytes + limits.displays * limits.display_bytes
+    # Many displays, or large ones: most pictures have a hundredth of what one may have.
+    displays = min(limits.displays, _LARGE_DISPLAYS)
+    return limits.output_bytes + displays * limits.display_bytes
 
 
 def _finished(status: str, stepped_in: _Intervention | None, seconds: float) -> values.Finished:

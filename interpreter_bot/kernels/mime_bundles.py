@@ -73,12 +73,12 @@ def choose(
 
 
 def _completed(shown: values.Shown, data: dict[str, object]) -> values.Shown:
-    """Add a preview to forms that not every platform shows, and a title to a page."""
+    """Add a preview to forms that not every platform shows, and a title where there is one."""
+    title = " ".join(safe_text.clipped(_joined(data.get(TITLE_MIME)), _TITLE_CHARACTERS).split())
     if isinstance(shown, values.Html):
-        title = " ".join(
-            safe_text.clipped(_joined(data.get(TITLE_MIME)), _TITLE_CHARACTERS).split()
-        )
         return dataclasses.replace(shown, title=title, preview=_preview(data))
+    if isinstance(shown, values.Image) and title and shown.plain.startswith("<Figure"):
+        shown = dataclasses.replace(shown, plain=f"Figure: {title}")
     if isinstance(shown, values.Image) and shown.mime == "image/svg+xml":
         return dataclasses.replace(shown, preview=_preview(data))
     if isinstance(shown, values.Latex):

@@ -37,7 +37,9 @@ class OutputReader:
         """`limits` apply to everything that is read."""
         self.dropped_displays = 0
         self._limits = limits
-        self._cleaners = {"stdout": safe_text.Cleaner(), "stderr": safe_text.Cleaner()}
+        self._cleaners = {
+            name: safe_text.Cleaner(keeps_colours=True) for name in ("stdout", "stderr")
+        }
         self._bytes_left = limits.output_bytes
         self._is_cut = False
         self._displays_left = limits.displays

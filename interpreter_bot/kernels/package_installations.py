@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
-import json
 import logging
 import os
 import pathlib
 import weakref
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import cachetools
@@ -21,9 +19,14 @@ import pydantic
 from packaging import requirements
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.kernels import execution_streams, launchers
+from interpreter_bot.kernels import launchers
 from interpreter_bot.kernels.files import workspaces
-from interpreter_bot.kernels.packages import layers, lock_files, pip_arguments, uv_commands
+from interpreter_bot.kernels.packages import (
+    layers,
+    lock_files,
+    pip_arguments,
+    uv_commands,
+)
 from interpreter_bot.kernels.provisioning import python_environments
 
 _log = logging.getLogger(__name__)
@@ -33,10 +36,6 @@ _RESOLVED_SECONDS: Final = 600.0
 _MOST_RESOLVED: Final = 500
 _BEGIN_SECONDS: Final = 10.0
 _SEEN: Final = "/opt/packages"
-_YES: Final = frozenset({"y", "ok", values.YES})
-_NO: Final = "no"
-_QUESTION: Final = "Install {summary}? Answer yes or no."
-_REFUSED: Final = "Nothing was installed: the person did not allow it."
 _TOO_MANY: Final = "Too much was installed in this session. Reset it to install more."
 _PATIENCE_SECONDS: Final = 20.0
 # Of the room for packages, one person's sessions that are alive have so much.
@@ -53,7 +52,11 @@ _Key: TypeAlias = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 
 
 class Installations:
-    """The packages of all sessions of one host. Use `open`."""
+    """The packages of all sessions of one host. Use `open`.
+
+    Attributes:
+        config: the operator's rules.
+    """
 
     def __init__(
         self,
@@ -63,16 +66,16 @@ class Installations:
         *,
         python: str,
     ) -> None:
-        self._config = config.package_index
+        self.config = config.package_index
         self._declared = config.packages_in
         self._is_walled = config.sandbox.enabled
         place = directory(config)
-        self._uv = uv_commands.Uv(self._config, environment, place / "index")
+        self._uv = uv_commands.Uv(self.config, environment, place / "index")
         self._layers = layers.Layers(
             place,
             staging,
             self._uv,
-            most_bytes=self._config.cache_bytes,
+            most_bytes=self.config.cache_bytes,
             reserve_bytes=config.limits.disk_reserve_bytes,
             suits=f"Python {python} on {os.uname().machine}",
             used=self._used,
@@ -156,7 +159,6 @@ class Installations:
             )
             if finished.ending is not values.Ending.OK:
                 _log.warning("a kernel did not take its packages: %s", finished)
-        launched.kernel.install = functools.partial(self.install, launched)
 
     async def _bring_back(self, launched: launchers.LaunchedKernel, key: str) -> None:
         """Obtain what the session's channel always has, then what was installed in the session.
@@ -178,71 +180,46 @@ class Installations:
             try:
                 if lock in recorded:
                     # The operator may have denied it since.
-                    lock_files.check_names([one.name for one in lock], self._config)
+                    lock_files.check_names([one.name for one in lock], self.config)
                 launched.layers[await self._layers.obtain(lock)] = lock
             except errors.PackagesError as error:
                 fault = error
         if fault is not None:
             raise fault
 
-    async def install(
-        self,
-        launched: launchers.LaunchedKernel,
-        arguments: Sequence[str],
-        *,
-        say: Callable[[str], None],
-        ask: execution_streams.Ask | None,
-    ) -> str:
-        """Install packages into a running kernel.
+    async def planned(
+        self, launched: launchers.LaunchedKernel, wanted: Sequence[requirements.Requirement]
+    ) -> tuple[lock_files.Lock, str]:
+        """Find what an installation adds; returns that, and what to call it.
 
-        Args:
-            launched: the kernel.
-            arguments: as after `pip install`; anybody's.
-            say: shows people what is about to be done.
-            ask: asks them whether it may be done, where that is wanted.
-
-        Returns:
-            the answer for `guest.package_requests`.
+        Raises:
+            PackagesError: it is not possible, or not allowed.
         """
-        try:
-            said, paths = await self._installed(launched, arguments, say, ask)
-        except errors.PackagesError as error:
-            return json.dumps({"said": str(error), "paths": [], "has_failed": True})
-        return json.dumps({"said": said, "paths": paths, "has_failed": False})
-
-    async def _installed(
-        self,
-        launched: launchers.LaunchedKernel,
-        arguments: Sequence[str],
-        say: Callable[[str], None],
-        ask: execution_streams.Ask | None,
-    ) -> tuple[str, list[str]]:
-        wanted = pip_arguments.read(arguments)
-        held = self._held(launched)
+        held = self.held(launched)
         missing = [one for one in wanted if not pip_arguments.is_met(one, held)]
         names = pip_arguments.names(missing)
-        lock_files.check_names(names, self._config)
+        lock_files.check_names(names, self.config)
         lock = await self._resolve(missing, held, launched.person) if missing else ()
-        if not lock:
-            there = [f"{name} {held[name]}" for name in pip_arguments.names(wanted)]
-            return f"Already installed: {', '.join(there)}.", []
-        lock_files.check(lock, held, self._config)
-        if len(launched.layers) >= _MOST_LAYERS:
-            raise errors.PackagesError(_TOO_MANY)
-        summary = lock_files.summary(lock, names)
-        if ask is not None:
-            question = values.InputRequested(
-                _QUESTION.format(summary=summary),
-                is_password=False,
-                is_installation=True,
-                choices=(values.YES, _NO),
-            )
-            if (await ask(question)).strip().lower() not in _YES:
-                raise errors.PackagesError(_REFUSED)
-        say(f"Installing {summary} …\n")
+        if lock:
+            lock_files.check(lock, held, self.config)
+            if len(launched.layers) >= _MOST_LAYERS:
+                raise errors.PackagesError(_TOO_MANY)
+        return lock, lock_files.summary(lock, names)
+
+    async def add(self, launched: launchers.LaunchedKernel, lock: lock_files.Lock) -> str:
+        """Give a kernel what was planned; returns the directory, as code sees it.
+
+        Raises:
+            PackagesError: it cannot be had, or is too much.
+        """
         name = await self._obtained(launched, lock)
+        launched.kernel.installed.append((name, lock_files.lines(lock)))
+        _log.info(
+            "installed for %s in kernel %s: %s",
+            *(launched.person, launched.kernel.id, ", ".join(map(str, lock))),
+        )
         await asyncio.to_thread(self._remember, launched)
-        return f"Installed {summary}. Variables are kept.", [self._path(name)]
+        return self._path(name)
 
     async def _obtained(self, launched: launchers.LaunchedKernel, lock: lock_files.Lock) -> str:
         """Give a kernel a layer, within its person's share.
@@ -256,7 +233,7 @@ class Installations:
         async with order:
             name = await self._layers.obtain(lock, launched.person)
             used = {name, *launched.layers, *self._used(launched.person)}
-            if self._layers.size_bytes(used) > _SHARE * self._config.cache_bytes:
+            if self._layers.size_bytes(used) > _SHARE * self.config.cache_bytes:
                 raise errors.PackagesError(_MUCH)
             launched.layers[name] = lock
         return name
@@ -265,7 +242,8 @@ class Installations:
         """Let a session's next kernel have no more than all kernels have."""
         workspace.packages_file.unlink(missing_ok=True)
 
-    def _held(self, launched: launchers.LaunchedKernel) -> dict[str, str]:
+    def held(self, launched: launchers.LaunchedKernel) -> dict[str, str]:
+        """Return the versions of what a kernel has, by name."""
         added = (one for lock in launched.layers.values() for one in lock)
         return dict(self._base) | {one.name: one.version for one in added}
 
@@ -297,7 +275,7 @@ class Installations:
         if not missing:
             return ()
         lock = await self._resolve(missing, self._base)
-        lock_files.check(lock, self._base, self._config)
+        lock_files.check(lock, self._base, self.config)
         if lock:
             await self._layers.obtain(lock)
         return lock

@@ -25,10 +25,10 @@ from typing import Any, Final
 from interpreter_bot import private_files, session_variables, settings
 from interpreter_bot.kernels import checkpoints, snapshot_keys, snapshot_manifests
 from interpreter_bot.kernels.files import (
-    copies_in_and_out,
     directory_contents,
     file_copies,
     safe_open,
+    workspace_copies,
     workspaces,
 )
 
@@ -233,23 +233,33 @@ class Generations:
         source: workspaces.Workspace,
         target: workspaces.Workspace,
         *,
+        pointer: str | None = None,
         reserve_bytes: int,
-    ) -> None:
+    ) -> bool:
         """Let a session that has nothing saved begin with what counts of another one.
 
         It is signed anew for the session; that it is what was signed for the other one is found
         out on the copy, of which no kernel has heard.
 
+        Args:
+            source: the other one.
+            target: the session.
+            pointer: as in `find`.
+            reserve_bytes: of the disk, which are left free.
+
+        Returns:
+            Whether there was something that it begins with.
+
         Raises:
             BotError, OSError: it cannot be done now.
         """
-        told, snapshot = self._told(source), self.find(source)
+        told, snapshot = self._told(source, pointer), self.find(source, pointer)
         if told is None or snapshot is None:
-            return
+            return False
         wanted = {f"{snapshot.number}", "blobs"}
         with (
-            copies_in_and_out.opened(source.variables) as root,
-            copies_in_and_out.opened(target.variables) as copies,
+            workspace_copies.opened(source.variables) as root,
+            workspace_copies.opened(target.variables) as copies,
         ):
             found = directory_contents.scan(root, _MOST_FILES).entries
             entries = [
@@ -266,14 +276,16 @@ class Generations:
                 root, copies, entries, most_bytes=self._most_bytes, reserve_bytes=reserve_bytes
             )
         manifest = snapshot_manifests.manifest(target, snapshot.number, snapshot.data_key)
-        if manifest is not None and _digest(manifest) == told["digest"]:
-            self._point(target, told | {"deaths": 0})
+        if manifest is None or _digest(manifest) != told["digest"]:
+            return False
+        self._point(target, told | {"deaths": 0})
+        return True
 
     def held(self, workspace: workspaces.Workspace, *, has_kernel: bool) -> Held | None:
         """Measure what is saved of a session; None if nothing counts."""
         if (used := used_at(workspace)) is None:
             return None
-        with copies_in_and_out.opened(workspace.variables) as root:
+        with workspace_copies.opened(workspace.variables) as root:
             usage = directory_contents.measure(
                 root, most_bytes=self._config.bytes, most_files=_MOST_FILES
             )
@@ -334,7 +346,7 @@ def _delete_others(workspace: workspaces.Workspace, needed: Collection[Snapshot]
     blobs = {blob for one in needed for blob in one.blobs}
     with (
         contextlib.suppress(FileNotFoundError),
-        copies_in_and_out.opened(workspace.variables) as root,
+        workspace_copies.opened(workspace.variables) as root,
     ):
         names = os.listdir(root)
         if not names:

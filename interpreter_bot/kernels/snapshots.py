@@ -6,8 +6,8 @@ is signed with the session's name (`snapshot_generations`): a snapshot that was 
 session's place is not used. There it also says which kernel it is of, and how many pieces of code
 had run there, so that an older state never passes for the present one.
 
-Nobody waits for a snapshot: kernels are closed as they are. Only the end of the bot lets sessions
-save what is newer than their last snapshot, all of them in one span of time.
+Kernels are closed as they are. The end of the bot lets sessions save what is newer than their last
+snapshot, all of them in one span of time; a turn's first code waits a moment for one, to be undone.
 
 Above 300 lines: saving and restoring one state, where each step heeds what the others left.
 """
@@ -33,7 +33,7 @@ from interpreter_bot.kernels import (
     snapshot_keys,
     snapshot_manifests,
 )
-from interpreter_bot.kernels.files import copies_in_and_out, workspaces
+from interpreter_bot.kernels.files import workspace_copies, workspaces
 
 _log = logging.getLogger(__name__)
 
@@ -120,17 +120,15 @@ class Snapshots:
             self._begin(launched, self._config.seconds)
         return launched.kernel.id in self._saving or self._is_unsaved(launched)
 
-    async def save(self, launched: launchers.LaunchedKernel) -> None:
-        """Save a session now, if there is anything new; returns when that is over."""
-        if self._is_unsaved(launched):
+    async def save(
+        self, launched: launchers.LaunchedKernel, *, most_wait_seconds: float | None = None
+    ) -> None:
+        """Save a session now, if there is anything new; within such a wait only if it is cheap."""
+        is_wanted = most_wait_seconds is None or self._is_cheap(launched)
+        if is_wanted and self._is_unsaved(launched):
             self._begin(launched, self._config.seconds)
         if (saving := self._saving.get(launched.kernel.id)) is not None:
-            await asyncio.wait({saving})
-
-    async def saved(self, launched: launchers.LaunchedKernel, *, seconds: float) -> None:
-        """Wait until a session is saved, if it is being saved, but no longer than this."""
-        if (saving := self._saving.get(launched.kernel.id)) is not None:
-            await asyncio.wait({saving}, timeout=seconds)
+            await asyncio.wait({saving}, timeout=most_wait_seconds)
 
     def interrupt(self, launched: launchers.LaunchedKernel) -> bool:
         """Give up saving a session; returns whether it was being saved."""
@@ -164,7 +162,7 @@ class Snapshots:
     ) -> snapshot_generations.Snapshot | None:
         if not (self.is_used or self._key.fault) or workspace is None:
             return None
-        return await copies_in_and_out.file_work(self.generations.find, workspace)
+        return await workspace_copies.file_work(self.generations.find, workspace)
 
     async def _find_tidied(
         self, workspace: workspaces.Workspace | None
@@ -175,7 +173,7 @@ class Snapshots:
             return await self._find(workspace)
         try:
             async with self.lock(workspace):
-                return await copies_in_and_out.file_work(self.generations.prune, workspace)
+                return await workspace_copies.file_work(self.generations.prune, workspace)
         except errors.BotError:
             _log.exception("a session's variables cannot be tidied")
             return await self._find(workspace)
@@ -187,7 +185,7 @@ class Snapshots:
         work = self.generations.prune if self.is_used else snapshot_generations.forget
         async with self.lock(workspace):
             try:
-                await copies_in_and_out.file_work(work, workspace)
+                await workspace_copies.file_work(work, workspace)
             except errors.BotError:
                 _log.exception("variables of session %s cannot be tidied", workspace.name)
 
@@ -245,13 +243,13 @@ class Snapshots:
 
     async def forget(self, workspace: workspaces.Workspace) -> None:
         """Delete the snapshot of a session, which has no kernel now."""
-        await copies_in_and_out.file_work(snapshot_generations.forget, workspace)
+        await workspace_copies.file_work(snapshot_generations.forget, workspace)
 
     async def _tell_restored(
         self, kernel: live_kernels.Kernel, snapshot: snapshot_generations.Snapshot
     ) -> None:
         """Note in a kernel which variables it has back."""
-        failed = await copies_in_and_out.file_work(
+        failed = await workspace_copies.file_work(
             snapshot_manifests.failures, snapshot.workspace, snapshot.number, snapshot.data_key
         )
         told = snapshot_manifests.harmless(failed)
@@ -266,13 +264,13 @@ class Snapshots:
             listed = ", ".join(f"{name} ({why})" for name, why in told[:_MOST_SHOWN])
             kernel.unrestored = _PARTLY.format(listed=listed)
         try:
-            await copies_in_and_out.file_work(snapshot_generations.touch, snapshot.workspace)
+            await workspace_copies.file_work(snapshot_generations.touch, snapshot.workspace)
         except errors.BotError:
             _log.exception("that variables were brought back could not be noted")
 
     async def _note_death(self, snapshot: snapshot_generations.Snapshot) -> None:
         try:
-            await copies_in_and_out.file_work(self.generations.note_death, snapshot)
+            await workspace_copies.file_work(self.generations.note_death, snapshot)
         except errors.BotError:
             _log.exception("that Python died of saved variables could not be noted")
 
@@ -307,11 +305,13 @@ class Snapshots:
             number = time.time_ns()
             try:
                 try:
-                    seal, key = await copies_in_and_out.file_work(self.generations.seal, workspace)
+                    seal, key = await workspace_copies.file_work(self.generations.seal, workspace)
                     if await self._is_written(launched, workspace, number, seconds, key):
                         told = {"number": number, "kernel": kernel.id, "runs": runs, "deaths": 0}
                         told["seal"] = seal
                         await self._settle(launched, workspace, told)
+                        full = workspace.variables / f"{number}.full"
+                        kernel.note_saved(is_disk_full=await asyncio.to_thread(full.exists))
                 finally:
                     kernel.saving_seconds = time.monotonic() - begun
                     # Also where it was interrupted: what is left of it counts as the session's.
@@ -327,7 +327,7 @@ class Snapshots:
         told: dict[str, Any] | None = None,
     ) -> None:
         """Let a generation of a live kernel's count, or delete what none needs that counts."""
-        work, counted = copies_in_and_out.file_work, launched.kernel.generations
+        work, counted = workspace_copies.file_work, launched.kernel.generations
         async with self.lock(workspace):
             # What a dead one left is no business of its own any more: the next may have begun.
             if launched.kernel.is_alive and told is not None:

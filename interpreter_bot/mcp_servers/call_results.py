@@ -31,8 +31,7 @@ def read(result: mcp_types.CallToolResult, secrets: Iterable[str] = ()) -> dict[
         parts.append({"text": _LEFT_OUT.format(count=len(result.content) - _MOST_PARTS)})
     structured = result.structured_content
     told = json.dumps([parts, structured])
-    for secret in secrets:
-        told = told.replace(json.dumps(secret)[1:-1], _HIDDEN)
+    told = without_secrets(told, [json.dumps(secret)[1:-1] for secret in secrets])
     parts, structured = json.loads(told)
     return {
         "structured": structured,
@@ -40,6 +39,13 @@ def read(result: mcp_types.CallToolResult, secrets: Iterable[str] = ()) -> dict[
         "is_error": bool(result.is_error),
         "size_bytes": len(told),
     }
+
+
+def without_secrets(text: str, secrets: Iterable[str]) -> str:
+    """Return a text without secrets; the longest first, as one inside another would leave some."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, _HIDDEN)
+    return text
 
 
 def _part(part: mcp_types.ContentBlock) -> dict[str, str]:

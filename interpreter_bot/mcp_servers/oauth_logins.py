@@ -67,7 +67,7 @@ def provider(
     logs.redact([secret])
     note([secret])
     return client_credentials.ClientCredentialsOAuthProvider(
-        server_url=server.url,
+        server_url=server.url or "",
         storage=_TokensInMemory(note),
         client_id=login.client_id,
         client_secret=secret,

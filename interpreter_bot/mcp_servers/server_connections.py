@@ -1,4 +1,7 @@
-"""A connection to one MCP server: made when it is needed, made again after it broke."""
+"""A connection to one MCP server: made when it is needed, made again after it broke.
+
+Above 300 lines: how one begins, is used, breaks and ends depends on each other.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+import anyio
 import httpx2
 import mcp
 import mcp_types
@@ -18,16 +22,27 @@ from mcp.client import streamable_http
 from mcp.shared import dispatcher, exceptions
 
 from interpreter_bot import errors, logs, private_files, settings
-from interpreter_bot.mcp_servers import bounded_transport, definitions, oauth_logins
+from interpreter_bot.mcp_servers import (
+    bounded_transport,
+    call_results,
+    definitions,
+    oauth_logins,
+    program_transport,
+)
 
 _log = logging.getLogger(__name__)
 
 _CONNECT_SECONDS: Final = 20.0
 _FRESH_SECONDS: Final = 300.0
+_IDLE_SECONDS: Final = 300.0
 _FIRST_PAUSE_SECONDS: Final = 1.0
 _LONGEST_PAUSE_SECONDS: Final = 60.0
 _MOST_PAGES: Final = 20
 _TERMINATED: Final = "Session terminated"
+_BREAKS: Final = (
+    *(httpx2.HTTPError, pydantic.ValidationError, RuntimeError, OSError),
+    *(anyio.ClosedResourceError, anyio.BrokenResourceError),
+)
 _UNREACHABLE: Final = "The tools of {name} cannot be reached right now."
 _SLOW: Final = "{name} did not answer within {seconds:.0f} seconds, and the call was cancelled."
 _BROKEN: Final = "The connection to {name} broke during the call. Whether it was done is not known."
@@ -63,7 +78,18 @@ class ServerConnection:
             name: _filled(server.name, name, text, environment)
             for name, text in server.headers.items()
         }
+        self._environment = {
+            name: _filled(server.name, name, text, environment)
+            for name, text in server.environment.items()
+        }
         self._note_secrets(self._headers.values())
+        # What a program is given without naming one is no secret, such as an address.
+        named = (name for name, text in server.environment.items() if "$" in text)
+        self._note_secrets(self._environment[name] for name in named)
+        # A server may repeat one without the words around it.
+        texts = (*server.headers.values(), *server.environment.values())
+        templates = map(string.Template, texts)
+        self._note_secrets(environment[name] for one in templates for name in one.get_identifiers())
         self._login = None
         if server.oauth is not None:
             self._login = oauth_logins.provider(
@@ -77,6 +103,8 @@ class ServerConnection:
         self._listed_at = 0.0
         self._pause_seconds = 0.0
         self._failed_at = 0.0
+        self._calls = 0
+        self._used_at = 0.0
 
     async def listing(self) -> definitions.Listing:
         """Return what the server offers, asked for not long ago.
@@ -102,6 +130,16 @@ class ServerConnection:
         Raises:
             McpServerError: it could not be done, or nobody knows whether it was.
         """
+        self._calls += 1
+        try:
+            return await self._called(tool, arguments, progress)
+        finally:
+            self._calls -= 1
+            self._used_at = time.monotonic()
+
+    async def _called(
+        self, tool: str, arguments: dict[str, Any], progress: dispatcher.ProgressFnT
+    ) -> mcp_types.CallToolResult:
         seconds = self._server.call_seconds
         for is_again in (False, True):
             async with self._order:
@@ -109,12 +147,14 @@ class ServerConnection:
             try:
                 with self._translated(seconds):
                     async with asyncio.timeout(seconds):
-                        return await client.call_tool(
+                        result = await client.call_tool(
                             tool,
                             arguments,
                             read_timeout_seconds=seconds,
                             progress_callback=progress,
                         )
+                self._pause_seconds = 0.0
+                return result
             except McpServerError as error:
                 # The server knows nothing of us any more, so it has not begun.
                 is_lost = _TERMINATED in str(error.__cause__)
@@ -125,6 +165,13 @@ class ServerConnection:
                     if self._client is client:
                         await self._disconnect()
         raise AssertionError("unreachable")
+
+    async def rest(self) -> None:
+        """End a program that nobody has used for a while; the next call starts it again."""
+        async with self._order:
+            is_used = self._calls or time.monotonic() - self._used_at < _IDLE_SECONDS
+            if self._server.command and not is_used:
+                await self._disconnect()
 
     async def close(self) -> None:
         """Close the connection; the next call opens another."""
@@ -170,43 +217,60 @@ class ServerConnection:
             self._serving.cancel()
         if ready.done():
             self._client = ready.result()
-            self._pause_seconds = 0.0
+            if not self._server.command:
+                self._pause_seconds = 0.0
             return self._client
+        self._note_failure()
+        raise McpServerError(_UNREACHABLE.format(name=self._server.name))
+
+    def _note_failure(self) -> None:
+        """Wait before the next try: longer each time, until a call is done."""
         self._failed_at = time.monotonic()
         longer = max(_FIRST_PAUSE_SECONDS, 2 * self._pause_seconds)
         self._pause_seconds = min(longer, _LONGEST_PAUSE_SECONDS)
-        raise McpServerError(_UNREACHABLE.format(name=self._server.name))
 
     async def _serve(self, ready: asyncio.Future[mcp.Client]) -> None:
         """Hold the connection until it is to be closed, or breaks."""
-        server = self._server
+        server, closing = self._server, self._closing
+
+        def lose() -> None:
+            # The program ended by itself: the next call starts another.
+            if not closing.is_set():
+                self._note_failure()
+                closing.set()
+
         try:
-            headers = dict(self._headers)
-            if server.token_file is not None:
-                token = await asyncio.to_thread(private_files.read, server.token_file)
-                self._note_secrets([token])
-                headers["Authorization"] = f"Bearer {token}"
-            urls = [server.url, *([server.oauth.issuer] if server.oauth else [])]
-            transport = bounded_transport.BoundedTransport(urls, server.result_bytes)
-            timeout = httpx2.Timeout(_CONNECT_SECONDS, read=server.call_seconds)
-            async with httpx2.AsyncClient(
-                transport=transport,
-                headers=headers,
-                auth=self._login,
-                timeout=timeout,
-                trust_env=False,
-            ) as http:
-                streams = streamable_http.streamable_http_client(
-                    server.url, http_client=http, max_sse_event_size=server.result_bytes
-                )
-                async with mcp.Client(
-                    streams, read_timeout_seconds=_CONNECT_SECONDS, cache=None
-                ) as client:
-                    ready.set_result(client)
-                    await self._closing.wait()
+            async with contextlib.AsyncExitStack() as stack:
+                streams: Any
+                if server.url is None:
+                    streams = program_transport.started(server, self._environment, on_end=lose)
+                else:
+                    http = await stack.enter_async_context(await self._http_client(server.url))
+                    streams = streamable_http.streamable_http_client(
+                        server.url, http_client=http, max_sse_event_size=server.result_bytes
+                    )
+                client = mcp.Client(streams, read_timeout_seconds=_CONNECT_SECONDS, cache=None)
+                ready.set_result(await stack.enter_async_context(client))
+                await closing.wait()
         # A defect of a server or of the SDK must not end the bot; the next call connects again.
         except Exception as error:
             _log.warning("the MCP server %s is lost: %r", server.name, error)
+
+    async def _http_client(self, url: str) -> httpx2.AsyncClient:
+        """Make what speaks HTTP with the server, with all that it is to be sent."""
+        server, headers = self._server, dict(self._headers)
+        if server.token_file is not None:
+            token = await asyncio.to_thread(private_files.read, server.token_file)
+            self._note_secrets([token])
+            headers["Authorization"] = f"Bearer {token}"
+        urls = [url, *([server.oauth.issuer] if server.oauth else [])]
+        return httpx2.AsyncClient(
+            transport=bounded_transport.BoundedTransport(urls, server.result_bytes),
+            headers=headers,
+            auth=self._login,
+            timeout=httpx2.Timeout(_CONNECT_SECONDS, read=server.call_seconds),
+            trust_env=False,
+        )
 
     @contextlib.contextmanager
     def _translated(self, seconds: float) -> Iterator[None]:
@@ -223,10 +287,9 @@ class ServerConnection:
                 closing.set()
                 raise McpServerError(_BROKEN.format(name=name)) from error
             said = definitions.readable(error.message, _REFUSAL_CHARACTERS)
-            for secret in self.secrets:
-                said = said.replace(secret, "(a secret)")
+            said = call_results.without_secrets(said, self.secrets)
             raise McpServerError(_REFUSED.format(name=name, said=said)) from error
-        except (httpx2.HTTPError, pydantic.ValidationError, RuntimeError, OSError) as error:
+        except _BREAKS as error:
             _log.info("a call of the MCP server %s failed", name, exc_info=error)
             raise McpServerError(_BROKEN.format(name=name)) from error
 

@@ -148,10 +148,16 @@ class ToolBroker:
         return listing
 
     async def look_at_all(self) -> None:
-        """Look at all servers; one that cannot be reached is looked at the next time."""
-        for name in self._servers:
+        """Look at all servers; one that cannot be reached is looked at the next time.
+
+        One that is a program is not started for that, and ended if nobody uses it.
+        """
+        for name, server in self._servers.items():
             try:
-                await self.look(name)
+                if server.command:
+                    await self._connections[name].rest()
+                else:
+                    await self.look(name)
             except errors.BotError as error:
                 _log.warning("%s", error)
 

@@ -19,7 +19,7 @@ _BATCH: Final = 500
 
 
 class DoorUseRecorder(Generic[door_uses.Done]):
-    """Writes contacts, or queries, to the store; what cannot be written is tried again."""
+    """Writes contacts, queries or installations; what cannot be written is tried again."""
 
     def __init__(self, table: door_uses.DoorTable[door_uses.Done], *, days: float) -> None:
         """Record nothing yet.

@@ -2,17 +2,21 @@
 
 A message is taken before anything is done about it, and a while before its turn is recorded: it is
 looked up who may, what was said before, and others may be before it. A bot that is killed meanwhile
-has answered nothing, and the network does not say it again.
+has answered nothing, and the network does not say it again: the next bot takes it again, once, or
+tells people.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import dataclasses
+import json
 import logging
-from collections.abc import AsyncIterator
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Final, TypeAlias
 
-from interpreter_bot import cancellation, errors, values
+from interpreter_bot import cancellation, encryption, errors, settings, values
 from interpreter_bot.store import databases
 
 _log = logging.getLogger(__name__)
@@ -21,12 +25,46 @@ LOST: Final = (
     "The bot was restarted before it had begun with what was said here last. Please say it again."
 )
 
+# People who write more are asked to say it again.
+_MOST_CHARACTERS: Final = 256 * 1024
+# The name of all that is stored of one with a token.
+_ENCRYPTED: Final = "encrypted"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LostEvent:
+    """An event whose bot died before it had begun with it; it is claimed by this one.
+
+    Attributes:
+        key: of the session whose people wait for an answer.
+        event_id: among all of its platform.
+        content: what was claimed with it.
+    """
+
+    key: values.SessionKey
+    event_id: str
+    content: Mapping[str, Any]
+
+
+TakeAgain: TypeAlias = Callable[[LostEvent], None]
+"""Begins to take an event as if it had just come in, but for what had been done about it."""
+
 
 class EventClaims:
     """Claims of events, in all processes of one database."""
 
-    def __init__(self, database: databases.Database) -> None:
+    def __init__(self, database: databases.Database, config: settings.Settings) -> None:
         self._events = database.events
+        self._config = config
+        self._platforms: dict[str, TakeAgain] = {}
+        self._waiting: list[tuple[str, LostEvent]] = []
+
+    def open_platform(self, platform: str, take_again: TakeAgain) -> None:
+        """Let events of a platform be taken again that a bot claimed which is gone."""
+        self._platforms[platform] = take_again
+        waiting, self._waiting = self._waiting, []
+        for name, event in waiting:
+            self._take_again(name, event)
 
     async def claim(
         self,
@@ -35,6 +73,8 @@ class EventClaims:
         *,
         key: values.SessionKey | None = None,
         request_id: str = "",
+        content: Mapping[str, Any] | None = None,
+        is_secret: bool = False,
     ) -> bool:
         """Claim an event: exactly one of all callers, in any process, gets True.
 
@@ -43,9 +83,17 @@ class EventClaims:
             event_id: among all of the platform.
             key: of the session whose people wait for an answer, until `settled`.
             request_id: of the request that it becomes.
+            content: JSON with which its platform can take it again.
+            is_secret: there is a token in the content, so it is stored encrypted.
         """
         address = values.text(key) if key is not None else ""
-        return await self._events.claim(platform, event_id, address=address, request_id=request_id)
+        if content is not None and len(json.dumps(content)) > _MOST_CHARACTERS:
+            content = None
+        if content is not None and is_secret:
+            content = await self._encrypted(content)
+        return await self._events.claim(
+            platform, event_id, address=address, request_id=request_id, content=content
+        )
 
     @contextlib.asynccontextmanager
     async def settled(self, platform: str, event_id: str) -> AsyncIterator[None]:
@@ -58,6 +106,47 @@ class EventClaims:
             except errors.StoreError:
                 _log.exception("that a message was answered could not be recorded")
 
-    async def lost(self) -> tuple[values.SessionKey, ...]:
-        """Return the sessions in which bots that died had not begun with a message, each once."""
-        return tuple(map(values.key, await self._events.take_orphans()))
+    async def find_lost(self) -> tuple[values.SessionKey, ...]:
+        """Find the events with which bots that died had not begun, and take them again.
+
+        Returns:
+            The sessions with any that cannot be taken again, each once.
+        """
+        told: dict[values.SessionKey, None] = {}
+        for one in await self._events.take_orphans():
+            key, content = values.key(one.address), await self._decrypted(one.content)
+            if content is None:
+                told[key] = None
+            else:
+                self._take_again(one.platform, LostEvent(key, one.event_id, content))
+        return tuple(told)
+
+    async def _encrypted(self, content: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Return what is stored of a content; None without a key, and it is not taken again."""
+        try:
+            ring = encryption.KeyRing.of(self._config)
+            text = await asyncio.to_thread(ring.encrypt, json.dumps(content))
+        except errors.SettingsError:
+            _log.exception("a message cannot be taken again should this bot die now")
+            return None
+        return {_ENCRYPTED: text}
+
+    async def _decrypted(self, content: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """Return the content of what is stored; None if there is none, or its key is gone."""
+        if content is None or _ENCRYPTED not in content:
+            return content
+        try:
+            ring = encryption.KeyRing.of(self._config)
+            text = await asyncio.to_thread(ring.decrypt, content[_ENCRYPTED])
+        except errors.SettingsError:
+            _log.exception("a message cannot be taken again")
+            return None
+        found: Mapping[str, Any] = json.loads(text)
+        return found
+
+    def _take_again(self, platform: str, event: LostEvent) -> None:
+        """Let its platform take it, or wait for that."""
+        if (take_again := self._platforms.get(platform)) is None:
+            self._waiting.append((platform, event))
+        else:
+            take_again(event)

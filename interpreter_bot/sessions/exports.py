@@ -1,4 +1,4 @@
-"""Exports of a session: a notebook of its turns, a whole table as a file of the workspace."""
+"""Exports of a session: its turns as a notebook or a script, a whole table as a file."""
 
 from __future__ import annotations
 
@@ -74,28 +74,49 @@ def write(turns: Iterable[past_turns.PastTurn], contents: Mapping[str, bytes]) -
     return json.dumps(notebook, indent=1).encode()
 
 
+def script(turns: Iterable[past_turns.PastTurn]) -> bytes:
+    """Write a script whose cells are divided by `# %%`; words are comments."""
+    written = []
+    for cell in (cell for turn in turns for cell in _cells(turn, {})):
+        source = cell["source"].rstrip()
+        if cell["cell_type"] == "code":
+            written.append(f"# %%\n{source}\n")
+        else:
+            lines = "\n".join(f"# {line}".rstrip() for line in source.splitlines())
+            written.append(f"# %% [markdown]\n{lines}\n")
+    return "\n".join(written).encode("utf-8", "replace")
+
+
+def told(turn: past_turns.PastTurn) -> Iterable[past_turns.Past]:
+    """Return the parts of a turn with its last words in their final form, and how it was cut off.
+
+    The final form has no dead links; a turn that failed has a sentence besides.
+    """
+    texts = [part for part in turn.parts if isinstance(part, past_turns.PastText)]
+    for part in turn.parts:
+        is_last = bool(texts) and part is texts[-1] and turn.answer and turn.status != "failed"
+        yield past_turns.PastText(turn.answer) if is_last else part
+    if turn.answer and (not texts or turn.status == "failed"):
+        yield past_turns.PastText(turn.answer)
+    if turn.status in _CUT_OFF:
+        yield past_turns.PastText(_CUT_OFF[turn.status])
+
+
 def _cells(turn: past_turns.PastTurn, contents: Mapping[str, bytes]) -> list[dict[str, Any]]:
     cells: list[dict[str, Any]] = []
     if turn.request and not turn.is_code:
         files = "".join(f"\n\n*File: {_plain(name)}*" for name in turn.attachments)
         cells.append(v4.new_markdown_cell(f"**Request:** {turn.request}{files}"))
-    texts = [part for part in turn.parts if isinstance(part, past_turns.PastText)]
-    for part in turn.parts:
+    for part in told(turn):
         match part:
             case past_turns.PastText():
-                # The last words have a final form, without dead links.
-                is_last = part is texts[-1] and turn.answer and turn.status != "failed"
-                cells.append(v4.new_markdown_cell(turn.answer if is_last else part.text))
+                cells.append(v4.new_markdown_cell(part.text))
             case past_turns.PastCode():
                 cells.append(v4.new_code_cell(part.code))
             case past_turns.PastOutput() if cells and cells[-1]["cell_type"] == "code":
                 cells[-1]["outputs"] += _outputs(part.output, contents)
             case past_turns.PastNotice():
                 cells.append(v4.new_markdown_cell(f"*{part.text}*"))
-    if turn.answer and (not texts or turn.status == "failed"):
-        cells.append(v4.new_markdown_cell(turn.answer))
-    if turn.status in _CUT_OFF:
-        cells.append(v4.new_markdown_cell(_CUT_OFF[turn.status]))
     return cells
 
 
@@ -131,7 +152,7 @@ def _bundle(
                 data.decode("utf-8", "replace") if is_text else base64.b64encode(data).decode()
             )
         case values.Table():
-            bundle["text/html"] = _table(shown)
+            bundle["text/html"] = table(shown)
         case values.Latex():
             bundle["text/latex"] = shown.latex
         case values.Json():
@@ -141,10 +162,11 @@ def _bundle(
     return bundle
 
 
-def _table(table: values.Table) -> str:
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in table.columns)
+def table(shown: values.Table) -> str:
+    """Return what was shown of a table as HTML, in which nothing of its own is HTML."""
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in shown.columns)
     rows = (
         "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-        for row in table.rows
+        for row in shown.rows
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"

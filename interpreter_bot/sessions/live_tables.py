@@ -142,6 +142,21 @@ class _Problem(_Strict):
     problem: Text
 
 
+class TableFile(_Strict):
+    """A file that Python reads as a table.
+
+    Attributes:
+        handle: to look into it.
+        is_cut: only its beginning was read.
+        sheets: which a workbook has.
+    """
+
+    handle: Annotated[str, pydantic.Field(pattern=r"^t[0-9]{1,12}$")]
+    is_cut: bool
+    sheets: Annotated[tuple[Text, ...], pydantic.Field(max_length=50)]
+
+
+_TABLE_FILE: Final = pydantic.TypeAdapter(TableFile)
 _ANSWER: Final[pydantic.TypeAdapter[_Problem | Page | Summaries]] = pydantic.TypeAdapter(
     _Problem | Page | Summaries
 )
@@ -193,10 +208,22 @@ async def look(
     """
     question = json.dumps(wanted.model_dump(mode="json"))
     code = f"get_ipython().look_at_table({handle!r}, {question!r})"
-    found = _read(_ANSWER, await _told(hosts, kernel, code))
+    found = read_answer(_ANSWER, await told(hosts, kernel, code))
     if isinstance(found, _Problem):
         raise errors.BotError(found.problem)
     return found
+
+
+async def open_file(
+    hosts: host_ports.Hosts, kernel: host_ports.Kernel, name: str, sheet: str
+) -> TableFile:
+    """Let a kernel read a file as a table.
+
+    Raises:
+        BotError: it cannot; the sentence says why.
+    """
+    code = f"get_ipython().open_table({name!r}, {sheet!r})"
+    return read_answer(_TABLE_FILE, await told(hosts, kernel, code))
 
 
 async def describe_variables(
@@ -208,11 +235,15 @@ async def describe_variables(
         BotError: it cannot; the sentence says why.
     """
     code = "get_ipython().describe_variables()"
-    return _read(_VARIABLES, await _told(hosts, kernel, code))
+    return read_answer(_VARIABLES, await told(hosts, kernel, code))
 
 
-async def _told(hosts: host_ports.Hosts, kernel: host_ports.Kernel, code: str) -> str:
-    """Return the JSON that a piece of the bot's own code shows."""
+async def told(hosts: host_ports.Hosts, kernel: host_ports.Kernel, code: str) -> str:
+    """Return the JSON that a piece of the bot's own code shows.
+
+    Raises:
+        BotError: it failed, or showed nothing.
+    """
     shown: list[values.Output] = []
     finished = await detached_executions.run(
         hosts, kernel, code, show=shown.append, seconds=_SECONDS, is_own=True
@@ -228,9 +259,14 @@ async def _told(hosts: host_ports.Hosts, kernel: host_ports.Kernel, code: str) -
     return last.json
 
 
-def _read(kind: pydantic.TypeAdapter[T], told: str) -> T:
+def read_answer(kind: pydantic.TypeAdapter[T], shown: str) -> T:
+    """Read what a kernel told.
+
+    Raises:
+        BotError: it is of another kind.
+    """
     try:
-        return kind.validate_json(_unquoted(told))
+        return kind.validate_json(_unquoted(shown))
     except (pydantic.ValidationError, ValueError, RecursionError) as error:
         raise errors.BotError(_STRANGE) from error
 

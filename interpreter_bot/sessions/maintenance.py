@@ -91,10 +91,10 @@ class Maintenance:
     async def find_orphans(self) -> None:
         """Find turns that a bot left running when it died; go on with them, or tell people.
 
-        Also of messages with which it had not begun.
+        Also with messages with which it had not begun.
         """
         await self.take_over(await self._services.database.turns.take_orphans())
-        for key in await self._service.events.lost():
+        for key in await self._service.events.find_lost():
             await self._service.notify(key, event_claims.LOST)
 
     async def take_over(self, orphans: tuple[records.Turn, ...]) -> None:

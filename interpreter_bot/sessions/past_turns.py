@@ -23,6 +23,7 @@ class SessionOverview:
         model: title of the chosen model; empty for the default.
         used: when it was last used.
         mark: "pinned" or "archived" in lists; empty for most.
+        tree: number of the tree of branches that it belongs to.
         is_busy: a turn runs or waits in it.
         has_kernel: a live kernel holds its variables.
         memory_bytes: of that kernel, if known.
@@ -34,6 +35,7 @@ class SessionOverview:
     model: str
     used: datetime.datetime
     mark: str
+    tree: int
     is_busy: bool
     has_kernel: bool
     memory_bytes: int | None = None
@@ -51,6 +53,7 @@ class SessionOverview:
             model=session.model or "",
             used=session.used,
             mark=session.mark,
+            tree=session.tree,
             is_busy=is_busy,
             has_kernel=live is not None,
             memory_bytes=live.memory_bytes if live else None,

@@ -8,10 +8,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from interpreter_bot import values
+
+UNSANDBOXED: Final = "UNSANDBOXED: this code runs with the bot's own rights on its machine."
+"""Sentence with each piece of code, where kernels have no walls."""
+
+NO_TOOLS: Final = '{"servers": {}}'
+"""What code is answered that asks for tools where there are none; of a call, it has no result."""
 
 
 class FileWriter(Protocol):
@@ -88,6 +94,10 @@ class End:
     turn_id: int = 0
 
 
+FOR_SESSION: Final = "session"
+"""The answer that allows something again and again, as long as the session's Python lives."""
+
+
 class Reply(OutputSink, Protocol):
     """The reply to one request. Calls come from the event loop, in order; none may block.
 
@@ -123,11 +133,16 @@ class Reply(OutputSink, Protocol):
     def code(self, cell: int, code: str) -> None:
         """This code runs now; what `writing` brought of it is complete."""
 
-    async def approve(self, cell: int, code: str) -> str | None:
+    async def approve(self, cell: int, code: str, *, choices: Sequence[str] = ()) -> str | None:
         """Ask a person whether code may run. Only if the request's `approval` demands it.
 
+        Args:
+            cell: that it would be.
+            code: that is asked about.
+            choices: what can be answered beside yes and no, such as `FOR_SESSION`.
+
         Returns:
-            The code to be run, perhaps edited; None to refuse.
+            The code to be run, perhaps edited; one of the choices; None to refuse.
         """
 
     def usage(self, spent: values.Usage) -> None:

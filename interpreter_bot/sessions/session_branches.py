@@ -2,12 +2,15 @@
 again that made what was lost.
 
 The host copies and goes back with variables and files; the store with what was said.
+
+Above 300 lines: all that there is of one conversation's states, and of the ways between them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
@@ -30,11 +33,59 @@ _NOTHING: Final = "There is nothing that could be undone."
 _NOTHING_LOST: Final = "No variable is missing that recorded code has made."
 _COPY: Final = "This conversation began as a copy of another one: variables, files and history."
 _COPIED: Final = "This conversation is a copy of another one."
+_NO_TURN: Final = "That question is no longer there, or too long ago."
+_BRANCH: Final = "Another branch of this conversation. "
+_AS_BEFORE: Final = "Variables and files are as they were before this question."
+_SHORTLY_BEFORE: Final = (
+    "Files are as they were before this question, variables as shortly before it; the code that "
+    "ran since runs again."
+)
+_RUN_AGAIN: Final = (
+    "The variables of that time are not kept, so the code until here runs again; files are as they "
+    "are now."
+)
+_ANEW: Final = "Python starts without variables; files are as they are now."
 _UNDONE: Final = "The last answer was undone."
 # People see the end of an answer a moment before it is recorded.
 _RECORDING_SECONDS: Final = 3.0
 _MOST_CELLS: Final = 300
+_MOST_TURNS: Final = 1000
 _TITLE_CHARACTERS: Final = 190
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Undone:
+    """A turn that was taken back.
+
+    Attributes:
+        request: what had been asked in it.
+        missed_runs: how many pieces of code had run before it that the variables know nothing of,
+            for they had not been saved since; 0 where they are as before the turn.
+    """
+
+    request: str
+    missed_runs: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _BranchStart:
+    """Where a branch begins.
+
+    Attributes:
+        turn: up to which it is a copy.
+        checkpoint: id of the turn before whose code the session was what the branch is to be; 0 if
+            it still is.
+        ran: the code before.
+    """
+
+    turn: records.Turn
+    checkpoint: int
+    ran: tuple[records.Execution, ...]
+
+    def cells(self, most: int) -> tuple[str, ...]:
+        """Return what can run again of the last so many pieces of code."""
+        last = self.ran[-most:] if most else ()
+        return tuple(one.code for one in last if one.ending is values.Ending.OK)
 
 
 class SessionBranches:
@@ -78,8 +129,119 @@ class SessionBranches:
                 await cancellation.shielded(hosts.forget(address))
                 raise
 
-    async def undo(self, key: values.SessionKey) -> str:
-        """Go back to before the last turn of a session; returns what had been asked in it.
+    async def branch(
+        self, key: values.SessionKey, turn_id: int, *, new_key: values.SessionKey, person: str
+    ) -> tuple[str, ...]:
+        """Begin a session as a copy of another one as it was before a turn.
+
+        Both are branches of one tree. Variables and files are those of the checkpoint before the
+        turn. Where that is not kept, files are as they are now, and code is to be run again; the
+        last turn of the new session says which.
+
+        Args:
+            key: of the session to be copied. Who asks must be allowed to see it.
+            turn_id: of a turn in it that somebody asked for.
+            new_key: of the new one, which nobody knows yet.
+            person: id of who wants it.
+
+        Returns:
+            The code that is to be run again, in order.
+
+        Raises:
+            BotError: it cannot be done; the sentence says why, and nothing is left of it.
+        """
+        database = self._services.database
+        async with self._to_ourselves(key) as source:
+            start = await self._start(source, turn_id)
+            try:
+                row, missed_runs = await self._restored(source, new_key, start.checkpoint)
+                if missed_runs is None:
+                    cells = start.cells(_MOST_CELLS)
+                    told = _RUN_AGAIN if cells else _ANEW
+                else:
+                    cells = start.cells(missed_runs)
+                    told = _SHORTLY_BEFORE if missed_runs else _AS_BEFORE
+                await database.session_copies.add(
+                    source,
+                    new_key,
+                    person=person,
+                    notice=_BRANCH + told,
+                    title=source.title,
+                    kernel=row,
+                    before=start.turn.id,
+                    instead_of=start.turn.instead_of or start.turn.original or start.turn.id,
+                )
+            except errors.SessionExistsError:
+                raise
+            except BaseException:
+                await cancellation.shielded(self._services.hosts.forget(values.text(new_key)))
+                raise
+        return cells
+
+    async def _start(self, source: records.Session, turn_id: int) -> _BranchStart:
+        """Find out where a branch begins."""
+        database = self._services.database
+        turns = await database.turns.of_session(source.id, most=_MOST_TURNS)
+        at = next((n for n, one in enumerate(turns) if one.id == turn_id), None)
+        if at is None or not (turns[at].request or turns[at].attachments):
+            raise errors.BotError(_NO_TURN)
+        turn = turns[at]
+        if at and turns[at - 1].instead_of is not None:
+            # The notice with which a branch began: this is one more alternative to the same turn.
+            turn = turns[at - 1]
+        executions = await database.executions.of_turns([one.id for one in turns])
+        ran = [one for one in executions if one.ending is not values.Ending.REFUSED]
+        since = [one.turn_id for one in ran if one.turn_id >= turn.id]
+        before = tuple(one for one in ran if one.turn_id < turn.id)
+        return _BranchStart(turn, min(since, default=0), before)
+
+    async def _restored(
+        self, source: records.Session, new_key: values.SessionKey, checkpoint: int
+    ) -> tuple[Mapping[str, Any], int | None]:
+        """Let the host copy a session as it was; where that is not kept, its files as they are.
+
+        Returns:
+            The row of `variable_losses`, and how many pieces of code the variables know nothing
+            of; None if there are no variables.
+        """
+        hosts, key, address = self._services.hosts, values.text(source.key), values.text(new_key)
+        try:
+            saved = await hosts.fork(key, address, checkpoint=f"{checkpoint or ''}")
+        except errors.SessionExistsError:
+            raise
+        except errors.KernelError:
+            if not checkpoint:
+                raise
+            _log.info("a branch begins without variables", exc_info=True)
+            await hosts.fork(key, address)
+        else:
+            if saved is not None:
+                if not checkpoint and source.kernel.get("kernel") == saved.kernel:
+                    missed_runs = max(source.kernel.get("runs", 0) - saved.runs, 0)
+                    saved = dataclasses.replace(saved, missed_runs=missed_runs)
+                return self._row(source, saved, _COPIED), saved.missed_runs
+            if checkpoint or not source.kernel:
+                return {}, 0
+        await hosts.release(address)
+        return {}, None
+
+    async def tree(self, key: values.SessionKey) -> tuple[values.SessionKey, ...]:
+        """Return the keys of all branches of a session's tree; its own is the last."""
+        session = await self._services.database.sessions.find(key)
+        if session is None:
+            return (key,)
+        found = await self._services.database.sessions.tree(session)
+        return (*(one.key for one in found if one.id != session.id), key)
+
+    async def alternatives(self, key: values.SessionKey) -> tuple[records.Alternatives, ...]:
+        """Return what there is in other branches in place of turns of a session."""
+        session = await self._services.database.sessions.find(key)
+        if session is None:
+            return ()
+        return await self._services.database.session_copies.alternatives(session)
+
+    async def undo(self, key: values.SessionKey) -> Undone:
+        """Go back to before the last turn of a session.
 
         Raises:
             BotError: it cannot be done; the sentence says why, and nothing is changed.
@@ -88,8 +250,8 @@ class SessionBranches:
             turn = await self._last(session)
             if turn is None:
                 raise errors.BotError(_NOTHING)
-            await cancellation.shielded(self._take_back(session, turn))
-            return turn.request
+            missed_runs = await cancellation.shielded(self._take_back(session, turn))
+            return Undone(turn.request, missed_runs)
 
     async def take_back_edited(self, request: requests.Request) -> None:
         """Where a request is an edited one, go back to before it was made, if that can be done.
@@ -119,16 +281,17 @@ class SessionBranches:
 
     async def _take_back(
         self, session: records.Session, turn: records.Turn, *, is_whole: bool = False
-    ) -> None:
+    ) -> int:
+        """Go back to before a turn; returns how much code the variables do not know that ran."""
         database = self._services.database
         executions = await database.executions.of_turn(turn.id)
         if all(one.ending is values.Ending.REFUSED for one in executions):
             await database.turns.delete(turn.id)
-            return
+            return 0
         saved = await self._services.hosts.go_back(
             values.text(session.key), f"{turn.id}", is_whole=is_whole
         )
-        row = self._row(session, saved) if saved is not None else {}
+        row = self._row(session, saved, _UNDONE) if saved is not None else {}
 
         async def write() -> bool:
             try:
@@ -143,9 +306,10 @@ class SessionBranches:
         if not await write():
             # The host has gone back already.
             self._services.write_retries.add(write)
+        return saved.missed_runs if saved is not None else 0
 
     def _row(
-        self, session: records.Session, saved: session_variables.SavedVariables
+        self, session: records.Session, saved: session_variables.SavedVariables, reason: str
     ) -> Mapping[str, Any]:
         """Return the row of `variable_losses` with which the next turn says what is back."""
         return {
@@ -153,8 +317,8 @@ class SessionBranches:
             "bot": self._services.id,
             "names": list(saved.names),
             "more": max(saved.kept - len(saved.names), 0),
-            "runs": saved.runs,
-            "reason": _UNDONE,
+            "runs": saved.runs + saved.missed_runs,
+            "reason": reason,
             "people": variable_losses.people_in(session.kernel),
         }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -12,18 +13,21 @@ from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import (
     approval_policy,
     exports,
+    html_exports,
+    live_completions,
     live_tables,
     past_turns,
     quotas,
     requests,
     session_search,
-    tool_requests,
+    tool_listings,
     turn_inputs,
     turn_services,
 )
 from interpreter_bot.store import third_party_tables
 
 _NOTEBOOK_TURNS: Final = 500
+_WAKING_SECONDS: Final = 10.0
 
 
 class SessionQueries:
@@ -31,6 +35,7 @@ class SessionQueries:
 
     def __init__(self, services: turn_services.TurnServices) -> None:
         self._services = services
+        self._waking = 0.0
 
     @property
     def limits(self) -> settings.Limits:
@@ -83,8 +88,23 @@ class SessionQueries:
         """Return the bytes of a past picture or page; None if they are gone."""
         return await self._services.database.files.load(sha256)
 
+    async def script(self, key: values.SessionKey) -> bytes:
+        """Export a session as a script of Python."""
+        past = await self.history(key, most=_NOTEBOOK_TURNS)
+        return await asyncio.to_thread(exports.script, past)
+
     async def notebook(self, key: values.SessionKey) -> bytes:
         """Export a session as a Jupyter notebook (nbformat 4, UTF-8)."""
+        return await asyncio.to_thread(exports.write, *await self._whole(key))
+
+    async def document(self, key: values.SessionKey, title: str) -> bytes:
+        """Export a session as a page of HTML that is read without a script."""
+        return await asyncio.to_thread(html_exports.write, title, *await self._whole(key))
+
+    async def _whole(
+        self, key: values.SessionKey
+    ) -> tuple[tuple[past_turns.PastTurn, ...], dict[str, bytes]]:
+        """Return the turns of a session, and the pictures and pages that are still kept of it."""
         past = await self.history(key, most=_NOTEBOOK_TURNS)
         digests = {
             part.output.sha256
@@ -94,8 +114,7 @@ class SessionQueries:
             and isinstance(part.output, values.StoredDisplay)
         }
         contents = {digest: await self.blob(digest) for digest in digests}
-        present = {digest: data for digest, data in contents.items() if data is not None}
-        return await asyncio.to_thread(exports.write, past, present)
+        return past, {digest: data for digest, data in contents.items() if data is not None}
 
     async def files(self, key: values.SessionKey) -> tuple[values.FileInfo, ...]:
         """Return the files of a session, by name."""
@@ -129,8 +148,23 @@ class SessionQueries:
         except live_tables.TableGoneError:
             return ()
 
+    async def completions(
+        self, key: values.SessionKey, before: str
+    ) -> live_completions.Completions:
+        """Return how code may go on, of which somebody has written so much.
+
+        No kernel is started for that; one that stands still is woken, but not for each key.
+
+        Raises:
+            BotError: nothing is known of it; `PythonBusyError` while code runs.
+        """
+        async with self._idle_kernel(key, is_keystroke=True) as kernel:
+            return await live_completions.complete(self._services.hosts, kernel, before)
+
     @contextlib.asynccontextmanager
-    async def _idle_kernel(self, key: values.SessionKey) -> AsyncIterator[host_ports.Kernel]:
+    async def _idle_kernel(
+        self, key: values.SessionKey, *, is_keystroke: bool = False
+    ) -> AsyncIterator[host_ports.Kernel]:
         address, hosts = values.text(key), self._services.hosts
         status = (await hosts.statuses({address})).get(address)
         if status is None or status.loss_reason:
@@ -138,6 +172,11 @@ class SessionQueries:
             raise live_tables.TableGoneError
         if status.is_busy:
             raise live_tables.PythonBusyError
+        if status.is_frozen and is_keystroke:
+            now = time.monotonic()
+            if now < self._waking:
+                raise live_tables.PythonBusyError
+            self._waking = now + _WAKING_SECONDS
         async with hosts.lease(address) as lease:
             yield await lease.kernel()
 
@@ -145,9 +184,9 @@ class SessionQueries:
         """Return what code of a session may reach outside."""
         return self._services.hosts.reach(values.text(key))
 
-    def tools(self, key: values.SessionKey) -> tuple[tool_requests.ServerTools, ...]:
+    async def tools(self, key: values.SessionKey) -> tuple[tool_listings.ServerTools, ...]:
         """Return the tools of servers that code of a session may call."""
-        return tool_requests.listed(self._services, key)
+        return await tool_listings.listed(self._services, key)
 
     @contextlib.asynccontextmanager
     async def reading(

@@ -24,7 +24,9 @@ from interpreter_bot.sessions import (
     ports,
     requests,
     session_branches,
+    session_files,
     session_queries,
+    session_titles,
     stored_transcripts,
     suspended_turns,
     turn_inputs,
@@ -53,6 +55,7 @@ class SessionService:
 
     Attributes:
         queries: the reading side.
+        files: those of sessions, outside of turns.
         branches: copies, and ways back.
         events: claims of what networks send.
         resumptions: turns that a bot began which is gone.
@@ -65,7 +68,9 @@ class SessionService:
         self._lanes = lanes.Lanes(
             concurrent=config.sessions.concurrent_turns, waiting=config.sessions.waiting_requests
         )
-        self.events = event_claims.EventClaims(services.database)
+        self.events = event_claims.EventClaims(services.database, config)
+        self.files = session_files.SessionFiles(services)
+        self.improve_title = functools.partial(session_titles.improve, services)
         self.branches = session_branches.SessionBranches(services, self._lanes)
         self._stops: dict[values.SessionKey, turn_stops.StopSignal] = {}
         self._signals: dict[tuple[values.SessionKey, str], turn_stops.StopSignal] = {}
@@ -97,11 +102,7 @@ class SessionService:
             await services.write_retries.write()
 
     async def handle(self, request: requests.Request, reply: ports.Reply) -> ports.End:
-        """Run one request to its end: wait for its turn, run it.
-
-        Returns:
-            The end, which `reply.ended` has received as well.
-        """
+        """Run one request when its turn comes; return the end, which `reply` has received too."""
         async with contextlib.AsyncExitStack() as stack:
             try:
                 self._check(request)

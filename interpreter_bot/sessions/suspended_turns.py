@@ -13,7 +13,7 @@ import asyncio
 import dataclasses
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from interpreter_bot import errors, values
@@ -264,7 +264,7 @@ class LateReply:
     def writing(self, delta: str) -> None:
         """Ignore it."""
 
-    async def approve(self, cell: int, code: str) -> str | None:
+    async def approve(self, cell: int, code: str, *, choices: Sequence[str] = ()) -> str | None:
         """Refuse: nobody can be asked."""
         return None
 

@@ -21,9 +21,10 @@ from interpreter_bot.hosts import detached_executions
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import (
     artifact_collection,
+    mcp_tool_calls,
+    ports,
     requests,
     statement_approvals,
-    tool_requests,
     turn_events,
     turn_stops,
     variable_losses,
@@ -39,7 +40,6 @@ _CODE: Final = (
     "get_ipython().show_scaled({names!r}, {contents!r}, most_side={side}, most_bytes={most})"
 )
 
-UNSANDBOXED: Final = "UNSANDBOXED: this code runs with the bot's own rights on its machine."
 _NO_PLAN: Final = (
     "A plan in plain words is wanted before the first code: what it does, to which files."
 )
@@ -90,11 +90,17 @@ class SessionEnvironment:
         skills: accepted_skills.AcceptedSkills,
         approval: requests.Approval,
         stop: turn_stops.StopSignal,
-        tools: tool_requests.ToolRequests | None,
+        tools: mcp_tool_calls.ToolRequests | None,
         statements: statement_approvals.StatementApprovals | None,
         checkpoint: tuple[str, str],
+        on_installation: Callable[[str, str, str], None],
     ) -> None:
-        """Args: `checkpoint` is the session's key, and what it is called before the first code."""
+        """Open nothing yet.
+
+        Args:
+            checkpoint: the session's key, and what it is called before the first code.
+            on_installation: takes what was installed: kernel, name of the layer, and its files.
+        """
         self.workspace = workspace
         self.skills = skills
         self._hosts = hosts
@@ -107,6 +113,7 @@ class SessionEnvironment:
         self.tools = tools
         self._statements = statements
         self._checkpoint = checkpoint
+        self._on_installation = on_installation
         self.kernel_id = ""
         self.mark: str | None = None
         self.resumed: records.Execution | None = None
@@ -147,7 +154,7 @@ class SessionEnvironment:
         kernel = await self.kernel()
         loss = self._held.lost(kernel.id, saved=kernel.restored)
         if not self._hosts.is_sandboxed:
-            self._events.notice(UNSANDBOXED)
+            self._events.notice(ports.UNSANDBOXED)
         if self.mark is None:
             # Not earlier: taking a kernel changes the files' owner, which is no change by the code.
             await self._hosts.note_checkpoint(*self._checkpoint)
@@ -176,8 +183,8 @@ class SessionEnvironment:
                 if answer is not None:
                     return answer
             if self.tools is None:
-                return tool_requests.NO_TOOLS
-            return await self.tools.answer(request.tool_request)
+                return ports.NO_TOOLS
+            return await self.tools.answer(request.tool_request, self.kernel_id)
         if request.is_installation and self.approval == "never":
             return values.YES
         return await self._events.ask(request)
@@ -326,5 +333,7 @@ class SessionEnvironment:
         """Record the end of code: how it ended, what is defined, how long it computed."""
         self._events.end(end.finished)
         self._held.ran(self.kernel_id, end)
+        for layer, packages in end.installed:
+            self._on_installation(self.kernel_id, layer, packages)
         self._cpu_seconds += end.cpu_seconds
         self._events.worked(self._cpu_seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from interpreter_bot import values
@@ -94,9 +95,9 @@ class TurnEvents:
         """The running code asks the person."""
         return await self._reply.ask(self.cell, request)
 
-    async def approve(self, code: str) -> str | None:
-        """Ask the person whether code may run."""
-        return await self._reply.approve(self.cell + 1, code)
+    async def approve(self, code: str, *, choices: Sequence[str] = ()) -> str | None:
+        """Ask the person whether code may run; see `ports.Reply.approve`."""
+        return await self._reply.approve(self.cell + 1, code, choices=choices)
 
     def end(self, finished: values.Finished) -> None:
         """The running code has ended."""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from interpreter_bot import settings
 from interpreter_bot.agent.llms import catalogues
 from interpreter_bot.hosts import ports as host_ports
-from interpreter_bot.sessions import quotas
+from interpreter_bot.sessions import quotas, tool_approvals
 from interpreter_bot.sessions import write_retries as retries
 from interpreter_bot.skills import accepted_skills
-from interpreter_bot.store import databases
+from interpreter_bot.store import databases, records
 
 if TYPE_CHECKING:
     # Who has no servers imports nothing of their protocol; who has no data, nothing of queries.
@@ -26,7 +27,9 @@ class TurnServices:
 
     Attributes:
         tools: of MCP servers; None if there are none.
+        tool_approvals: tools that people let code call again and again.
         connections: to data; None if there are none.
+        on_installation: takes what was installed.
         id: of this process of the bot.
         daily_usage: usage of running turns.
         write_retries: failed writes.
@@ -39,6 +42,10 @@ class TurnServices:
     skills: accepted_skills.AcceptedSkills
     tools: ToolBroker | None = None
     connections: ConnectionService | None = None
+    tool_approvals: tool_approvals.ToolApprovals = dataclasses.field(
+        default_factory=tool_approvals.ToolApprovals
+    )
+    on_installation: Callable[[records.Installation], None] = lambda _: None
     id: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex)
     daily_usage: quotas.DailyUsage = dataclasses.field(default_factory=quotas.DailyUsage)
     write_retries: retries.WriteRetries = dataclasses.field(default_factory=retries.WriteRetries)

@@ -25,13 +25,13 @@ from interpreter_bot.agent import (
 )
 from interpreter_bot.sessions import (
     approval_policy,
+    mcp_tool_calls,
     ports,
     quotas,
     requests,
     statement_approvals,
     stored_transcripts,
     suspended_turns,
-    tool_requests,
     turn_environments,
     turn_events,
     turn_inputs,
@@ -195,9 +195,12 @@ class _Work:
                     self._request, self._chosen, services.config.sessions.approval
                 ),
                 stop=stop,
-                tools=tool_requests.of_turn(services, self._request, self.events),
+                tools=mcp_tool_calls.of_turn(services, self._request, self.events),
                 statements=statement_approvals.of_turn(services, key, self.events),
                 checkpoint=(key, f"{self._recorder.turn_id}"),
+                on_installation=lambda kernel, layer, packages: services.on_installation(
+                    records.Installation(key, kernel, person, layer, packages)
+                ),
             )
             if self._former is not None:
                 self._memory = await self._former.take_over(
@@ -351,6 +354,7 @@ class _Work:
             cache_key=values.cache_key(self._request.key),
             approve=environment.approved,
             can_install=bool(services.config.package_index.url),
+            tool_index=environment.tools.index() if environment.tools is not None else None,
         )
         try:
             outcome = await loops.run(job, stop=stop)

@@ -10,12 +10,7 @@ from typing import Final
 from interpreter_bot import errors, settings, values
 from interpreter_bot.hosts import detached_executions
 from interpreter_bot.hosts import ports as host_ports
-from interpreter_bot.sessions import (
-    artifact_collection,
-    ports,
-    tool_requests,
-    turn_environments,
-)
+from interpreter_bot.sessions import artifact_collection, ports
 
 _log = logging.getLogger(__name__)
 
@@ -101,7 +96,7 @@ class UnrecordedCodeRun:
             BotError: it was not run.
         """
         if not self._hosts.is_sandboxed:
-            self._audience.announcement(number, turn_environments.UNSANDBOXED)
+            self._audience.announcement(number, ports.UNSANDBOXED)
         workspace = await self._hosts.workspace(self._key)
         kernel = await lease.kernel()
         if kernel.announcement and kernel.id != self._announced:
@@ -127,7 +122,7 @@ class UnrecordedCodeRun:
 
         async def ask(request: values.InputRequested) -> str:
             if request.tool_request:
-                return tool_requests.NO_TOOLS  # Calls are recorded, and nothing is here.
+                return ports.NO_TOOLS  # Calls are recorded, and nothing is here.
             if request.is_installation:
                 return values.YES  # Who wrote the code wants it.
             try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 import re
 import urllib.parse
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import pydantic
 
@@ -36,6 +36,10 @@ class PackageIndex(fields.Group):
     """Names of packages that may be installed, with all they need; `*` stands for any letters."""
     deny: Names = ()
     """Names of packages that may not, though they are allowed."""
+    missing: Literal["offer", "install", "say"] = "offer"
+    """What is done about a module that code imports and that is not there: the package it probably
+    comes from is offered, to whoever runs the code; or installed at once, which takes only what
+    `allow` names in full and what is well known; or its name is said."""
     cooldown_days: Annotated[int, pydantic.Field(ge=0, le=3650)] = 7
     """A release younger than this is not taken: most malicious ones are found within days. The
     index has to tell when files were uploaded; 0 takes all."""

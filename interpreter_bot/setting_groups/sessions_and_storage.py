@@ -27,6 +27,9 @@ class Sessions(fields.Group):
     edits_undo: bool = True
     """Whether a message that is edited runs on the variables and files of before it, where nothing
     was asked since and all of them are kept; else it runs on those that there are."""
+    model_titles: bool = True
+    """Whether the model names a new conversation of the page after its first answer, by one short
+    request; else its title is how the first message begins."""
     warning_seconds: Annotated[float, pydantic.Field(ge=0)] = 5 * 60.0
     """How long before an idle kernel is let go people hear of it; 0 means that they do not."""
     closing_seconds: Annotated[float, pydantic.Field(ge=0)] = 20.0

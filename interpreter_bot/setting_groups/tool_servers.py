@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 import pathlib
 import urllib.parse
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, Self, TypeAlias
 
 import pydantic
 
@@ -49,8 +49,22 @@ class McpServer(fields.Group):
 
     name: Annotated[str, pydantic.Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")]
     """What it is called in Python."""
-    url: Address
-    """Its address, such as https://mcp.example.com/mcp."""
+    url: Address | None = None
+    """Its address, such as https://mcp.example.com/mcp; none for a program."""
+    command: tuple[str, ...] = ()
+    """The program that it is, with its arguments, instead of an address. The bot starts it in a
+    sandbox of its own when it is used, and ends it when it is not."""
+    readable: tuple[pathlib.Path, ...] = ()
+    """Directories that the program may read, beside those of the system: where it is installed."""
+    environment: dict[str, str] = pydantic.Field(default_factory=dict, repr=False)
+    """What the program is given, such as `{ API_KEY = "${JIRA_TOKEN}" }`: of the bot's own
+    environment."""
+    network: bool = False
+    """Whether the program has the network of this machine."""
+    memory_bytes: fields.Positive = fields.GIB
+    """What each process of the program may have."""
+    temporary_bytes: fields.Positive = 64 * fields.MIB
+    """What its files may have, which are in memory, and gone when it ends."""
     headers: dict[str, str] = pydantic.Field(default_factory=dict, repr=False)
     """Sent with each request, such as `Authorization = "Bearer ${JIRA_TOKEN}"`: of the bot's own
     environment, which code never sees."""
@@ -71,15 +85,17 @@ class McpServer(fields.Group):
     result_bytes: fields.Positive = 2 * fields.MIB
     """What one answer of the server may have."""
 
-    @pydantic.model_validator(mode="before")
-    @classmethod
-    def _is_no_program(cls, told: object) -> object:
-        if isinstance(told, dict) and "command" in told:
-            raise ValueError(
-                "servers that are programs are not started: it would be with the bot's own rights; "
-                "let it serve streamable HTTP, and give its url"
-            )
-        return told
+    @pydantic.model_validator(mode="after")
+    def _is_one_of_two(self) -> Self:
+        if (self.url is None) == (not self.command):
+            raise ValueError("it takes either a url, or the command of a program")
+        if self.command and (self.headers or self.token_file or self.oauth):
+            raise ValueError("a program takes no headers, token_file or oauth, but an environment")
+        if self.url and (self.readable or self.environment or self.network):
+            raise ValueError("readable, environment and network are for programs")
+        if not all(path.is_absolute() for path in self.readable):
+            raise ValueError("what is readable must be absolute")
+        return self
 
     @pydantic.field_validator("name")
     @classmethod

@@ -164,6 +164,7 @@ class Database:
         self.events = turns.ClaimedEvents(begin, instance)
         self.contacts = door_uses.contacts(begin)
         self.queries = door_uses.queries(begin)
+        self.installations = door_uses.installations(begin)
         self.tool_audit = tool_audit.ToolAudit(begin)
 
     @classmethod

@@ -1,4 +1,5 @@
-"""What code of sessions did through its doors: contacts with the outside, queries of data.
+"""What code of sessions did through its doors: contacts with the outside, queries of data,
+installations of packages.
 
 They outlive their sessions.
 """
@@ -12,9 +13,9 @@ from typing import Any, Final, Generic, TypeVar
 import sqlalchemy as sa
 
 from interpreter_bot import network_reach, values
-from interpreter_bot.store import columns, schema, transactions
+from interpreter_bot.store import columns, records, schema, transactions
 
-Done = TypeVar("Done", network_reach.Contact, network_reach.Query)
+Done = TypeVar("Done", network_reach.Contact, network_reach.Query, records.Installation)
 
 _OF_SESSION: Final = ("id", "platform", "workspace", "channel", "thread", "began")
 
@@ -84,6 +85,11 @@ def contacts(begin: transactions.Transactions) -> DoorTable[network_reach.Contac
 def queries(begin: transactions.Transactions) -> DoorTable[network_reach.Query]:
     """Return the table of queries of data connections."""
     return DoorTable(begin, schema.QUERIES, network_reach.Query)
+
+
+def installations(begin: transactions.Transactions) -> DoorTable[records.Installation]:
+    """Return the table of packages that were installed."""
+    return DoorTable(begin, schema.INSTALLATIONS, records.Installation)
 
 
 def _columns(key: values.SessionKey) -> dict[str, str]:

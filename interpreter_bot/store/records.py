@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import enum
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +26,7 @@ class Session:
         files: sentences about its files, by what happened: "warned" (they are about to go) or
             "gone", and "at", when it was said (ISO 8601); empty if there is nothing to say.
         mark: "pinned" or "archived" in lists; empty for most.
+        branch_of: id of the session that its tree of branches began with, if it is not that one.
         used: when the session was last opened or asked something.
     """
 
@@ -35,8 +37,14 @@ class Session:
     kernel: Mapping[str, Any]
     files: Mapping[str, str]
     mark: str
+    branch_of: int | None
     created: datetime.datetime
     used: datetime.datetime
+
+    @property
+    def tree(self) -> int:
+        """The id of the session with which its tree of branches began."""
+        return self.branch_of or self.id
 
     @property
     def file_notice(self) -> str:
@@ -63,6 +71,9 @@ class Turn:
         answer: the final text, or the sentence that it failed with; empty while it runs.
         owner: the instance of the bot that runs it.
         progress: while it runs, what another bot needs to go on with it; None where none can.
+        original: id of the turn that it was copied of with a branch; None for most.
+        instead_of: id of the original turn that it, the first one of a branch, is an alternative
+            to.
         ended: None while it runs.
     """
 
@@ -76,8 +87,42 @@ class Turn:
     answer: str
     owner: str
     progress: Mapping[str, Any] | None
+    original: int | None
+    instead_of: int | None
     started: datetime.datetime
     ended: datetime.datetime | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Alternatives:
+    """What there is in place of a turn, in other branches.
+
+    Attributes:
+        turn_id: of the turn.
+        at: its place among them.
+        keys: of the session to go to for each, the turn's own one included.
+    """
+
+    turn_id: int
+    at: int
+    keys: tuple[values.SessionKey, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimedEvent:
+    """A platform's event whose bot died before it had begun with it.
+
+    Attributes:
+        platform: that sent it.
+        event_id: among all of the platform.
+        address: of the session whose people wait for an answer.
+        content: what the platform needs to take it again; None where that cannot be.
+    """
+
+    platform: str
+    event_id: str
+    address: str
+    content: Mapping[str, Any] | None
 
 
 class PartKind(enum.StrEnum):
@@ -164,6 +209,27 @@ class Artifact:
     sha256: str
     media_type: str
     created: datetime.datetime
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Installation:
+    """Packages that were installed together into a running kernel.
+
+    Attributes:
+        key: of the session.
+        kernel_id: of its kernel.
+        person: whose code it was.
+        layer: by which the host keeps them.
+        packages: a line each, with version and hashes.
+        at: when that is known to be done, in seconds since the epoch.
+    """
+
+    key: str
+    kernel_id: str
+    person: str
+    layer: str
+    packages: str
+    at: float = dataclasses.field(default_factory=time.time)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

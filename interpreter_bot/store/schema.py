@@ -65,6 +65,7 @@ SESSIONS = _table(
     sa.Column("kernel", columns.Document),
     sa.Column("files", columns.Document),
     sa.Column("mark", sa.String(16), nullable=False, server_default=""),
+    sa.Column("branch_of", sa.BigInteger, index=True),
     _moment("created"),
     _moment("used"),
     sa.UniqueConstraint("platform", "workspace", "channel", "thread"),
@@ -84,6 +85,9 @@ TURNS = _table(
     _prose("answer"),
     _name("owner"),
     sa.Column("progress", columns.Document),
+    # Ids of turns that may be deleted: no foreign keys.
+    sa.Column("original", sa.BigInteger),
+    sa.Column("instead_of", sa.BigInteger),
     _moment("started"),
     _moment("ended", nullable=True),
     # Orphans are looked for at every start.
@@ -166,6 +170,8 @@ EVENTS = sa.Table(
     sa.Column("owner", columns.Name, nullable=False, server_default=""),
     sa.Column("request_id", columns.Name, nullable=False, server_default=""),
     sa.Column("address", columns.Prose, nullable=False, server_default=""),
+    # Of a message that people wait for: what its platform needs to take it again.
+    sa.Column("content", columns.Document),
 )
 
 # What code tried to reach outside; it stays when the conversation is deleted.
@@ -209,6 +215,20 @@ TOOL_CALLS = _table(
     sa.Column("seconds", sa.Double, nullable=False),
     sa.Column("began", columns.Moment, nullable=False, index=True),
     sa.UniqueConstraint("call_id"),
+)
+
+# What was installed into kernels; it stays, too.
+INSTALLATIONS = _table(
+    "installations",
+    _name("platform"),
+    _name("workspace"),
+    _name("channel"),
+    _name("thread"),
+    _name("kernel_id"),
+    _name("person"),
+    _name("layer"),
+    _prose("packages"),
+    sa.Column("began", columns.Moment, nullable=False, index=True),
 )
 
 # What code asked of data connections; it stays, too.

@@ -127,9 +127,16 @@ class Sessions:
         """Set the model; None goes back to the default."""
         await self._set(session_id, model=model)
 
-    async def set_title(self, session_id: int, title: str) -> None:
-        """Set the title."""
-        await self._set(session_id, title=title)
+    async def set_title(
+        self, session_id: int, title: str, *, instead_of: str | None = None
+    ) -> bool:
+        """Set the title, of which `instead_of` is the former, if another one is to stay.
+
+        Returns:
+            Whether it was set.
+        """
+        condition = [] if instead_of is None else [_T.c.title == instead_of]
+        return await self._set(session_id, *condition, title=title)
 
     async def set_mark(self, key: values.SessionKey, mark: str) -> None:
         """Set the mark for lists, if there is such a session."""
@@ -170,6 +177,13 @@ class Sessions:
             same = _T.c.files == dict(instead_of)
             condition = [same if instead_of else same | _T.c.files.is_(None)]
         return await self._set(session_id, *condition, files=dict(hints))
+
+    async def tree(self, session: records.Session) -> tuple[records.Session, ...]:
+        """Return a session and all branches of its tree, the least recently used first."""
+        is_one = sa.or_(_T.c.id == session.tree, _T.c.branch_of == session.tree)
+        async with self._begin.reading() as transaction:
+            found = await transaction.execute(sa.select(_T).where(is_one).order_by(_T.c.used))
+            return tuple(map(_record, found))
 
     async def touch(self, key: values.SessionKey) -> None:
         """Mark a session as used now, if there is one."""
@@ -236,6 +250,7 @@ def _record(row: sa.Row[Any]) -> records.Session:
         kernel=row.kernel or {},
         files=row.files or {},
         mark=row.mark,
+        branch_of=row.branch_of,
         created=row.created,
         used=row.used,
     )

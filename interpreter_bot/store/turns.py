@@ -5,6 +5,7 @@ Networks send an event again and all replicas receive it: the first that claims 
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,6 +19,20 @@ _EVENTS = schema.EVENTS
 
 _T = schema.TURNS
 _Status = values.TurnStatus
+# Nothing was run, or paid for; and the event of it can be taken again.
+_CAN_BEGIN_AGAIN = (
+    _T.c.progress.is_(None),
+    *(
+        ~sa.exists().where(table.c.turn_id == _T.c.id)
+        for table in (schema.EXECUTIONS, schema.PARTS, schema.USAGE)
+    ),
+    sa.exists().where(
+        _EVENTS.c.owner == _T.c.owner,
+        _EVENTS.c.request_id == _T.c.request_id,
+        _EVENTS.c.address != "",
+        _EVENTS.c.content.is_not(None),
+    ),
+)
 
 
 class ClaimedEvents:
@@ -28,7 +43,13 @@ class ClaimedEvents:
         self._instance = instance
 
     async def claim(
-        self, platform: str, event_id: str, *, address: str = "", request_id: str = ""
+        self,
+        platform: str,
+        event_id: str,
+        *,
+        address: str = "",
+        request_id: str = "",
+        content: Mapping[str, Any] | None = None,
     ) -> bool:
         """Claim an event; True for exactly one caller of all replicas.
 
@@ -37,6 +58,7 @@ class ClaimedEvents:
             event_id: among all of the platform.
             address: of the session whose people wait for an answer, until `settle`.
             request_id: of the request that it becomes.
+            content: what its platform needs to take it again; None where that cannot be.
         """
         insert = self._begin.insert(_EVENTS).values(
             platform=platform,
@@ -45,6 +67,7 @@ class ClaimedEvents:
             owner=self._instance.id,
             address=address,
             request_id=request_id,
+            content=content,
         )
         async with self._begin.writing() as transaction:
             return (await transaction.execute(insert.on_conflict_do_nothing())).rowcount == 1
@@ -55,13 +78,13 @@ class ClaimedEvents:
             _EVENTS.c.platform == platform, _EVENTS.c.event_id == event_id
         )
         async with self._begin.writing() as transaction:
-            await transaction.execute(done.values(address=""))
+            await transaction.execute(done.values(address="", content=None))
 
-    async def take_orphans(self) -> tuple[str, ...]:
-        """Find what dead instances claimed and did not even begin; it is found once.
+    async def take_orphans(self) -> tuple[records.ClaimedEvent, ...]:
+        """Find what dead instances claimed and did not even begin, in the order of the claims.
 
-        Returns:
-            The sessions whose people wait for an answer to it.
+        What can be taken again belongs to this instance from now on. If that dies as well, it may
+        be for that event: then people are told, and it is not taken once more.
         """
         is_awaited = _EVENTS.c.address != ""
         others = sa.select(_EVENTS.c.owner).where(is_awaited, _EVENTS.c.owner != self._instance.id)
@@ -73,10 +96,14 @@ class ClaimedEvents:
             theirs = (is_awaited, _EVENTS.c.owner.in_(dead))
             # What became a turn is told of, or goes on, as that.
             is_begun = _EVENTS.c.request_id.in_(sa.select(_T.c.request_id))
-            found = sa.select(_EVENTS.c.address).where(*theirs, sa.not_(is_begun)).distinct()
-            addresses = (await transaction.execute(found)).scalars().all()
-            await transaction.execute(sa.update(_EVENTS).where(*theirs).values(address=""))
-        return tuple(addresses)
+            names = [one.name for one in dataclasses.fields(records.ClaimedEvent)]
+            found = sa.select(*(_EVENTS.c[name] for name in names)).where(*theirs, ~is_begun)
+            rows = (await transaction.execute(found.order_by(_EVENTS.c.seen))).all()
+            over = sa.or_(is_begun, _EVENTS.c.content.is_(None))
+            update = sa.update(_EVENTS).where(*theirs)
+            await transaction.execute(update.where(over).values(address="", content=None))
+            await transaction.execute(update.values(owner=self._instance.id, content=None))
+        return tuple(records.ClaimedEvent(**row._asdict()) for row in rows)
 
     async def prune(self, age: datetime.timedelta) -> int:
         """Delete events older than any platform repeats them; returns how many."""
@@ -186,6 +213,8 @@ class Turns:
         """Find turns left running by dead instances.
 
         Those with progress belong to this instance from now on; the others become interrupted.
+        Those of which nothing is recorded are deleted where `ClaimedEvents` gives their events
+        back: these begin again.
 
         Returns:
             Those turns, so that they can be gone on with, or people be told.
@@ -197,12 +226,14 @@ class Turns:
             dead = [o for o in owners if await self._instance.is_dead(transaction, o)]
             if not dead:
                 return ()
-            theirs = sa.update(_T).where(is_running, _T.c.owner.in_(dead)).returning(*_T.c)
-            end = theirs.where(_T.c.progress.is_(None)).values(
+            theirs = (is_running, _T.c.owner.in_(dead))
+            await transaction.execute(sa.delete(_T).where(*theirs, *_CAN_BEGIN_AGAIN))
+            take = sa.update(_T).where(*theirs).returning(*_T.c)
+            end = take.where(_T.c.progress.is_(None)).values(
                 status=_Status.INTERRUPTED.value, ended=columns.now()
             )
             rows = [*(await transaction.execute(end)).all()]
-            rows += (await transaction.execute(theirs.values(owner=self._instance.id))).all()
+            rows += (await transaction.execute(take.values(owner=self._instance.id))).all()
         return tuple(sorted(map(_record, rows), key=lambda turn: turn.id))
 
 

@@ -74,7 +74,7 @@ def test_code_that_fails_shows_what_it_drew_but_no_empty_frame(shown):
     )
     assert [one["type"] for one in drawn] == ["error", "image"]
     assert [one["type"] for one in empty] == ["error"]
-    assert [one["type"] for one in after] == ["image"]
+    assert [(one["type"], one["text"]) for one in after] == [("image", "Figure: meant")]
     assert [one["type"] for one in said] == ["error", "image"]
     assert [one["type"] for one in current] == ["error", "image"]
 

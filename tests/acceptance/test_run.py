@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import re
 import signal
@@ -77,6 +78,7 @@ async def test_slack_and_discord_live_in_one_process(bot, capsys):
             told, _ = await said(capsys, "Discord: ", task)
             if "Slack: " not in told:
                 await said(capsys, "Slack: ", task)
+            assert gc.get_freeze_count() > 50_000, "collections look through all modules"
             slack.command("U1", "C1", "/py", "print(6 * 7)")
             done = await discord.command(alice, channel, "py", {"code": "print(7 * 8)"})
             assert "56" in await steps.finished(done)
@@ -203,6 +205,7 @@ def started(tmp_path, short_path):
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_in_order(started, signum):
     process = started(INTERPRETER_BOT_WEB__PORT="0")
+    assert process.stdout.readline().startswith("Starting")
     line = process.stdout.readline()
     assert re.search(r"The web page: http://127\.0\.0\.1:\d+/\?token=\S+", line)
     process.send_signal(signum)

@@ -46,3 +46,50 @@ def test_ids_are_left_alone_where_the_settings_say_so():
     out, _ = as_granted("-c", told)
 
     assert out.split() == ["0", "65536"]
+
+
+_LEAVE = """
+import asyncio, json, os, pathlib, subprocess, sys
+place = pathlib.Path.home()
+paths = {"INTERPRETER_BOT_PATHS__DATA": f"{place}/data"}
+paths["INTERPRETER_BOT_PATHS__RUNTIME"] = f"{place}/r"
+
+async def leave():
+    from interpreter_bot import settings, values
+    from interpreter_bot.app import service_startup
+    from interpreter_bot.hosts import local_host
+    from interpreter_bot.kernels.provisioning import subordinate_ids
+    config = settings.Settings(
+        paths=settings.Paths(data=place / "data", runtime=place / "r"),
+        kernels=settings.Kernels(preload=(), spares=0),
+        sandbox=settings.Sandbox(uid_count=subordinate_ids.enter(settings.Sandbox())),
+    )
+    key = values.SessionKey("slack", "T", "C", "1")
+    async with service_startup.open_database(config) as database:
+        await database.sessions.open(key)
+    async with local_host.LocalHost.open(config) as host, host.lease(values.text(key)) as lease:
+        kernel = await lease.kernel()
+        code = "import os; os.makedirs('d/e'); open('d/e/f', 'w').close(); os.chmod('d', 0)"
+        await kernel.execute(code, execution_id="e", show=print)
+        os._exit(0)
+
+if child := os.fork():
+    os.waitpid(child, 0)
+else:
+    asyncio.run(leave())
+for words in (["--all", "--json"], ["forget", "--yes", "slack/T/C/1"]):
+    given = [sys.executable, "-m", "interpreter_bot", "sessions", *words]
+    done = subprocess.run(given, env=os.environ | paths, capture_output=True, text=True)
+    print(json.dumps([done.returncode, done.stdout, done.stderr]))
+left = [*pathlib.Path(place, "data", "workspaces").iterdir()]
+print(json.dumps([str(one) for one in left]))
+"""
+
+
+def test_files_of_a_dead_kernel_are_forgotten_by_the_user_who_owns_none_of_them():
+    out, told = as_granted("-c", _LEAVE)
+
+    listed, forgotten, left = map(json.loads, out.splitlines())
+    assert json.loads(listed[1])["sessions"][0]["state"] == "files", told
+    assert (forgotten[0], "gone" in forgotten[1]) == (0, True)
+    assert left == []

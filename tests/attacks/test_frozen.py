@@ -102,11 +102,13 @@ async def test_code_cannot_wake_itself(bot, run, key_of, freeze):
         threading.Thread(target=spin, daemon=True).start()
         # Linux arms no timer anew whose signal would be ignored.
         signal.signal(signal.SIGCONT, lambda *_: None)
-        timer = ctypes.c_void_p()
         event = struct.pack("QiixxQ40x", 0, signal.SIGCONT, 0, 0)
-        call("timer_create", 1, event, ctypes.byref(timer))
-        every = struct.pack("qqqq", 0, 50_000_000, 0, 50_000_000)
-        call("timer_settime", timer, 0, every, None)
+        # A stop discards the signal that waits, and with it the timer whose signal that was.
+        for milliseconds in range(50, 900, 50):
+            timer = ctypes.c_void_p()
+            call("timer_create", 1, event, ctypes.byref(timer))
+            every = struct.pack("qqqq", 0, milliseconds * 10**6, 0, milliseconds * 10**6)
+            call("timer_settime", timer, 0, every, None)
         """)
     )
     launched = bot.pool.live[key_of()]

@@ -19,6 +19,7 @@ import pytest_asyncio
 from interpreter_bot import errors, settings, values
 from interpreter_bot.hosting import host_server, journaled_executions
 from interpreter_bot.hosts import detached_executions, local_host, remote_host
+from tests.fakes import package_indexes
 
 pytestmark = [pytest.mark.kernel, pytest.mark.asyncio(loop_scope="module")]
 
@@ -55,14 +56,21 @@ async def _remote(config):
         yield remote
 
 
+@pytest.fixture(scope="module")
+def index():
+    with package_indexes.serving() as index:
+        yield index
+
+
 @pytest_asyncio.fixture(
     scope="module", loop_scope="module", params=[_local, _remote], ids=["local", "remote"]
 )
-async def hosts(request):
+async def hosts(request, index):
     with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as place:
         config = settings.Settings(
             kernels=settings.Kernels(preload=(), spares=1, idle_seconds=3600),
             limits=settings.Limits(upload_bytes=1000, workspace_files=50),
+            package_index=settings.PackageIndex(url=index.url),
             paths=settings.Paths(data=pathlib.Path(place, "d"), runtime=pathlib.Path(place, "r")),
         )
         async with request.param(config) as hosts:
@@ -130,6 +138,31 @@ async def content(workspace, name, **options):
 async def test_it_says_what_code_may_import_and_whether_there_are_walls(hosts):
     assert "numpy" in hosts.packages
     assert hosts.is_sandboxed is True
+
+
+async def test_packages_are_installed_and_offered_and_the_end_says_which(hosts, index, key):
+    for name in ("letters", "greeter"):
+        index.add(name)
+    asked = []
+
+    async def ask(request):
+        asked.append(request.prompt)
+        return "install"
+
+    async with hosts.lease(key) as lease:
+        kernel = await lease.kernel()
+        _, text = await run(kernel, "kept = 7\n%pip install letters")
+        assert "Installed letters 1.0" in text
+        end, text = await run(
+            kernel, "import greeter, letters; print(letters.version, kept)", ask=ask
+        )
+        assert text.endswith("Variables are kept.\n1.0 7\n"), text
+        ((layer, packages),) = end.installed
+        assert layer
+        assert packages.startswith("greeter==1.0 --hash=sha256:")
+        end, _ = await run(kernel, "kept")
+        assert end.installed == ()
+    assert [one.startswith("greeter is not installed. Install greeter") for one in asked] == [True]
 
 
 async def test_all_leases_of_a_session_give_one_kernel_which_outlives_them(hosts, key):
@@ -405,6 +438,27 @@ async def test_files_come_whole_under_safe_names_and_are_never_replaced(hosts, k
     assert await content(workspace, first.name, start=9) == b""
     async with workspace.read(first.name) as opened:
         assert opened.info == first
+
+
+async def test_files_are_renamed_and_deleted_in_their_folder(hosts, key):
+    workspace = await hosts.workspace(key)
+    async with hosts.lease(key) as lease:
+        made = "import os; os.mkdir('d'); open('d/x', 'w').write('1'); os.symlink('/etc', 'out')"
+        await run(await lease.kernel(), made)
+    await workspace.put("a.csv", chunks(b"12"))
+    await workspace.put("b.csv", chunks(b"34"))
+    with pytest.raises(errors.FileNameError, match="There is a"):
+        await workspace.rename("a.csv", "b.csv")
+    assert await workspace.rename("d/x", "../../y") == "d/y"
+    assert await workspace.rename("a.csv", "é.csv") == "é.csv"
+    assert await content(workspace, "é.csv") == b"12"
+    for name in ("a.csv", "out/passwd", "out", "d", "../b.csv", ""):
+        with pytest.raises(errors.FileMissingError):
+            await workspace.delete(name)
+        with pytest.raises(errors.FileMissingError):
+            await workspace.rename(name, "z")
+    await workspace.delete("b.csv")
+    assert [one.name for one in await workspace.list()] == ["d/y", "é.csv"]
 
 
 async def test_files_are_refused_for_reasons(hosts, key):

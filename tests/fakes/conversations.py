@@ -20,9 +20,12 @@ import collections
 import contextlib
 import dataclasses
 import hashlib
+import json
 import pathlib
 import types
 from unittest import mock
+
+import sqlalchemy
 
 from interpreter_bot import cancellation, settings, values
 from interpreter_bot.agent.llms import catalogues
@@ -37,7 +40,7 @@ from interpreter_bot.sessions import (
     turns,
 )
 from interpreter_bot.skills import accepted_skills
-from interpreter_bot.store import databases, engines
+from interpreter_bot.store import databases, engines, schema
 from tests.fakes import pools
 
 _blank = []
@@ -96,9 +99,11 @@ class Events:
         self._check(cell)
         return await self._events.ask(request)
 
-    async def approve(self, cell, code):
-        assert (cell, self._is_running) == (self._events.cell + 1, False)
-        return await self._events.approve(code)
+    async def approve(self, cell, code, *, choices=()):
+        assert cell == self._events.cell + 1
+        # Running code asks for what it calls outside, with choices.
+        assert self._is_running == bool(choices)
+        return await self._events.approve(code, choices=choices)
 
     def finished(self, cell, finished):
         self._check(cell)
@@ -235,6 +240,7 @@ class Conversations(session_service.SessionService):
         turns: as they began.
         running: those that have not ended.
         taken: what came along with requests, by name.
+        claimed: events that were claimed, and what was said of them.
         claim_seconds: what the database takes longer for a claim.
         calls: what was wanted of sessions: ("reset", key, files) and the like.
         tables: by handle, what kernels would save, as CSV.
@@ -252,10 +258,12 @@ class Conversations(session_service.SessionService):
         self.running = []
         self.taken = {}
         self.claim_seconds = 0.0
+        self.claimed = []
         claim = self.events.claim
 
         async def slow_claim(*event, **about):
             await asyncio.sleep(self.claim_seconds)
+            self.claimed.append((event, about))
             return await claim(*event, **about)
 
         self.events.claim = slow_claim
@@ -331,6 +339,41 @@ class Conversations(session_service.SessionService):
         await database.turns.finish(turn.id, values.TurnStatus.DONE, answer=answer)
         await database.usage.add(turn.id, spent or values.Usage(), model="")
 
+    async def die_before_beginning(self):
+        """Let it be as if the bot that claimed the last message had died before it began with it;
+        the next one finds that."""
+        (platform, event_id), about = next(one for one in reversed(self.claimed) if "key" in one[1])
+        assert about["content"] == json.loads(json.dumps(about["content"]))
+        database = self._services.database
+        where = schema.EVENTS.c.event_id == event_id, schema.EVENTS.c.platform == platform
+        async with asyncio.timeout(20):
+            while True:
+                async with database.events._begin.reading() as transaction:
+                    events = sqlalchemy.select(schema.EVENTS).where(*where)
+                    (event,) = await transaction.execute(events)
+                if event.address == "":
+                    break
+                await asyncio.sleep(0.01)
+        assert event.content is None
+        left = {"owner": "0" * 32, "address": values.text(about["key"])}
+        async with database.events._begin.writing() as transaction:
+            update = sqlalchemy.update(schema.EVENTS).where(*where)
+            await transaction.execute(update.values(content=about["content"], **left))
+        request = next(one for one in self.requests if one.id == about["request_id"])
+        session = await database.sessions.find(request.key)
+        (turn,) = await database.turns.of_session(session.id, most=1)
+        await database.turns.delete(turn.id)
+        begun = await database.turns.start(
+            session.id, person=request.person.id, text=request.text, request_id=request.id
+        )
+        async with database.events._begin.writing() as transaction:
+            where = schema.TURNS.c.id == begun.id
+            await transaction.execute(
+                sqlalchemy.update(schema.TURNS).where(where).values(owner="0" * 32)
+            )
+        assert await database.turns.take_orphans() == ()
+        assert await self.events.find_lost() == ()
+
     async def go_on(self, key, text, *, person, request_id):
         """Go on with a turn that a bot began which is gone."""
         database = self._services.database
@@ -399,7 +442,7 @@ async def opened(
     config = settings.Settings(
         paths=settings.Paths(data=data),
         models=tuple(settings.Model(name=name, base_url="http://127.0.0.1:9") for name in models),
-        **{"sessions": settings.Sessions(closing_seconds=0.5), **groups},
+        **{"sessions": settings.Sessions(closing_seconds=0.5, model_titles=False), **groups},
     )
     catalogue = catalogues.Catalogue(config.models, keys={}, patience=config.patience)
     url = await _database(data)

@@ -81,7 +81,7 @@ class Reply:
             raise errors.BotError("Nobody answers.")
         return self._answers.pop(0)
 
-    async def approve(self, cell, code):
+    async def approve(self, cell, code, *, choices=()):
         assert cell == self._cells
         self._hear("approve", code)
         return self._approvals.pop(0)

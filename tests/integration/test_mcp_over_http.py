@@ -228,6 +228,18 @@ async def test_without_a_good_token_nothing_is_told(served):
             assert 400 <= got.status_code < 500
 
 
+async def test_a_client_that_opens_too_many_sessions_leaves_others_theirs(served, monkeypatch):
+    monkeypatch.setattr(startup, "_CLIENT_SESSIONS", 2)
+    async with contextlib.AsyncExitStack() as stack:
+        for name in ("anna", "anna", "ben", "ben"):
+            await stack.enter_async_context(served.client(name, "legacy"))
+        with pytest.raises(ExceptionGroup):
+            await stack.enter_async_context(served.client("anna", "legacy"))
+        await stack.enter_async_context(served.client("anna"))
+    async with served.client("anna", "legacy") as client:
+        assert (await client.list_tools()).tools, "those that ended count no more"
+
+
 async def test_a_removed_client_is_refused_at_once(served, tmp_path):
     headers = {"Authorization": f"Bearer {served.tokens['anna']}"}
     async with httpx2.AsyncClient(timeout=60, headers=headers) as http:

@@ -7,8 +7,9 @@ import secrets
 
 import pytest
 
-from interpreter_bot import settings, values
+from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels import pools
+from interpreter_bot.text import output_screens
 from tests.fakes import package_indexes
 
 pytestmark = pytest.mark.kernel
@@ -245,3 +246,47 @@ async def test_a_person_is_asked_where_they_are_asked_for_code(bot, index):
         assert "Installed asked" in (await _run(kernel, "%pip install asked", ask))[1]
     assert questions[0].is_installation
     assert questions[0].prompt.startswith("Install asked 1.0 (")
+
+
+async def test_a_missing_import_is_offered_and_its_code_runs_again_with_the_package(bot, index):
+    for name in ("greeter", "beautifulsoup4", "others"):
+        module = {"beautifulsoup4": "bs4"}.get(name, name)
+        index.add(name, files={f"{module}.py": "word = 'hi'"})
+    questions, answers = [], []
+
+    async def ask(request):
+        questions.append(request)
+        if not answers:
+            raise errors.BotError("Nobody is here.")
+        return answers.pop(0)
+
+    code = "print('once'); import greeter; print(greeter.word)"
+    hint = "%pip install greeter"
+    async with pools.Pool.open(bot()) as pool, pool.lease("slack/T/C/1") as lease:
+        kernel = await lease.kernel()
+        ending, said = await _run(kernel, code)
+        assert (ending, hint in said, questions) == (values.Ending.ERROR, True, [])
+        assert hint in (await _run(kernel, code, ask))[1]  # nobody answers
+        answers += ["no", "Install"]
+        ending, said = await _run(kernel, code, ask)
+        assert (ending, "did not want it" in said) == (values.Ending.ERROR, True)
+        shown = output_screens.Screen()
+        finished = await kernel.execute(code, show=shown.show, ask=ask)
+        assert finished.ending is values.Ending.OK
+        text = "".join(one.plain for one in shown.outputs)
+        assert text.startswith("Installed greeter 1.0 ("), text
+        assert text.endswith("Variables are kept.\nonce\nhi\n"), text
+        assert len(questions) == 3
+        assert questions[-1].prompt.startswith("greeter is not installed. Install greeter 1.0 (")
+        assert questions[-1].choices == ("install", "no")
+        ending, said = await _run(kernel, "import pandsa", ask)
+        assert (ending, "much like pandas" in said) == (values.Ending.ERROR, True)
+        assert (await _run(kernel, "import unheard_of", ask))[0] is values.Ending.ERROR
+        assert (await _run(kernel, "raise ModuleNotFoundError(name='json')", ask))[1]
+        assert len(questions) == 3
+    async with pools.Pool.open(bot(missing="install")) as pool, pool.lease("slack/T/C/2") as lease:
+        kernel = await lease.kernel()
+        assert (await _run(kernel, "import bs4", ask))[0] is values.Ending.OK  # it is well known
+        assert len(questions) == 3
+        assert (await _run(kernel, "import others", ask))[0] is values.Ending.ERROR
+        assert len(questions) == 4

@@ -530,3 +530,43 @@ async def test_old_snapshots_go_and_too_many_the_least_recently_used_first(opene
 
 async def _chunks(data):
     yield data
+
+
+async def test_a_full_disk_leaves_what_was_saved_before_and_is_said_once(opened):
+    # As the kernel of the machine says it, in a sandbox of root and of a plain user alike.
+    full = """
+import errno, os
+write = os.writev
+def refuse(file, parts):
+    if sum(map(len, parts)) > 1_000_000: raise OSError(errno.ENOSPC, "full")
+    return write(file, parts)
+os.writev = refuse
+large = os.urandom(2_000_000); small = 2
+"""
+    async with opened() as pool:
+        kernel = await pool.take("a")
+        await run(kernel, "small = 1; large = bytes(3_000_000)")
+        assert set((await saved(pool)).names) == {"small", "large"}
+        await run(kernel, full)
+        await pool.save_variables("a")
+        assert kernel.kept_runs == 1
+        assert "disk of the machine is full" in await run(kernel, "small += 1")
+        await pool.save_variables("a")
+        assert await run(kernel, "print(small)") == "3\n"
+        assert await run(await lose(pool), "print(small, len(large))") == "1 3000000\n"
+        kernel = pool.live["a"].kernel
+        await run(kernel, "large = 0; small = 5")
+        assert (await saved(pool)).lost == ()
+        # What a type's own methods cannot write is no disk of ours.
+        own = """
+class Own:
+    def __reduce__(self):
+        return list, (), None, self.items()
+    def items(self):
+        yield 1
+        raise OSError(28, "its own")
+one = Own()
+"""
+        await run(kernel, own)
+        held = await saved(pool)
+        assert ({"small", "Own"} <= {*held.names}, [*dict(held.lost)]) == (True, ["one"])

@@ -3,7 +3,7 @@
     INTERPRETER_BOT_TEST_MODEL=/path/to/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf pytest -m live
 
 It talks to nobody outside this machine. The score over whole sets of questions is measured by
-`python -m bench.answers`; here is only what must hold every time.
+`python -m bench.answer_accuracy`; here is only what must hold every time.
 """
 
 import os

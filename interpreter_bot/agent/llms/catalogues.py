@@ -125,6 +125,10 @@ class Catalogue:
             for client in clients:
                 stack.push_async_callback(client.close)
 
+    def starts_itself(self, title: str) -> bool:
+        """Return whether a model's server is one that is started here, on this machine."""
+        return self.model(title).title in self._servers
+
     def _speaking(self, model: settings.Model) -> ports.Llm:
         server = self._servers.get(model.title)
         if model.protocol == "anthropic":

@@ -24,6 +24,12 @@ _MOST_COLUMNS: Final = 400
 _MOST_FILES: Final = 10_000
 # A frame of notes holds twice that.
 _LISTED_BYTES: Final = 8 * 1024 * 1024
+_CUT_FILES: Final = "there are more files than one list holds: give a longer beginning of names"
+_CUT_TABLES: Final = (
+    "there are more tables or columns than one list holds: ask for the rest by a query of the "
+    "database's own catalogue"
+)
+_CUT_COLUMNS: Final = "(its columns are left out of this list, which would be too long)"
 _NOT_READING: Final = (
     "Only statements that read are run here, which begin with SELECT, WITH, VALUES or similar."
 )
@@ -76,14 +82,16 @@ class Worker:
             case "query":
                 return self._query(request)
             case "tables" if self._database is not None:
-                return {"tables": _bounded(self._database.tables())}
+                return _bounded(self._database.tables())
             case "probe" if self._database is not None:
                 return {"writable": self._database.find_writable()}
             case "list" if self._files is not None:
-                files = self._files.list(request["prefix"], _MOST_FILES)
+                files = self._files.list(request["prefix"], _MOST_FILES + 1)
                 sizes = itertools.accumulate(len(json.dumps(one)) for one in files)
-                pairs = zip(files, sizes, strict=True)
-                return {"files": [one for one, size in pairs if size < _LISTED_BYTES]}
+                pairs = zip(files[:_MOST_FILES], sizes, strict=False)
+                listed = [one for one, size in pairs if size < _LISTED_BYTES]
+                is_whole = len(listed) == len(files)
+                return {"files": listed, "notice": "" if is_whole else _CUT_FILES}
             case "get" if self._files is not None:
                 for piece in self._files.read(request["name"]):
                     worker_messages.send(self._end, worker_messages.DATA, piece)
@@ -104,18 +112,19 @@ class Worker:
         return {"rows": out.rows, "cut": out.cut}
 
 
-def _bounded(tables: list[ports.Table]) -> list[dict[str, Any]]:
+def _bounded(tables: list[ports.Table]) -> dict[str, Any]:
     """Return tables as one frame holds them: all names, and of the first ones the rest too."""
-    found, left_bytes = [], _LISTED_BYTES
+    found, left_bytes, is_whole = [], _LISTED_BYTES, len(tables) <= _MOST_TABLES
     for table in tables[:_MOST_TABLES]:
         name = table.name[:200]
         columns = [(one[:200], kind[:100]) for one, kind in table.columns[:_MOST_COLUMNS]]
         told = ports.Table(name, columns, table.rows, table.comment[:500])
         left_bytes -= len(json.dumps(dataclasses.asdict(told)))
         if left_bytes < 0:
-            told = ports.Table(name, [], table.rows)
+            told = ports.Table(name, [], table.rows, _CUT_COLUMNS)
+        is_whole = is_whole and left_bytes >= 0 and len(table.columns) <= _MOST_COLUMNS
         found.append(dataclasses.asdict(told))
-    return found
+    return {"tables": found, "notice": "" if is_whole else _CUT_TABLES}
 
 
 def _sentence(error: Exception) -> str:

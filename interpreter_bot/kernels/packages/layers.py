@@ -22,6 +22,7 @@ from interpreter_bot.kernels.packages import lock_files, uv_commands
 _log = logging.getLogger(__name__)
 
 _KEY_BYTES: Final = 32
+_RECORDS: Final = "records"
 _FILE_MODE: Final = 0o644
 _PROGRAM_MODE: Final = 0o755
 _NO_ROOM: Final = "There is no room for packages on the bot's disk."
@@ -62,7 +63,8 @@ class Layers:
             used: returns the names of the layers that live kernels have.
         """
         self.directory = directory(place)
-        self._records = place / "records"
+        self._place = place
+        self._records = place / _RECORDS
         self._key_file = place / "key"
         self._staging = staging
         self._uv = uv
@@ -203,7 +205,7 @@ class Layers:
         Returns:
             whether they are not, in the end.
         """
-        kept = await cancellation.in_thread(self._recorded)
+        kept = await cancellation.in_thread(recorded, self._place)
         total_bytes = sum(size_bytes for _, _, size_bytes in kept)
         for _, name, size_bytes in kept:
             if total_bytes <= self._most_bytes:
@@ -217,18 +219,19 @@ class Layers:
             _log.info("a layer of packages was deleted, of %d bytes", size_bytes)
         return total_bytes <= self._most_bytes
 
-    def _recorded(self) -> list[tuple[int, str, int]]:
-        """Return when layers were used last, their names and sizes; the oldest first."""
-        kept = []
-        for record in self._records.iterdir():
-            with contextlib.suppress(OSError, ValueError):
-                kept.append((record.stat().st_mtime_ns, record.name, int(record.read_text())))
-        return sorted(kept)
-
     def _delete(self, name: str) -> None:
         # The record first: what has none is built again.
         (self._records / name).unlink(missing_ok=True)
         shutil.rmtree(self.directory / name, ignore_errors=True)
+
+
+def recorded(place: pathlib.Path) -> list[tuple[int, str, int]]:
+    """Return when layers were used last, their names and sizes, the oldest first; blocks."""
+    kept = []
+    for record in place.glob(f"{_RECORDS}/*"):
+        with contextlib.suppress(OSError, ValueError):
+            kept.append((record.stat().st_mtime_ns, record.name, int(record.read_text())))
+    return sorted(kept)
 
 
 def directory(place: pathlib.Path) -> pathlib.Path:

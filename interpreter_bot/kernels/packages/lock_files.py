@@ -35,6 +35,9 @@ class LockedPackage:
     sha256: tuple[str, ...]
     size_bytes: int
 
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}"
+
 
 Lock = tuple[LockedPackage, ...]
 

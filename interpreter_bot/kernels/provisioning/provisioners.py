@@ -37,9 +37,8 @@ from interpreter_bot.kernels.provisioning import (
 _log = logging.getLogger(__name__)
 
 _ATTACH_SECONDS = 10.0
-# By whether it was used: no person waits for unused ones, and a busy machine may be slow. The
-# status comes from the fork server, which may just be forking for others.
-_LAST_WORDS_SECONDS = {True: 2.0, False: 5.0}
+# The status comes from the fork server, which may just be forking for others on a busy machine.
+_LAST_WORDS_SECONDS = 10.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -316,7 +315,7 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
     async def wait_status(self) -> int | None:
         """Wait briefly for the wait status of a kernel that just ended."""
         if self._listening is not None:
-            await asyncio.wait({self._listening}, timeout=_LAST_WORDS_SECONDS[self._is_used])
+            await asyncio.wait({self._listening}, timeout=_LAST_WORDS_SECONDS)
         return self._status
 
     async def poll(self) -> int | None:

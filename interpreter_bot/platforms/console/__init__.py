@@ -1,4 +1,4 @@
-"""The command line as a platform: cells read from files, outputs printed or written as JSON.
+"""The command line as a platform: cells of files and lines of a chat in, outputs or JSON out.
 
-The commands are in `commands`; this package takes values and prints them.
+The commands are in `commands`; this package reads what people enter, and prints values.
 """

@@ -7,10 +7,10 @@ import pathlib
 import re
 import sys
 import tokenize
-import warnings
-from typing import Any, Final
+from typing import Final
 
 from interpreter_bot import errors
+from interpreter_bot.text import notebook_cells
 
 # The lines by which editors and jupytext divide scripts; cells marked as prose are no code.
 _MARKER: Final = re.compile(r"^# ?%%(.*)$", re.MULTILINE)
@@ -41,7 +41,12 @@ def read(source: str) -> list[str]:
         data = path.read_bytes()
     except (OSError, ValueError) as error:
         raise InputFileError(f"{path} cannot be read.") from error
-    return _notebook(path, data) if path.suffix == ".ipynb" else _divided(_text(data, str(path)))
+    if path.suffix != ".ipynb":
+        return _divided(_text(data, str(path)))
+    try:
+        return notebook_cells.read(data, str(path))
+    except notebook_cells.NotebookError as error:
+        raise InputFileError(str(error)) from error
 
 
 def _bytes_of_stdin() -> bytes:
@@ -84,30 +89,3 @@ def _divided(script: str) -> list[str]:
         ),
     ]
     return [cell.strip("\n") for cell in cells if cell.strip()]
-
-
-def _notebook(path: pathlib.Path, data: bytes) -> list[str]:
-    # Imported here: its schemas take longer than a cell of a kernel that is at hand.
-    import nbformat
-
-    try:
-        with warnings.catch_warnings():
-            # Warnings about notebooks that are merely old are no use to the person here.
-            warnings.simplefilter("ignore")
-            text = data.decode("utf-8-sig")
-            notebook: Any = nbformat.reads(text, as_version=4)
-            nbformat.validate(notebook)
-    except (
-        nbformat.ValidationError,
-        AttributeError,
-        KeyError,
-        RecursionError,
-        TypeError,
-        ValueError,
-    ) as error:
-        raise InputFileError(f"{path} is not a notebook.") from error
-    language = notebook.metadata.get("kernelspec", {}).get("language", "python")
-    if str(language).lower() != "python":
-        raise InputFileError(f"{path} is a notebook, but not one in Python.")
-    cells = (cell.source for cell in notebook.cells if cell.cell_type == "code")
-    return [cell for cell in cells if cell.strip()]

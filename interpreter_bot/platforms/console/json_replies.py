@@ -4,11 +4,13 @@ the README."""
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TextIO
 
 from interpreter_bot import values
 from interpreter_bot.platforms.console import saved_files, terminal_input
 from interpreter_bot.sessions import ports
+from interpreter_bot.text import safe_text
 
 _KINDS = {
     values.Result: "result",
@@ -131,10 +133,10 @@ class TurnJsonLines(ExecutionJsonLines):
         """Write code that runs now."""
         self._write("code", cell, {"text": code})
 
-    async def approve(self, cell: int, code: str) -> str | None:
+    async def approve(self, cell: int, code: str, *, choices: Sequence[str] = ()) -> str | None:
         """Write the question; the next line of standard input is the answer."""
-        self._write("approve", cell, {"text": code})
-        return code if await self._answers.agrees() else None
+        self._write("approve", cell, {"text": code} | ({"choices": [*choices]} if choices else {}))
+        return await self._answers.approval(code, choices)
 
     def usage(self, spent: values.Usage) -> None:
         """Write the usage of the turn so far."""
@@ -159,7 +161,7 @@ class TurnJsonLines(ExecutionJsonLines):
 def _described(output: values.Output) -> tuple[str, dict[str, object]]:
     match output:
         case values.Text():
-            return output.stream, {"text": output.text}
+            return output.stream, {"text": safe_text.clean(output.text)}
         case values.Error():
             fields: dict[str, object] = {"name": output.name, "message": output.message}
             return "error", fields | {"traceback": output.traceback}

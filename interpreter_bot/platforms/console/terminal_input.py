@@ -1,4 +1,4 @@
-"""Input of the terminal: piped files and questions, chat lines, answers to `input()`."""
+"""Input of the terminal: piped files and questions, answers to `input()`."""
 
 from __future__ import annotations
 
@@ -10,18 +10,12 @@ import select
 import stat
 import sys
 import termios
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Final
 
 from interpreter_bot import errors
-from interpreter_bot.platforms.console import threaded_stdout
 
 _ANSWER_BYTES = 4096
-
-_GREETING: Final = (
-    "Ask, or run code with /py CODE; /variables lists what Python has, /tools what it may "
-    "call, /network what it may reach. Ctrl-C stops an answer, Ctrl-D ends the chat."
-)
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _HEAD_BYTES: Final = 4096
@@ -69,13 +63,19 @@ class StdinAnswers:
             raise errors.BotError("The code asked for input, and there is none to give.")
         return line.decode("utf-8", "replace").removesuffix("\r")
 
-    async def agrees(self) -> bool:
-        """Wait for a yes; anything else, and the end of the input, is a no."""
+    async def approval(self, code: str, choices: Sequence[str]) -> str | None:
+        """Wait for a yes, or a choice or its first letter; all else, and the end of it, is a no.
+
+        Returns:
+            The code, the choice, or None.
+        """
         try:
-            answer = await self.next()
+            answer = (await self.next()).strip().lower()
         except errors.BotError:
-            return False
-        return answer.strip().lower() in ("y", "yes")
+            return None
+        if answer in ("y", "yes"):
+            return code
+        return next((one for one in choices if answer in (one, one[0])), None)
 
     async def _fill(self, *, is_password: bool) -> None:
         """Read until a line is complete or nothing more comes."""
@@ -136,33 +136,6 @@ def _silent(descriptor: int) -> Iterator[None]:
 def is_possible() -> bool:
     """Whether a person is at the terminal, to read and to write."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
-
-
-async def lines(writer: threaded_stdout.StdoutWriter) -> AsyncIterator[str]:
-    """Iterate over the lines that a person enters, until they end the chat.
-
-    Args:
-        writer: what prints the answers; a prompt waits until it has.
-    """
-    # Imported here: who asks one question, or runs a cell, does not wait for an editor of lines.
-    import prompt_toolkit
-    from prompt_toolkit import history
-
-    session: prompt_toolkit.PromptSession[str] = prompt_toolkit.PromptSession(
-        history=history.InMemoryHistory(), reserve_space_for_menu=0
-    )
-    print(_GREETING)
-    while True:
-        await writer.drain()
-        try:
-            # Its own handling of SIGINT would replace ours, which stops a turn.
-            line = await session.prompt_async("> ", handle_sigint=False)
-        except KeyboardInterrupt:
-            continue
-        except EOFError:
-            return
-        if line.strip():
-            yield line
 
 
 class PipeError(errors.BotError):

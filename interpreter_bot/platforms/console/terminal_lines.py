@@ -11,6 +11,8 @@ import os
 import re
 from typing import Final, TextIO
 
+from interpreter_bot.text import safe_text
+
 _PARTS: Final = re.compile(r"[\r\n]|[^\r\n]+")
 _BAR_CHARACTERS: Final = 30
 
@@ -56,22 +58,35 @@ class Stream:
         self._collapser = None if self.is_terminal else Collapser()
         self._is_line_open = False
         self._has_bar = False
+        self._is_dyed = False
         if isinstance(file, io.TextIOWrapper):
             # A cell may print letters that this machine's locale does not have.
             file.reconfigure(errors="backslashreplace")
 
     def text(self, text: str) -> None:
-        """Write what a cell printed, without adding a line end.
+        """Write what a cell printed, in its colours at most, without adding a line end.
 
         Raises:
             BrokenPipeError: the reader is gone.
         """
+        if not self._is_coloured and "\x1b" in text:
+            text = safe_text.clean(text)
+        self._is_dyed = self._is_dyed or "\x1b[" in text
         self._write(text if self._collapser is None else self._collapser.feed(text))
 
     def flush(self) -> None:
         """Write what was held back of a line, as nothing more will come."""
         if self._collapser is not None:
             self._write(self._collapser.rest())
+        if self._is_dyed:
+            self._is_dyed = False
+            self._file.write("\x1b[0m")
+            self._file.flush()
+
+    def raw(self, text: str) -> None:
+        """Write what a terminal obeys, on a line of its own."""
+        self.close_line()
+        self._write(text)
 
     def prompt(self, text: str) -> None:
         """Write a question. Its line ends with the answer, which a terminal shows itself."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Sequence
 from typing import Final, TextIO
 
 from interpreter_bot import values
@@ -10,6 +12,7 @@ from interpreter_bot.platforms.console import (
     saved_files,
     terminal_input,
     terminal_lines,
+    terminal_pictures,
 )
 from interpreter_bot.platforms.rendering import tables
 from interpreter_bot.sessions import ports
@@ -54,6 +57,8 @@ class ExecutionPrinter:
         self._answers = answers
         self._out = terminal_lines.Stream(out)
         self._err = terminal_lines.Stream(err)
+        is_terminal = self._out.is_terminal
+        self._pictures = terminal_pictures.protocol(os.environ) if is_terminal else ""
 
     def announcement(self, cell: int, text: str) -> None:
         """Print a sentence about the session."""
@@ -88,6 +93,9 @@ class ExecutionPrinter:
         return shutil.get_terminal_size().columns if self._out.is_terminal else None
 
     def _display(self, cell: int, output: values.Image | values.Html) -> None:
+        if isinstance(output, values.Image) and self._pictures:
+            columns = shutil.get_terminal_size().columns
+            self._out.raw(terminal_pictures.drawn(output, self._pictures, columns=columns))
         words = output.plain or ("a page" if isinstance(output, values.Html) else output.mime)
         where = "use --keep DIR to save it"
         if self._keeper is not None:
@@ -169,18 +177,18 @@ class TurnPrinter(ExecutionPrinter):
             self._show(code)
         self._shown = ""
 
-    async def approve(self, cell: int, code: str) -> str | None:
+    async def approve(self, cell: int, code: str, *, choices: Sequence[str] = ()) -> str | None:
         """Show the code and ask; if no answer is possible it does not run."""
         self._out.close_line()
         revealed = safe_text.revealed(code)
         self._show(revealed.text)
         if revealed.warning:
             self._say(revealed.warning, style=_BOLD_RED)
-        self._err.prompt("Run this? [y/N] ")
-        if not await self._answers.agrees():
-            return None
-        self._shown = code
-        return code
+        self._err.prompt(f"Run this? [{'/'.join(['y', *choices, 'N'])}] ")
+        answer = await self._answers.approval(code, choices)
+        if answer is not None:
+            self._shown = code
+        return answer
 
     def _show(self, code: str) -> None:
         lines = safe_text.harmless(code).rstrip("\n").split("\n")

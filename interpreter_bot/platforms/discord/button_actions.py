@@ -11,18 +11,18 @@ from interpreter_bot import errors
 from interpreter_bot.platforms.discord import (
     answer_contents,
     channels_and_threads,
-    command_effects,
     interactions,
     interrupted_answers,
     markdown,
     message_layout,
     modals,
+    subcommands,
 )
 from interpreter_bot.sessions import past_turns, pending_questions
 from interpreter_bot.text import safe_text
 
 _NOT_YOURS: Final = "Only who asked may do that."
-_CHOICES: Final = frozenset({"once", "session", "yes", "no"})
+_CHOICES: Final = frozenset({"once", "session", "install", "yes", "no"})
 _QUESTIONS: Final = frozenset({"answer", "run", "change", "refuse"}) | _CHOICES
 
 
@@ -68,13 +68,13 @@ class ButtonActions:
     ) -> None:
         """Send what an answer left out, to the person who asked for it alone."""
         if button.verb == "notebook":
-            await command_effects.notebook(self._handler, interaction, place)
+            await subcommands.notebook(self._handler, interaction, place)
         elif button.verb == "code":
             await self._show_code(interaction, place, button.number)
         elif button.verb == "csv":
             handle = answer_contents.table_handle(button.number)
             name = await self._service.save_table(place.key, handle)
-            await command_effects.hand_out(self._handler, interaction, place, name)
+            await subcommands.hand_out(self._handler, interaction, place, name)
 
     async def _stop(
         self, interaction: discord.Interaction[Any], button: message_layout.Button
@@ -106,7 +106,7 @@ class ButtonActions:
         if len(shown) <= message_layout.MOST_CHARACTERS:
             await self._handler.tell(interaction, shown)
             return
-        upload = command_effects.in_memory("code.py", _joined(codes).encode())
+        upload = subcommands.in_memory("code.py", _joined(codes).encode())
         await self._handler.tell(interaction, "All code of that answer:", uploads=(upload,))
 
     async def _answer(
@@ -181,7 +181,7 @@ class ButtonActions:
         await self._handler.tell(
             interaction,
             f"The code is too long to be edited here. All of it: {warning}".rstrip(),
-            uploads=(command_effects.in_memory("to-approve.py", readable.text.encode()),),
+            uploads=(subcommands.in_memory("to-approve.py", readable.text.encode()),),
             offered=tuple(
                 message_layout.Button(verb, int(question.id), int(question.person))
                 for verb in ("run", "refuse")

@@ -26,6 +26,7 @@ from interpreter_bot.platforms.discord import (
     persistent_buttons,
     requests_in_flight,
 )
+from interpreter_bot.sessions import event_claims
 
 _log = logging.getLogger(__name__)
 
@@ -129,6 +130,14 @@ class _Client(discord.Client):
         super().__init__(**fields)
         self._connected: set[int] = set()
         parsers = self._connection.parsers
+        interact = parsers["INTERACTION_CREATE"]
+
+        def note(payload: Any) -> None:  # noqa: ANN401
+            self.handler.receive(payload)
+            interact(payload)
+
+        self._interact = _guarded("INTERACTION_CREATE", interact)
+        parsers["INTERACTION_CREATE"] = note
         parsers |= {event: _guarded(event, parse) for event, parse in parsers.items()}
 
     def dispatch(self, event: str, /, *args: Any, **kwargs: Any) -> None:
@@ -144,6 +153,14 @@ class _Client(discord.Client):
         # Once the changes of a day are used up, Discord may ask for hours of patience.
         await asyncio.wait((syncing_task,), timeout=_SYNC_SECONDS)
         self.missed.begin()
+
+    def take_again(self, event: event_claims.LostEvent) -> None:
+        """Take a message, or an interaction, that a bot had claimed which is gone."""
+        if (payload := event.content.get("payload")) is not None:
+            self.handler.receive(payload, is_again=True)
+            self._interact(payload)
+        else:
+            self.in_flight.spawn(self.listener.take_again(event), f"{event.event_id} again")
 
     async def on_interaction(self, interaction: discord.Interaction[Any]) -> None:
         """Handle an interaction with a modal of an earlier run; the library handles all others."""

@@ -1,10 +1,15 @@
-"""Interactions: permission, acknowledgement in time, and once; and requests made of them."""
+"""Interactions: permission, acknowledgement in time, and once; and requests made of them.
+
+Above 300 lines: one line from the interaction to its request, for the order of its steps matters.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Coroutine, Mapping
 from typing import Any, Final
 
+import cachetools
 import discord
 
 from interpreter_bot import errors, settings
@@ -29,6 +34,8 @@ _TOO_LARGE: Final = "⚠️ Discord refuses the file as too large. It stays in /
 _LEAVING: Final = "I am about to be restarted. Please try again in a moment."
 _ANSWERED: Final = frozenset({api_errors.ALREADY_ANSWERED, api_errors.UNKNOWN_INTERACTION})
 _ACKNOWLEDGED: Final = "acknowledged"
+_AWAITED: Final = "awaited"
+_MOST_PAYLOADS: Final = 200
 
 
 class InteractionHandler:
@@ -50,6 +57,8 @@ class InteractionHandler:
         files: file_transfers.Attachments,
     ) -> None:
         self._client = client
+        self._payloads = cachetools.LRUCache[int, Mapping[str, Any]](_MOST_PAYLOADS)
+        self._taken_again: set[int] = set()
         self._files = files
         self._members = permissions.Memberships(client, config)
         self.service = service
@@ -73,6 +82,7 @@ class InteractionHandler:
         *,
         is_public: bool = False,
         is_silent: bool = False,
+        is_request: bool = False,
     ) -> bool:
         """Acknowledge an interaction; say whether it is to be handled: permitted, now, and by this
         bot.
@@ -84,17 +94,51 @@ class InteractionHandler:
             interaction: what the person did.
             is_public: everybody in the channel sees the answer.
             is_silent: there is none, if all goes well.
+            is_request: it becomes a request, which everybody sees; only that is taken again where
+                this bot dies before it has begun, for anything else may have been done.
         """
+        is_again = interaction.id in self._taken_again
+        if is_again:
+            self._taken_again.discard(interaction.id)
+            interaction.extras |= {_ACKNOWLEDGED: "thinking", _AWAITED: True}
         if not await self.admits(interaction):
             return False
-        await self._acknowledge(interaction, is_public=is_public, is_silent=is_silent)
-        if not await self.service.events.claim(
-            channels_and_threads.PLATFORM, f"interaction {interaction.id}"
-        ):
-            return False
+        if not is_again:
+            is_public = is_public or is_request
+            await self._acknowledge(interaction, is_public=is_public, is_silent=is_silent)
+            if not await self._claim(interaction, is_request=is_request):
+                return False
         standing = await self._members.standing(interaction.user, interaction.guild)
         refusal = permissions.refusal(_asker(interaction, standing), self.config)
         return not await self._refuses(interaction, refusal)
+
+    async def _claim(self, interaction: discord.Interaction[Any], *, is_request: bool) -> bool:
+        """Claim an interaction; say whether no process had."""
+        payload = self._payloads.pop(interaction.id, None)
+        claimed = channels_and_threads.PLATFORM, _event_id(interaction)
+        if not is_request:
+            return await self.service.events.claim(*claimed)
+        interaction.extras[_AWAITED] = await self.service.events.claim(
+            *claimed,
+            key=channels_and_threads.of_interaction(interaction).key,
+            request_id=str(interaction.id),
+            content=payload and {"payload": payload},
+            is_secret=True,
+        )
+        return bool(interaction.extras[_AWAITED])
+
+    def receive(self, payload: Mapping[str, Any], *, is_again: bool = False) -> None:
+        """Note what Discord says of an interaction, until that is claimed.
+
+        Args:
+            payload: as it came.
+            is_again: it was acknowledged and claimed by a bot that is gone, and is ours now.
+        """
+        number = int(payload["id"])
+        if is_again:
+            self._taken_again.add(number)
+        else:
+            self._payloads[number] = payload
 
     async def _refuses(self, interaction: discord.Interaction[Any], refusal: str) -> bool:
         if refusal:
@@ -126,6 +170,13 @@ class InteractionHandler:
         offered: tuple[message_layout.Button, ...] = (),
     ) -> None:
         """Answer; unless a public answer was promised, only the person who asked sees it."""
+        if interaction.extras.pop(_AWAITED, False):
+            # Whether or not this arrives: nothing else is said.
+            async with self.service.events.settled(
+                channels_and_threads.PLATFORM, _event_id(interaction)
+            ):
+                await self.tell(interaction, text, uploads=uploads, offered=offered)
+            return
         nobody = discord.AllowedMentions.none()
         if interaction.extras.get(_ACKNOWLEDGED) == "thinking":
             await interaction.edit_original_response(
@@ -157,7 +208,7 @@ class InteractionHandler:
         context: str = "",
     ) -> None:
         """Run a request and show its answer to everybody in the channel, if permitted."""
-        if await self.begins(interaction, is_public=True):
+        if await self.begins(interaction, is_request=True):
             await self.carry_out(
                 interaction, text, attachments=attachments, is_code=is_code, context=context
             )
@@ -187,14 +238,13 @@ class InteractionHandler:
         )
         target = interaction_targets.InteractionTarget(self._client, interaction, place)
         run = requests_in_flight.InFlight(request, place, target)
-        work = self.in_flight.carry_out(run, chosen, shows_code=is_code)
-        self.in_flight.spawn(work, f"interaction {interaction.id}")
+        self._start(interaction, self.in_flight.carry_out(run, chosen, shows_code=is_code))
 
     async def again(
         self, interaction: discord.Interaction[Any], place: channels_and_threads.Place, turn_id: int
     ) -> None:
         """Run the request of an earlier turn again, if permitted."""
-        if not await self.begins(interaction, is_public=True):
+        if not await self.begins(interaction, is_request=True):
             return
         past = next(
             (t for t in await self.service.queries.history(place.key) if t.id == turn_id), None
@@ -215,8 +265,20 @@ class InteractionHandler:
         )
         target = interaction_targets.InteractionTarget(self._client, interaction, place)
         run = requests_in_flight.InFlight(request, place, target)
-        work = self.in_flight.carry_out(run, chosen, shows_code=past.is_code)
-        self.in_flight.spawn(work, f"interaction {interaction.id}")
+        self._start(interaction, self.in_flight.carry_out(run, chosen, shows_code=past.is_code))
+
+    def _start(
+        self, interaction: discord.Interaction[Any], work: Coroutine[Any, Any, None]
+    ) -> None:
+        """Let the request of an interaction run; after it nobody waits for an answer."""
+
+        async def settled() -> None:
+            claimed = channels_and_threads.PLATFORM, _event_id(interaction)
+            async with self.service.events.settled(*claimed):
+                await work
+
+        interaction.extras.pop(_AWAITED, None)
+        self.in_flight.spawn(settled(), f"interaction {interaction.id}")
 
     async def failed(self, interaction: discord.Interaction[Any], error: Exception) -> None:
         """Translate an error for the person who asked, and log it."""
@@ -236,6 +298,10 @@ class InteractionHandler:
             await self.tell(interaction, text)
         except api_errors.ANY as told:
             _log.info("that could not be told", exc_info=told)
+
+
+def _event_id(interaction: discord.Interaction[Any]) -> str:
+    return f"interaction {interaction.id}"
 
 
 async def _defer(

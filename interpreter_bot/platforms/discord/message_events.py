@@ -30,7 +30,7 @@ from interpreter_bot.platforms.discord import (
     requests_in_flight,
 )
 from interpreter_bot.platforms.rendering import status_sentences
-from interpreter_bot.sessions import requests, session_service
+from interpreter_bot.sessions import event_claims, requests, session_service
 
 _log = logging.getLogger(__name__)
 
@@ -94,7 +94,11 @@ class MessageEvents:
                 return False
             claimed = channels_and_threads.PLATFORM, f"message {message.id}"
             key, events = channels_and_threads.of_channel(channel, message.guild).key, self._events
-            if not await events.claim(*claimed, key=key, request_id=str(message.id)):
+            # An answer to Python is no request, should this bot die now.
+            content = {"channel": channel.id, "message": message.id} if question is None else None
+            if not await events.claim(
+                *claimed, key=key, request_id=str(message.id), content=content
+            ):
                 return True
             async with contextlib.AsyncExitStack() as stack:
                 await stack.enter_async_context(events.settled(*claimed))
@@ -104,6 +108,17 @@ class MessageEvents:
                         return False
                 await self._take_or_say_why_not(message, channel, stack)
         return False
+
+    async def take_again(self, event: event_claims.LostEvent) -> None:
+        """Take a message that a bot had claimed which is gone, as it stands there now."""
+        number = event.content["channel"]
+        async with contextlib.AsyncExitStack() as stack, self.in_order(number):
+            claimed = channels_and_threads.PLATFORM, event.event_id
+            await stack.enter_async_context(self._events.settled(*claimed))
+            channel = self._client.get_channel(number) or await self._client.fetch_channel(number)
+            if isinstance(channel, discord.abc.Messageable):
+                message = await channel.fetch_message(event.content["message"])
+                await self._take_or_say_why_not(message, message.channel, stack)
 
     async def on_edit(self, message: discord.Message) -> None:
         """Handle a message again that was edited since any bot answered it."""

@@ -21,6 +21,7 @@ from typing import Final, TypeAlias
 import discord
 
 from interpreter_bot.platforms.discord import api_errors, message_layout, message_targets
+from interpreter_bot.sessions import ports
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ _CLOSED: Final = api_errors.CANNOT_DIRECT | {
     )
 }
 _TOO_LARGE: Final = 413
-_RUN: Final = "run"
+_RUN: Final = frozenset({"run", ports.FOR_SESSION})
 _AS_NEW: Final = frozenset({api_errors.TOO_MANY_EDITS, api_errors.ARCHIVED})
 
 
@@ -327,7 +328,7 @@ def _without(
         return None
     # People approve only code that they can see: the button that is left shows it whole, or refuses
     # it.
-    offered = tuple(button for button in draft.buttons if button.verb != _RUN)
+    offered = tuple(button for button in draft.buttons if button.verb not in _RUN)
     if offered != draft.buttons:
         told += " So you cannot see all of the code here: press Edit to see it, or refuse it."
     content = f"{draft.content[: message_layout.MOST_CHARACTERS - 200]}\n{told}".strip()

@@ -21,6 +21,7 @@ _LOOKS: Final = {
     "refuse": ("Refuse", discord.ButtonStyle.danger),
     "once": ("Once", discord.ButtonStyle.primary),
     "session": ("For this session", discord.ButtonStyle.secondary),
+    "install": ("Install and run again", discord.ButtonStyle.primary),
     "yes": ("Yes", discord.ButtonStyle.primary),
     "no": ("No", discord.ButtonStyle.danger),
 }

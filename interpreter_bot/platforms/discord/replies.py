@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.discord import (
@@ -229,13 +229,16 @@ class DiscordReply:
         if known is not None:
             known.screen.show(values.Text("stdout", f"{entry.prompt}{shown}\n"))
 
-    async def approve(self, cell: int, code: str) -> str | None:
+    async def approve(self, cell: int, code: str, *, choices: Sequence[str] = ()) -> str | None:
         """Ask where the request came from whether code may be run."""
         entry = answer_contents.Question(0, code, is_approval=True)
-        with self._asking(entry, verbs=("run", "change", "refuse"), code=code) as question:
+        verbs = ("run", *choices, "change", "refuse")
+        with self._asking(entry, verbs=verbs, code=code) as question:
             answer = await question.answer
             entry.verdict = "🚫 refused" if answer is None else "✔️ approved"
-            if answer is not None and answer != code:
+            if answer in choices:
+                entry.verdict = "✔️ approved for this session"
+            elif answer is not None and answer != code:
                 entry.verdict = "✔️ approved, after it was edited"
             return answer
 

@@ -8,11 +8,11 @@ import discord
 from discord import app_commands
 
 from interpreter_bot.platforms.discord import (
-    command_effects,
     interactions,
     message_parsing,
     modals,
     preferences,
+    subcommands,
 )
 
 RUN = "Run this message"
@@ -71,7 +71,7 @@ def add_menus(
 def add_commands(
     tree: app_commands.CommandTree[Any],
     handler: interactions.InteractionHandler,
-    actions: command_effects.CommandEffects,
+    actions: subcommands.CommandEffects,
 ) -> None:
     """Add all slash commands to a tree."""
     tree.add_command(_py(handler))
@@ -125,7 +125,7 @@ def _py(handler: interactions.InteractionHandler) -> app_commands.Command[Any, A
 def _add_session(
     group: app_commands.Group,
     handler: interactions.InteractionHandler,
-    actions: command_effects.CommandEffects,
+    actions: subcommands.CommandEffects,
 ) -> None:
     """Add the subcommands about the session."""
 
@@ -186,13 +186,13 @@ def _add_session(
 def _add_branches(
     group: app_commands.Group,
     handler: interactions.InteractionHandler,
-    actions: command_effects.CommandEffects,
+    actions: subcommands.CommandEffects,
 ) -> None:
     """Add the subcommands that copy the session, take it back or mend it."""
 
     @group.command(name="again", description="Run the cells again that made what was not kept")
     async def again(interaction: _Interaction) -> None:
-        if await handler.begins(interaction, is_public=True):
+        if await handler.begins(interaction, is_request=True):
             code = await actions.lost_cells(interaction)
             await handler.carry_out(interaction, code, is_code=True)
 
@@ -210,7 +210,7 @@ def _add_branches(
 def _add_choosing(
     group: app_commands.Group,
     handler: interactions.InteractionHandler,
-    actions: command_effects.CommandEffects,
+    actions: subcommands.CommandEffects,
 ) -> None:
     """Add the subcommands for preferences."""
 

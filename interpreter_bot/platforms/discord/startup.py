@@ -23,7 +23,6 @@ from interpreter_bot.platforms.discord import (
     api_errors,
     button_actions,
     channels_and_threads,
-    command_effects,
     edits_and_deletions,
     file_transfers,
     gateway_client,
@@ -35,6 +34,7 @@ from interpreter_bot.platforms.discord import (
     missed_messages,
     requests_in_flight,
     slash_commands,
+    subcommands,
 )
 from interpreter_bot.sessions import requests, session_service, suspended_turns
 
@@ -137,6 +137,7 @@ async def running(
             _notifying(client, in_flight),
             go_on=_going_on(client, in_flight),
         )
+        service.events.open_platform(channels_and_threads.PLATFORM, client.take_again)
         try:
             # A group of its own: running answers do not end with the connection.
             async with _tasks() as watching:
@@ -237,7 +238,7 @@ def _furnished(
         allowed_installs=app_commands.AppInstallationType(guild=True, user=config.user_install),
     )
     client.tree.error(client.handler.failed)
-    actions = command_effects.CommandEffects(client, client.handler)
+    actions = subcommands.CommandEffects(client, client.handler)
     slash_commands.add_commands(client.tree, client.handler, actions)
     slash_commands.add_menus(client.tree, client, client.handler)
     return client

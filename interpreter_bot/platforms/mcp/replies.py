@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from interpreter_bot import errors, values
@@ -65,7 +66,7 @@ class RunReply:
         """Keep an output."""
         self.screen.show(output)
         if isinstance(output, values.Text):
-            self._tail = (self._tail + output.text)[-_TAIL_CHARACTERS:]
+            self._tail = (self._tail + safe_text.clean(output.text))[-_TAIL_CHARACTERS:]
 
     async def ask(self, cell: int, request: values.InputRequested) -> str:
         """Refuse: no person is there.
@@ -91,7 +92,7 @@ class RunReply:
         """Keep the end."""
         self.end = end
 
-    async def approve(self, cell: int, code: str) -> str | None:
+    async def approve(self, cell: int, code: str, *, choices: Sequence[str] = ()) -> str | None:
         """Refuse: only a model's code would be asked about, and there is none here."""
         return None
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 import mcp_types
 import pydantic
 import uvicorn
-from mcp.server import context, lowlevel, stdio, transport_security
+from mcp.server import context, lowlevel, stdio, streamable_http, transport_security
 from mcp.server.auth import provider
 from mcp.server.auth import settings as auth_settings
 from mcp.server.auth.middleware import bearer_auth
@@ -40,6 +40,7 @@ _MESSAGE_BYTES: Final = 4 * 1024 * 1024
 _CHUNK_BYTES: Final = 64 * 1024
 _CONNECTIONS: Final = 256
 _SDK_SESSIONS: Final = 256
+_CLIENT_SESSIONS: Final = 32
 _CLOSING_SECONDS: Final = 5
 _REQUEST_SECONDS: Final = 20.0
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
@@ -81,7 +82,8 @@ async def serve(
         port = door.getsockname()[1]
         host = f"[{config.host}]" if ":" in config.host else config.host
         address = f"http://{host}:{port}{_PATH}"
-        app = _server(service, _authenticated).streamable_http_app(
+        protocol = _server(service, _authenticated)
+        app = protocol.streamable_http_app(
             streamable_http_path=_PATH,
             max_request_body_size=_MESSAGE_BYTES,
             max_sessions=_SDK_SESSIONS,
@@ -91,6 +93,7 @@ async def serve(
             ),
             token_verifier=_Verifier(client_tokens.ClientTokens(file)),
         )
+        _cap_sessions(protocol)
         server = _HttpServer(
             uvicorn.Config(
                 app,
@@ -229,6 +232,20 @@ def _server(
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
+
+
+def _cap_sessions(server: lowlevel.Server[dict[str, Any]]) -> None:
+    """Let no client hold more of the protocol's sessions than its part: the SDK counts for all."""
+    manager = server.session_manager
+    admit, owners = manager._admit_session, manager._session_owners
+
+    def admit_one(
+        client: bearer_auth.AuthorizationContext | None,
+    ) -> streamable_http.StreamableHTTPServerTransport | None:
+        held = sum(owner == client for owner in owners.values())
+        return admit(client) if held < _CLIENT_SESSIONS else None
+
+    manager._admit_session = admit_one  # type: ignore[method-assign, assignment]
 
 
 def _authenticated(call: _Context) -> str:

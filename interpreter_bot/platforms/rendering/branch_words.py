@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from interpreter_bot.sessions import session_branches
 from interpreter_bot.text import quantities
 
 COPY: Final = (
@@ -14,8 +15,14 @@ COPIED: Final = "A copy of this conversation goes on in a new thread of this cha
 _TITLE_CHARACTERS: Final = 80
 
 
-def undone(request: str) -> str:
-    """Return what is said once an answer was taken back; `request` is what had been asked."""
-    asked = quantities.one_line(request, _TITLE_CHARACTERS)
+def undone(taken_back: session_branches.Undone) -> str:
+    """Return what is said once an answer was taken back."""
+    asked = quantities.one_line(taken_back.request, _TITLE_CHARACTERS)
     what = f" “{asked}” was asked" if asked else " the last answer"
-    return f"Undone: variables, files and what I remember are as before{what}."
+    if not taken_back.missed_runs:
+        return f"Undone: variables, files and what I remember are as before{what}."
+    missed = f"{quantities.count(taken_back.missed_runs, 'piece')} of code"
+    return (
+        f"Undone: files and what I remember are as before{what}. Variables are those saved last, "
+        f"before {missed} ran that came before it."
+    )

@@ -13,7 +13,7 @@ from typing import Final
 from interpreter_bot import values
 from interpreter_bot.platforms.rendering import (
     display_items,
-    html_descriptions,
+    html_content,
     message_splitting,
     tables,
 )
@@ -21,6 +21,7 @@ from interpreter_bot.text import output_screens, safe_text
 
 _MOST_CHARACTERS: Final = 48
 _OTHER: Final = re.compile(r"[^\w]+")
+_TITLED: Final = "Figure: "
 _FIGURE: Final = re.compile(r"^<?Figure\b")
 # Device names on Windows, where people save what they download.
 _RESERVED: Final = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)", re.I)
@@ -167,7 +168,9 @@ class _Execution:
             yield self._file(number, "error", ".txt", text, "the whole traceback")
 
     def _image(self, number: int, image: values.Image) -> Iterator[display_items.Item]:
-        name = self._name(number, image_kind(image))
+        is_titled = image.plain.startswith(_TITLED)
+        title = image.plain.removeprefix(_TITLED) if is_titled else ""
+        name = self._name(number, image_kind(image), title=title)
         alt = _alt(image.plain, name)
         if image.mime in self._can.pictures:
             yield display_items.PictureItem(name + image.suffix, image.mime, image.data, alt)
@@ -177,18 +180,16 @@ class _Execution:
         yield display_items.FileItem(name + image.suffix, image.mime, image.data, alt)
 
     def _html(self, number: int, shown: values.Html) -> Iterator[display_items.Item]:
-        if (found := html_descriptions.media(shown.html)) is not None:
+        if (found := html_content.media(shown.html)) is not None:
             mime, suffix, data = found
             kind = "sound" if mime.startswith("audio/") else "video"
             yield display_items.FileItem(self._name(number, kind) + suffix, mime, data, f"a {kind}")
             return
-        text = html_descriptions.words(shown.html)
+        text = html_content.words(shown.html)
         if text is not None and not self._can.has_html:
             yield from self._text(number, _plain(shown) or text, "")
             return
-        title = " ".join(
-            safe_text.harmless(shown.title or html_descriptions.title(shown.html)).split()
-        )
+        title = " ".join(safe_text.harmless(shown.title or html_content.title(shown.html)).split())
         name = self._name(number, "page", title=title)
         if self._can.has_html:
             yield display_items.PageItem(f"{name}.html", shown.html, title)
@@ -217,7 +218,7 @@ class _Execution:
             name = self._name(number, "formula")
             alt = _alt(formula.plain or formula.latex, name)
             yield display_items.PictureItem(f"{name}.png", _PNG, formula.preview, alt)
-        elif html_descriptions.says_something(formula.plain):
+        elif html_content.says_something(formula.plain):
             yield from self._text(number, formula.plain, "")
         else:
             yield from self._text(number, formula.latex, "latex")
@@ -249,11 +250,9 @@ class _Execution:
 
 
 def _plain(shown: values.Display) -> str:
-    return shown.plain if html_descriptions.says_something(shown.plain) else ""
+    return shown.plain if html_content.says_something(shown.plain) else ""
 
 
 def _alt(text: str, name: str) -> str:
-    text = (
-        " ".join(safe_text.harmless(text).split()) if html_descriptions.says_something(text) else ""
-    )
+    text = " ".join(safe_text.harmless(text).split()) if html_content.says_something(text) else ""
     return text[:_ALT_CHARACTERS] or name.replace("-", " ").capitalize()

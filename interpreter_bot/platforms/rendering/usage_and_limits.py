@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from interpreter_bot import network_reach, session_variables, settings, values
-from interpreter_bot.sessions import tool_requests
+from interpreter_bot.sessions import tool_listings
 from interpreter_bot.text import quantities
 
 if TYPE_CHECKING:
@@ -146,6 +146,8 @@ def network(of: network_reach.Reach) -> list[Fact]:
         return [Fact("Network", "none", said), *data]
     facts = [_reachable(one) for one in of.hosts]
     used = f"{quantities.size(of.bytes)} of {quantities.size(of.most_bytes)}"
+    if of.allowed:
+        facts.append(Fact("Allowed as long as this Python lives", ", ".join(of.allowed)))
     return [*facts, Fact("Exchanged today", used), *data]
 
 
@@ -159,14 +161,18 @@ def _reachable(one: network_reach.Reachable) -> Fact:
     return Fact(one.host, "; ".join(told), note)
 
 
-def tools(found: Sequence[tool_requests.ServerTools]) -> list[Fact]:
+def tools(found: Sequence[tool_listings.ServerTools]) -> list[Fact]:
     """Describe the tools of servers that code may call."""
     if not found:
         said = "Whoever runs the bot can list servers under `mcp_servers`."
         return [Fact("Tools", "none", said)]
     facts = []
     for one in found:
-        for label, names in (("", one.free), (", each call once you allow it", one.asked)):
+        for label, names in (
+            ("", one.free),
+            (", each call once you allow it", one.asked),
+            (", allowed as long as this Python lives", one.allowed),
+        ):
             if names:
                 more = f" and {len(names) - _MOST_TOOLS} more" if len(names) > _MOST_TOOLS else ""
                 facts.append(

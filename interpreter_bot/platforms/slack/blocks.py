@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from interpreter_bot import values
 from interpreter_bot.platforms.slack import markdown
+from interpreter_bot.sessions import ports
 from interpreter_bot.text import quantities
 
 Block: TypeAlias = dict[str, Any]
@@ -17,6 +18,7 @@ WHOLE: Final = "whole_table"
 RUN, EDIT, CANCEL, ANSWER = "approval_run", "approval_edit", "approval_cancel", "input_answer"
 CHOICE: Final = "input_choice_"
 """Beginning of the actions that answer with one of the choices, which follows."""
+_CHOICES: Final = {ports.FOR_SESSION: "For this session"}
 
 _TABLE_ROWS: Final = 100
 _TABLE_COLUMNS: Final = 20
@@ -139,9 +141,12 @@ def table(shown: values.Table) -> Block | None:
     return {"type": "table", "rows": cells}
 
 
-def approval(code: str, key: str, *, may_edit: bool) -> Sequence[Block]:
+def approval(
+    code: str, key: str, *, may_edit: bool, choices: Sequence[str] = ()
+) -> Sequence[Block]:
     """Make the buttons under code that waits for approval."""
     buttons = [button("Run", RUN, key, style="primary")]
+    buttons += [button(_CHOICES.get(one, one), f"{CHOICE}{one}", key) for one in choices]
     if may_edit:
         buttons.append(button("Edit", EDIT, key))
     buttons.append(button("Cancel", CANCEL, key, style="danger"))

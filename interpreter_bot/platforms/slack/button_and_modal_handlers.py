@@ -11,7 +11,6 @@ from slack_bolt.async_app import AsyncAck, AsyncBoltContext, AsyncRespond
 from interpreter_bot.platforms.slack import (
     admin_views,
     blocks,
-    command_effects,
     handler_dependencies,
     home_and_modal_views,
     home_tab,
@@ -20,6 +19,7 @@ from interpreter_bot.platforms.slack import (
     message_parsing,
     modals,
     posted_messages,
+    subcommands,
 )
 
 _log = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class ButtonAndModalHandlers:
         name: str,
         value: str,
         trigger: str,
-        tell: command_effects.Tell | None,
+        tell: subcommands.Tell | None,
     ) -> None:
         doing, form = self._interactions, self._modals
         match name:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from interpreter_bot.platforms.rendering import usage_and_limits
-from interpreter_bot.platforms.slack import blocks, command_effects, markdown, requests_in_flight
+from interpreter_bot.platforms.slack import blocks, markdown, requests_in_flight, subcommands
 from interpreter_bot.sessions import past_turns
 from interpreter_bot.text import quantities
 
@@ -96,7 +96,7 @@ def home(shown: Home) -> View:
     made += [heading("Your use today"), blocks.section(usage_and_limits.today(shown.usage))]
     made += shown.more
     made.append(blocks.actions(blocks.button("Refresh", HOME_REFRESH, "home")))
-    made.append(blocks.section(markdown.escaped(command_effects.HELP.replace("**", "*"))))
+    made.append(blocks.section(markdown.escaped(subcommands.HELP.replace("**", "*"))))
     return {"type": "home", "blocks": made[:100]}
 
 

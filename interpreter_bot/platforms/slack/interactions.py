@@ -18,7 +18,6 @@ from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.platforms.slack import (
     api_errors,
     blocks,
-    command_effects,
     handler_dependencies,
     installations,
     live_messages,
@@ -29,6 +28,7 @@ from interpreter_bot.platforms.slack import (
     posted_messages,
     questions_to_people,
     requests_in_flight,
+    subcommands,
 )
 from interpreter_bot.sessions import requests
 
@@ -42,7 +42,7 @@ _NOTHING: Final = (
 _NO_CODE: Final = "There is no code in this message: no code block and no Python snippet."
 
 
-def teller(respond: AsyncRespond) -> command_effects.Tell:
+def teller(respond: AsyncRespond) -> subcommands.Tell:
     """Return a function that replies through bolt."""
 
     async def tell(text: str) -> None:
@@ -65,7 +65,7 @@ class Interactions:
         self,
         shared: handler_dependencies.HandlerDependencies,
         in_flight: requests_in_flight.RequestsInFlight,
-        handled: command_effects.CommandEffects,
+        handled: subcommands.CommandEffects,
     ) -> None:
         self._service = shared.service
         self._config = shared.config
@@ -77,7 +77,7 @@ class Interactions:
         self._commands = handled
         self._orders = message_order.MessageOrder()
 
-    def spawn(self, work: Awaitable[None], name: str, tell: command_effects.Tell | None) -> None:
+    def spawn(self, work: Awaitable[None], name: str, tell: subcommands.Tell | None) -> None:
         """Run work in a task of its own, and tell the person of its errors."""
 
         async def with_errors_told() -> None:
@@ -245,7 +245,7 @@ class Interactions:
         user: str,
         channel: str,
         text: str,
-        tell: command_effects.Tell,
+        tell: subcommands.Tell,
     ) -> None:
         """Run `/interpreter …` for the channel's own session."""
         place = posted_messages.Place(workspace, channel, thread="", asked="", user=user)

@@ -21,7 +21,6 @@ from interpreter_bot import errors, values
 from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.platforms.slack import (
     api_errors,
-    command_effects,
     handler_dependencies,
     installations,
     live_messages,
@@ -31,9 +30,10 @@ from interpreter_bot.platforms.slack import (
     permissions,
     posted_messages,
     requests_in_flight,
+    subcommands,
     thread_history,
 )
-from interpreter_bot.sessions import requests
+from interpreter_bot.sessions import event_claims, requests
 from interpreter_bot.text import quantities
 
 _log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class MessageEvents:
         self,
         shared: handler_dependencies.HandlerDependencies,
         in_flight: requests_in_flight.RequestsInFlight,
-        handled: command_effects.CommandEffects,
+        handled: subcommands.CommandEffects,
     ) -> None:
         self._services = shared
         self._service = shared.service
@@ -81,7 +81,26 @@ class MessageEvents:
                 incoming = message_parsing.incoming(event, workspace.bot_user)
                 if incoming is not None:
                     self._threads.hear(workspace.team, incoming.message)
-                    await self._on_message(workspace, incoming, event_id)
+                    content = {"facts": event, "channel": "", "is_edit": False}
+                    await self._on_message(workspace, incoming, event_id, content)
+
+    async def take_again(self, event: event_claims.LostEvent) -> None:
+        """Take a message that a bot had claimed which is gone."""
+        content = event.content
+        workspace = await self._services.workspaces.get(event.key.workspace)
+        incoming = message_parsing.incoming(
+            content["facts"], workspace.bot_user, content["channel"]
+        )
+        if incoming is None:
+            return
+        thread = (workspace.team, incoming.message.channel, incoming.message.root)
+        async with contextlib.AsyncExitStack() as stack, self._orders.at(thread):
+            await stack.enter_async_context(self._service.events.settled(PLATFORM, event.event_id))
+            start = await self._take_or_say_why_not(workspace, incoming)
+            waiting = stack.pop_all()
+        async with waiting:
+            if start is not None:
+                await start()
 
     async def _on_edit(
         self, workspace: installations.InstalledWorkspace, event: Mapping[str, Any], event_id: str
@@ -104,25 +123,27 @@ class MessageEvents:
             return
         if time.time() - float(message.ts) > self._services.config.edit_seconds:
             return
-        await self._on_message(workspace, incoming, event_id, is_edit=True)
+        content = {"facts": facts, "channel": channel, "is_edit": True}
+        await self._on_message(workspace, incoming, event_id, content)
 
     async def _on_message(
         self,
         workspace: installations.InstalledWorkspace,
         incoming: message_parsing.IncomingMessage,
         event_id: str,
-        *,
-        is_edit: bool = False,
+        content: Mapping[str, Any],
     ) -> None:
-        """Handle one message."""
-        message = incoming.message
+        """Handle one message; `content` is what `take_again` needs of it."""
+        message, is_edit = incoming.message, content["is_edit"]
         thread = (workspace.team, message.channel, message.root)
         async with contextlib.AsyncExitStack() as stack, self._orders.at(thread):
             waits = not incoming.is_mention and self._questions.for_message(message.user, thread)
             is_answer = bool(waits) and not is_edit
             if not is_answer and not await self._is_ours(workspace, incoming):
                 return
-            if not await self._claim(workspace, message, event_id):
+            # An answer to Python is no request, should this bot die now.
+            again = None if is_answer or incoming.command is not None else content
+            if not await self._claim(workspace, message, event_id, again):
                 return
             name = _claimed(workspace, message)
             await stack.enter_async_context(self._service.events.settled(PLATFORM, name))
@@ -187,13 +208,18 @@ class MessageEvents:
         workspace: installations.InstalledWorkspace,
         message: message_parsing.Message,
         event_id: str,
+        content: Mapping[str, Any] | None,
     ) -> bool:
-        """Claim a message; return whether no process had."""
+        """Claim a message; return whether no process had.
+
+        A command may have been carried out, so it has no content: it is not taken again.
+        """
         if event_id and not await self._service.events.claim(PLATFORM, event_id):
             return False
         key = message_requests.session_key(workspace, message, is_channels=False)
         name = _claimed(workspace, message)
-        return await self._service.events.claim(PLATFORM, name, key=key, request_id=message.id)
+        events = self._service.events
+        return await events.claim(PLATFORM, name, key=key, request_id=message.id, content=content)
 
     async def _take_or_say_why_not(
         self,

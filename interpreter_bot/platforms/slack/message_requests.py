@@ -6,11 +6,11 @@ from typing import Any, Final
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.slack import (
-    command_effects,
     handler_dependencies,
     installations,
     message_parsing,
     permissions,
+    subcommands,
     thread_history,
 )
 from interpreter_bot.sessions import requests
@@ -61,7 +61,7 @@ async def build(
         present = frozenset(info.name for info in await shared.service.queries.files(about["key"]))
         files += thread_history.files_asked_for(sent_before, text, present)[:_MOST_FILES]
     if not text and not files:
-        raise errors.BotError(command_effects.HELP)
+        raise errors.BotError(subcommands.HELP)
     before = [earlier for earlier in thread.before if earlier.user in names]
     return requests.Request(
         **about,

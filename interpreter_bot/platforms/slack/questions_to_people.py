@@ -6,6 +6,7 @@ They wait for the next message in a thread, or for a button.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any, Final
 
 from interpreter_bot import values
@@ -75,8 +76,10 @@ async def approve(
     place: posted_messages.Place,
     thread: str,
     code: str,
+    *,
+    choices: Sequence[str] = (),
 ) -> str | None:
-    """Ask for approval of exactly this code; return the code that may run, None for nothing.
+    """Ask for approval of exactly this code; see `ports.Reply.approve`.
 
     Raises:
         SlackError: the question could not be asked.
@@ -90,14 +93,18 @@ async def approve(
     shown = markdown.python(head, readable.warning)
     may_edit = len(code) <= _EDITED_CHARACTERS
     with pending.open(place.user, code=code) as question:
-        under = blocks.approval(f"May this run?\n{shown}", question.id, may_edit=may_edit)
+        under = blocks.approval(
+            f"May this run?\n{shown}", question.id, may_edit=may_edit, choices=choices
+        )
         content: dict[str, Any] = {"text": "May this code run?", "blocks": list(under)}
         ts = await posted_messages.post(api, place, content, thread)
         said = "No longer waiting."
         try:
             answer = await question.answer
             said = "Cancelled." if answer is None else "Approved."
-            if answer not in (None, code):
+            if answer in choices:
+                said = "Approved for this session."
+            elif answer not in (None, code):
                 edited = safe_text.revealed(answer or "")
                 shown = markdown.python(edited.text, edited.warning)
                 said = "Approved, as edited."

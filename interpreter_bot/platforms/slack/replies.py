@@ -1,7 +1,6 @@
 """The reply of one request: events of the turn become one answer in Slack.
 
-Sessions call in order and never wait; the events are collected, and a task of its own, the
-pump, sends them to Slack as fast as Slack takes them.
+Sessions call in order and never wait; a task, the pump, sends to Slack as fast as that takes it.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 from interpreter_bot import errors, values
@@ -19,12 +18,12 @@ from interpreter_bot.platforms.slack import (
     answer_contents,
     api_errors,
     blocks,
-    execution_results,
     file_uploads,
     handler_dependencies,
     live_messages,
     markdown,
     questions_to_people,
+    result_blocks,
 )
 from interpreter_bot.sessions import ports
 from interpreter_bot.text import output_screens, quantities, safe_text
@@ -70,7 +69,7 @@ class SlackReply:
         self._config = shared.config
         self._is_code = is_code
         self._answer = answer_contents.Answer()
-        self._results = execution_results.ExecutionResults()
+        self._results = result_blocks.ExecutionResults()
         self._defuser = markdown.Defuser()
         self._cell: _Cell | None = None
         self._made: list[file_uploads.Outgoing] = []
@@ -137,7 +136,7 @@ class SlackReply:
             return
         self._cell.screen.show(output)
         if isinstance(output, values.Text):
-            lines = output.text.strip().rpartition("\n")[2].rpartition("\r")[2]
+            lines = safe_text.clean(output.text).strip().rpartition("\n")[2].rpartition("\r")[2]
             last = quantities.one_line(lines, answer_contents.FIELD_CHARACTERS)
             self._task("Running Python", "in_progress", output=last)
 
@@ -148,17 +147,18 @@ class SlackReply:
             self._message.api, self._questions, self._message.place, thread, request
         )
 
-    async def approve(self, cell: int, code: str) -> str | None:
+    async def approve(self, cell: int, code: str, *, choices: Sequence[str] = ()) -> str | None:
         """See the port."""
         self._flush_words()
-        thread = await self._message.settled(self._answer, self._live)
-        await self._message.status("suspended")
+        message, pending = self._message, self._questions
+        thread = await message.settled(self._answer, self._live)
+        await message.status("suspended")
         try:
             return await questions_to_people.approve(
-                self._message.api, self._questions, self._message.place, thread, code
+                message.api, pending, message.place, thread, code, choices=choices
             )
         finally:
-            await self._message.status("processing")
+            await message.status("processing")
 
     def finished(self, cell: int, finished: values.Finished) -> None:
         """See the port."""

@@ -26,7 +26,6 @@ from interpreter_bot.platforms.slack import (
     api_errors,
     bolt_handlers,
     button_and_modal_handlers,
-    command_effects,
     handler_dependencies,
     home_tab,
     http_server,
@@ -36,6 +35,7 @@ from interpreter_bot.platforms.slack import (
     modals,
     posted_messages,
     requests_in_flight,
+    subcommands,
 )
 
 if TYPE_CHECKING:
@@ -160,8 +160,11 @@ def _handlers(
     in_flight: requests_in_flight.RequestsInFlight,
     notify: posted_messages.Notify,
 ) -> bolt_handlers.Handlers:
-    said = command_effects.CommandEffects(shared)
+    said = subcommands.CommandEffects(shared)
     listener = message_events.MessageEvents(shared, in_flight, said)
+    shared.service.events.open_platform(
+        "slack", lambda event: in_flight.spawn(listener.take_again(event), "message again")
+    )
     interaction_handlers = interactions.Interactions(shared, in_flight, said)
     feedback = home_tab.Feedback(shared.service)
     home = home_tab.HomeTab(shared, feedback, notify)

@@ -110,6 +110,7 @@ async def panel(
             return {
                 "files": await files(service, key),
                 "most_bytes": service.queries.limits.workspace_bytes,
+                "thread": key.thread,
             }
         case "limits":
             return {
@@ -119,7 +120,7 @@ async def panel(
         case "network":
             return {"rows": usage_and_limits.network(service.queries.reach(key))}
         case "tools":
-            return {"rows": usage_and_limits.tools(service.queries.tools(key))}
+            return {"rows": usage_and_limits.tools(await service.queries.tools(key))}
         case "variables":
             rows = usage_and_limits.variables(await service.queries.variables(key))
             told = {"rows": rows, "lost_cells": await _lost_cells(service, key)}
@@ -166,6 +167,20 @@ async def files(
     found = sorted(
         await service.queries.files(key), key=lambda info: info.modified_ns, reverse=True
     )
+    versions = await service.files.versions(key)
     return [
-        {"name": i.name, "size_bytes": i.size_bytes, "modified": i.modified_ns / 1e9} for i in found
+        {
+            "name": info.name,
+            "size_bytes": info.size_bytes,
+            "modified": info.modified_ns / 1e9,
+            "versions": [
+                {
+                    "request": " ".join(one.request[:400].split())[:200],
+                    "at": one.at.timestamp(),
+                    "size_bytes": one.size_bytes,
+                }
+                for one in versions.get(info.name, ())
+            ],
+        }
+        for info in found
     ]

@@ -7,6 +7,7 @@ the page draws both alike. All text is as it came: the page never takes it for H
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 from interpreter_bot import errors, values
@@ -82,7 +83,14 @@ def asking(cell: int, question: int, request: values.InputRequested) -> Event:
     }
 
 
-def approving(cell: int, question: int, source: str, *, is_planned: bool = False) -> Event:
+def approving(
+    cell: int,
+    question: int,
+    source: str,
+    *,
+    is_planned: bool = False,
+    choices: Sequence[str] = (),
+) -> Event:
     """Event: approval is asked for code, or for the plan above that begins with it."""
     revealed = safe_text.revealed(source)
     return {
@@ -93,6 +101,7 @@ def approving(cell: int, question: int, source: str, *, is_planned: bool = False
         "shown": revealed.text,
         "warning": revealed.warning,
         "is_planned": is_planned,
+        "choices": list(choices),
     }
 
 

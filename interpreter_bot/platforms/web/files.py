@@ -1,20 +1,39 @@
-"""Upload and download of files, in pieces: none is ever in memory as a whole."""
+"""Files of a session for the page, in pieces: none is ever in memory as a whole."""
 
 from __future__ import annotations
 
+import asyncio
+import io
+import time
 import urllib.parse
+import zipfile
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.web import validation
-from interpreter_bot.sessions import requests, session_service
+from interpreter_bot.platforms.web import event_json, validation
+from interpreter_bot.sessions import live_tables, requests, session_service
 from interpreter_bot.text import quantities
 
 _PIECE_BYTES: Final = 1024 * 1024
 _MOST_NAME_CHARACTERS: Final = 8192
+_FIRST_SECOND: Final = 315_532_800
+_LAST_SECOND: Final = 4_354_819_199
+_MEDIA: Final = {
+    "pdf": "application/pdf",
+    "mp3": "audio/mpeg",
+    "m4a": "audio/mp4",
+    "wav": "audio/wav",
+    "flac": "audio/flac",
+    "ogg": "audio/ogg",
+    "mp4": "video/mp4",
+    "m4v": "video/mp4",
+    "webm": "video/webm",
+}
+# None of them is a page to any browser, whatever is in the file: its type is said, and not guessed.
+_MEDIA_POLICY: Final = "default-src 'none'; base-uri 'none'; frame-ancestors 'self'"
 
 
 class Files:
@@ -45,15 +64,112 @@ class Files:
             }
             return await stream(request, info, pieces, headers=headers)
 
-    async def notebook(self, request: web.Request) -> web.Response:
-        """Serve a session as a notebook."""
-        key, title = where(request)
-        data = await self._service.queries.notebook(key)
+    async def media(self, request: web.Request) -> web.StreamResponse:
+        """Serve a document, a sound or a film, or a part of it, to be shown by the browser."""
+        key, name = where(request)
+        kind = _MEDIA.get(name.rpartition(".")[2].lower())
+        if kind is None:
+            raise errors.FileNameError("Files of that kind are not shown here.")
+        try:
+            part = request.http_range
+        except ValueError:
+            part = slice(None)
+        # Of its last bytes nobody asks who does not know how many there are.
+        start = max(part.start or 0, 0)
         headers = {
-            "Content-Type": "application/x-ipynb+json",
-            "Content-Disposition": disposition(
-                f"{title.replace('/', ' ') or 'conversation'}.ipynb"
-            ),
+            "Content-Type": kind,
+            "Content-Security-Policy": _MEDIA_POLICY,
+            "Accept-Ranges": "bytes",
+        }
+        async with self._service.queries.reading(key, name, start=start) as (info, pieces):
+            stop = min(part.stop or info.size_bytes, info.size_bytes)
+            if part.start is None or part.start < 0:
+                return await stream(request, info, pieces, headers=headers)
+            if start >= stop:
+                raise web.HTTPRequestRangeNotSatisfiable
+            headers["Content-Range"] = f"bytes {start}-{stop - 1}/{info.size_bytes}"
+            rest = values.FileInfo(info.name, stop - start, info.modified_ns)
+            return await stream(request, rest, pieces, headers=headers, status=206)
+
+    async def archive(self, request: web.Request) -> web.StreamResponse:
+        """Serve all files of a session in one zip file, which is made as it is read."""
+        key, title = where(request)
+        infos = await self._service.queries.files(key)
+        if not infos:
+            raise errors.FileMissingError("There are no files yet.")
+        headers = {
+            "Content-Type": "application/zip",
+            "Content-Disposition": disposition(_named(title, "zip")),
+        }
+        response = web.StreamResponse(headers=headers)
+        await response.prepare(request)
+        packed = _Packed()
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            for info in infos:
+                await self._pack(key, info, archive, packed, response)
+        await response.write(packed.taken())
+        return response
+
+    async def _pack(
+        self,
+        key: values.SessionKey,
+        info: values.FileInfo,
+        archive: zipfile.ZipFile,
+        packed: _Packed,
+        response: web.StreamResponse,
+    ) -> None:
+        # Code may give a file any time; archives know those of 1980 to 2107.
+        seconds = min(max(info.modified_ns // 10**9, _FIRST_SECOND), _LAST_SECOND)
+        entry = zipfile.ZipInfo(info.name, time.gmtime(seconds)[:6])
+        entry.compress_type = zipfile.ZIP_DEFLATED
+        try:
+            async with self._service.queries.reading(key, info.name) as (found, pieces):
+                is_large = found.size_bytes >= 2**31
+                with archive.open(entry, "w", force_zip64=is_large) as opened:
+                    async for piece in pieces:
+                        await asyncio.to_thread(opened.write, piece)
+                        await response.write(packed.taken())
+        except errors.FileMissingError:
+            # Code deleted it meanwhile.
+            return
+
+    async def rename(self, request: web.Request) -> web.Response:
+        """Give a file another name; the response is the one it got."""
+        key, name = where(request)
+        wanted = validation.text(dict(request.query), "to", most=_MOST_NAME_CHARACTERS)
+        return web.json_response({"name": await self._service.files.rename(key, name, wanted)})
+
+    async def delete(self, request: web.Request) -> web.Response:
+        """Delete a file."""
+        await self._service.files.delete(*where(request))
+        return web.json_response({})
+
+    async def open_table(self, request: web.Request) -> web.Response:
+        """Let Python read a file as a table; the response says how it is looked at."""
+        sheet = validation.text(dict(request.query), "sheet", most=_MOST_NAME_CHARACTERS)
+        key, name = where(request)
+        try:
+            opened = await self._service.files.open_table(key, name, validation.PERSON, sheet=sheet)
+        except live_tables.PythonBusyError as error:
+            return web.json_response(event_json.problem(error))
+        return web.json_response(opened.model_dump(mode="json"))
+
+    async def notebook(self, request: web.Request) -> web.Response:
+        """Serve a session as a notebook, a script or a page, as a download."""
+        key, title = where(request)
+        queries, suffix = self._service.queries, request.query.get("suffix", "ipynb")
+        match suffix:
+            case "ipynb":
+                data = await queries.notebook(key)
+            case "py":
+                data = await queries.script(key)
+            case "html":
+                data = await queries.document(key, title or "Conversation")
+            case _:
+                raise validation.MalformedError
+        headers = {
+            "Content-Type": "application/octet-stream",
+            "Content-Disposition": disposition(_named(title, suffix)),
         }
         return web.Response(body=data, headers=headers)
 
@@ -64,9 +180,10 @@ async def stream(
     pieces: AsyncIterator[bytes],
     *,
     headers: dict[str, str],
+    status: int = 200,
 ) -> web.StreamResponse:
     """Stream a file as fast as the client reads."""
-    response = web.StreamResponse(headers=headers)
+    response = web.StreamResponse(status=status, headers=headers)
     response.content_length = left = info.size_bytes
     await response.prepare(request)
     async for piece in pieces:
@@ -105,6 +222,32 @@ def disposition(name: str) -> str:
     plain = "".join(c if c.isascii() and (c.isalnum() or c in " ._-") else "_" for c in last)
     quoted = urllib.parse.quote(last.encode("utf-8", "replace"), safe="")
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quoted}"
+
+
+class _Packed(io.RawIOBase):
+    """What a zip file consists of so far, and nobody has taken yet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._made = bytearray()
+
+    def writable(self) -> bool:
+        """Say that it takes bytes; it cannot go back among them."""
+        return True
+
+    def write(self, data: Any) -> int:  # noqa: ANN401
+        """Take bytes."""
+        self._made += data
+        return len(data)
+
+    def taken(self) -> bytes:
+        """Return what was made since the last time."""
+        made, self._made = bytes(self._made), bytearray()
+        return made
+
+
+def _named(title: str, suffix: str) -> str:
+    return f"{title.replace('/', ' ') or 'conversation'}.{suffix}"
 
 
 async def _pieces(request: web.Request, limit_bytes: int) -> AsyncIterator[bytes]:

@@ -133,6 +133,7 @@ async def listing(service: session_service.SessionService) -> event_json.Event:
             "title": one.title,
             "used": one.used.timestamp(),
             "mark": one.mark,
+            "tree": one.tree,
             "is_busy": one.is_busy,
         }
         for one in (*pinned, *(one for one in recent if one.mark != "pinned"))
@@ -181,6 +182,7 @@ async def show(
     while True:
         ended = hub.ended(key.thread)
         past = await service.queries.history(key, most=most + 1)
+        alternatives = await service.branches.alternatives(key)
         # A turn that ended while the store was read is in neither; what is read now has it.
         if hub.ended(key.thread) == ended:
             break
@@ -197,6 +199,10 @@ async def show(
         "live": [turn.with_events() for turn in live],
         "notices": list(dict.fromkeys([*notices, *filter(None, [of_files])])),
         "is_more": len(past) > most,
+        "alternatives": [
+            {"number": one.turn_id, "at": one.at, "threads": [to.thread for to in one.keys]}
+            for one in alternatives
+        ],
     }
     tab.thread = key.thread
     tab.send(tab_hub.encoded_message("conversation", whole, thread=key.thread))

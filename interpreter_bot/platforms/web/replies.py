@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from interpreter_bot import values
 from interpreter_bot.platforms.web import event_json, live_turns, tab_hub
 from interpreter_bot.sessions import ports
@@ -49,11 +51,13 @@ class TabReply:
         """Show code as it is written."""
         self._turn.say(event_json.writing(delta))
 
-    async def approve(self, cell: int, code: str) -> str | None:
+    async def approve(self, cell: int, code: str, *, choices: Sequence[str] = ()) -> str | None:
         """Ask in the page; the first answer counts."""
         is_planned = self._is_planned and self._has_words
         return await self._turn.ask(
-            lambda number: event_json.approving(cell, number, code, is_planned=is_planned)
+            lambda number: event_json.approving(
+                cell, number, code, is_planned=is_planned, choices=choices
+            )
         )
 
     def code(self, cell: int, code: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import importlib.resources
 import pathlib
 import socket
@@ -15,9 +16,10 @@ from aiohttp import web
 from interpreter_bot import errors, settings, values
 from interpreter_bot.platforms.web import (
     access,
-    displays,
     files,
     initial_events,
+    notebook_runs,
+    sandboxed_displays,
     tab_hub,
     websocket_actions,
 )
@@ -64,8 +66,9 @@ async def serve(
                 service, hub, tasks, approval=config.approval
             )
             service.notify_through("web", notify, go_on=listener.go_on)
+            service.events.open_platform("web", listener.take_again)
             lists = tasks.create_task(initial_events.keep_listed(service, hub), name="web: lists")
-            shown = displays.Displays(service, hub, has_scripts=config.page_scripts)
+            shown = sandboxed_displays.Displays(service, hub, has_scripts=config.page_scripts)
             app = _application(service, gate, shown, listener)
             # No access log: it would have the token in it.
             runner = web.AppRunner(app, access_log=None, shutdown_timeout=_CLOSING_SECONDS)
@@ -82,7 +85,7 @@ async def serve(
 def _application(
     service: session_service.SessionService,
     gate: access.Access,
-    shown: displays.Displays,
+    shown: sandboxed_displays.Displays,
     listener: websocket_actions.TabConnection,
 ) -> web.Application:
     @web.middleware
@@ -100,10 +103,19 @@ def _application(
         "/output": shown.saved,
         "/download": stored.download,
         "/notebook": stored.notebook,
+        "/media": stored.media,
+        "/archive": stored.archive,
     }
     for path, handler in (routes | _pages()).items():
         app.router.add_get(path, handler, allow_head=False)
-    app.router.add_post("/upload", stored.upload)
+    for path, handler in {
+        "/upload": stored.upload,
+        "/rename": stored.rename,
+        "/delete": stored.delete,
+        "/open": stored.open_table,
+        "/run-notebook": notebook_runs.NotebookRuns(service, listener).begin,
+    }.items():
+        app.router.add_post(path, handler)
     return app
 
 
@@ -120,8 +132,17 @@ def _pages() -> dict[str, access.Handler]:
 
 
 def _file_handler(body: bytes, content_type: str) -> access.Handler:
-    async def handler(_: web.Request) -> web.StreamResponse:
-        return web.Response(body=body, content_type=content_type, charset="utf-8")
+    packed = gzip.compress(body)
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        is_packed = "gzip" in request.headers.get("Accept-Encoding", "")
+        return web.Response(
+            body=packed if is_packed else body,
+            content_type=content_type,
+            charset="utf-8",
+            headers={"Vary": "Accept-Encoding"}
+            | ({"Content-Encoding": "gzip"} if is_packed else {}),
+        )
 
     return handler
 

@@ -1,6 +1,6 @@
 """Actions of a tab's websocket messages: requests made, data sent.
 
-Above 300 lines: one handler for each message of a tab, and nothing else.
+Above 300 lines: one handler for each message of a tab that is not about a session as a whole.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import functools
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeAlias, get_args
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Final, get_args
 
 import aiohttp
 from aiohttp import web
@@ -23,22 +23,21 @@ from interpreter_bot.platforms.web import (
     command_panels,
     event_json,
     initial_events,
+    live_lookups,
     live_turns,
     replies,
+    session_actions,
     tab_hub,
     validation,
 )
-from interpreter_bot.sessions import approval_policy, live_tables, requests, session_service
+from interpreter_bot.sessions import approval_policy, event_claims, requests, session_service
 
 _log = logging.getLogger(__name__)
-
-_Message: TypeAlias = Mapping[str, Any]
 
 _MOST_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 _HEARTBEAT_SECONDS: Final = 20.0
 _MOST_TURNS: Final = 1000
 _MOST_HEARD: Final = 1000
-_MOST_TITLE_CHARACTERS: Final = 200
 _MOST_ANSWER_CHARACTERS: Final = 64 * 1024
 
 
@@ -61,25 +60,18 @@ class TabConnection:
         self._sockets: set[web.WebSocketResponse] = set()
         self._running: set[asyncio.Task[None]] = set()
         self._heard: collections.deque[str] = collections.deque(maxlen=_MOST_HEARD)
-        self._actions: dict[str, Callable[[tab_hub.Tab, _Message], Awaitable[None]]] = {
+        self._actions: dict[str, session_actions.Action] = {
             "watch": self._watch,
             "say": self._say,
+            "branch": self._branch,
             "stop": self._stop,
             "withdraw": self._withdraw,
             "answer": self._answer,
-            "reset": self._reset,
-            "fork": self._fork,
-            "undo": self._undo,
-            "delete": self._delete,
-            "rename": self._rename,
-            "mark": self._mark,
-            "search": self._search,
-            "choose": self._choose,
             "approve": self._approve,
             "show": self._show,
             "save": self._save,
             "look": self._look,
-        }
+        } | dict(session_actions.SessionActions(service, hub).by_name())
 
     async def websocket(self, request: web.Request) -> web.WebSocketResponse:
         """Serve a tab until it goes."""
@@ -135,12 +127,12 @@ class TabConnection:
         except errors.BotError as error:
             _refuse(tab, message, error)
 
-    async def _watch(self, tab: tab_hub.Tab, message: _Message) -> None:
+    async def _watch(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
         key = validation.key(message.get("thread"))
         most = min(max(validation.whole_number(message, "most"), 1), _MOST_TURNS)
         await initial_events.show(self._service, self._hub, tab, key=key, most=most)
 
-    async def _say(self, tab: tab_hub.Tab, message: _Message) -> None:
+    async def _say(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
         key = validation.key(message.get("thread"))
         turn_id = validation.turn_id(message.get("id"))
         text = validation.text(message, "text")
@@ -155,44 +147,82 @@ class TabConnection:
             _accept(tab, turn_id)
             return
         files = validation.files(message)
+        self._check(text, files, is_code=is_code)
+        is_planned = await self._service.queries.approval(validation.HERE, self._approval) == "plan"
+        request = self._request(key, turn_id, text, files, is_code=is_code)
+        if await self._is_unheard(request):
+            # Checked here, where messages of a tab come one by one: after an await the next may be
+            # there.
+            is_first = not self._hub.of(key.thread) and await self._is_new(key)
+            head = initial_events.heading(text, files, is_code=is_code, started=time.time())
+            turn = self._hub.begin(key.thread, turn_id, head)
+            title = initial_events.title(text or ", ".join(files)) if is_first else ""
+            work = self._carry_out(request, turn, is_planned=is_planned, title=title)
+            self.start(functools.partial(self._settled, turn_id, work), f"web: turn {turn_id}")
+            if title:
+                rename = functools.partial(self._service.rename, key, title)
+                self.start(rename, f"web: title of {turn_id}")
+        _accept(tab, turn_id)
+
+    def _check(self, text: str, files: tuple[str, ...], *, is_code: bool) -> None:
         if not text.strip() and not files:
             raise errors.BotError("Please write something first.")
         if not is_code and not self._service.queries.models:
             raise errors.BotError(
                 "There is no model to answer this. Switch to Python to run code, or set one up."
             )
-        is_planned = await self._service.queries.approval(validation.HERE, self._approval) == "plan"
-        if await self._is_unheard(key, turn_id):
-            request = requests.Request(
-                key=key,
-                person=validation.PERSON,
-                text=text,
-                files=files,
-                is_code=is_code,
-                id=turn_id,
-                approval=self._approval,
-            )
-            # Checked here, where messages of a tab come one by one: after an await the next may be
-            # there.
-            is_first = not self._hub.of(key.thread) and await self._is_new(key)
-            head = initial_events.heading(text, files, is_code=is_code, started=time.time())
-            turn = self._hub.begin(key.thread, turn_id, head)
-            work = functools.partial(self._carry_out, request, turn, is_planned=is_planned)
-            self._start(work, f"web: turn {turn_id}")
-            if is_first:
-                self._start(functools.partial(self._entitle, request), f"web: title of {turn_id}")
-        _accept(tab, turn_id)
 
-    async def _is_unheard(self, key: values.SessionKey, turn_id: str) -> bool:
+    async def _branch(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
+        """Say something in place of an earlier request, in a branch, and let the tab go there."""
+        key, new_key = validation.key(message.get("thread")), validation.new_key()
+        turn_id = validation.whole_number(message, "turn")
+        is_code = message.get("is_code") is True
+        text = validation.text(message, "text")
+        self._check(text, validation.files(message), is_code=is_code)
+        cells = await self._service.branches.branch(
+            key, turn_id, new_key=new_key, person=validation.PERSON.id
+        )
+        there = {"thread": new_key.thread}
+        tab.send(tab_hub.encoded_message("forked", {"to": new_key.thread}))
+        for joined in _joined(cells):
+            code = {"id": validation.new_key().thread, "text": joined}
+            await self._say(tab, {**there, **code, "is_code": True})
+        await self._say(tab, {**message, **there})
+
+    def _request(
+        self,
+        key: values.SessionKey,
+        turn_id: str,
+        text: str,
+        files: tuple[str, ...],
+        *,
+        is_code: bool,
+    ) -> requests.Request:
+        return requests.Request(
+            key=key,
+            person=validation.PERSON,
+            text=text,
+            files=files,
+            is_code=is_code,
+            id=turn_id,
+            approval=self._approval,
+        )
+
+    async def _is_unheard(self, request: requests.Request) -> bool:
         """Whether a request is new: a tab that lost its connection sends again what may be known.
 
-        One is new, too, that a bot had claimed which was killed before it could record it.
+        One is new, too, that a bot had claimed which was killed: who takes it first, its tab or
+        `take_again`, carries it out.
         """
+        key, turn_id = request.key, request.id
         if turn_id in self._heard:
             return False
         self._heard.append(turn_id)
         try:
-            if await self._service.events.claim("web", turn_id):
+            said = {"text": request.text, "files": [*request.files], "is_code": request.is_code}
+            if await self._service.events.claim(
+                "web", turn_id, key=key, request_id=turn_id, content=said
+            ):
                 return True
             past = await self._service.queries.history(key, most=_MOST_TURNS)
         except errors.BotError:
@@ -200,33 +230,53 @@ class TabConnection:
             raise
         return all(turn.request_id != turn_id for turn in past)
 
+    async def _settled(self, turn_id: str, work: Awaitable[None]) -> None:
+        """Carry out a request; after it nobody waits for an answer."""
+        async with self._service.events.settled("web", turn_id):
+            await work
+
+    def take_again(self, event: event_claims.LostEvent) -> None:
+        """Take a request that a bot had claimed which is gone."""
+        said = event.content
+        if event.event_id in self._heard:
+            return
+        request = self._request(
+            event.key, event.event_id, said["text"], tuple(said["files"]), is_code=said["is_code"]
+        )
+        self._heard.append(request.id)
+        work = functools.partial(self._settled, request.id, self.go_on(request))
+        self.start(work, f"web: turn {request.id} again")
+
     async def go_on(self, request: requests.Request) -> None:
-        """Show how a turn goes on that a bot began which is gone."""
+        """Show the turn of a request that no tab has made, to its end."""
         head = initial_events.heading(
             request.text, request.files, is_code=request.is_code, started=time.time()
         )
         turn = self._hub.begin(request.key.thread, request.id, head)
         await self._carry_out(request, turn, is_planned=request.approval == "plan")
 
-    def _start(self, work: Callable[[], Awaitable[None]], name: str) -> None:
+    def start(self, work: Callable[[], Awaitable[None]], name: str) -> None:
+        """Do some work beside all tabs, until it is done or the page ends."""
         task = self._tasks.create_task(_net(work, name), name=name)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
     async def _carry_out(
-        self, request: requests.Request, turn: live_turns.LiveTurn, *, is_planned: bool
+        self,
+        request: requests.Request,
+        turn: live_turns.LiveTurn,
+        *,
+        is_planned: bool,
+        title: str = "",
     ) -> None:
         # Nothing is awaited before it has its place in the lane, or a burst would lose its order.
         reply = replies.TabReply(self._hub, turn, is_planned=is_planned)
         try:
-            await self._service.handle(request, reply)
+            end = await self._service.handle(request, reply)
         finally:
             self._hub.end(request.key.thread, turn)
-
-    async def _entitle(self, request: requests.Request) -> None:
-        """Give a new session its first words as title."""
-        title = initial_events.title(request.text or ", ".join(request.files))
-        await self._service.rename(request.key, title)
+        if title and await self._service.improve_title(request, end, title=title):
+            self._hub.is_changed.set()
 
     async def _is_new(self, key: values.SessionKey) -> bool:
         try:
@@ -236,13 +286,16 @@ class TabConnection:
             return False
 
     async def _obey(
-        self, tab: tab_hub.Tab, message: _Message, command: command_panels.SlashCommand
+        self,
+        tab: tab_hub.Tab,
+        message: session_actions.Message,
+        command: command_panels.SlashCommand,
     ) -> None:
         if not command_panels.is_known(command):
             raise errors.BotError(f"There is no command /{command.name}. Type /help for a list.")
         if command.name == "model" and command.rest:
             title = command_panels.model_title(command.rest, self._service.queries.models)
-            await self._choose(tab, {**message, "model": title})
+            await self._actions["choose"](tab, {**message, "model": title})
         elif command.name == "approval" and command.rest:
             await self._approve(tab, {**message, "approval": command.rest.lower()})
         elif command.name in command_panels.NAMES:
@@ -252,18 +305,18 @@ class TabConnection:
         else:
             tab.send(tab_hub.encoded_message("download", {"what": command.name}))
 
-    async def _stop(self, _: tab_hub.Tab, message: _Message) -> None:
+    async def _stop(self, _: tab_hub.Tab, message: session_actions.Message) -> None:
         if not await self._service.stop(validation.key(message.get("thread"))):
             raise errors.BotError("Nothing is running.")
 
-    async def _withdraw(self, _: tab_hub.Tab, message: _Message) -> None:
+    async def _withdraw(self, _: tab_hub.Tab, message: session_actions.Message) -> None:
         key, turn_id = validation.key(message.get("thread")), validation.turn_id(message.get("id"))
         if not await self._service.withdraw(key, turn_id):
             raise errors.BotError("It no longer waits.")
         if (turn := self._hub.turn(key.thread, turn_id)) is not None:
             turn.say(event_json.withdrawn())
 
-    async def _answer(self, _: tab_hub.Tab, message: _Message) -> None:
+    async def _answer(self, _: tab_hub.Tab, message: session_actions.Message) -> None:
         key = validation.key(message.get("thread"))
         turn = self._hub.turn(key.thread, validation.turn_id(message.get("turn")))
         if turn is None:
@@ -272,62 +325,7 @@ class TabConnection:
         text = "" if is_refusal else validation.text(message, "text", most=_MOST_ANSWER_CHARACTERS)
         turn.answer(validation.whole_number(message, "question"), None if is_refusal else text)
 
-    async def _reset(self, _: tab_hub.Tab, message: _Message) -> None:
-        key = validation.key(message.get("thread"))
-        await self._service.reset(key, files=message.get("files") is True)
-        self._hub.forget(key.thread)
-        self._hub.tell("reset", {}, thread=key.thread)
-        self._hub.is_changed.set()
-
-    async def _fork(self, tab: tab_hub.Tab, message: _Message) -> None:
-        """Copy a session, and let the tab go there."""
-        key, new_key = validation.key(message.get("thread")), validation.new_key()
-        await self._service.branches.fork(key, new_key, validation.PERSON.id)
-        tab.send(tab_hub.encoded_message("forked", {"to": new_key.thread}))
-        self._hub.is_changed.set()
-
-    async def _undo(self, _: tab_hub.Tab, message: _Message) -> None:
-        key = validation.key(message.get("thread"))
-        await self._service.branches.undo(key)
-        self._hub.forget(key.thread)
-        self._hub.tell("reset", {}, thread=key.thread)
-
-    async def _delete(self, _: tab_hub.Tab, message: _Message) -> None:
-        key = validation.key(message.get("thread"))
-        await self._service.delete(key)
-        self._hub.forget(key.thread)
-        self._hub.tell("deleted", {}, thread=key.thread)
-        self._hub.is_changed.set()
-
-    async def _rename(self, _: tab_hub.Tab, message: _Message) -> None:
-        key = validation.key(message.get("thread"))
-        title = validation.text(message, "title", most=_MOST_TITLE_CHARACTERS).strip()
-        if not title:
-            raise errors.BotError("A name cannot be empty.")
-        await self._service.rename(key, title)
-        self._hub.is_changed.set()
-
-    async def _mark(self, _: tab_hub.Tab, message: _Message) -> None:
-        """Pin or archive a session, or take that back."""
-        mark = message.get("mark")
-        if mark not in ("", "pinned", "archived"):
-            raise validation.MalformedError
-        await self._service.mark(validation.key(message.get("thread")), mark)
-        self._hub.is_changed.set()
-
-    async def _search(self, tab: tab_hub.Tab, message: _Message) -> None:
-        text = validation.text(message, "text", most=_MOST_TITLE_CHARACTERS)
-        tab.send(tab_hub.encoded_message("found", await initial_events.search(self._service, text)))
-
-    async def _choose(self, _: tab_hub.Tab, message: _Message) -> None:
-        key = validation.key(message.get("thread"))
-        title = validation.text(message, "model", most=_MOST_TITLE_CHARACTERS)
-        await self._service.choose_model(key, title or None)
-        self._hub.tell(
-            "model", {"model": await self._service.queries.model(key)}, thread=key.thread
-        )
-
-    async def _approve(self, tab: tab_hub.Tab, message: _Message) -> None:
+    async def _approve(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
         """Choose the approval of code, and show what is in effect then."""
         wanted = str(message.get("approval"))
         if wanted not in get_args(requests.Approval):
@@ -335,13 +333,13 @@ class TabConnection:
         await self._service.choose(validation.HERE, approval_policy.NAME, wanted)
         await self._show(tab, {**message, "panel": "approval"})
 
-    async def _show(self, tab: tab_hub.Tab, message: _Message) -> None:
+    async def _show(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
         key = validation.key(message.get("thread"))
         name = str(message.get("panel"))
         shown = await command_panels.panel(self._service, name, key, approval=self._approval)
         tab.send(tab_hub.encoded_message("panel", {"panel": name} | shown))
 
-    async def _save(self, tab: tab_hub.Tab, message: _Message) -> None:
+    async def _save(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
         """Save the whole of a table, and let the tab download it."""
         key = validation.key(message.get("thread"))
         handle, suffix = validation.handle(message.get("table")), message.get("suffix", "csv")
@@ -350,22 +348,10 @@ class TabConnection:
         name = await self._service.save_table(key, handle, suffix)
         tab.send(tab_hub.encoded_message("download", {"what": "file", "name": name}))
 
-    async def _look(self, tab: tab_hub.Tab, message: _Message) -> None:
-        """Look into a live table: beside what else the tab says, as it may take seconds."""
-        key = validation.key(message.get("thread"))
-        handle = validation.handle(message.get("table"))
-        question = validation.whole_number(message, "question")
-        wanted = live_tables.read_question(message.get("wanted"))
-
-        async def look() -> None:
-            try:
-                found = await self._service.queries.table(key, handle, wanted)
-                told = found.model_dump(mode="json")
-            except errors.BotError as error:
-                told = event_json.problem(error)
-            tab.send(tab_hub.encoded_message("looked", told | {"question": question}))
-
-        self._start(look, f"web: look at table {handle}")
+    async def _look(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
+        """Ask Python something beside what else the tab says, as it may take seconds."""
+        look = live_lookups.look(self._service, tab, message)
+        self.start(look, "web: look into Python")
 
 
 async def _net(work: Callable[[], Awaitable[None]], name: str) -> None:
@@ -395,3 +381,15 @@ def _refuse(tab: tab_hub.Tab, message: object, error: errors.BotError) -> None:
     about = message.get("id") if isinstance(message, dict) else None
     told = {"id": about if isinstance(about, str) else None, "sentence": str(error)}
     tab.send(tab_hub.encoded_message("refused", told))
+
+
+def _joined(cells: Iterable[str]) -> Iterator[str]:
+    """Join cells, each time as many as one message may hold."""
+    joined = ""
+    for cell in cells:
+        if joined and len(joined) + len(cell) + 2 > validation.MOST_TEXT_CHARACTERS:
+            yield joined
+            joined = ""
+        joined = f"{joined}\n\n{cell}" if joined else cell
+    if joined:
+        yield joined

@@ -154,7 +154,7 @@ async def test_a_file_is_put_into_the_workspace_and_recorded(place):
 async def test_an_error_is_in_the_databases_words(place):
     told = await place.run("connections['secret'].query('select nothing from orders')")
     assert 'connections.QueryError: column "nothing" does not exist' in told
-    assert "connection_objects" not in told
+    assert "data_connection_objects" not in told
     assert "pyarrow" not in told
 
 

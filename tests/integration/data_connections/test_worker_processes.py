@@ -87,13 +87,16 @@ async def test_sqlite_gives_rows_with_types(sqlite_file):
         assert table.column("b").to_pylist()[0] == 1.0
 
 
-async def test_a_listing_fits_into_a_frame_and_has_all_names(tmp_path):
+async def test_a_listing_fits_into_a_frame_has_all_names_and_says_what_it_lacks(tmp_path):
     columns = ", ".join(f"{'ü' * 200}{number}" for number in range(400))
     with contextlib.closing(sqlite3.connect(tmp_path / "wide.db")) as connection, connection:
         for number in range(30):
             connection.execute(f"create table wide{number:02} ({columns})")
     async with processes("sqlite", tmp_path / "wide.db") as workers, workers.worker() as worker:
-        told = (await worker.ask({"do": "tables"}))["tables"]
+        answer = await worker.ask({"do": "tables"})
+    told = answer["tables"]
+    assert "more tables or columns than one list holds" in answer["notice"]
+    assert "left out" in told[-1]["comment"]
     assert [table["name"] for table in told] == [f"wide{number:02}" for number in range(30)]
     assert len(told[0]["columns"]) == 400
     assert told[-1]["columns"] == []

@@ -155,6 +155,8 @@ async def test_a_choice_is_made_by_a_button(discord_server, lab, connect, until)
         await turn.reply.code(0, "reach()")
         asked = values.InputRequested("Let it? ", False, choices=("once", "session", "no"))
         chosen.append(await turn.reply.ask(0, asked))
+        asked = values.InputRequested("Install it? ", False, choices=("install", "no"))
+        chosen.append(await turn.reply.ask(0, asked))
         turn.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
         return turn.done("Done.")
 
@@ -164,8 +166,10 @@ async def test_a_choice_is_made_by_a_button(discord_server, lab, connect, until)
         thread = await steps.thread_in(channel)
         await until(lambda: thread.of_bots and "Once" in thread.of_bots[-1].buttons)
         await discord_server.click(alice, thread.of_bots[-1], "For this session")
-        await until(lambda: chosen)
-    assert chosen == ["session"]
+        await until(lambda: chosen and "No" in thread.of_bots[-1].buttons)
+        await discord_server.click(alice, thread.of_bots[-1], "Install and run again")
+        await until(lambda: len(chosen) == 2)
+    assert chosen == ["session", "install"]
 
 
 async def _asked(until, thread):
@@ -188,6 +192,8 @@ async def test_input_is_answered_by_a_message_of_who_asked(discord_server, lab, 
     assert "Length 3." in text
     assert "```\nname? Ada\nhello 3\n```" in text
     assert len(service.handled) == 1
+    # Should the bot die, it is not taken for a request.
+    assert None in [about.get("content", "") for _, about in service.claimed]
 
 
 async def test_input_is_answered_in_a_window(discord_server, lab, connect, until):
@@ -281,6 +287,25 @@ async def test_code_is_approved_edited_or_refused(discord_server, lab, connect, 
             thread = await steps.thread_in(channel)
             text = await _approve(discord_server, until, alice, thread, label, filled)
             assert expected in text
+
+
+async def test_a_tool_that_running_code_calls_is_allowed_for_the_session(
+    discord_server, lab, connect, until
+):
+    async def script(turn):
+        await turn.reply.code(0, "jira.delete()")
+        answer = await turn.reply.approve(1, "tools.jira.delete()", choices=("session",))
+        turn.reply.output(0, values.Text("stdout", "deleted\n"))
+        turn.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
+        return turn.done(f"Allowed: {answer}")
+
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(script):
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
+        thread = await steps.thread_in(channel)
+        text = await _approve(discord_server, until, alice, thread, "For this session")
+    assert "approved for this session" in text
+    assert "Allowed: session" in text
 
 
 async def test_nobody_approves_what_they_cannot_see(discord_server, lab, connect, until):

@@ -80,7 +80,8 @@ async def test_cells_are_looked_for_after_the_first_sign_and_run(
             return ("x = 1", "y = 2")
 
         monkeypatch.setattr(service.branches, "lost_cells", found_late)
-        begun = [await discord_server.command(alice, channel, "interpreter again")]
+        begun = []
+        begun.append(await discord_server.command(alice, channel, "interpreter again"))
         await steps.finished(begun[0])
     assert (service.handled[0].text, service.handled[0].is_code) == ("x = 1\n\ny = 2", True)
 

@@ -320,3 +320,20 @@ async def test_a_turn_of_a_bot_that_is_gone_goes_on_in_its_thread(
         answer = (await steps.answered(thread, 2))[-1]
     assert turn_stops.WENT_ON in answer.content
     assert "You said: go on" in answer.content
+
+
+async def test_what_a_bot_had_not_begun_with_that_is_gone_is_answered_where_it_was_asked(
+    discord_server, lab, connect, service, until
+):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(service=service):
+        thread = await steps.ask_in_thread(discord_server, alice, channel)
+        await service.die_before_beginning()
+        await steps.answered(thread, 2)
+        ran = await discord_server.command(alice, channel, "py", {"code": "1"})
+        assert "You said: 1" in await steps.finished(ran)
+        await service.die_before_beginning()
+        await until(lambda: len(service.ends) == 4)
+        assert "You said: 1" in await steps.finished(ran)
+    assert [request.text for request in service.handled] == ["hello", "hello", "1", "1"]
+    assert service.handled[2].id == service.handled[3].id

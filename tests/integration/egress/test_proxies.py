@@ -14,7 +14,7 @@ from interpreter_bot import errors, settings, values
 from interpreter_bot.egress import (
     approvals,
     certificates,
-    connections,
+    outbound_connections,
     policies,
     proxies,
     services_door,
@@ -80,7 +80,7 @@ async def door(*rules, upstream=None, resolve=None, limits=None, kind=proxies.Pr
     """Open a proxy with these rules."""
     listed = policies.compiled([settings.Egress(**rule) for rule in rules], {"KEY": KEY})
     limits = limits or settings.EgressLimits()
-    dialler = connections.Dialler(20, resolve or outside.resolver(["127.0.0.1"]))
+    dialler = outbound_connections.Dialler(20, resolve or outside.resolver(["127.0.0.1"]))
     contacts = []
     context = proxies.ProxyContext(
         key="web///x",

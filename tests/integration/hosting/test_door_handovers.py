@@ -46,7 +46,7 @@ class Place:
         opening = broker.opened(self.config, {"KEY": "secret"}, seed=b"seed", resolve=resolve)
         async with (
             opening as keeper,
-            remote_host.RemoteHost.open(self.path, doorkeeper=keeper) as host,
+            remote_host.RemoteHost.open(self.path, doorkeeper=keeper, is_bot=True) as host,
         ):
             yield host, keeper
 
@@ -107,12 +107,17 @@ async def test_the_next_bot_takes_over_the_doors_that_code_uses_already(place):
             assert await place.run(other, place.get) == "outside", "the first bot serves on"
             assert not idle._kernels
     await until(lambda: not handed[kernel_id].is_held)
-    async with remote_host.RemoteHost.open(place.path) as nobody:
+    async with remote_host.RemoteHost.open(place.path) as command:
+        assert "is not there just now" in await place.run(command, place.get)
+        assert not handed[kernel_id].is_shut
+    async with remote_host.RemoteHost.open(place.path, is_bot=True) as nobody:
+        await until(lambda: handed[kernel_id].is_shut)
         told = await place.run(nobody, place.get)
-    assert "Nothing is open here" in told
+    assert "whoever runs the bot no longer lets code of this conversation reach" in told
     mark = handed[kernel_id].mark
     async with place.bot() as (host, keeper):
         await until(lambda: kernel_id in keeper._kernels)
+        assert not handed[kernel_id].is_shut
         assert await place.run(host, place.get) == "outside"
         # Its certificates are signed by a key that the kernel knows from the former bot.
         assert "could not prove" in await place.run(host, READ.format(port=place.outside.port))
@@ -142,12 +147,21 @@ async def test_code_waits_for_a_person_and_its_time_stands_still(place):
 
     code = f"import requests\ntry:\n    {READ.format(port=place.outside.port)}\n"
     code = code.replace("read.", "ask.") + "except OSError as error:\n    print(error)"
-    async with place.bot() as (host, _):
+    async with place.bot() as (host, keeper):
         told = await place.run(host, code, ask=ask, seconds=3)
         assert "could not prove" in told, "it was let, and went on"
         assert "ask.example.org" in asked[0].prompt
         assert "nobody could be asked" in await place.run(host, code)
+        assert not host.reach(KEY).allowed
+
+        async def allow(request):
+            return "session"
+
+        assert "could not prove" in await place.run(host, code, ask=allow)
+        assert host.reach(KEY).allowed == (f"GET ask.example.org:{place.outside.port}",)
         await host.forget(KEY)
+        await until(lambda: not keeper._kernels)
+        assert not host.reach(KEY).allowed
 
 
 async def test_the_question_of_a_bot_that_wants_no_answer_any_more_is_dropped(place):

@@ -23,8 +23,9 @@ HOSTILE = "\x1b[2J\u202e[red]sales[/red]\nrm -rf"
 @pytest.fixture
 def config(tmp_path, short_path):
     return settings.Settings(
-        kernels=settings.Kernels(preload=(), spares=0),
-        snapshots=settings.Snapshots(enabled=True),
+        # Nothing is saved but by a command, or by the end of the host.
+        kernels=settings.Kernels(preload=(), spares=0, freeze_seconds=3600),
+        snapshots=settings.Snapshots(enabled=True, checkpoints=0, end_seconds=120),
         paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
     )
 

@@ -219,3 +219,16 @@ async def test_the_bot_logs_in_at_the_issuer_of_the_settings_and_nowhere_else(se
         told = call_results.read(result, connection.secrets)
         assert told["parts"] == [{"text": "Bearer (a secret) (a secret)"}]
     assert issuer.logins == ["Basic " + base64.b64encode(b"bot:hush-hush").decode()]
+
+
+def test_a_secret_is_known_for_one_without_the_words_around_it():
+    key = "hunter2-hunter2"
+    for told in (
+        {"url": "http://127.0.0.1/mcp", "headers": {"Authorization": "token ${KEY}"}},
+        {"command": ("x",), "environment": {"ADDRESS": "db://bot:${KEY}@db/x"}},
+    ):
+        entry = settings.McpServer(name="test", **told)
+        connection = server_connections.ServerConnection(entry, {"KEY": key})
+        assert key in connection.secrets
+    inner = call_results.without_secrets("a abc c", [key, "b", "abc"])
+    assert inner == "a (a secret) c"

@@ -1,6 +1,7 @@
 """What is done with conversations as a whole, and how they end."""
 
 import asyncio
+import functools
 import os
 import signal
 import sys
@@ -9,10 +10,10 @@ import nbformat
 import pytest
 
 from interpreter_bot import settings, values
-from interpreter_bot.sessions import event_claims, maintenance, requests
+from interpreter_bot.sessions import event_claims, maintenance, requests, turn_stops
 from interpreter_bot.store import databases
 from tests.fakes import openai_server, replies
-from tests.integration.sessions.conftest import KEY, attachment
+from tests.integration.sessions.conftest import ANNA, KEY, asked, attachment, code
 
 pytestmark = pytest.mark.kernel
 
@@ -191,7 +192,9 @@ async def test_people_are_warned_before_a_kernel_is_let_go_and_once(opened):
     assert "4 min" in sentence
 
 
-async def test_people_are_told_of_a_message_with_which_a_killed_bot_had_not_begun(opened, tmp_path):
+async def test_a_message_with_which_a_killed_bot_had_not_begun_is_taken_once_more_or_told(
+    opened, tmp_path
+):
     told = []
 
     async def notify(key, sentence):
@@ -202,15 +205,43 @@ async def test_people_are_told_of_a_message_with_which_a_killed_bot_had_not_begu
         (file,) = (tmp_path / "data").glob("*.db")
         opening = databases.Database.open(f"sqlite:///{file}", files=tmp_path / "kept")
         async with opening as database:
-            other = event_claims.EventClaims(database)
+            other = event_claims.EventClaims(database, house.service._services.config)
             assert await other.claim("web", "m1", key=KEY, request_id="r1")
             assert await other.claim("web", "m2", key=KEY, request_id="r2")
             async with other.settled("web", "m2"):
                 pass
+            large = {"text": "x" * 300_000}
+            assert await other.claim("web", "m3", key=KEY, request_id="r3", content=large)
+            secret = {"key": KEY, "request_id": "r4", "content": {"token": "tok-4"}}
+            assert await other.claim("web", "m4", **secret, is_secret=True)
+            stored = [one for one in file.parent.glob("*.db*") if one.is_file()]
+            assert b"tok-4" not in b"".join(one.read_bytes() for one in stored)
+            assert await other.claim("web", "m5", key=KEY, request_id="r5", content={"n": 5})
+            # Nothing is known to have run of the one, but of the other.
+            session = await database.sessions.open(KEY)
+            for number in (4, 5):
+                begun = await database.turns.start(
+                    session.id, person="p", text="?", request_id=f"r{number}"
+                )
+            await database.executions.start(begun.id, "1", hosted_id="h")
+        await house.service.notify_late()
         caretaker = maintenance.Maintenance(house.service._services, house.service)
         await caretaker.find_orphans()
         await caretaker.find_orphans()
+        assert told == [(KEY, turn_stops.INTERRUPTED), (KEY, event_claims.LOST)]
+        taken = []
+        house.service.events.open_platform("web", taken.append)
+        assert taken == [event_claims.LostEvent(KEY, "m4", {"token": "tok-4"})]
+        (left,) = await house.service.queries.history(KEY)
+        assert (left.request_id, left.status) == ("r5", "interrupted")
+    # That one died as well, before it had begun.
+    del told[:]
+    async with opened() as house:
+        house.service.notify_through("web", notify)
+        house.service.events.open_platform("web", taken.append)
+        await maintenance.Maintenance(house.service._services, house.service).find_orphans()
     assert told == [(KEY, event_claims.LOST)]
+    assert len(taken) == 1
 
 
 async def test_what_happens_before_a_platform_is_there_is_told_when_it_is(opened):
@@ -300,3 +331,36 @@ async def test_a_conversations_kernel_is_of_whoever_asked_last(opened):
             (launched,) = house.service._services.hosts.pool.live.values()
             seen.append(launched.person)
     assert seen[0] != seen[1] == seen[2]
+
+
+async def test_a_model_names_a_conversation_once_unless_a_person_did_or_it_costs_too_much(opened):
+    script = [
+        openai_server.text("It is 4."),
+        openai_server.text('\n "**Sum of two\u202e numbers.**"\nand more'),
+        openai_server.text("x" * 500),
+    ]
+    async with opened(*script, allowance=settings.Allowance(tokens=20_000)) as house:
+        service, question = house.service, asked("What is 2 + 2?")
+        answered = await service.handle(question, replies.Reply())
+        await service.rename(KEY, "What is")
+        improved = functools.partial(service.improve_title, title="What is")
+        before = (await service.queries.usage(KEY, ANNA)).session.tokens
+        assert await improved(question, answered)
+        (one,) = await service.recent("web")
+        assert one.title == r"Sum of two\u202e numbers"
+        told = house.server.requests[-1].messages
+        assert "What is 2 + 2?" in told[-1]["content"]
+        assert "It is 4." in told[-1]["content"]
+        assert (await service.queries.usage(KEY, ANNA)).session.tokens > before
+        # A person's stays; code is not read; of what is long, a line's worth is left.
+        assert not await improved(question, answered)
+        assert not await improved(code("1"), answered)
+        assert await service.improve_title(question, answered, title=one.title)
+        (one,) = await service.recent("web")
+        assert one.title == "x" * 59 + "…"
+        # Nothing more is asked once the day's allowance is used up.
+        assert len(house.server.requests) == 3
+        turn = values.Usage(input_tokens=20_000)
+        await service._services.database.usage.add(answered.turn_id, turn)
+        assert not await service.improve_title(question, answered, title=one.title)
+        assert len(house.server.requests) == 3

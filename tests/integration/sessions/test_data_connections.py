@@ -65,6 +65,10 @@ async def test_what_one_whose_code_ran_there_may_not_use_nobodys_code_can(opened
     listed, ben = "print(*connections)", requests.Person("u2", "Ben")
     async with opened(**groups) as house:
         assert plain(await house.run(listed)).split() == ["sales", "till"]
+        none = "connections['sales'].query('select * from orders where id > 9')"
+        reply = await house.run(f"{none}\nconnections['sales'].cursor()")
+        assert "sales: the query found no rows" in plain(reply)
+        assert "has no 'cursor': ask it by connections['sales'].query(" in str(reply.of("output"))
         # What he leaves behind may still run when she asks.
         assert plain(await house.run(listed, person=ben)).split() == ["sales"]
         assert plain(await house.run(listed)).split() == ["sales"]
@@ -92,7 +96,7 @@ async def test_what_writes_runs_once_a_person_allows_it_and_only_as_they_saw_it(
         # Whoever goes to the door without asking, and whoever asks for another connection, or
         # changes the statement after it was allowed.
         forged = await house.run(
-            "import guest.connection_objects as there, guest.tool_functions as asking, json\n"
+            "import guest.data_connection_objects as there, guest.tool_functions as asking, json\n"
             "wish = {'sql': 'delete from orders', 'parameters': {}}\n"
             "print(there._asked('till/query', wish))\n"
             "try:\n"

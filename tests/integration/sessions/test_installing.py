@@ -1,9 +1,13 @@
-"""Packages that a model installs: in a cell that people see, and agree to where they are asked."""
+"""Packages that a model installs, or whose import is missing in its code: people see and agree."""
+
+import contextlib
+import sqlite3
 
 import pytest
 
 from interpreter_bot import settings
 from tests.fakes import openai_server, package_indexes, replies
+from tests.integration.sessions import conftest
 
 pytestmark = pytest.mark.kernel
 
@@ -31,3 +35,25 @@ async def test_a_model_installs_what_is_missing_and_uses_it(opened, approval):
     assert "Installed greeter 2.5" in told
     assert "".join(output.plain for output in reply.of("output")).endswith("2.5\n")
     assert "install_packages" in tools
+
+
+async def test_a_package_that_a_models_code_misses_is_offered_and_recorded(opened, tmp_path):
+    use = "import greeter; print(greeter.version)"
+    script = [openai_server.code(use), openai_server.text("Done.")]
+    with package_indexes.serving() as index:
+        index.add("greeter", "2.5")
+        reply = replies.Reply(answers=["install"])
+        bought = settings.PackageIndex(url=index.url)
+        async with opened(*script, package_index=bought) as house:
+            await house.ask("Greet me.", reply)
+            told = house.server.requests[1].messages[-1]["content"]
+    (asked,) = reply.of("ask")
+    assert asked.prompt.startswith("greeter is not installed. Install greeter 2.5 (")
+    assert told.startswith("Installed greeter 2.5 (")
+    assert told.endswith("\n2.5")
+    (file,) = (tmp_path / "data").glob("*.db")
+    with contextlib.closing(sqlite3.connect(file)) as database:
+        rows = database.execute("SELECT platform, person, packages FROM installations").fetchall()
+    ((platform, person, packages),) = rows
+    assert (platform, person) == (conftest.KEY.platform, conftest.ANNA.id)
+    assert packages.startswith("greeter==2.5 --hash=sha256:")

@@ -1,4 +1,6 @@
-"""Tables that a kernel showed, looked into while it lives."""
+"""What a kernel has, looked into while it lives: tables that it showed, names that code may use."""
+
+import time
 
 import pytest
 
@@ -58,6 +60,7 @@ def looked():
 async def test_tables_of_all_libraries_are_sorted_filtered_searched_and_summed_up(opened, looked):
     async with opened() as house:
         reply = await house.run(SHOWN)
+        queries = house.service.queries
         tables = [one for one in reply.of("output") if isinstance(one, values.Table)]
         assert [(one.row_count, bool(one.handle)) for one in tables] == [(40, True)] * 4
         for table in tables:
@@ -84,6 +87,19 @@ async def test_tables_of_all_libraries_are_sorted_filtered_searched_and_summed_u
             assert (await looked(house, table, filters=filters)).found in (8, 9)
             with pytest.raises(errors.BotError, match="no date"):
                 await looked(house, table, filters=[[last, "≥", "soon"]])
+        found = await queries.completions(KEY, "print(frame['")
+        assert [option[0] for option in found.options] == ["n", "s", "t"]
+        found = await queries.completions(KEY, "frame.sort_values(b")
+        assert (found.typed, found.options[0]) == (1, ("by=", "property", ""))
+        assert found.signature.label.startswith("sort_values(by, *, axis=0, ascending=True")
+        # One that stands still is woken, but not again for the next key.
+        (launched,) = house.service._services.hosts.pool.live.values()
+        await launched.kernel.freeze()
+        assert (await queries.completions(KEY, "fram")).options[0][0] == "frame"
+        await launched.kernel.freeze()
+        queries._waking = time.monotonic() + 1000
+        with pytest.raises(live_tables.PythonBusyError):
+            await queries.completions(KEY, "fram")
         # A look is no cell of the person's.
         assert (await house.run("print(get_ipython().execution_count - count)")).of("output")[
             0
@@ -105,12 +121,24 @@ async def test_no_look_runs_code_of_the_values_or_starts_a_kernel(opened, looked
         assert (described["shown"].type, described["shown"].shape) == ("list", (2,))
         assert (described["odd"].text, described["odd"].handle) == ("<Worse>", "")
         assert described["one"].type == "Own"
+        for code in (
+            "odd.",
+            "odd[",
+            "odd(",
+            "shown[0]['x'].",
+            "Evil.",
+            "Evil('a').",
+            "own.__class__.",
+        ):
+            await house.service.queries.completions(KEY, code)
         await house.run(OBJECT)
         with pytest.raises(errors.BotError, match="makes no sense"):
             await looked(house, hostile)
         await house.service.reset(KEY)
         with pytest.raises(live_tables.TableGoneError):
             await looked(house, hostile)
+        with pytest.raises(live_tables.TableGoneError):
+            await house.service.queries.completions(KEY, "odd.")
         assert not house.service._services.hosts.pool.live
 
 

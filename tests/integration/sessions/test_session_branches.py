@@ -6,13 +6,16 @@ import functools
 import pytest
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.kernels import branches
+from interpreter_bot.kernels import branches, snapshots
+from interpreter_bot.platforms.rendering import branch_words
+from interpreter_bot.store import session_copies
 from tests.fakes import openai_server
 from tests.integration.sessions.conftest import KEY
 
 pytestmark = pytest.mark.kernel
 
 COPY = values.SessionKey("web", thread="copy")
+REWRITTEN = "open('d/f', 'w').write('newer')\nopen('g', 'w').close()"
 
 
 @pytest.fixture
@@ -79,6 +82,74 @@ async def test_a_copy_has_variables_files_and_history_and_shares_nothing(opened)
         assert _printed(await house.run(show, key=COPY)) == "[1, 2] new 1000000000\n"
 
 
+def _notice(turns):
+    (last,) = [turn for turn in turns if not turn.request][-1:]
+    return last.parts[0].text
+
+
+async def _branch(house, key, request, new):
+    turns = await house.service.queries.history(key)
+    (turn,) = [one.id for one in turns if one.request == request]
+    cells = await house.service.branches.branch(key, turn, new_key=new, person="u2")
+    return cells, _notice(await house.service.queries.history(new))
+
+
+async def test_branches_have_the_state_before_a_turn_and_know_each_other(opened, monkeypatch):
+    show = "print(x, open('d/f').read(), 'y' in dir())"
+    second, third = COPY, values.SessionKey("web", thread="third")
+    changed = f"x = 2\ny = 1\n{REWRITTEN}"
+    async with opened() as house:
+        alternatives = house.service.branches.alternatives
+        await house.run("import os\nos.mkdir('d')\nopen('d/f', 'w').write('old')\nx = 1")
+        await _saved(house)
+        await house.run(changed)
+        await _saved(house)
+        await house.run(show)
+        # Edited, and once more where that was done; both are alternatives to the same turn.
+        cells, notice = await _branch(house, KEY, changed, second)
+        assert (cells, "as they were before" in notice) == ((), True)
+        reply = await house.run("print(os.listdir())\n" + show, key=second)
+        assert _printed(reply) == "['d']\n1 old False\n"
+        assert reply.of("announcement") == ["Your variables are back."]
+        await _branch(house, second, "print(os.listdir())\n" + show, third)
+        assert _printed(await house.run(show, key=third)) == "1 old False\n"
+        assert _printed(await house.run(show)) == "2 newer True\n"
+        for at, key in enumerate((KEY, second, third)):
+            (one,) = await alternatives(key)
+            assert (one.at, one.keys) == (at, (KEY, second, third))
+        # Of too many, the session's own is among those that are left.
+        with monkeypatch.context() as patched:
+            patched.setattr(session_copies, "_MOST_ALTERNATIVES", 2)
+            assert KEY in (await alternatives(KEY))[0].keys
+        assert set(await house.service.branches.tree(second)) == {KEY, second, third}
+        # What ran no code since is as it is now, and what was copied finds its alternatives.
+        fourth = values.SessionKey("web", thread="fourth")
+        await _branch(house, third, show, fourth)
+        assert len((await alternatives(fourth))[0].keys) == 4
+        await house.service.delete(second)
+        assert [len(one.keys) for one in await alternatives(KEY)] == [3]
+        # A copy is no branch.
+        fifth = values.SessionKey("web", thread="fifth")
+        await house.service.branches.fork(KEY, fifth, "u2")
+        assert (await alternatives(fifth), len(await house.service.branches.tree(fifth))) == ((), 1)
+        with pytest.raises(errors.BotError, match="no longer there"):
+            await house.service.branches.branch(KEY, 10**9, new_key=COPY, person="u2")
+
+
+async def test_a_branch_whose_variables_are_not_kept_names_the_code_to_run_again(opened):
+    async with opened(snapshots=settings.Snapshots(enabled=True, checkpoints=0)) as house:
+        await house.run("x = 1\nopen('f', 'w').write('old')")
+        await house.run("1 / 0")
+        await house.run("x = 2")
+        cells, notice = await _branch(house, KEY, "x = 2", COPY)
+        assert (cells, "runs again" in notice) == (("x = 1\nopen('f', 'w').write('old')",), True)
+        assert _printed(
+            await house.run("import os\nprint('x' in dir(), os.listdir())", key=COPY)
+        ) == ("False ['f']\n")
+        cells, notice = await _branch(house, KEY, cells[0], values.SessionKey("web", thread="b"))
+        assert (cells, "without variables" in notice) == ((), True)
+
+
 async def test_the_last_turn_is_taken_back_with_variables_files_and_words(opened):
     async with opened() as house:
         await house.run("x = 1\nfor name in 'fh': open(name, 'w').write('old')")
@@ -87,7 +158,8 @@ async def test_the_last_turn_is_taken_back_with_variables_files_and_words(opened
             "import os\nx = 2\nopen('f', 'w').write('newer')\nos.remove('h')\nos.mkdir('h')\n"
             "open('h/g', 'w').close()"
         )
-        assert (await house.service.branches.undo(KEY)).startswith("import os")
+        taken_back = await house.service.branches.undo(KEY)
+        assert (taken_back.request[:9], taken_back.missed_runs) == ("import os", 0)
         show = "print(x, open('f').read(), open('h').read(), 'os' in dir())"
         reply = await house.run(show)
         assert _printed(reply) == "1 old old False\n"
@@ -121,17 +193,40 @@ async def test_a_copy_of_encrypted_variables_has_them_and_so_has_its_own_copy(op
     ]
 
 
-async def test_what_is_just_being_saved_can_be_gone_back_to(opened, monkeypatch):
+async def test_code_that_begins_at_once_after_other_code_can_be_undone(opened, monkeypatch):
     monkeypatch.setattr(branches, "_MOST_WAIT_SECONDS", 60.0)
-    async with opened() as house:
-        await house.run("x = 1")
+    # By nothing else is anything saved in this test.
+    monkeypatch.setattr(snapshots, "_PAUSE_SECONDS", 600.0)
+    async with opened(kernels=settings.Kernels(preload=(), spares=0, freeze_seconds=600)) as house:
+        for number in range(4):
+            await house.run(f"x = {number}")
         pool = house.service._services.hosts.pool
         saving = asyncio.create_task(pool.save_variables(values.text(KEY)))
         await asyncio.sleep(0)
-        await house.run("x = 2")
+        await house.run("x = 4")
         await saving
+        for _ in range(2):
+            assert (await house.service.branches.undo(KEY)).missed_runs == 0
+            assert pool.live.get(values.text(KEY)) is None
+        assert _printed(await house.run("print(x)")) == "2\n"
+        # Where it takes too long, the state before that is gone back to, and that is said.
+        monkeypatch.setattr(branches, "_MOST_WAIT_SECONDS", 0.0)
+        await house.run("x = 5")
+        await house.run("x = 6", id="2")
+        edited = await house.run("print(x)", id="2-1", edits="2")
+        assert _printed(edited) == "6\n"
+        cells, notice = await _branch(house, KEY, "x = 6", COPY)
+        assert (cells, "shortly before" in notice) == (("print(x)", "x = 5"), True)
+        reply = await house.run("print(x)\nx = 5", key=COPY)
+        assert _printed(reply) == "2\n"
         await house.service.branches.undo(KEY)
-        assert _printed(await house.run("print(x)")) == "1\n"
+        taken_back = await house.service.branches.undo(KEY)
+        assert (taken_back.request, taken_back.missed_runs) == ("x = 6", 2)
+        assert "before 2 pieces of code ran" in branch_words.undone(taken_back)
+        reply = await house.run("print(x)")
+        assert _printed(reply) == "2\n"
+        (told,) = reply.of("announcement")
+        assert "before the last 2 pieces of code ran" in told
 
 
 async def test_what_a_host_took_back_is_recorded_though_the_database_is_away(opened, locked):
@@ -159,8 +254,8 @@ async def test_a_copy_that_was_not_made_leaves_nothing_and_takes_nothing_from_ot
         assert _printed(await house.run("print(open('f').read())", key=COPY)) == "of others\n"
         new, fork = values.SessionKey("web", thread="new"), hosts.fork
 
-        async def unheard(*keys):
-            await fork(*keys)
+        async def unheard(*keys, **more):
+            await fork(*keys, **more)
             raise errors.KernelError
 
         monkeypatch.setattr(hosts, "fork", unheard)

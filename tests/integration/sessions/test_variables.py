@@ -262,14 +262,14 @@ async def test_after_a_crash_it_is_said_of_when_the_variables_are(saving):
     async with saving(*script) as house:
         await house.run("rows = 1")
         await _be_idle(house)
-        await house.run("rows = 2")
-        died = await house.run("import os; os._exit(3)")
+        # In one piece: code that follows other code waits until what that one made is saved.
+        died = await house.run("rows = 2\nimport os; os._exit(3)")
         reply = await house.ask("so?")
         request = house.server.requests[-1]
         found = await house.run("rows")
     assert "Its variables are gone" in died.of("finished")[0].reason
     (notice,) = _returns(reply)
-    since = r"as they were on \d+ \w+ at \d\d:\d\d UTC, before the last 2 pieces of code ran"
+    since = r"as they were on \d+ \w+ at \d\d:\d\d UTC, before the last piece of code ran"
     assert re.match(f"Your variables are back {since}\\. ", notice)
     assert "The code ended its own Python process" in notice
     assert "what changed later is lost" in _remarks(request)[-1]

@@ -119,6 +119,8 @@ async def test_input_is_answered_by_the_next_message_of_who_started(slack, servi
     await slack.until(lambda: service.ends)
     await slack.until(lambda: "Answered." in question[0]["blocks"][0]["text"])
     assert len(service.requests) == 1
+    # Should the bot die, it is not taken for a request.
+    assert None in [about.get("content", "") for _, about in service.claimed]
     await slack.until(lambda: "Hi Ada & co" in str(slack.answers("C1", ts)))
 
 
@@ -212,6 +214,25 @@ async def test_code_waits_for_leave(slack, service, button, ran, said):
         await slack.until(lambda: slack.status("C1", ts) == "active")
     assert service.ran == ran
     assert said in question["blocks"][0]["text"]
+
+
+async def test_a_tool_that_running_code_calls_is_allowed_for_the_session(slack, service, app):
+    async def script(turn):
+        await turn.reply.code(0, "jira.delete()")
+        service.answer = await turn.reply.approve(1, "tools.jira.delete()", choices=("session",))
+        turn.reply.output(0, values.Text("stdout", "deleted\n"))
+        turn.reply.finished(0, fake.done())
+
+    service.script = script
+    ts = slack.say("U1", "C1", "<@UBOT> go")
+    question = await approval(slack, "C1", ts)
+    assert "For this session" in str(question["blocks"])
+    slack.click("U2", "C1", question["ts"], "input_choice_session")
+    await slack.until(lambda: slack.world.responses)
+    slack.click("U1", "C1", question["ts"], "input_choice_session")
+    await slack.until(lambda: "deleted" in str(slack.answers("C1", ts)))
+    assert service.answer == "session"
+    assert "Approved for this session." in question["blocks"][0]["text"]
 
 
 async def test_code_can_be_edited_before_it_runs(slack, service):

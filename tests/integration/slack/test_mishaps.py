@@ -455,3 +455,20 @@ async def test_a_turn_of_a_bot_that_is_gone_goes_on_in_its_thread(slack, service
     await service.go_on(key, "go on", person="U1", request_id="123.45")
     await slack.until(lambda: "echo: go on" in str(slack.answers("C1", root)[-1]))
     assert turn_stops.WENT_ON in str(slack.answers("C1", root)[-1])
+
+
+async def test_a_message_with_which_a_bot_had_not_begun_that_is_gone_is_answered(
+    slack, service, app
+):
+    root = slack.say("U1", "C1", "<@UBOT> what is 2 &lt; 3?")
+    await slack.until(lambda: service.ends)
+    await slack.until(lambda: slack.status("C1", root) == "active")
+    await service.die_before_beginning()
+    await slack.until(lambda: len(service.ends) == 2)
+    assert [request.text for request in service.requests] == ["what is 2 < 3?"] * 2
+    assert [request.id for request in service.requests] == [root] * 2
+    # What was a command may have been carried out.
+    slack.say("U1", "C1", "<@UBOT> reset", thread=root)
+    await slack.until(lambda: ("reset", service.requests[0].key, False) in service.calls)
+    (_, about) = service.claimed[-1]
+    assert about["content"] is None

@@ -8,6 +8,7 @@ import pytest
 import yarl
 
 from interpreter_bot import settings
+from interpreter_bot.app import service_startup
 from interpreter_bot.platforms.web import access, server
 from tests.fakes import conversations
 
@@ -105,3 +106,23 @@ def serving_fake(tmp_path):
             yield bot, Client(session, address, key)
 
     return serving_fake
+
+
+@pytest.fixture
+def serving_kernels(tmp_path, short_path):
+    """Serve conversations with kernels that import nothing, and no model."""
+
+    @contextlib.asynccontextmanager
+    async def serving_kernels():
+        config = settings.Settings(
+            models=(),
+            kernels=settings.Kernels(preload=(), spares=0),
+            paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
+        )
+        async with (
+            service_startup.open_conversations(config, {}) as service,
+            server.serve(service, settings.Web(port=0), tmp_path / "data") as address,
+        ):
+            yield service, address
+
+    return serving_kernels

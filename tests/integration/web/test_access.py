@@ -32,7 +32,7 @@ async def test_everything_has_a_name_at_every_width(serving_fake, browsing):
             await page.look(width=width)
             assert await page.value(UNNAMED) == []
         names = "[...document.querySelectorAll('.file .small')].map(e => e.textContent.trim())"
-        assert await page.value(names) == ["Download made.csv"]
+        assert await page.value(names) == ["View made.csv", "Download made.csv"]
         assert await page.text("#files") == "Files"
 
 
@@ -70,3 +70,15 @@ async def test_headings_tables_and_landmarks_are_in_order(serving_fake, browsing
         assert await page.value(empty) == 0
         landmarks = "document.querySelectorAll('#turns :is(section, [role=region])').length"
         assert await page.value(landmarks) == 0
+
+
+async def test_the_page_is_sent_packed_to_those_who_can_unpack_it(serving_fake):
+    async with serving_fake() as (_, client):
+        sizes = []
+        for encoding in ("gzip", "identity"):
+            headers = {"Accept-Encoding": encoding}
+            async with client.get("/turns.css", headers=headers) as response:
+                assert response.headers["Vary"] == "Accept-Encoding"
+                assert ".turn" in await response.text()
+                sizes.append(int(response.headers["Content-Length"]))
+        assert sizes[0] * 2 < sizes[1]

@@ -1,6 +1,6 @@
 """Being asked before code runs: what is seen, what is chosen, and what then runs."""
 
-from interpreter_bot import settings
+from interpreter_bot import settings, values
 from tests.integration.web import visits
 
 HIDDEN = "total = 1\r\nif total:\u202e pass\n"
@@ -31,9 +31,17 @@ async def test_what_cannot_be_seen_in_code_is_shown_and_runs_unchanged(serving_f
         assert seen == [("never", HIDDEN)]
 
 
-async def test_code_is_edited_or_refused(serving_fake, browsing):
+async def test_code_is_edited_or_refused_and_a_tool_allowed_while_code_runs(serving_fake, browsing):
     seen = []
-    async with serving_fake(_asking("x = 1", seen)) as (_, client), browsing() as browser:
+
+    async def call(turn):
+        await turn.reply.code(0, "jira.delete()")
+        seen.append(await turn.reply.approve(1, "tools.jira.delete()", choices=("session",)))
+        turn.reply.output(0, values.Text("stdout", "deleted\n"))
+        turn.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
+
+    script = _asking("x = 1", seen) | {"call": call}
+    async with serving_fake(script) as (_, client), browsing() as browser:
         page = await visits.opened(browser, client)
         await visits.say(page, "go")
         await page.click(".approval [type=button]")
@@ -43,7 +51,13 @@ async def test_code_is_edited_or_refused(serving_fake, browsing):
         await visits.say(page, "go")
         await page.click(".approval .row button:last-child")
         await visits.answered(page, 2)
-        (_, edited), (_, refused) = seen
+        await visits.say(page, "call")
+        await page.until("document.querySelector('.approval')")
+        assert await page.text(".approval .row button:nth-child(2)") == "For this session"
+        await page.click(".approval .row button:nth-child(2)")
+        await visits.answered(page, 3)
+        (_, edited), (_, refused), allowed = seen
+        assert allowed == "session"
         assert "y = 2" in edited
         assert "x = 1" in edited
         assert refused is None

@@ -2,15 +2,23 @@
 
 import asyncio
 
+from interpreter_bot import values
+from interpreter_bot.sessions import live_completions, live_tables
 from tests.integration.web import visits
 
 FIELD = visits.FIELD
+EDITING = "document.activeElement.id === 'code'"
 
 
 async def _python(page, text):
     """Go to Python mode, and write."""
     await page.click("#python")
+    await page.until(EDITING)
     await page.type(text)
+
+
+async def _nothing(turn):
+    return ""
 
 
 async def _gated(bot):
@@ -26,33 +34,102 @@ async def _gated(bot):
     return gate
 
 
-async def test_tab_indents_the_lines_of_a_selection_and_undoing_brings_them_back(
-    serving_fake, browsing
-):
-    async with serving_fake() as (_, client), browsing() as browser:
+async def test_python_is_written_in_an_editor(serving_fake, browsing):
+    async with serving_fake({"a": _nothing, "b": _nothing}) as (_, client), browsing() as browser:
         page = await visits.opened(browser, client)
-        await _python(page, "a = 1\n\nb = 2")
-        await page.value(f"{FIELD}.select()")
+        assert not [one for one in page.requests if one.endswith(("editor.js", "codemirror.js"))]
+        await _python(page, "a = 1\nb = 2")
+        written = f"{FIELD}.value"
+        await page.press("a", modifiers=2)
         await page.press("Tab")
-        assert await page.value(f"{FIELD}.value") == "    a = 1\n\n    b = 2"
-        await page.press("Tab", modifiers=8)
-        await page.press("Tab", modifiers=8)
-        assert await page.value(f"{FIELD}.value") == "a = 1\n\nb = 2"
-        await page.value(f"{FIELD}.setSelectionRange(9, 9)")
+        assert await page.value(written) == "    a = 1\n    b = 2"
+        await page.press("z", modifiers=2)
+        assert await page.value(written) == "a = 1\nb = 2"
+        for modifiers in (0, 8, 8):
+            await page.press("Tab", modifiers=modifiers)
+        assert await page.value(written) == "a = 1\nb = 2"
+        await page.press("End")
         await page.press("Tab")
-        assert await page.value(f"{FIELD}.value") == "a = 1\n\nb     = 2"
-        await page.value("document.execCommand('undo')")
-        await page.value(f"{FIELD}.setSelectionRange(0, 7)")
+        assert await page.value(written) == "a = 1\nb = 2   "
+        # What a bracket opens is closed, and a block is indented.
+        await page.press("a", modifiers=2)
+        await page.type("(")
+        assert await page.value(written) == "(a = 1\nb = 2   )"
+        await page.press("a", modifiers=2)
+        await page.type("if a:")
+        await page.press("Enter")
+        await page.type("b")
+        await page.type("(")
+        assert await page.value(written) == "if a:\n    b()"
+        # What was run comes back by the arrows, and what was not sent after it.
+        for code in ("a = 1", "b = 2"):
+            await page.press("a", modifiers=2)
+            await page.type(code)
+            await page.press("Enter", modifiers=2)
+            await page.until(f"{written} === ''")
+        await page.until("document.querySelectorAll('.code-asked').length === 2")
+        await page.type("c")
+        found = []
+        for key in ("ArrowUp", "ArrowUp", "ArrowUp", "ArrowDown", "ArrowDown"):
+            await page.press(key)
+            found.append(await page.value(written))
+        assert found == ["b = 2", "a = 1", "a = 1", "b = 2", "c"]
+        await page.click("#python")
+        assert await page.value("document.activeElement.id") == "message"
+        assert await page.value(written) == "c"
+
+
+async def test_completions_of_python_are_text_and_chosen_by_keys(serving_fake, browsing):
+    hostile = "<img src=x onerror=alert(1)>"
+    found = live_completions.Completions(
+        typed=0,
+        options=(("price", "property", "column"), (hostile, "text", hostile)),
+        signature=live_completions.Signature(label=f"head({hostile})", doc=hostile),
+    )
+
+    async def completions(key, code):
+        told.append(code)
+        if code.endswith("."):
+            return found
+        raise live_tables.PythonBusyError
+
+    told = []
+    inside = "document.getElementById('code').shadowRoot"
+    listed = f"[...{inside}.querySelectorAll('[role=option]')].map(e => e.textContent).join()"
+    async with serving_fake() as (bot, client), browsing() as browser:
+        bot.queries.completions = completions
+        page = await visits.opened(browser, client)
+        await _python(page, "total = 1\ndf")
+        await page.type(".")
+        await page.until(f"{listed} === 'pricecolumn,{hostile}{hostile}'")
+        assert told[-1] == "total = 1\ndf."
+        signed = f"{inside}.querySelector('.cm-signature').textContent"
+        await page.until(f"{signed} === 'head({hostile}){hostile}'")
+        assert await page.value(f"{inside}.querySelectorAll('img').length") == 0
+        # What has just appeared is not chosen by a key that was meant for something else.
+        await asyncio.sleep(0.2)
         await page.press("Tab")
-        assert await page.value(f"{FIELD}.value") == "    a = 1\n\nb = 2"
-        for _ in range(2):
-            await page.value("document.execCommand('undo')")
-        for _ in range(3):
-            await page.value("document.execCommand('redo')")
-        assert await page.value(f"{FIELD}.value") == "    a = 1\n\nb = 2"
-        for _ in range(9):
-            await page.value("document.execCommand('undo')")
-        assert await page.value(f"{FIELD}.value") == ""
+        assert await page.value(f"{FIELD}.value") == "total = 1\ndf.price"
+        # Python says nothing: there is still what stands in the code itself.
+        await page.press("Enter")
+        await page.type("tot")
+        await page.until(f"{listed} === 'total'")
+        await page.press("Escape")
+        assert await page.value(listed) == ""
+        await page.press("Tab")
+        assert (await page.value(f"{FIELD}.value")).endswith("tot ")
+        # What Python says of code that is no longer there is not shown at what is.
+        late = await page.value(
+            "(async () => { const {Editor} = await import('/editor.js'); let tell;"
+            " const place = document.body.appendChild(document.createElement('div'));"
+            " const complete = () => new Promise((said) => (tell = said));"
+            " const editor = new Editor(place, {changed() {}, complete}); editor.put('f(');"
+            " const asked = editor.completed({pos: 2, state: editor.view.state, explicit: true});"
+            " editor.begin('g'); tell({signature: {label: 'f(x)', doc: ''}});"
+            " await asked.catch(() => null);"
+            " return place.shadowRoot.querySelectorAll('.cm-signature').length; })()"
+        )
+        assert late == 0
 
 
 async def test_escape_leaves_the_editor_and_only_twice_elsewhere_stops(serving_fake, browsing):
@@ -115,6 +192,7 @@ async def test_python_mode_is_kept_over_a_reload_and_another_conversation(servin
         await page.reload()
         await visits.answered(page)
         assert await page.value(pressed) == "true"
+        await page.until(EDITING)
         await page.type("x")
         await page.press("Enter", modifiers=2)
         await visits.answered(page, 2)
@@ -172,32 +250,52 @@ async def test_sixty_files_leave_the_page_as_large_as_the_window(serving_fake, b
             assert await page.value("document.getElementById('uploads').clientHeight") <= 200
 
 
-async def test_an_upload_goes_on_while_one_is_elsewhere(serving_fake, browsing, tmp_path):
-    file = tmp_path / "big.bin"
+async def test_messages_wait_for_their_files_and_go_in_order_wherever_one_is(
+    serving_fake, browsing, tmp_path
+):
+    file, other = tmp_path / "big.bin", tmp_path / "dot.png"
     file.write_bytes(b"x" * 1000)
-    async with serving_fake() as (bot, client), browsing() as browser:
+    other.write_bytes(visits.png())
+    script = {name: _nothing for name in ("look", "and")}
+    async with serving_fake(script) as (bot, client), browsing() as browser:
         gate = await _gated(bot)
         page = await visits.opened(browser, client)
         await page.choose_files("#picker", file)
         await page.until("document.querySelector('#uploads progress')")
-        await visits.say(page, "look at it")
-        assert await page.text("#complaint") == "The upload is not finished yet."
+        for text in ("look at it", "and this", "and that"):
+            await visits.say(page, text)
+        assert await page.text("#uploads") == ""
+        waiting = "document.querySelectorAll('#waiting > li').length"
+        assert await page.value(waiting) == 3
+        assert "big.bin" in await page.text("#waiting")
+        await page.click("#waiting > li:last-child > button")
+        assert await page.value(f"{FIELD}.value") == "and that"
+        assert await page.value(waiting) == 2
+        # They are kept for a reload, of which is asked; elsewhere nothing of them is shown.
         where = await page.value("location.hash")
+        draft = f"sessionStorage.getItem('draft-{where[1:]}')"
+        assert "look at it\\nand this" in await page.value(draft)
         await page.click("#new")
         await page.until(f"location.hash !== '{where}'")
-        assert await page.text("#uploads") == ""
-        await page.value("history.back()")
-        await page.until("document.querySelector('#uploads progress')")
-        await page.click("#new")
+        assert await page.value(waiting) == 0
         gate.set()
-        await page.until(f"sessionStorage.getItem('draft-{where[1:]}').includes('\"going\":[]')")
-        assert await page.text("#uploads") == ""
+        await page.until(f'{draft}.includes(\'"waiting":""\')')
         await page.value("history.back()")
-        await page.until("document.querySelector('#uploads .done')")
-        assert await page.value(f"{FIELD}.value") == "look at it"
+        await visits.answered(page, 2)
+        asked = [(one.key.thread, one.text, one.files) for one in bot.requests]
+        thread = where[1:]
+        assert asked == [(thread, "look at it", ("big.bin",)), (thread, "and this", ())]
+        assert await page.value(f"{FIELD}.value") == "and that"
+        # What has arrived can be looked at before it is sent.
+        await page.choose_files("#picker", other)
+        await page.until("document.querySelector('#uploads .done img')?.naturalWidth === 3")
+        await page.click("#uploads .look")
+        await page.until("document.getElementById('pane')?.innerText.includes('dot.png')")
 
 
-async def test_a_complaint_is_gone_when_what_it_was_about_is_over(serving_fake, browsing, tmp_path):
+async def test_a_message_whose_file_does_not_arrive_is_given_back_and_a_sample_is_there(
+    serving_fake, browsing, tmp_path
+):
     file = tmp_path / "big.bin"
     file.write_bytes(b"x" * 1000)
     async with serving_fake() as (bot, client), browsing() as browser:
@@ -205,9 +303,18 @@ async def test_a_complaint_is_gone_when_what_it_was_about_is_over(serving_fake, 
         page = await visits.opened(browser, client)
         await page.choose_files("#picker", file)
         await visits.say(page, "look at it")
-        assert "not finished" in await page.text("#complaint")
+        await page.click("#waiting .going .icon")
+        await page.until(f"{FIELD}.value === 'look at it'")
+        assert await page.value("document.querySelectorAll('#waiting > li').length") == 0
         gate.set()
-        await page.until("document.getElementById('complaint').hidden")
+        await page.click(".sample button")
+        await page.until("document.querySelector('#uploads .done')")
+        assert "sales.csv" in await page.value(f"{FIELD}.value")
+        lines = bot.contents(
+            values.SessionKey("web", thread=(await page.value("location.hash"))[1:])
+        )
+        assert lines["sales.csv"].count(b"\n") == 1 + 730 * 3
+        assert not bot.requests
 
 
 async def test_leaving_the_page_with_an_upload_is_asked_about_and_said_later(
@@ -250,7 +357,7 @@ async def test_the_menu_is_used_by_keys(serving_fake, browsing):
         await page.press("ArrowDown")
         assert await page.value(focused) == "Download as notebook"
         await page.press("ArrowDown")
-        assert await page.value(focused) == "Fork conversation"
+        assert await page.value(focused) == "Download as Python"
         await page.press("End")
         assert await page.value(focused) == "Reset Python…"
         await page.press("ArrowDown")

@@ -167,6 +167,54 @@ async def test_a_conversation_goes_on_in_a_copy_and_takes_its_last_answer_back(
         assert asked == [source.removeprefix("#"), (await page.value("location.hash"))[1:]]
 
 
+async def test_a_question_is_asked_anew_in_a_branch_and_one_goes_from_one_to_the_other(
+    serving_fake, browsing
+):
+    script = {name: conversations.echo for name in ("one", "two", "three")}
+    async with serving_fake(script) as (bot, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        for number, text in enumerate(("one", "two"), 1):
+            await visits.say(page, text)
+            await visits.answered(page, number)
+        source = await page.value("location.hash")
+        await page.click(".turn:last-child .meta button:nth-of-type(2)")
+        await page.until("document.activeElement.ariaLabel === 'Question'")
+        await page.press("Escape")
+        assert await page.value("document.querySelector('.edit-asked')") is None
+        await page.click(".turn:last-child .meta button:nth-of-type(2)")
+        await page.value("document.activeElement.select()")
+        await page.type("three")
+        await page.press("Enter")
+        await page.until(f"location.hash !== '{source}' && document.querySelector('.versions')")
+        # The question before, the notice with the way to the other branch, and the new question.
+        await visits.answered(page, 3)
+        shown = await page.value("document.getElementById('turns').innerText")
+        words = ["echo: one", "Another branch", "2 / 2", "echo: three"]
+        assert [shown.find(one) > 0 for one in [*words, "echo: two"]] == [True] * 4 + [False]
+        assert shown.index("2 / 2") < shown.index("echo: three")
+        assert len({request.key for request in bot.requests}) == 2
+        assert await page.value("document.querySelectorAll('#conversations li').length") == 1
+        await page.reload()
+        await visits.answered(page, 3)
+        await page.click(".versions a")
+        await page.until(f"location.hash === '{source}'")
+        await page.until("document.querySelector('.versions')?.innerText.includes('1 / 2')")
+        assert "echo: two" in await page.value("document.getElementById('turns').innerText")
+        # Asked anew as it was, and deleted with all its branches.
+        await page.click(".turn:last-child .meta button:nth-of-type(3)")
+        await page.until("document.querySelector('.versions')?.innerText.includes('3 / 3')")
+        await visits.answered(page, 3)
+        assert [request.text for request in bot.requests][3:] == ["two"]
+        await page.click("#conversations button")
+        await page.click("#actions button:last-child")
+        await page.until("!document.querySelector('#conversations li')")
+        await page.value("dispatchEvent(new Event('pagehide'))")
+        async with asyncio.timeout(30):
+            for request in bot.requests:
+                while await bot.queries.exists(request.key):  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+
+
 async def test_what_was_lost_can_be_made_again_from_the_panel_of_variables(serving_fake, browsing):
     async with serving_fake() as (_, client), browsing() as browser:
         page = await visits.opened(browser, client)
@@ -214,3 +262,39 @@ async def test_code_is_run_again_edited_and_hidden(serving_fake, browsing):
                 ".find((one) => one.textContent === 'Hide or show code').click()"
             )
             assert await page.value(seen) is is_seen
+
+
+async def test_colours_of_printed_text_are_shown_and_nothing_else_of_escapes(
+    serving_fake, browsing
+):
+    printed = (
+        "\x1b[31mred\x1b[0m plain \x1b[1;38;5;208mbold orange\x1b[22;39m"
+        " \x1b[48;2;1;2;3mback\x1b[49m <b onclick=x>&amp;\x1b[94m\n"
+        "still blue\x1b]8;;http://x\x07\x1b[2J\x1b[m off\n"
+        "\x1b[32m 10%\r\x1b[33m 99%"
+    )
+    many = "".join(f"\x1b[3{number % 8}m{number}" for number in range(40_000)) + "\n"
+    script = visits.playing(values.Text("stdout", printed), values.Text("stderr", many))
+    runs = (
+        "[...document.querySelectorAll('.printed.stdout span:not(:has(span))')].map(e =>"
+        " [e.textContent, e.className, e.style.color || e.style.background])"
+    )
+    async with serving_fake(script) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await visits.say(page, "show")
+        await visits.answered(page)
+        for _ in range(2):
+            assert await page.value(runs) == [
+                ["red", "ansi-fore-1", ""],
+                ["bold orange", "ansi-bold", "rgb(255, 135, 0)"],
+                ["back", "", "rgb(1, 2, 3)"],
+                ["still blue", "ansi-fore-12", ""],
+                [" 99%", "ansi-fore-3", ""],
+            ]
+            text = await page.value("document.querySelector('.printed.stdout').textContent")
+            assert text == ("red plain bold orange back <b onclick=x>&amp;\nstill blue off\n 99%")
+            assert await page.value("document.querySelectorAll('.printed :is(b, a)').length") == 0
+            # A line of very many colours, which would keep a browser busy, is drawn without.
+            assert await page.value("document.querySelectorAll('.stderr span').length") == 1
+            await page.reload()
+            await visits.answered(page)

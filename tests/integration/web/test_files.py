@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import hashlib
+import io
 import os
 import re
 import urllib.parse
+import zipfile
 
 import aiohttp
 import pytest
@@ -182,6 +184,10 @@ async def test_a_page_is_saved_as_it_is(serving_fake):
         async with client.get(f"/output?sha256={event['sha256']}&suffix=html") as response:
             assert await response.text() == page.html.decode()
             assert 'filename="output.html"' in response.headers["Content-Disposition"]
+        where = f"/output?sha256={event['sha256']}&suffix=html&title=..%2FA%5Cb%0A"
+        async with client.get(where) as response:
+            told = response.headers["Content-Disposition"]
+            assert told == "attachment; filename=\".. A b.html\"; filename*=UTF-8''..%20A%20b.html"
             assert response.headers["Content-Type"] == "application/octet-stream"
 
 
@@ -198,6 +204,68 @@ async def test_a_picture_is_given_as_a_picture_and_runs_nothing(serving_fake):
             assert policy.startswith("sandbox;")
             assert "script" not in policy
             assert await response.read() == drawn
+
+
+async def test_films_and_documents_are_given_in_parts_and_are_no_pages(serving_fake):
+    async with serving_fake() as (_, client):
+        await _upload(client, "film.mp4", b"0123456789")
+        await _upload(client, "page.html", b"<script>alert(1)</script>")
+        where = _where("/media", name="film.mp4")
+        for asked, status, data in [
+            (None, 200, b"0123456789"),
+            ("bytes=4-", 206, b"456789"),
+            ("bytes=2-4", 206, b"234"),
+            ("bytes=2-99", 206, b"23456789"),
+            ("bytes=-3", 200, b"0123456789"),
+            ("nonsense", 200, b"0123456789"),
+            ("bytes=10-", 416, None),
+            (f"bytes={10**30}-", 416, None),
+        ]:
+            headers = {"Range": asked} if asked else {}
+            async with client.get(where, headers=headers) as response:
+                assert (asked, response.status) == (asked, status)
+                assert data is None or await response.read() == data
+                assert data is None or response.headers["Content-Type"] == "video/mp4"
+                assert response.headers["X-Content-Type-Options"] == "nosniff"
+        async with client.get(_where("/media", name="page.html")) as response:
+            assert response.status == 400
+        await _upload(client, "empty.mp4", b"")
+        where = _where("/media", name="empty.mp4")
+        async with client.get(where, headers={"Range": "bytes=0-"}) as response:
+            assert response.status == 416
+
+
+async def test_files_of_any_time_are_packed(serving_fake):
+    async with serving_fake() as (bot, client):
+        for name, second in (("old", 0), ("new", 7_000_000_000)):
+            path = bot.directory(KEY) / name
+            path.write_text(name)
+            os.utime(path, (second, second))
+        async with client.get(_where("/archive", name="x")) as response:
+            packed = zipfile.ZipFile(io.BytesIO(await response.read()))
+        dates = {one.filename: one.date_time[0] for one in packed.infolist()}
+        assert dates == {"new": 2107, "old": 1980}
+        assert packed.read("new") == b"new"
+
+
+async def test_only_our_page_renames_deletes_and_opens(serving_fake):
+    async with serving_fake() as (bot, client):
+        await _upload(client, "a.csv", b"1")
+        for path in ("/rename", "/delete", "/open"):
+            where = _where(path, name="a.csv", to="b.csv")
+            async with client.post(where, headers={"Interpreter-Bot-Key": "0" * 64}) as response:
+                assert response.status == 403
+            async with client.get(where) as response:
+                assert response.status == 405
+        async with client.post(_where("/rename", name="a.csv", to="../b.csv")) as response:
+            assert await response.json() == {"name": "b.csv"}
+        async with client.post(_where("/delete", name="a.csv")) as response:
+            assert response.status == 404
+        async with client.post(_where("/delete", name="b.csv")) as response:
+            assert response.status == 200
+        assert await bot.queries.files(KEY) == ()
+        async with client.get(_where("/archive", name="x")) as response:
+            assert response.status == 404
 
 
 async def test_the_notebook_is_saved_under_the_title(serving_fake):

@@ -1,6 +1,7 @@
 """What tabs say and hear, over real websockets."""
 
 import asyncio
+import json
 
 from interpreter_bot import values
 from interpreter_bot.sessions import requests, turn_stops
@@ -135,6 +136,30 @@ async def test_requests_wait_in_order_and_can_be_withdrawn(serving_fake):
         assert [turn.request for turn in await bot.queries.history(KEY)] == ["wait", "hello three"]
 
 
+async def test_a_notebook_goes_on_behind_what_somebody_asks_meanwhile(serving_fake):
+    gate, wait = _gated()
+    sources = ("wait", "hello two")
+    cells = [{"cell_type": "code", "metadata": {}, "source": one} for one in sources]
+    notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+    async with (
+        serving_fake({"wait": wait, "hello": _hello}) as (bot, client),
+        client.tab(THREAD) as tab,
+    ):
+        where = f"?thread={THREAD}&name=n.ipynb"
+        async with client.post(f"/upload{where}", data=json.dumps(notebook)) as response:
+            assert response.status == 200
+        async with client.post(f"/run-notebook{where}&to={THREAD}") as response:
+            assert await response.json() == {"cells": 2}
+        await tab.event("text")
+        await tab.say("say", id=ONE, text="hello one")
+        await tab.event("waiting", ONE)
+        gate.set()
+        async with asyncio.timeout(30):
+            while len(past := await bot.queries.history(KEY)) < 3:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert [turn.request for turn in past] == ["wait", "hello one", "hello two"]
+
+
 async def test_stop_ends_what_runs(serving_fake):
     async def endless(turn):
         turn.reply.step(1)
@@ -162,8 +187,10 @@ async def test_a_defect_in_one_task_ends_no_turn(serving_fake, monkeypatch, capl
         wanted = {"rows": [0, 1], "columns": [0, 1]}
         await tab.say("look", table="t1", question=1, wanted=wanted)
         async with asyncio.timeout(30):
-            while "look at table t1 ended in an error" not in caplog.text:  # noqa: ASYNC110
+            while "look into Python ended in an error" not in caplog.text:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
+        told = await tab.next("looked")
+        assert (told["question"], told["problem"]) == (1, "The table could not be looked at.")
         gate.set()
         assert (await tab.event("over"))["status"] == "done"
 
@@ -307,6 +334,33 @@ async def test_conversations_are_renamed_reset_and_deleted(serving_fake):
         assert not await bot.queries.history(KEY)
 
 
+async def test_a_branch_without_variables_runs_the_code_until_there_before_it_asks(serving_fake):
+    async def play(turn):
+        await turn.run(0, turn.request.text)
+
+    script = {"x": play, "hello": _hello}
+    async with serving_fake(script) as (bot, client), client.tab(THREAD) as tab:
+        # Together they are longer than a message may be.
+        long = [f"x = {number}  #{'-' * 60_000}" for number in (0, 1)]
+        for turn_id, text in (("a" * 20, long[0]), (ONE, long[1]), (TWO, "x = 2")):
+            await tab.say("say", id=turn_id, text=text, is_code=True)
+            turn = (await tab.event("over", turn=turn_id))["turn"]
+        await bot.idle()
+        for refused in ({"text": " ", "turn": turn}, {"text": "hello", "turn": 10**6}):
+            await tab.say("branch", id=TWO, **refused)
+            await tab.next("refused")
+        await tab.say("branch", id="b" * 20, turn=turn, text="hello")
+        tab.thread = (await tab.next("forked"))["to"]
+        for _ in range(3):
+            await tab.next("accepted")
+        await bot.idle()
+        await tab.say("watch", most=9)
+        whole = await tab.next("conversation")
+        assert "runs again" in whole["past"][2]["events"][1]["text"]
+        assert [one["at"] for one in whole["alternatives"]] == [1]
+        assert [one.text for one in bot.handled] == [*long, "x = 2", *long, "hello"]
+
+
 async def test_a_sentence_about_the_session_stands_until_somebody_asks(serving_fake):
     async with serving_fake({"hello": _hello}) as (bot, client), client.tab(THREAD) as tab:
         await bot.notify(KEY, "Variables will be let go in 5 minutes.")
@@ -336,3 +390,15 @@ async def test_a_turn_of_a_bot_that_is_gone_goes_on_before_everybody(serving_fak
         (told, *_) = [one["event"] for one in tab.heard if one["kind"] == "event"][1:]
     assert (told["kind"], told["text"]) == ("announcement", turn_stops.WENT_ON)
     assert (end["status"], end["text"], end["turn"]) == ("done", "Two.", 1)
+
+
+async def test_a_request_with_which_a_bot_had_not_begun_that_is_gone_is_carried_out(serving_fake):
+    script = {"go": _hello}
+    async with serving_fake(script, again="same") as (gone, client), client.tab(THREAD) as tab:
+        await tab.say("say", id=ONE, text="go", files=["a.csv"])
+        await tab.event("over")
+    async with serving_fake(script, again="same") as (bot, client), client.tab(THREAD) as tab:
+        bot.claimed, bot.requests = gone.claimed, gone.requests
+        await bot.die_before_beginning()
+        assert (await tab.event("over"))["text"] == "Two."
+    assert bot.requests[0] == bot.requests[1]

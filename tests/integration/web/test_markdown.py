@@ -40,7 +40,9 @@ CASES = {
     "# One\n## Two ##": "<h3>One</h3><h4>Two</h4>",
     "- a\n- b\n  - c": "<ul><li>a</li><li>b<ul><li>c</li></ul></li></ul>",
     "3. a\n4. b": '<ol start="3"><li>a</li><li>b</li></ol>',
-    "- [ ] do": '<ul><li class="task"><input type="checkbox" disabled="">do</li></ul>',
+    "- [ ] do": (
+        '<ul><li class="task"><input type="checkbox" disabled="" aria-label="To do">do</li></ul>'
+    ),
     "> a\n> b": "<blockquote><p>a<br>b</p></blockquote>",
     "a\n\n---\n\nb": "<p>a</p><hr><p>b</p>",
     "1 < 2 & 3 > 2": "<p>1 &lt; 2 &amp; 3 &gt; 2</p>",
@@ -161,3 +163,17 @@ async def test_words_that_grow_are_not_drawn_anew(serving_fake, browsing):
             " w.element.innerText.includes('second')]; })()"
         )
         assert kept == [True, True, 4, True]
+        # Each look at how tall the page is lays it out; a long one would stand still for it.
+        changes, looks = await page.value(
+            "(async () => { const {Turn} = await import('/turns.js');"
+            " const {Conversation} = await import('/conversation.js'); let looks = 0;"
+            " const around = {displays: new Map(), say() {}, spoke() {}};"
+            " const turn = new Turn({id: 'x', request: 'x', files: [], started: 0}, around);"
+            " const shown = {find: () => turn, changed() {}, follow: () => looks++};"
+            " const tell = (event) => Conversation.prototype.tell.call(shown, 'x', event);"
+            " document.getElementById('turns').append(turn.element);"
+            " tell({kind: 'text', delta: 'a '}); const seen = new MutationObserver(() => {});"
+            " seen.observe(turn.state, {attributes: true, childList: true, subtree: true});"
+            " tell({kind: 'text', delta: 'b '}); return [seen.takeRecords().length, looks]; })()"
+        )
+        assert (changes, looks) == (0, 0)

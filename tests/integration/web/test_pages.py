@@ -12,7 +12,7 @@ import time
 import pytest
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.platforms.web import displays
+from interpreter_bot.platforms.web import sandboxed_displays
 from tests.integration.web import visits
 
 HOSTILE = (
@@ -97,7 +97,7 @@ async def test_outputs_are_shown_in_order(serving_fake, browsing):
             ".output.table"
         )
         assert await page.value("document.querySelector('.words a.file-name').innerText")
-        await page.click(".file .small")
+        await page.click(".file a[download]")
         assert (await browser.downloaded()).read_bytes() == b"1,2\n"
         # The store's seconds include that it was told of the end.
         seconds = re.compile(r"[\d.]+ s(?=\nCopy)")
@@ -334,7 +334,7 @@ async def test_files_are_dropped_chosen_and_refused(serving_fake, browsing, tmp_
         assert await page.text("#uploads") == ""
         assert "a b.csv" in await page.text(".asked-files")
         await page.click("#files")
-        await page.until("document.querySelectorAll('#panel .file').length === 2")
+        await page.until("document.querySelectorAll('#pane .file').length === 2")
 
 
 async def test_a_restart_in_the_middle_shows_what_was_and_goes_on(
@@ -482,6 +482,7 @@ async def test_everything_is_done_by_keys(serving_fake, browsing):
         assert unnamed == []
         await page.value("document.getElementById('message').focus()")
         await page.click("#python")
+        await page.until("document.activeElement.id === 'code'")
         await page.type("x = 1")
         await page.press("Enter")
         await page.press("Tab")
@@ -641,7 +642,7 @@ async def test_a_page_of_code_cannot_send_through_its_browser(
         async with serving_fake(script) as (_, client), browsing_as_people() as browser:
             page = await visits.opened(browser, client)
             if not is_walled:
-                monkeypatch.delitem(displays._FRAME_HEADERS, "Connection-Allowlist")
+                monkeypatch.delitem(sandboxed_displays._FRAME_HEADERS, "Connection-Allowlist")
             page.expected = [""]  # Each of them is refused in words of its own.
             await page.value("said = []; onmessage = event => said.push(event.data)")
             await visits.say(page, "show")

@@ -1,12 +1,8 @@
 """Tables on the page, touched: with the kernel that has them, in a real browser."""
 
-import contextlib
-
 import pytest
 
-from interpreter_bot import settings, values
-from interpreter_bot.app import service_startup
-from interpreter_bot.platforms.web import server
+from interpreter_bot import values
 from tests.integration.web import visits
 
 pytestmark = pytest.mark.kernel
@@ -22,26 +18,6 @@ GRID = "document.querySelector('.grid')"
 STATUS = "document.querySelector('.table-bar [role=status]').innerText"
 FIRST = "document.querySelector('[data-column=\"0\"]:not(.unknown)')?.innerText"
 SELECTED = "[...document.querySelectorAll('[aria-selected]')].map(e => e.innerText).join()"
-
-
-@pytest.fixture
-def serving_kernels(tmp_path, short_path):
-    """Serve conversations with kernels that import nothing, and no model."""
-
-    @contextlib.asynccontextmanager
-    async def serving_kernels():
-        config = settings.Settings(
-            models=(),
-            kernels=settings.Kernels(preload=(), spares=0),
-            paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
-        )
-        async with (
-            service_startup.open_conversations(config, {}) as service,
-            server.serve(service, settings.Web(port=0), tmp_path / "data") as address,
-        ):
-            yield service, address
-
-    return serving_kernels
 
 
 async def test_a_million_rows_are_sorted_filtered_searched_and_paged(serving_kernels, browsing):

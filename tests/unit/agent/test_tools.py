@@ -112,4 +112,7 @@ def test_a_name_of_a_package_stays_one_argument_on_one_line():
     assert code == "%pip install 'a; rm -rf /' 'b !ls'"
     assert isinstance(read("{}", "install_packages"), tools.Misread)
     call = chat_messages.Call("1", "install_packages", '{"names": "a"}')
-    assert isinstance(tools.read(call, can_install=False), tools.Misread)
+    assert isinstance(
+        tools.read(call, tools.offered(can_see=True, can_install=False, can_find=True)),
+        tools.Misread,
+    )

@@ -1,5 +1,7 @@
 """What a model is told of tables: within its budget, the most used first."""
 
+import json
+
 from interpreter_bot import settings
 from interpreter_bot.data_connections import connection_rules, table_listings
 
@@ -15,7 +17,7 @@ def table(name, *columns, rows=10, comment=""):
 
 async def listing(*tables):
     async def fetch():
-        return list(tables)
+        return {"tables": list(tables)}
 
     found = table_listings.TableListing("it", fetch)
     await found.begin()
@@ -38,6 +40,14 @@ async def test_a_small_budget_leaves_names_and_says_how_many_more():
     assert len(told) < 700
     assert "table_000(" in told
     assert "more: connections['it'].tables()" in told
+
+
+async def test_code_is_told_that_a_list_is_not_whole():
+    async def fetch():
+        return {"tables": [table("t")], "notice": "there are more"}
+
+    frame = await table_listings.TableListing("it", fetch).frame()
+    assert json.loads(frame[5:]) == {"notice": "there are more", "tables": [table("t")]}
 
 
 async def test_words_of_the_owner_stay_on_their_line():

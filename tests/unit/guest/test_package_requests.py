@@ -34,9 +34,16 @@ def test_what_does_more_is_left_to_the_shell(command):
     assert package_requests.arguments(command) is None
 
 
-def test_a_missing_module_is_offered_and_a_module_of_python_is_not():
-    (line,) = package_requests.offer(ModuleNotFoundError(name="bs4.element"))
-    assert line.endswith("%pip install beautifulsoup4")
-    assert package_requests.offer(ModuleNotFoundError(name="msvcrt.x")) == []
-    assert package_requests.offer(ModuleNotFoundError(name="x\n%run y")) == []
-    assert package_requests.offer(ImportError(name="x")) == []
+@pytest.mark.parametrize(
+    "error",
+    [
+        ModuleNotFoundError(name="msvcrt.x"),
+        ModuleNotFoundError(name="pytest.x"),
+        ModuleNotFoundError(name="x\n%run y"),
+        ModuleNotFoundError("no name"),
+        ImportError(name="x"),
+    ],
+)
+def test_nobody_is_asked_about_what_no_package_would_bring(error):
+    # Without a kernel, to ask would fail.
+    assert package_requests.install_for_import(None, error) == ("", True)

@@ -38,6 +38,17 @@ def test_a_command_imports_what_it_needs(command, needed):
     assert HEAVY & set(json.loads(done.stdout)) == needed
 
 
+def test_who_runs_code_in_a_host_that_is_there_has_nothing_of_bots_or_kernels():
+    """Each is a good part of the time until the first line of output."""
+    loaded = "import interpreter_bot.hosts.host_processes;" + SCRIPT
+    done = subprocess.run(
+        [sys.executable, "-c", loaded, "execute"], capture_output=True, text=True, check=True
+    )
+    unwanted = {f"interpreter_bot.{name}" for name in ("agent", "mcp_servers", "skills", "store")}
+    unwanted |= {"interpreter_bot.kernels.pools", "interpreter_bot.kernels.files", "yaml"}
+    assert unwanted & set(json.loads(done.stdout)) == set()
+
+
 @pytest.mark.parametrize(
     ("arguments", "status"),
     [

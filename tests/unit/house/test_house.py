@@ -41,7 +41,7 @@ NAMES_THAT_REPEAT = {
         "permissions",
     ),
     *("replies", "requests_in_flight", "startup"),
-    *("control_channels", "command_effects", "interactions", "markdown", "preferences"),
+    *("control_channels", "subcommands", "interactions", "markdown", "preferences"),
     *("snapshots", "turns"),
     *("ports", "__main__"),
 }
@@ -136,8 +136,7 @@ def _importers():
 IMPORTERS = _importers()
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
-def test_file_is_short(path):
+def _file_is_short(path):
     text = path.read_text("utf-8")
     lines = len(text.splitlines())
     assert lines <= MOST_LINES_OF_A_FILE, "cut it where one part has a name of its own"
@@ -146,8 +145,7 @@ def test_file_is_short(path):
         assert reason, "cut it, or say in its docstring: 'Above 300 lines: <why it is one thing>'"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
-def test_a_small_file_serves_more_than_one(path):
+def _a_small_file_serves_more_than_one(path):
     if path.name in ("__init__.py", "__main__.py", "ports.py"):
         return
     lines, importers = len(path.read_text("utf-8").splitlines()), IMPORTERS[_dotted(path)]
@@ -163,8 +161,7 @@ def test_names_repeat_only_where_the_job_does():
     assert repeated >= NAMES_THAT_REPEAT, "take from the list what does not repeat any more"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
-def test_names_are_nouns(path):
+def _names_are_nouns(path):
     bare = [
         part
         for part in path.relative_to(ROOT).with_suffix("").parts
@@ -173,8 +170,7 @@ def test_names_are_nouns(path):
     assert not bare, f"name the object, not the activity: {bare}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
-def test_one_object_has_one_name(path):
+def _one_object_has_one_name(path):
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.arguments):
             given = [*node.posonlyargs, *node.args, *node.kwonlyargs]
@@ -184,21 +180,36 @@ def test_one_object_has_one_name(path):
                 assert wanted in {one.arg for one in given}, f"call {argument.arg} {wanted}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
-def test_functions_are_short(path):
+def _functions_are_short(path):
     long = {name: lines for name, lines in _functions(path) if lines > MOST_LINES_OF_A_FUNCTION}
     assert long == {}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
-def test_name_says_something(path):
+def _name_says_something(path):
     parts = path.relative_to(ROOT).with_suffix("").parts
     assert not NAMES_THAT_SAY_NOTHING.intersection(parts)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
-def test_nothing_is_put_off(path):
+def _nothing_is_put_off(path):
     assert re.findall(r"\b(?:TODO|FIXME|XXX)\b", path.read_text("utf-8")) == []
+
+
+RULES = (
+    _file_is_short,
+    _a_small_file_serves_more_than_one,
+    _names_are_nouns,
+    _one_object_has_one_name,
+    _functions_are_short,
+    _name_says_something,
+    _nothing_is_put_off,
+)
+
+
+# All rules in one test of each module: a test takes longer than a rule.
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_a_module_keeps_all_rules(path):
+    for rule in RULES:
+        rule(path)
 
 
 @pytest.mark.parametrize("folder", sorted({path.parent for path in MODULES}), ids=_name)

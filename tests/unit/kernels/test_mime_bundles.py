@@ -82,7 +82,7 @@ def test_a_magic_of_another_kind_falls_back():
 
 def test_drawings_are_bytes_and_lines_are_joined():
     shown = choose({"image/svg+xml": ["<?xml?>\n", "<svg>\ud800é</svg>"]})
-    assert shown == values.Image(mime="image/svg+xml", data="<?xml?>\n<svg>�é</svg>".encode())
+    assert shown == values.Image(mime="image/svg+xml", data="<?xml?>\n<svg>?é</svg>".encode())
 
 
 def test_a_table_wins_over_html():
@@ -134,7 +134,7 @@ def test_a_table_that_is_none_falls_back(wrong):
 
 def test_json_is_indented_and_harmless():
     assert choose({"application/json": {"é": "\x1b[31m\x9b\ud800"}}).json == (
-        '{\n  "é": "\\u001b[31m�"\n}'
+        '{\n  "é": "\\u001b[31m?"\n}'
     )
 
 
@@ -297,3 +297,18 @@ def test_displays_never_exceed_their_budgets(sent, displays):
     assert sum(output.is_update for output in results) <= 20 * displays
     assert len(shown) - len(results) == (reader.dropped_displays > 0)
     assert len(results) + reader.dropped_displays == len(sent)
+
+
+@pytest.mark.parametrize(
+    ("plain", "title", "shown"),
+    [
+        ("<Figure size 640x480 with 1 Axes>", "Sales\n by month", "Figure: Sales by month"),
+        ("<Figure size 640x480 with 1 Axes>", "", "<Figure size 640x480 with 1 Axes>"),
+        ("<Figure size 640x480 with 1 Axes>", 3, "<Figure size 640x480 with 1 Axes>"),
+        ("a photograph", "Sales", "a photograph"),
+    ],
+)
+def test_a_figure_is_called_as_its_title(plain, title, shown):
+    encoded = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
+    bundle = {"image/png": encoded, "text/plain": plain, mime_bundles.TITLE_MIME: title}
+    assert choose(bundle).plain == shown

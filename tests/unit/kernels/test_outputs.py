@@ -155,7 +155,7 @@ def test_no_content_breaks_the_reader(msg_type, content):
         ("\x1b]8;;http://e\x1b\\link\x1b]8;;\x1b\\", "link"),
         ("a\rb\tc\n", "a\rb\tc\n"),
         ("\x00\x08\x9bx\x7f", "x"),
-        ("\ud800", "\ufffd"),
+        ("\ud800", "?"),
         ("\x1bc\x1b(Bx", "x"),
     ],
 )

@@ -200,7 +200,7 @@ async def test_what_a_checkpoint_needs_stays_until_there_are_too_many(generation
         _write(workspace, number)
         _adopt(generations, workspace, number, set(range(number)))
         pointer = snapshot_generations.read_pointer(workspace)
-        checkpoints.write(workspace, f"{number}", pointer=pointer, most=3)
+        checkpoints.write(workspace, f"{number}", pointer=pointer, missed_runs=0, most=3)
         generations.prune(workspace)
     assert _left(workspace) == ["5", "6", "7"]
     generations.go_back(workspace, checkpoints.read(workspace, "5").pointer)

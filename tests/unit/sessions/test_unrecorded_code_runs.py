@@ -7,7 +7,7 @@ import pytest
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.hosts import local_host
-from interpreter_bot.sessions import turn_environments, unrecorded_code_runs
+from interpreter_bot.sessions import ports, unrecorded_code_runs
 from tests.fakes import audiences, pools
 from tests.fakes.pools import Step
 
@@ -75,10 +75,10 @@ async def test_without_a_sandbox_every_cell_says_so(pool_of):
     audience = audiences.Audience()
     await session_of(pool, audience).run(["a", "b"])
     assert audience.of("announcement") == [
-        (0, turn_environments.UNSANDBOXED),
-        (1, turn_environments.UNSANDBOXED),
+        (0, ports.UNSANDBOXED),
+        (1, ports.UNSANDBOXED),
     ]
-    assert "UNSANDBOXED" in turn_environments.UNSANDBOXED
+    assert "UNSANDBOXED" in ports.UNSANDBOXED
 
 
 @pytest.mark.parametrize("error", [errors.PoolFullError, errors.SandboxError])

@@ -2,21 +2,22 @@
 
 import { $, el, icon, plain } from "./dom.js";
 import { Uploads } from "./uploads.js";
-
-const INDENT = "    ";
+import { WaitingMessages } from "./waiting_messages.js";
 
 function kept(thread) {
   return JSON.parse(sessionStorage.getItem(`draft-${thread}`) ?? "{}");
 }
 
 export class Composer {
-  constructor({ send, stop, say }) {
-    Object.assign(this, { send, stop, say });
+  constructor({ send, stop, say, recalled, complete }) {
+    Object.assign(this, { send, stop, say, recalled, complete });
     this.limits = { text_characters: 100_000, upload_bytes: 0, models: null };
     this.field = $("message");
+    this.editor = null;
     this.thread = "";
     this.isCode = false;
     this.uploads = new Uploads({ complain: (text) => this.complain(text), changed: (thread) => this.uploaded(thread) });
+    this.waiting = new WaitingMessages(this.uploads, { send, giveBack: (message) => this.giveBack(message) });
     $("attach").append(icon("clip"));
     $("send").append(icon("send"));
     $("stop").append(icon("stop"), el("span", {}, "Stop"));
@@ -40,15 +41,20 @@ export class Composer {
     this.thread = thread;
     const draft = kept(thread);
     this.field.value = draft.text ?? "";
+    this.editor?.begin(this.field.value);
     this.isNew = draft.isCode === undefined;
-    const lost = this.uploads.open(thread, draft.files ?? []) ? [] : (draft.going ?? []);
+    const isKnown = this.uploads.open(thread, draft.files ?? []);
+    const lost = isKnown ? [] : (draft.going ?? []);
+    if (!isKnown && draft.waiting) this.text = [draft.waiting, draft.text].filter(Boolean).join("\n");
     this.setCode(draft.isCode ?? this.isUsuallyCode);
     this.complain("");
+    this.waiting.draw();
     if (lost.length) this.complain(`The page was left before this was uploaded: ${lost.map(plain).join(", ")}. Please attach it again.`);
   }
 
   /** Forget what was written in a conversation that is deleted, and stop what goes there. */
   forget(thread) {
+    this.waiting.drop(thread);
     this.uploads.drop(thread);
     sessionStorage.removeItem(`draft-${thread}`);
     if (thread === this.thread) this.thread = "";
@@ -60,7 +66,18 @@ export class Composer {
 
   /** In an editor of code Escape means that Tab is to leave it, and never anything else. */
   isEditing(element) {
-    return element === this.field && this.isCode;
+    return (element === this.field || element === $("code")) && this.isCode;
+  }
+
+  /** All that is written; as code it is the editor's, and the field has the same. */
+  set text(text) {
+    this.field.value = text;
+    this.editor?.put(text);
+  }
+
+  focus() {
+    if ($("code").hidden) this.field.focus();
+    else this.editor.focus();
   }
 
   /** Hear what holds for everything. */
@@ -80,9 +97,44 @@ export class Composer {
     this.field.placeholder = isCode ? "Python to run" : "Ask about your data, or drop a file";
     const mod = /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘" : "Ctrl";
     $("hint").textContent = isCode ? `${mod} + Enter runs` : "Enter sends · Shift + Enter for a new line";
+    this.showEditor(isCode && this.editor !== null);
     this.fit();
     this.keep();
-    if (isFocused) this.field.focus();
+    if (isFocused) this.focus();
+    if (isCode && this.editor === null) this.fetchEditor();
+  }
+
+  /** Fetch the editor of code; until it is here, and where it cannot be had, the field will do. */
+  async fetchEditor() {
+    this.fetching ??= import("./editor.js");
+    try {
+      const { Editor } = await this.fetching;
+      this.editor ??= new Editor($("code"), {
+        changed: (text) => this.changed(text),
+        submit: () => this.submit(),
+        recalled: () => this.recalled(),
+        complete: (code) => this.complete(code),
+      });
+    } catch {
+      this.fetching = null;
+      return;
+    }
+    this.showEditor(this.isCode);
+  }
+
+  showEditor(isShown) {
+    const isFocused = [this.field, $("code")].includes(document.activeElement);
+    const hasMoved = $("code").hidden === isShown;
+    $("code").hidden = !isShown;
+    this.field.hidden = isShown;
+    if (!hasMoved) return;
+    if (isShown) this.editor.begin(this.field.value, this.field.selectionStart, this.field.selectionEnd);
+    if (isFocused) this.focus();
+  }
+
+  changed(text) {
+    this.field.value = text;
+    this.edited();
   }
 
   edited() {
@@ -95,8 +147,8 @@ export class Composer {
   keep(thread = this.thread) {
     if (!thread) return;
     const written = thread === this.thread ? { text: this.field.value.slice(0, 1_000_000), isCode: this.isCode } : kept(thread);
-    const draft = { ...written, files: this.uploads.done(thread), going: this.uploads.going(thread) };
-    const isMore = draft.text || draft.files.length || draft.going.length || draft.isCode !== this.isUsuallyCode;
+    const draft = { ...written, waiting: this.waiting.text(thread), files: this.uploads.done(thread), going: [...this.waiting.going(thread), ...this.uploads.going(thread)] };
+    const isMore = draft.text || draft.waiting || draft.files.length || draft.going.length || draft.isCode !== this.isUsuallyCode;
     try {
       if (isMore) sessionStorage.setItem(`draft-${thread}`, JSON.stringify(draft));
       else sessionStorage.removeItem(`draft-${thread}`);
@@ -116,36 +168,7 @@ export class Composer {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey || (!this.isCode && !event.shiftKey))) {
       event.preventDefault();
       this.submit();
-    } else if (event.key === "Tab" && this.isCode && !this.isLeaving) {
-      event.preventDefault();
-      this.indent(event.shiftKey);
     }
-    // After Escape, Tab goes on to the next control, for those who have no mouse.
-    if (event.key !== "Shift") this.isLeaving = event.key === "Escape";
-  }
-
-  /** Move the lines of the selection right or left, as an edit that can be undone. */
-  indent(isBack) {
-    const { value, selectionStart: from, selectionEnd: to } = this.field;
-    if (from === to && !isBack) return this.put(INDENT, from, to);
-    const start = from && value.lastIndexOf("\n", from - 1) + 1;
-    // A line whose very start is all that is selected of it is not meant.
-    const last = value.indexOf("\n", to > from && value[to - 1] === "\n" ? to - 1 : to);
-    const end = last < 0 ? value.length : last;
-    const before = value.slice(start, end);
-    const after = isBack ? before.replace(/^(?: {1,4}|\t)/gm, "") : before.replace(/^(?=.)/gm, INDENT);
-    if (after === before) return;
-    this.put(after, start, end);
-    const shift = after.length - before.length;
-    if (from === to) this.field.setSelectionRange(Math.max(start, from + shift), Math.max(start, from + shift));
-    else this.field.setSelectionRange(start, end + shift);
-  }
-
-  put(text, start, end) {
-    this.field.setSelectionRange(start, end);
-    // The one way of writing that undoing knows of.
-    if (!document.execCommand(text ? "insertText" : "delete", false, text)) this.field.setRangeText(text, start, end, "end");
-    this.edited();
   }
 
   pasted(event) {
@@ -157,37 +180,52 @@ export class Composer {
   take(files) {
     this.complain("");
     this.uploads.add(files);
-    this.field.focus();
+    this.focus();
   }
 
   submit() {
     const text = this.field.value;
     const files = this.uploads.done();
     const most = this.limits.text_characters;
-    if (this.uploads.isBusy) return this.complain("The upload is not finished yet.", "uploads");
-    if (!text.trim() && !files.length) return this.complain("Please write something first.");
+    const isWaiting = this.uploads.isBusy || this.waiting.of(this.thread).length > 0;
+    if (!text.trim() && !files.length && !this.uploads.isBusy) return this.complain("Please write something first.");
     if (!text.trim() && this.isCode) return this.complain("Please write the code to run.");
     if (text.length > most)
       return this.complain(
         `Your message has ${text.length.toLocaleString("en")} characters, and ${most.toLocaleString("en")} is the most. Please save it as a file and attach it.`);
-    if (!this.send({ text, files, is_code: this.isCode })) return this.complain("There is no connection right now. Your message is kept.", "connection");
-    this.field.value = "";
+    const message = { thread: this.thread, text, is_code: this.isCode };
+    if (isWaiting) this.waiting.add(message);
+    else if (!this.send({ ...message, files })) return this.complain("There is no connection right now. Your message is kept.", "connection");
+    this.text = "";
     this.uploads.clear();
     this.edited();
   }
 
+  /** Let a message that waited for a file be written again. */
+  giveBack({ thread, text, is_code: isCode }) {
+    if (thread === this.thread) return this.restore({ text, files: [], is_code: isCode });
+    const draft = kept(thread);
+    const both = [text, draft.text].filter(Boolean).join("\n");
+    sessionStorage.setItem(`draft-${thread}`, JSON.stringify({ ...draft, text: both, isCode }));
+  }
+
+  /** Whether something would be lost if the page were left. */
+  get isBusy() {
+    return this.uploads.isAnyBusy || this.waiting.all.length > 0;
+  }
+
   /** Give back what was refused, unless something new was written meanwhile. */
   restore({ text, files, is_code: isCode }) {
-    this.field.value = this.field.value.trim() ? `${text}\n${this.field.value}` : text;
+    this.text = this.field.value.trim() ? `${text}\n${this.field.value}` : text;
     this.setCode(isCode);
     this.uploads.put(files);
     this.fit();
     this.keep();
-    this.field.focus();
+    this.focus();
   }
 
   write(text, isCode = false) {
-    this.field.value = text;
+    this.text = text;
     this.setCode(isCode, { isFocused: true });
   }
 
@@ -196,16 +234,17 @@ export class Composer {
     this.about = about;
     $("complaint").hidden = !text;
     $("complaint").textContent = text;
-    if (text) this.field.focus();
+    if (text) this.focus();
   }
 
   settle(about) {
+    if (about === "connection") this.waiting.look();
     if (this.about === about) this.complain("");
   }
 
   uploaded(thread) {
+    this.waiting?.look();
     this.keep(thread);
-    if (!this.uploads.isBusy) this.settle("uploads");
   }
 
   showRunning(isRunning) {

@@ -1,5 +1,7 @@
 // The websocket. It comes again by itself; whoever uses it is told when it is there and when not.
 
+import { address } from "./dom.js";
+
 const FIRST_MILLISECONDS = 250;
 const LONGEST_MILLISECONDS = 8000;
 
@@ -88,4 +90,11 @@ export class Connection {
     this.pause = FIRST_MILLISECONDS;
     this.open();
   }
+}
+
+/** Ask the bot to do something to what an address names; gives its answer. */
+export async function post(path, query) {
+  const response = await fetch(address(path, query), { method: "POST", headers: { "Interpreter-Bot-Key": pageKey } });
+  if (!response.ok) throw new Error(await response.text());
+  return response.json();
 }

@@ -7,8 +7,8 @@ const NEAR_THE_END = 120;
 export const FIRST_TURNS = 30;
 
 export class Conversation {
-  constructor({ say, spoke, again, isWriting, changed }) {
-    this.links = { say, spoke, again, isWriting };
+  constructor({ say, spoke, again, branch, isWriting, changed }) {
+    this.links = { say, spoke, again, branch, isWriting };
     this.changed = changed;
     this.list = $("turns");
     this.pane = $("scroll");
@@ -32,6 +32,7 @@ export class Conversation {
       spoke: (words) => this.isLoaded && this.links.spoke(words),
       isWriting: () => !this.isLoaded || this.links.isWriting(),
       again: (turn) => this.links.again(turn.head),
+      branch: (turn, text) => this.links.branch(turn, text),
     };
     this.list.replaceChildren();
     this.isAtEnd = true;
@@ -39,6 +40,11 @@ export class Conversation {
 
   get running() {
     return this.turns.find((turn) => !turn.over && turn.hasBegun) ?? null;
+  }
+
+  /** The code that the person ran here, the latest first. */
+  get codes() {
+    return this.turns.filter(({ head }) => head.is_code && head.request).map(({ head }) => head.request).reverse();
   }
 
   find(id) {
@@ -59,6 +65,8 @@ export class Conversation {
     const anchor = this.list.querySelector(".turn");
     const top = anchor?.getBoundingClientRect().top;
     this.put([...past, ...unsaid, ...live, ...lost]);
+    const places = new Map(whole.alternatives.map((one) => [one.number, one]));
+    for (const turn of this.turns) turn.showVersions(places.get(turn.number));
     if (!whole.is_more && $("earlier").contains(document.activeElement)) this.pane.focus();
     $("earlier").hidden = !whole.is_more;
     for (const text of whole.notices) this.notice(text);
@@ -96,7 +104,7 @@ export class Conversation {
   tell(id, event) {
     this.find(id)?.apply(event);
     if (event.kind === "begun" || event.kind === "over") this.changed();
-    this.follow();
+    // It is followed once it has grown: each look at how tall it is lays all of it out.
   }
 
   drop(id) {

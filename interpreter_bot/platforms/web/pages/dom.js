@@ -13,9 +13,13 @@ const ICONS = {
   down: "M12 4v11M7 11l5 5 5-5M5 20h14",
   open: "M14 4h6v6M20 4l-9 9M18 14v4a2 2 0 0 1-2 2H6a2 2 0 0 1-2-2V8a2 2 0 0 1 2-2h4",
   copy: "M9 9h10v11H9zM5 15V4h10",
+  minus: "M5 12h14",
+  before: "M15 5l-7 7 7 7",
+  after: "M9 5l7 7-7 7",
   check: "M5 12.5l4.5 4.5L19 7.5",
   warn: "M12 4l9 16H3zM12 10v4M12 17h.01",
   filter: "M4 5h16l-6 8v6l-4-2v-4z",
+  look: "M2 12s4-7 10-7 10 7 10 7-4 7-10 7-10-7-10-7M12 9a3 3 0 1 0 0 6 3 3 0 1 0 0-6",
   pen: "M4 20l1-4L16 5l3 3L8 19z",
   bin: "M5 7h14M10 7V4h4v3M7 7l1 13h8l1-13",
 };

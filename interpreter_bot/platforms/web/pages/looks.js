@@ -1,6 +1,7 @@
-// Looks into live tables: questions to Python, and the answers that come back.
+// Looks into live tables, and at code that is being written: questions to Python, and its answers.
 
 const LONGEST_MILLISECONDS = 60_000;
+const TYPING_MILLISECONDS = 1000;
 const waiting = new Map();
 let last = 0;
 
@@ -9,6 +10,15 @@ let last = 0;
  * @param {(message: object) => boolean} say
  */
 export function look(say, table, wanted) {
+  return asked(say, { table, wanted }, LONGEST_MILLISECONDS);
+}
+
+/** Ask how code may go on, of which `code` is written; whoever types on does not wait for it. */
+export function completions(say, code) {
+  return asked(say, { code }, TYPING_MILLISECONDS);
+}
+
+function asked(say, about, milliseconds) {
   const question = ++last;
   return new Promise((resolve) => {
     const answer = (found) => {
@@ -16,9 +26,9 @@ export function look(say, table, wanted) {
       waiting.delete(question);
       resolve(found);
     };
-    const timer = setTimeout(answer, LONGEST_MILLISECONDS, { problem: "Python did not answer." });
+    const timer = setTimeout(answer, milliseconds, { problem: "Python did not answer." });
     waiting.set(question, answer);
-    if (!say({ do: "look", table, question, wanted })) answer({ problem: "There is no connection right now." });
+    if (!say({ do: "look", question, ...about })) answer({ problem: "There is no connection right now." });
   });
 }
 

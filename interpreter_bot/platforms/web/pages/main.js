@@ -1,13 +1,12 @@
 // Where everything is put together.
 
 import { Composer } from "./composer.js";
-import { Connection } from "./connection.js";
+import { Connection, post } from "./connection.js";
 import { Conversation, FIRST_TURNS } from "./conversation.js";
 import { askedToReset, closePanel, confirmed } from "./dialogs.js";
 import { $, address, download, el, icon, madeUp, plain } from "./dom.js";
-import { looked, unanswered } from "./looks.js";
+import { completions, looked, unanswered } from "./looks.js";
 import { moveByArrows } from "./menus.js";
-import { showPanel } from "./panels.js";
 import { Sidebar } from "./sidebar.js";
 import { takeDrops } from "./uploads.js";
 import { welcome } from "./welcome.js";
@@ -21,10 +20,13 @@ const pending = new Map();
 let about = null;
 let thread = "";
 let speaking;
+let pane = null;
+let viewed = "";
+let isBranching = false;
 
 const say = (message) => connection.say({ thread, ...message }) || composer.complain(OFFLINE, "connection");
-const composer = new Composer({ send, stop: () => say({ do: "stop" }), say });
-const conversation = new Conversation({ say, spoke, again, changed, isWriting: () => $("message").value !== "" });
+const composer = new Composer({ send, stop: () => say({ do: "stop" }), say, recalled: () => conversation.codes, complete });
+const conversation = new Conversation({ say, spoke, again, branch, changed, isWriting: () => $("message").value !== "" });
 const sidebar = new Sidebar({ say, begin: () => go(madeUp()), leave: (left) => composer.forget(left) });
 const connection = new Connection({ opened, closed, heard });
 
@@ -52,8 +54,19 @@ function arrive() {
   watch();
   changed();
   redrawList();
+  renewFiles();
   // On a phone the keyboard would hide half of what there is.
-  if (!matchMedia("(pointer: coarse)").matches) $("message").focus();
+  if (!matchMedia("(pointer: coarse)").matches) composer.focus();
+}
+
+/** Show the files, and what is in one of them, if one is named. */
+function showFiles(name = "") {
+  viewed = name;
+  say({ do: "show", panel: "files" });
+}
+
+function renewFiles() {
+  if (pane?.isOpen()) say({ do: "show", panel: "files" });
 }
 
 function watch() {
@@ -63,7 +76,7 @@ function watch() {
 function changed() {
   const isEmpty = conversation.isLoaded && conversation.turns.length === 0;
   if (isEmpty && about && $("welcome").hidden)
-    $("welcome").replaceChildren(...welcome(about, { write: (text, isCode) => composer.write(text, isCode), pick: () => $("picker").click() }));
+    $("welcome").replaceChildren(...welcome(about, { write: (text, isCode) => composer.write(text, isCode), pick: () => $("picker").click(), take: (files) => composer.take(files) }));
   $("welcome").hidden = !isEmpty;
   composer.showRunning(conversation.running !== null);
 }
@@ -77,7 +90,7 @@ function redrawList() {
 
 // ---- saying
 
-function send({ text, files, is_code: isCode }) {
+function send({ text, files, is_code: isCode, thread: to = thread }) {
   if (!connection.isOpen) return false;
   if (!isCode && /^\s*\/py\s*$/i.test(text)) {
     composer.setCode(true, { isFocused: true });
@@ -88,16 +101,29 @@ function send({ text, files, is_code: isCode }) {
   const word = isCode || code ? null : /^\s*\/([a-z]+)(?:\s|$)/i.exec(text)?.[1];
   // In small letters anything is meant for one; otherwise only what is one.
   const isCommand = word && (word === word.toLowerCase() || COMMANDS.has(word.toLowerCase()));
-  pending.set(id, { thread, id, text, files, is_code: isCode });
+  pending.set(id, { thread: to, id, text, files, is_code: isCode });
   connection.say({ do: "say", ...pending.get(id) });
-  if (isCommand) return true;
+  if (isCommand || to !== thread) return true;
   conversation.isAtEnd = true;
   conversation.begin({ id, request: code && !isCode ? text.slice(code[0].length) : text, files, is_code: isCode || code !== null, started: Date.now() / 1000 });
   return true;
 }
 
+/** Ask how code may go on; nobody is told where there is no connection to ask over. */
+function complete(code) {
+  return completions((message) => connection.isOpen && connection.say({ thread, ...message }), code);
+}
+
 function again(head) {
   composer.restore({ text: head.request, files: head.files, is_code: head.is_code });
+}
+
+/** Say something in place of what was said in a turn; the bot then names the branch to go to. */
+function branch({ number, head }, text) {
+  if (isBranching) return;
+  isBranching = connection.say({ do: "branch", thread, id: madeUp(), turn: number, text, files: head.files, is_code: head.is_code });
+  if (isBranching) spoke("Making a branch");
+  else composer.complain(OFFLINE, "connection");
 }
 
 async function edit(code) {
@@ -110,6 +136,11 @@ function showCode(isShown) {
   localStorage.setItem("code", isShown ? "shown" : "hidden");
 }
 
+/** Only how they look in dark colours: what is saved is as the code drew it. */
+function darkenPlots() {
+  localStorage.setItem("plots", document.body.classList.toggle("dark-plots") ? "dark" : "light");
+}
+
 // ---- hearing
 
 function opened() {
@@ -120,6 +151,7 @@ function opened() {
 }
 
 function closed() {
+  isBranching = false;
   unanswered();
   setTimeout(() => {
     if (connection.isOpen) return;
@@ -156,6 +188,7 @@ const hear = {
   },
   event({ turn, event }) {
     conversation.tell(turn, event);
+    if (event.kind === "artifact" || event.kind === "over") renewFiles();
   },
   notice({ text }) {
     conversation.notice(text);
@@ -167,6 +200,7 @@ const hear = {
     pending.delete(id);
   },
   refused({ id, sentence }) {
+    isBranching = false;
     const said = pending.get(id);
     pending.delete(id);
     if (said && said.thread === thread) {
@@ -180,6 +214,7 @@ const hear = {
     watch();
   },
   forked({ to }) {
+    isBranching = false;
     go(to);
   },
   deleted() {
@@ -188,8 +223,16 @@ const hear = {
     arrive();
   },
   looked,
-  panel(message) {
-    showPanel(message, { thread, say, runAgain });
+  async panel(message) {
+    if (message.panel === "files") {
+      if (message.thread !== thread) return;
+      const name = viewed;
+      viewed = "";
+      pane ??= await import("./pane.js");
+      return pane.showFiles(message, { thread, say, title: sidebar.titleOf(thread) }, name);
+    }
+    const around = { thread, say, runAgain };
+    (await import("./panels.js")).showPanel(message, around);
   },
   download({ what, name }) {
     if (what === "notebook") saveNotebook();
@@ -229,8 +272,19 @@ function drawModels(models) {
   document.body.classList.toggle("without-model", models.length === 0);
 }
 
-function saveNotebook() {
-  download(address("/notebook", { thread, name: sidebar.titleOf(thread) }));
+function saveNotebook(suffix = "ipynb") {
+  download(address("/notebook", { thread, name: sidebar.titleOf(thread), suffix }));
+}
+
+/** Run the cells of a notebook, in a new conversation where this one has begun. */
+async function runNotebook(name) {
+  const to = conversation.turns.length ? madeUp() : thread;
+  try {
+    await post("/run-notebook", { thread, name, to });
+    if (to !== thread) go(to);
+  } catch (error) {
+    composer.complain(error.message);
+  }
 }
 
 async function reset() {
@@ -266,7 +320,16 @@ function closeMenu() {
 }
 
 $("files").append(icon("folder"), el("span", {}, "Files"));
-$("files").addEventListener("click", () => say({ do: "show", panel: "files" }));
+$("files").addEventListener("click", () => (pane?.isOpen() ? pane.closeFiles() : showFiles()));
+for (const place of ["turns", "composer"]) $(place).addEventListener("view", ({ detail }) => showFiles(detail));
+addEventListener("uploaded", renewFiles);
+addEventListener("click", async (event) => {
+  const picture = event.target.closest?.("[data-enlarged]");
+  if (!picture || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  (await import("./gallery.js")).enlarge(picture);
+});
+addEventListener("notebook", ({ detail }) => runNotebook(detail));
 $("actions").addEventListener("keydown", (event) => moveByArrows($("actions"), event));
 $("panel-close").append(icon("close"));
 $("panel-close").addEventListener("click", closePanel);
@@ -282,14 +345,19 @@ for (const [kind, use] of Object.entries({
   ask: (words) => send({ text: words, files: [], is_code: false }) || composer.complain(OFFLINE, "connection"),
   edit,
 })) $("turns").addEventListener(kind, ({ detail }) => use(detail));
+document.body.classList.toggle("dark-plots", localStorage.getItem("plots") === "dark");
 showCode(localStorage.getItem("code") !== "hidden");
 $("walls").textContent = "Code runs without a sandbox: it can read and change whatever the bot can.";
 menuOf([
-  ["Download as notebook", saveNotebook],
+  ["Download as notebook", () => saveNotebook()],
+  ["Download as Python", () => saveNotebook("py")],
+  ["Download as HTML", () => saveNotebook("html")],
+  ["Print", () => print()],
   ["Fork conversation", () => say({ do: "fork" })],
   ["Undo last answer…", undo],
   ["Run lost cells again", runAgain],
   ["Hide or show code", () => showCode(document.body.classList.contains("without-code"))],
+  ["Dark or light plots", darkenPlots],
   ["Model", () => say({ do: "show", panel: "model" })],
   ["Approval", () => say({ do: "show", panel: "approval" })],
   ["Variables", () => say({ do: "show", panel: "variables" })],
@@ -304,7 +372,7 @@ addEventListener("paste", (event) => document.querySelector("dialog[open]") || c
 takeDrops((files) => composer.take(files), (text) => composer.complain(text));
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
-  $("message").focus();
+  composer.focus();
 });
 addEventListener("hashchange", arrive);
 addEventListener("popstate", arrive);
@@ -312,8 +380,9 @@ addEventListener("resize", () => composer.fit());
 addEventListener("keydown", (event) => {
   if (event.key !== "Escape" || document.querySelector("dialog[open], :popover-open")) return;
   if ($("more").open) closeMenu();
+  else if ($("pane").contains(event.target)) pane.closeFiles();
   else if (sidebar.isShown) sidebar.show(false);
   else if (conversation.running && !composer.isEditing(event.target)) stopOnSecond();
 });
-addEventListener("beforeunload", (event) => composer.uploads.isAnyBusy && event.preventDefault());
+addEventListener("beforeunload", (event) => composer.isBusy && event.preventDefault());
 arrive();

@@ -242,7 +242,7 @@ function listed(block, fileNamed, depth) {
     const children = within(rest, fileNamed, depth);
     // In a tight list the words of an item are no paragraph.
     const tight = block.isLoose ? children : children.flatMap((one) => (one.nodeName === "P" ? [...one.childNodes] : [one]));
-    const box = task ? el("input", { type: "checkbox", disabled: true, checked: task[1] !== " " }) : null;
+    const box = task ? el("input", { type: "checkbox", disabled: true, checked: task[1] !== " ", "aria-label": task[1] === " " ? "To do" : "Done" }) : null;
     return el("li", { class: task ? "task" : null }, box, tight);
   });
   return el(block.isOrdered ? "ol" : "ul", { start: block.isOrdered && block.start !== 1 ? block.start : null }, items);

@@ -1,11 +1,12 @@
 // What code showed, in order: text, pictures, tables, pages.
 
-import { address, copier, count, el, icon, scrollable } from "./dom.js";
+import { address, copier, count, el, icon, plain, scrollable } from "./dom.js";
 import { formula } from "./formulas.js";
 import { Words } from "./markdown.js";
 import { Terminal } from "./terminal.js";
 
 const NUMERIC = /^\s*[-+]?(?:[\d,. ]+(?:e[-+]?\d+)?%?|nan|inf|<NA>|None)\s*$/i;
+const FIGURE = /^<?Figure(?:: | size\b)/;
 const TALLEST = 900;
 const SHORT = 40;
 const frames = new Map();
@@ -138,16 +139,23 @@ function link(words, glyph, href, properties = {}) {
   return el("a", { class: "small", href, ...properties }, icon(glyph), el("span", {}, words));
 }
 
+/** What a display says it is about, as the name of a file; empty if it says nothing of use. */
+function titleOf(text) {
+  const line = (text ?? "").replace(FIGURE, "").split("\n")[0].trim();
+  return /^<.*>$|^Figure\(/.test(line) ? "" : plain(line).slice(0, 80);
+}
+
 function picture(event) {
   const query = { sha256: event.sha256, suffix: event.suffix };
-  const where = address("/picture", query);
-  const image = el("img", { src: where, alt: event.plain || "Picture", loading: "lazy", onerror: gone });
+  const where = address("/picture", query), title = titleOf(event.plain);
+  const save = address("/output", { ...query, title: title || "picture" });
+  const image = el("img", { src: where, class: FIGURE.test(event.plain) ? "figure" : null, alt: event.plain || "Picture", loading: "lazy", onerror: gone });
   function gone() {
     image.replaceWith(el("p", { class: "notice" }, "This picture is no longer kept."));
   }
   return el("figure", {},
-    el("a", { href: where, target: "_blank", rel: "noopener", title: "Open in full size" }, image),
-    tools(link("Download", "down", address("/output", query))));
+    el("a", { href: where, target: "_blank", rel: "noopener", title: "Enlarge", "data-enlarged": title || "Picture", "data-save": save }, image),
+    tools(link("Download", "down", save)));
 }
 
 /** A page of somebody else's, behind walls: see displays.py. */
@@ -166,7 +174,7 @@ function page(event) {
     framed(query, event.plain || "Interactive output"),
     tools(
       link("Open", "open", address("/view", query), { target: "_blank", rel: "noopener" }),
-      link("Download", "down", address("/output", { ...query, suffix: "html" })),
+      link("Download", "down", address("/output", { ...query, suffix: "html", title: titleOf(event.plain) || "page" })),
     ));
 }
 

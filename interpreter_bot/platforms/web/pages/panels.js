@@ -2,7 +2,6 @@
 
 import { count, el, plain, scrollable, size } from "./dom.js";
 import { closePanel, openPanel } from "./dialogs.js";
-import { fileCard } from "./files.js";
 
 export function showPanel(shown, actions) {
   DRAWERS[shown.panel]?.(shown, actions);
@@ -37,14 +36,6 @@ const APPROVALS = {
 };
 
 const DRAWERS = {
-  files({ files, most_bytes: most }, { thread }) {
-    const total = files.reduce((sum, file) => sum + file.size_bytes, 0);
-    const content = files.length
-      ? [el("p", { class: "muted" }, `${count(files.length, "file", "files")}, ${size(total)} of ${size(most)}`), el("ul", { class: "files" }, files.map((file) => fileCard(thread, file)))]
-      : [el("p", { class: "muted" }, "No files yet. Drop one on the page, or let the code make some; they lie in /mnt/data.")];
-    openPanel("Files", ...content);
-  },
-
   limits({ rows: all, is_sandboxed: isSandboxed }) {
     const walls = isSandboxed
       ? "Code runs in a sandbox. This is what one conversation may use:"
@@ -98,5 +89,3 @@ const DRAWERS = {
       el("h3", {}, "Keys"), rows(keys.map(([name, what]) => [el("kbd", {}, name), what])));
   },
 };
-
-export { closePanel };

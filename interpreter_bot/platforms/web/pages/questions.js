@@ -3,6 +3,8 @@
 import { el, scrollable } from "./dom.js";
 import { highlighted } from "./python.js";
 
+const CHOICES = { session: "For this session" };
+
 export function questionForm({ prompt, is_password: isSecret, choices }, answer) {
   const field = el("input", { type: isSecret ? "password" : "text", "aria-label": prompt || "Input for the code", autocomplete: "off", dir: "auto", maxlength: 60000 });
   const button = el("button", { type: "submit", class: "small strong" }, "Enter");
@@ -22,15 +24,16 @@ export function questionForm({ prompt, is_password: isSecret, choices }, answer)
 }
 
 /** Ask whether code may run; of code that belongs to a plan which was said, the plan is asked about. */
-export function approvalForm({ code, shown, warning, is_planned: isPlanned }, answer) {
+export function approvalForm({ code, shown, warning, is_planned: isPlanned, choices }, answer) {
   const title = isPlanned ? "May this plan be carried out?" : "May this code run?";
   const read = scrollable(el("pre", {}, el("code", { dir: "ltr" }, highlighted(shown))));
   const folded = isPlanned && !warning ? el("details", {}, el("summary", {}, "The code it begins with"), read) : read;
   const field = el("textarea", { "aria-label": "Code to run", rows: Math.min(code.split("\n").length + 1, 24), spellcheck: "false", hidden: true });
   const edit = el("button", { type: "button", class: "small", onclick: change }, "Edit");
+  const chosen = (choices ?? []).map((choice) => el("button", { type: "button", class: "small", onclick: () => answer(choice) }, CHOICES[choice] ?? choice));
   const form = el("form", { class: "approval", onsubmit: run, "aria-label": title },
     el("p", {}, title), warning ? el("p", { class: "notice bad" }, warning) : null, folded, field,
-    el("div", { class: "row" }, el("button", { type: "submit", class: "small strong" }, "Run"), edit,
+    el("div", { class: "row" }, el("button", { type: "submit", class: "small strong" }, "Run"), ...chosen, edit,
       el("button", { type: "button", class: "small", onclick: () => answer(null) }, "Do not run")));
   function change() {
     field.value = code;

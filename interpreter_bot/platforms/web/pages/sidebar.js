@@ -25,7 +25,7 @@ export class Sidebar {
     $("search").addEventListener("input", () => this.searched());
     $("search").addEventListener("keydown", (event) => event.key === "Escape" && $("search").value && this.endSearch(event));
     // What was to be deleted is: whoever closes the page does not take it back any more.
-    addEventListener("pagehide", () => [...this.doomed].forEach(([thread, { told }]) => told.isConnected && this.finishDeletion(thread)));
+    addEventListener("pagehide", () => [...this.doomed.values()].forEach((one) => one.told.isConnected && this.finishDeletion(one)));
   }
 
   /** On a small screen the list lies over the page. */
@@ -44,6 +44,18 @@ export class Sidebar {
     return this.all.find((one) => one.thread === thread)?.title || "New conversation";
   }
 
+  treeOf(thread) {
+    return this.all.find((one) => one.thread === thread)?.tree ?? thread;
+  }
+
+  /** One of each tree of branches: that which is shown, or was used last. */
+  get trees() {
+    const trees = new Map();
+    for (const one of this.all)
+      if (!this.doomed.has(one.tree) && (!trees.has(one.tree) || one.thread === this.current)) trees.set(one.tree, one);
+    return [...trees.values()];
+  }
+
   draw(all, current) {
     Object.assign(this, { all, current });
     const focused = document.activeElement?.closest?.("[data-thread]")?.dataset.thread;
@@ -56,7 +68,7 @@ export class Sidebar {
 
   groups() {
     const groups = new Map();
-    for (const one of this.all.filter(({ thread }) => !this.doomed.has(thread)).sort((one, other) => rank(one) - rank(other))) {
+    for (const one of this.trees.sort((one, other) => rank(one) - rank(other))) {
       const name = { pinned: "Pinned", archived: "Archived" }[one.mark] ?? dayOf(one.used);
       groups.set(name, [...(groups.get(name) ?? []), one]);
     }
@@ -97,31 +109,31 @@ export class Sidebar {
 
   // ---- deletion, which can be taken back for a while
 
-  delete({ thread, title }) {
-    if (thread === this.current) this.begin();
-    const undo = el("button", { type: "button", class: "small strong", onclick: () => this.takeBack(thread) }, "Undo");
+  delete({ thread, title, tree }) {
+    if (this.treeOf(this.current) === tree) this.begin();
+    const one = { thread, tree };
+    const undo = el("button", { type: "button", class: "small strong", onclick: () => this.takeBack(one) }, "Undo");
     const told = el("p", {}, el("span", {}, `“${plain(title || "New conversation")}” is deleted, with its variables and files.`), undo);
-    this.doomed.set(thread, { told, timer: setTimeout(() => this.finishDeletion(thread), UNDO_MILLISECONDS) });
+    this.doomed.set(tree, Object.assign(one, { told, timer: setTimeout(() => this.finishDeletion(one), UNDO_MILLISECONDS) }));
     $("undo").append(told);
     this.searched();
     this.draw(this.all, this.current);
   }
 
-  finishDeletion(thread) {
-    this.leave(thread);
-    if (!this.say({ do: "delete", thread })) return this.takeBack(thread);
+  finishDeletion(one) {
+    for (const { thread, tree } of this.all) if (tree === one.tree) this.leave(thread);
+    if (!this.say({ do: "delete", thread: one.thread })) return this.takeBack(one);
     // It stays out of this list until the server's has it no more.
-    this.endNotice(thread);
+    this.endNotice(one);
   }
 
-  takeBack(thread) {
-    this.endNotice(thread);
-    this.doomed.delete(thread);
+  takeBack(one) {
+    this.endNotice(one);
+    this.doomed.delete(one.tree);
     this.draw(this.all, this.current);
   }
 
-  endNotice(thread) {
-    const { told, timer } = this.doomed.get(thread);
+  endNotice({ told, timer }) {
     clearTimeout(timer);
     told.remove();
   }
@@ -138,7 +150,9 @@ export class Sidebar {
   /** An answer to other words than those that stand there now is out of date. */
   showFound({ text, conversations }) {
     if (text !== $("search").value.trim().slice(0, 200)) return;
-    this.found = conversations?.filter(({ thread }) => !this.doomed.has(thread)) ?? null;
+    const seen = new Set(this.doomed.keys());
+    const isNew = (tree) => !seen.has(tree) && seen.add(tree);
+    this.found = conversations?.filter(({ thread }) => isNew(this.treeOf(thread))) ?? null;
     const told = this.found?.length ? `${this.found.length} found` : "Nothing found. Code and outputs are not searched.";
     $("found").textContent = this.found === null ? "" : told;
     this.draw(this.all, this.current);

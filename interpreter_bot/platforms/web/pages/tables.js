@@ -28,7 +28,7 @@ function dress() {
 
 export class LiveTable {
   /**
-   * @param {{handle: string, row_count?: number}} table
+   * @param {{handle: string, row_count?: number, is_cut?: boolean}} table
    * @param {{say(message: object): boolean, gone(sentence: string): void}} user
    */
   constructor(table, user) {
@@ -137,7 +137,7 @@ export class LiveTable {
   tell() {
     const { found, row_count: all, column_count: columns, index_count: index } = this.known;
     const rows = found < all ? `${found.toLocaleString("en")} of ${count(all, "row", "rows")}` : count(all, "row", "rows");
-    const whole = this.table.row_count > all ? `, the first of ${this.table.row_count.toLocaleString("en")}` : "";
+    const whole = this.table.is_cut ? ", the first of more" : this.table.row_count > all ? `, the first of ${this.table.row_count.toLocaleString("en")}` : "";
     this.status.classList.remove("problem");
     this.status.textContent = `${rows}${whole} × ${count(columns - index, "column", "columns")}`;
   }

@@ -1,9 +1,13 @@
 // Printed text as a terminal shows it: a carriage return goes back to the start of the line, so
-// that a progress bar is one line that changes.
+// that a progress bar is one line that changes. Colours are kept, of other escapes nothing.
 
+import { dyed, restyled } from "./ansi.js";
 import { scrollable } from "./dom.js";
 
-const ESCAPES = /\u001b(?:\[[0-?]*[ -/]*[@-~]?|[\]PX^_][^\u0007\u001b\n]*(?:\u0007|\u001b\\)?|[ -/]*[0-~]?)|[\u0000-\u0007\u000b\u000c\u000e-\u001a\u001c-\u001f\u007f-\u009f]/g;
+const ESCAPES = /(?!\u001b\[[\d;:]{0,64}m)(?:\u001b(?:\[[0-?]*[ -/]*[@-~]?|[\]PX^_][^\u0007\u001b\n]*(?:\u0007|\u001b\\)?|[ -/]*[0-~]?)|[\u0000-\u0007\u000b\u000c\u000e-\u001a\u001c-\u001f\u007f-\u009f])/g;
+const PARTS = /([\n\r\b]|\u001b\[[\d;:]*m)/;
+const MOST_SPANS = 4000;
+const MOST_OF_A_LINE = 400;
 
 export class Terminal {
   constructor(stream) {
@@ -11,11 +15,14 @@ export class Terminal {
     this.element = scrollable(document.createElement("pre"));
     this.element.className = `printed ${stream}`;
     this.element.dir = "auto";
-    this.lines = document.createTextNode("");
-    this.last = document.createTextNode("");
-    this.element.append(this.lines, this.last);
+    this.last = document.createElement("span");
+    this.element.append(this.last);
     this.line = [];
+    this.styles = [];
     this.column = 0;
+    this.style = null;
+    this.spans = 0;
+    this.done = "";
     this.waiting = "";
     this.isScheduled = false;
   }
@@ -44,21 +51,59 @@ export class Terminal {
   }
 
   take(text) {
-    let done = "";
-    for (const part of text.split(/([\n\r\b])/)) {
-      if (part === "\n") {
-        done += this.line.join("") + "\n";
-        this.line = [];
-        this.column = 0;
-      } else if (part === "\r") this.column = 0;
+    for (const part of text.split(PARTS)) {
+      if (part === "\n") this.end();
+      else if (part === "\r") this.column = 0;
       else if (part === "\b") this.column = Math.max(0, this.column - 1);
+      else if (part[0] === "\u001b") this.style = restyled(this.style, part.slice(2, -1));
       else if (part) this.put(Array.from(part));
     }
-    if (done) this.lines.appendData(done);
-    this.last.data = this.line.join("");
+    this.flush();
+    this.last.replaceChildren(...this.drawn());
   }
 
   put(characters) {
-    for (const character of characters) this.line[this.column++] = character;
+    for (const character of characters) {
+      if (this.style || this.styles.length) this.styles[this.column] = this.style;
+      this.line[this.column++] = character;
+    }
+  }
+
+  /** End a line: it stays as it is. */
+  end() {
+    if (this.styles.length && this.spans < MOST_SPANS) {
+      const nodes = this.drawn();
+      this.spans += nodes.length;
+      this.flush();
+      this.last.before(...nodes);
+      this.done = "\n";
+    } else this.done += `${this.line.join("")}\n`;
+    this.line = [];
+    this.styles = [];
+    this.column = 0;
+  }
+
+  /** Show the lines that have no colours. */
+  flush() {
+    if (!this.done) return;
+    const before = this.last.previousSibling;
+    if (before?.nodeType === Node.TEXT_NODE) before.appendData(this.done);
+    else this.last.before(this.done);
+    this.done = "";
+  }
+
+  /** The present line, in as many pieces as it has styles. */
+  drawn() {
+    if (!this.styles.length || this.spans >= MOST_SPANS) return [this.line.join("")];
+    const nodes = [];
+    for (let from = 0, to = 1; from < this.line.length; to++)
+      if (to === this.line.length || this.styles[to] !== this.styles[from]) {
+        const text = this.line.slice(from, to).join("");
+        nodes.push(this.styles[from] ? dyed(text, this.styles[from]) : text);
+        from = to;
+        // So many would keep the browser busy for seconds.
+        if (nodes.length > MOST_OF_A_LINE) return [this.line.join("")];
+      }
+    return nodes;
   }
 }

@@ -1,5 +1,6 @@
 // One turn: what was asked, and everything that came of it, in order.
 
+import { editForm, versionsOf } from "./branches.js";
 import { count, duration, el, icon, named, copier, scrollable } from "./dom.js";
 import { fileCard, fileLink } from "./files.js";
 import { Words, codeBlock, requester } from "./markdown.js";
@@ -11,12 +12,14 @@ const ENDINGS = {
   crashed: "Python died", stopped: "Stopped", refused: "Not run",
 };
 
+// More than that is read where it stands.
+const MOST_SPOKEN = 1500;
 const WHY = "Why did this code fail, and how can it be mended?";
 
 export class Turn {
   /**
    * @param {{id: string, request: string, files: string[], is_code: boolean, started: number}} head
-   * @param {{thread: string, displays: Map, say: Function, spoke: Function, again: Function, isWriting: Function}} around
+   * @param {{thread: string, displays: Map, say: Function, spoke: Function, again: Function, branch: Function, isWriting: Function}} around
    */
   constructor(head, around) {
     Object.assign(this, { id: head.id, number: head.number ?? 0, head, around });
@@ -44,6 +47,7 @@ export class Turn {
   }
 
   showState(words, beside = null) {
+    if (!words && this.state.hidden) return;
     this.state.hidden = !words;
     this.stateWords.textContent = words;
     this.state.replaceChildren(...[this.state.firstChild, this.stateWords, beside].filter(Boolean));
@@ -229,7 +233,8 @@ export class Turn {
     if (words) this.body.append(sentence({ ...end, sentence: words }, () => this.around.again(this), this.isWithdrawn));
     this.element.removeAttribute("aria-busy");
     this.showMeta(end);
-    this.around.spoke(end.sentence || (end.status === "done" ? "Done" : "Stopped"));
+    const said = end.status === "done" ? this.words?.text.replace(/[*_`#|>]/g, "").trim() : "";
+    this.around.spoke(end.sentence || (said ? `Answer: ${said.slice(0, MOST_SPOKEN)}` : end.status === "done" ? "Done" : "Stopped"));
   }
 
   /** What is left to say: that it was stopped stands beside its time, or at the code that was. */
@@ -262,7 +267,38 @@ export class Turn {
     const all = () => this.said.map((words) => words.text).join("\n\n").trim();
     if (parts.length) this.meta.append(el("span", {}, parts.join(" · ")));
     if (all()) this.meta.append(copier(all));
-    this.meta.hidden = parts.length === 0 && !all();
+    const canBranch = this.number > 0 && Boolean(this.head.request);
+    if (canBranch) this.meta.append(...this.branchButtons());
+    this.meta.hidden = parts.length === 0 && !all() && !canBranch;
+  }
+
+  branchButtons() {
+    const again = () => this.around.branch(this, this.head.request);
+    return [
+      el("button", { type: "button", class: "small", onclick: () => this.edit() }, icon("pen"), el("span", {}, "Edit")),
+      el("button", { type: "button", class: "small", onclick: again }, this.head.is_code ? "Run again" : "Try again"),
+    ];
+  }
+
+  /** Let the question be written anew where it stands. */
+  edit() {
+    if (this.asked.hidden) return;
+    const close = () => {
+      form.remove();
+      this.asked.hidden = false;
+      this.meta.querySelector("button")?.focus();
+    };
+    const form = editForm(this.head, { send: (text) => this.around.branch(this, text), close });
+    this.asked.hidden = true;
+    this.asked.after(form);
+    form.firstChild.focus();
+  }
+
+  /** Show the way to what stands in its place in other branches, if anything does. */
+  showVersions(place) {
+    this.versions?.remove();
+    this.versions = place ? versionsOf(place) : null;
+    if (this.versions) this.meta.after(this.versions);
   }
 
   add(node) {

@@ -1,6 +1,7 @@
 // Files on their way up. The browser streams them from the disk; none is read into memory here.
 
 import { pageKey } from "./connection.js";
+import { LARGEST_PREVIEW, PICTURE } from "./files.js";
 import { $, address, el, icon, named, size } from "./dom.js";
 
 export class Uploads {
@@ -47,6 +48,19 @@ export class Uploads {
     this.draw(this.thread);
   }
 
+  /** Hand over all that a message takes along; they go on. */
+  takeAll() {
+    const items = this.of(this.thread);
+    this.clear();
+    return items;
+  }
+
+  /** Take back what a message that is not sent would have taken along. */
+  putBack(thread, items) {
+    this.all.set(thread, [...items, ...this.of(thread)]);
+    this.draw(thread);
+  }
+
   clear() {
     this.all.set(this.thread, []);
     this.draw(this.thread);
@@ -77,6 +91,7 @@ export class Uploads {
       item.isDone = true;
       item.name = JSON.parse(request.responseText).name;
       this.draw(item.thread);
+      dispatchEvent(new Event("uploaded"));
     };
     request.onerror = () => this.failed(item, "the connection broke off.");
     request.onabort = () => this.remove(item);
@@ -94,6 +109,7 @@ export class Uploads {
   }
 
   remove(item) {
+    item.isGone = true;
     this.all.set(item.thread, this.of(item.thread).filter((one) => one !== item));
     this.draw(item.thread);
   }
@@ -113,13 +129,20 @@ export class Uploads {
   chip(item) {
     const label = item.isDone ? `Do not send ${item.name} along` : `Cancel the upload of ${item.name}`;
     const away = () => (item.isDone ? this.remove(item) : item.request.abort());
-    const chip = el("li", { class: item.isDone ? "done" : "going" }, icon("file"), named(item.name, { class: "file-title" }));
+    const view = (event) => event.currentTarget.dispatchEvent(new CustomEvent("view", { bubbles: true, detail: item.name }));
+    const name = named(item.name, { class: "file-title" });
+    const picture = () => el("img", { src: address("/picture", { thread: item.thread, name: item.name }), alt: "", onerror: (event) => event.target.replaceWith(icon("file")) });
+    const isSeen = item.isDone && PICTURE.test(item.name) && !(item.size > LARGEST_PREVIEW);
+    const chip = el("li", { class: item.isDone ? "done" : "going" }, isSeen ? picture() : icon("file"),
+      item.isDone ? el("button", { type: "button", class: "look", title: "View", onclick: view }, name) : name);
     if (!item.isDone) {
       item.bar = el("progress", { max: "1", value: "0", "aria-label": item.name });
       item.words = el("span", { class: "muted" });
       chip.append(item.bar, item.words);
       this.progress(item);
     }
+    const run = () => (this.remove(item), dispatchEvent(new CustomEvent("notebook", { detail: item.name })));
+    if (item.isDone && /\.ipynb$/i.test(item.name)) chip.append(el("button", { type: "button", class: "small strong", onclick: run }, "Run its cells"));
     chip.append(el("button", { type: "button", class: "icon", "aria-label": label, title: label, onclick: away }, icon("close")));
     return chip;
   }

@@ -13,11 +13,32 @@ const SNIPPETS = [
   ["Look around", "import os, sys\n\nprint(sys.version)\nprint(os.listdir(\"/mnt/data\"))"],
 ];
 
-export function welcome({ models, model_notice: notice }, { write, pick }) {
+/** A table of two years of made-up sales, the same for everybody. */
+function sampleTable() {
+  const lines = ["date,region,product,units,revenue"];
+  let seed = 7;
+  const random = () => (seed = (seed * 48271) % 2147483647) / 2147483647;
+  for (let day = 0; day < 730; day += 1) {
+    const date = new Date(Date.UTC(2024, 0, 1 + day));
+    const season = 1 + 0.4 * Math.sin((date.getUTCMonth() / 6) * Math.PI) + day / 1500;
+    for (const [region, share] of [["North", 1.2], ["South", 0.8], ["West", 1]]) {
+      const units = Math.round(20 * season * share * (0.6 + 0.8 * random()));
+      const [product, price] = [["Chair", 49.9], ["Desk", 189], ["Lamp", 24.5]][Math.floor(random() * 3)];
+      lines.push([date.toISOString().slice(0, 10), region, product, units, (units * price).toFixed(2)].join(","));
+    }
+  }
+  return `${lines.join("\n")}\n`;
+}
+
+export function welcome({ models, model_notice: notice }, { write, pick, take }) {
   const hasModel = models.length > 0;
   const examples = (hasModel ? PROMPTS : SNIPPETS).map(([title, text]) =>
     el("button", { type: "button", class: "example", onclick: () => write(text, !hasModel) },
       el("strong", {}, title), hasModel ? el("span", {}, text) : el("code", {}, text.split("\n").filter((one) => one && !one.startsWith("import"))[0])));
+  const trySample = () => {
+    take([new File([sampleTable()], "sales.csv", { type: "text/csv" })]);
+    write(hasModel ? "What is in sales.csv? Show how the revenue of each region developed." : "import pandas as pd\n\nsales = pd.read_csv(\"/mnt/data/sales.csv\", parse_dates=[\"date\"])\nsales", !hasModel);
+  };
   return [
     el("h2", {}, hasModel ? "What would you like to find out?" : "Python, ready to run"),
     el("p", { class: "lead" }, hasModel
@@ -25,6 +46,7 @@ export function welcome({ models, model_notice: notice }, { write, pick }) {
       : "Write code and run it. Variables stay from one message to the next."),
     el("button", { type: "button", class: "drop-zone", onclick: pick }, icon("clip"),
       el("span", {}, el("strong", {}, "Drop a file here"), " or click to choose one: a table, a picture, a document, an archive")),
+    el("p", { class: "sample" }, "No data at hand? ", el("button", { type: "button", class: "small", onclick: trySample }, "Take a sample table")),
     el("div", { class: "examples" }, examples),
     notice ? el("p", { class: "model-notice" }, notice) : null,
   ].filter(Boolean);

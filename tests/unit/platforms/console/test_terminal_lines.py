@@ -93,6 +93,17 @@ def test_only_terminals_see_colours_and_not_those_that_want_none(monkeypatch):
     assert plain.getvalue() == file.getvalue() == "x\n"
 
 
+def test_colours_of_a_cell_end_before_our_own_lines(monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    shown = []
+    for file in (Terminal(), io.StringIO()):
+        stream = terminal_lines.Stream(file)
+        stream.text("\x1b[31mred\n")
+        stream.line("Ours.")
+        shown.append(file.getvalue())
+    assert shown == ["\x1b[31mred\n\x1b[0mOurs.\n", "red\nOurs.\n"]
+
+
 def test_letters_that_the_locale_lacks_are_written_otherwise():
     data = io.BytesIO()
     file = io.TextIOWrapper(data, encoding="ascii")

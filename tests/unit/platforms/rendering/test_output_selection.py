@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from interpreter_bot import values
 from interpreter_bot.platforms.rendering import (
     display_items,
-    html_descriptions,
+    html_content,
     output_selection,
     status_sentences,
 )
@@ -148,7 +148,7 @@ def test_sound_and_video_are_files(mime, name):
 def test_looking_for_a_player_takes_no_longer_on_a_long_page():
     def seconds(count):
         began = time.process_time()
-        html_descriptions.media(b"<audio " * count)
+        html_content.media(b"<audio " * count)
         return time.process_time() - began
 
     assert min(seconds(10_000) for _ in range(3)) < 4 * max(seconds(600) for _ in range(3))
@@ -199,7 +199,7 @@ def test_no_title_makes_a_name_that_leads_anywhere(title):
     "plain", ["<Figure size 1x1>", "<a.B object at 0x1>", "", "Figure({\n1\n})"]
 )
 def test_what_says_nothing(plain):
-    assert not html_descriptions.says_something(plain)
+    assert not html_content.says_something(plain)
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,7 @@ def test_what_code_may_reach_is_listed_with_how():
         ),
         bytes=3_000_000,
         most_bytes=2**30,
+        allowed=("POST a.org:443",),
         offers=(
             network_reach.Offer(
                 "connections", "sales", "SQLite: Orders", recent=(("select 1", "1 rows in 0.1 s"),)
@@ -91,6 +92,7 @@ def test_what_code_may_reach_is_listed_with_how():
             "port 443; GET only; below /x/, /y/",
             "The bot adds what gives access; code does not see it.",
         ),
+        ("Allowed as long as this Python lives", "POST a.org:443", ""),
         ("Exchanged today", "2.86 MiB of 1 GiB", ""),
         ("connections.sales", "SQLite: Orders", ""),
         ("Asked", "select 1", "1 rows in 0.1 s"),

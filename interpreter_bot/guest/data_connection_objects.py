@@ -1,0 +1,305 @@
+"""`connections`: the data that the bot lets code query, as objects of the kernel.
+
+They hold names only. The bot is asked by HTTP on a port of this kernel's own network; what it sends
+are frames of an Arrow stream, and how that ended.
+
+Above 300 lines: what one connection can be asked, and the one form in which it is answered.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import decimal
+import http.client
+import io
+import json
+import struct
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from IPython import get_ipython
+
+from . import tool_functions
+
+_HEAD = struct.Struct(">cI")
+_DATA = b"A"
+_BUFFER_BYTES = 1024 * 1024
+_DESCRIBED = 20
+
+_port = 0
+
+
+class QueryError(Exception):
+    """The data could not be had; the text says why."""
+
+    __module__ = "connections"
+
+
+class Connections(Mapping[str, "Connection"]):
+    """What there is of data, by name."""
+
+    def _listed(self) -> dict[str, str]:
+        told = _asked("", {})
+        return {one["name"]: one["about"] for one in told["connections"]}
+
+    def __getitem__(self, name: str) -> Connection:
+        listed = self._listed()
+        if name not in listed:
+            raise KeyError(f"{name!r} is no data connection here; there are: {', '.join(listed)}")
+        return Connection(name, listed[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._listed())
+
+    def __len__(self) -> int:
+        return len(self._listed())
+
+    def __repr__(self) -> str:
+        listed = self._listed()
+        lines = [f"{name}: {about}" for name, about in listed.items()]
+        return "\n".join(lines) or "no data connections"
+
+    def __reduce__(self) -> Any:
+        return Connections, ()
+
+
+class Connection:
+    """One of them."""
+
+    def __init__(self, name: str, about: str = "") -> None:
+        self.name = name
+        self.about = about
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.about}"
+
+    def __getattr__(self, name: str) -> Any:
+        # Such as `cursor`, which pandas.read_sql looks for.
+        way = f"connections[{self.__dict__.get('name', '')!r}].query('SELECT …')"
+        raise AttributeError(f"A data connection has no {name!r}: ask it by {way}")
+
+    def query(
+        self, sql: str, params: Mapping[str, Any] | None = None, *, as_: str = "pandas"
+    ) -> Any:
+        """Run one statement and return its rows.
+
+        Args:
+            sql: the statement; `:name` in it is a parameter.
+            params: the parameters' values by name.
+            as_: "pandas" for a DataFrame, "arrow" for a pyarrow.Table, "batches" for an iterator of
+                pyarrow.RecordBatch, for more than fits into memory.
+        """
+        if as_ not in ("pandas", "arrow", "batches"):
+            raise ValueError('as_ is "pandas", "arrow" or "batches"')
+        parameters = {name: _told(value) for name, value in (params or {}).items()}
+        answer = self._answer({"sql": sql, "parameters": parameters})
+        batches = _batches(self.name, answer)
+        schema = next(batches)
+        if as_ == "batches":
+            return batches
+        import pyarrow
+
+        table = pyarrow.Table.from_batches(list(batches), schema)
+        if not table.num_rows:
+            sys.stderr.write(f"{self.name}: the query found no rows\n")
+        if as_ == "arrow":
+            return table
+        return table.to_pandas(date_as_object=False, split_blocks=True, self_destruct=True)
+
+    def _answer(self, asked: dict[str, Any]) -> _Answer:
+        """Return the bot's answer, once a person has allowed the statement where one has to."""
+        answer = _Answer(f"{self.name}/query", asked)
+        if answer.is_approval_wanted():
+            answer.close()
+            wish = {"do": "allow statement", "connection": self.name, **asked}
+            try:
+                tool_functions.ask(get_ipython().kernel, wish)
+            except tool_functions.ToolError as error:
+                raise QueryError(str(error)) from None
+            answer = _Answer(f"{self.name}/query", asked)
+            if answer.is_approval_wanted():
+                answer.close()
+                raise QueryError("A person has to allow this statement, and nobody can be asked.")
+        return answer
+
+    def tables(self) -> Any:
+        """Return the tables that can be queried, as a DataFrame."""
+        import pandas
+
+        found = self._listed("tables", "")
+        columns = ["name", "rows", "comment", "columns"]
+        rows = [
+            [
+                one["name"],
+                one["rows"],
+                one["comment"],
+                ", ".join(name for name, _ in one["columns"]),
+            ]
+            for one in found
+        ]
+        return pandas.DataFrame(rows, columns=columns)
+
+    def _listed(self, what: str, name: str) -> list[dict[str, Any]]:
+        """Return what there is, and say if that is not all."""
+        told = _asked(f"{self.name}/{what}", {"name": name} if name else {})
+        if notice := told.get("notice"):
+            sys.stderr.write(f"{self.name}: {notice}\n")
+        found: list[dict[str, Any]] = told[what]
+        return found
+
+    def schema(self, table: str) -> Any:
+        """Return the columns of a table and their types, as a DataFrame."""
+        import pandas
+
+        ((found),) = _asked(f"{self.name}/tables", {"name": table})["tables"]
+        if not found["columns"]:
+            sys.stderr.write(f"{self.name}: {found['name']} {found['comment']}\n")
+        return pandas.DataFrame(found["columns"], columns=["column", "type"])
+
+    def files(self, prefix: str = "") -> Any:
+        """Return the files whose names begin so, as a DataFrame."""
+        import pandas
+
+        found = self._listed("files", prefix)
+        frame = pandas.DataFrame(found, columns=["name", "size", "at"])
+        frame["at"] = pandas.to_datetime(frame["at"], unit="s", utc=True)
+        return frame
+
+    def get(self, name: str) -> str:
+        """Copy a file into /mnt/data and return its path there."""
+        stored = _asked(f"{self.name}/get", {"name": name})["name"]
+        return f"/mnt/data/{stored}"
+
+
+class _Answer(io.RawIOBase):
+    """The content of the frames of data of one answer; `told` is what its last frame says."""
+
+    def __init__(self, path: str, asked: dict[str, Any]) -> None:
+        self.told: dict[str, Any] = {}
+        self._left = 0
+        self._is_over = False
+        self._connection = http.client.HTTPConnection("127.0.0.1", _port)
+        body = json.dumps(asked).encode()
+        self._connection.request("POST", f"/connections/{path}", body)
+        self._response = self._connection.getresponse()
+        if self._response.status != 200:
+            reason = self._response.read(10_000).decode("utf-8", "replace").strip()
+            self.close()
+            raise QueryError(reason)
+
+    def close(self) -> None:
+        """Ask no more: a query that still runs is cancelled."""
+        self._connection.close()
+        if hasattr(self, "_response"):
+            self._response.close()
+        super().close()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._left and not self._is_over:
+            self._next()
+        if self._is_over:
+            return 0
+        view = memoryview(buffer)[: self._left]
+        count = self._response.readinto(view)
+        if not count:
+            raise QueryError("The bot broke off.")
+        self._left -= count
+        return count
+
+    def _next(self) -> None:
+        kind, length = _HEAD.unpack(self._exactly(_HEAD.size))
+        if kind == _DATA:
+            self._left = length
+            return
+        self.told = json.loads(self._exactly(length))
+        self._is_over = True
+        if "error" in self.told:
+            raise QueryError(self.told["error"])
+
+    def _exactly(self, count: int) -> bytes:
+        found = self._response.read(count)
+        if len(found) < count:
+            raise QueryError("The bot broke off.")
+        return found
+
+    def is_approval_wanted(self) -> bool:
+        """Whether nothing was run, as a person has to be asked before."""
+        try:
+            self._next()
+        except BaseException:
+            # An interrupt, too: its traceback keeps this object, and the query would run on.
+            self.close()
+            raise
+        return bool(self.told.get("is_approval_wanted"))
+
+    def finish(self) -> dict[str, Any]:
+        """Return how it ended, once all data was read."""
+        while not self._is_over:
+            if not self.read(_BUFFER_BYTES):
+                break
+        return self.told
+
+
+def _asked(path: str, asked: dict[str, Any]) -> dict[str, Any]:
+    answer = _Answer(path, asked)
+    try:
+        return answer.finish()
+    finally:
+        answer.close()
+
+
+def _batches(name: str, answer: _Answer) -> Iterator[Any]:
+    """Yield the schema, then the batches; say at the end what is missing of them."""
+    import pyarrow
+
+    try:
+        stream = pyarrow.ipc.open_stream(io.BufferedReader(answer, _BUFFER_BYTES))
+        yield stream.schema
+        yield from stream
+        if notice := answer.finish().get("notice"):
+            sys.stderr.write(f"{name}: {notice}\n")
+    except QueryError as error:
+        # Without what of pyarrow is between the reader and here.
+        raise QueryError(str(error)) from None
+    finally:
+        answer.close()
+
+
+def _told(value: Any) -> Any:
+    """Return a parameter's value as JSON has it."""
+    if isinstance(value, (list, tuple, set)):
+        return [_told(one) for one in value]
+    if hasattr(value, "item") and not isinstance(value, (str, bytes)):
+        value = value.item()
+    if hasattr(value, "to_pydatetime"):
+        value = value.to_pydatetime()
+    if isinstance(value, datetime.datetime):
+        return {"datetime": value.isoformat()}
+    if isinstance(value, (datetime.date, datetime.time)):
+        return {type(value).__name__: value.isoformat()}
+    if isinstance(value, decimal.Decimal):
+        return {"decimal": str(value)}
+    if isinstance(value, bytes):
+        return {"bytes": base64.b64encode(value).decode()}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise TypeError(f"a parameter cannot be a {type(value).__name__}")
+
+
+def install(names: dict[str, Any], hidden: dict[str, Any], port: int) -> None:
+    """Let code find them as `connections`.
+
+    Args:
+        names: of the session.
+        hidden: those of them that code did not make.
+        port: where the bot answers.
+    """
+    global _port
+    _port = port
+    if "connections" not in names:
+        names["connections"] = hidden["connections"] = Connections()

@@ -1,0 +1,122 @@
+"""A program that nobody here has written, in a sandbox of its own as kernels have: no other files.
+
+`python -m interpreter_bot.guest.sandboxed_programs SPEC PROGRAM ARGUMENT…` becomes three processes:
+this one waits, its child is the first of a pid namespace, and of that one's child is PROGRAM. SPEC
+is JSON: the directories that it may read, its resource limits, the size of its /tmp, in which it
+has a home that goes with it, and whether it has the host's network.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from typing import Any, NoReturn
+
+from . import confinement, landlock, rootfs, syscalls
+
+_NAMESPACES = syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWUTS
+_FAILED = 125
+# How names and certificates are found.
+_OF_NETWORK = (
+    *("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services"),
+    *("/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted"),
+)
+
+
+def main(arguments: list[str]) -> NoReturn:
+    """Run a program behind walls, and end as it does.
+
+    Args:
+        arguments: the spec, then the program and its own arguments.
+
+    Raises:
+        OSError: a wall cannot be built; nothing runs then.
+    """
+    spec, program = json.loads(arguments[0]), arguments[1:]
+    uid, gid = os.getuid(), os.getgid()
+    if not uid:
+        os.setgroups([])
+    syscalls.unshare(_NAMESPACES)
+    confinement.map_to_root(uid, gid)
+    syscalls.rename_host()
+    syscalls.unshare(syscalls.CLONE_NEWPID)
+    # After the change of privileges, which clears it.
+    syscalls.die_with_parent(signal.SIGKILL)
+    if init := os.fork():
+        os._exit(_status(os.waitpid(init, 0)[1]))
+    syscalls.die_with_parent(signal.SIGKILL)
+    _enter(spec)
+    _run(spec, program)
+
+
+def _enter(spec: dict[str, Any]) -> None:
+    """Leave the host's files for a root that shows the system, and what the spec names."""
+    readable = spec["readable"]
+    syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
+    trees = rootfs.MountTrees(readable, [], "", skills="", layers="")
+    names = _OF_NETWORK if spec["has_network"] else ()
+    shown = {path: syscalls.open_tree(path) for path in names if os.path.exists(path)}
+    directories = {path for path in shown if os.path.isdir(path)}
+    trees.enter(cores=os.cpu_count() or 1)
+    for path, tree in shown.items():
+        flags = syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID
+        syscalls.set_mount_flags(tree, flags | syscalls.MOUNT_ATTR_NODEV)
+        rootfs.attach(tree, path, is_directory=path in directories)
+    rootfs.seal()
+    confinement.enter_namespaces(
+        temporary_bytes=spec["temporary_bytes"],
+        uid=0,
+        readable=readable,
+        has_network=spec["has_network"],
+    )
+
+
+def _run(spec: dict[str, Any], program: list[str]) -> NoReturn:
+    """Run the program as a child of this process, which reaps what it leaves behind."""
+    entered, enter = os.pipe()
+    masked, mask = os.pipe()
+    child = os.fork()
+    if not child:
+        syscalls.die_with_parent(signal.SIGKILL)
+        confinement.give_up_first()
+        # While /proc can be written to, which ends with what the other process does then.
+        confinement.enter_user_namespace(os.getuid())
+        os.write(enter, b"0")
+        os.close(mask)
+        if not os.read(masked, 1):
+            os._exit(_FAILED)
+        _become(spec, program)
+    os.close(enter)
+    if os.read(entered, 1):
+        confinement.mask_proc({})
+        os.write(mask, b"0")
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in range(3):
+        os.dup2(null, number)
+    confinement.confine(is_watched=False)
+    while True:
+        ended, status = os.wait()
+        if ended == child:
+            os._exit(_status(status))
+
+
+def _become(spec: dict[str, Any], program: list[str]) -> NoReturn:
+    confinement.limit(spec["rlimits"])
+    if not landlock.restrict_kernel(spec["readable"]) and spec["has_network"]:
+        # Sockets of the host that have no file would be within reach.
+        raise OSError("with a network, Landlock is needed")
+    confinement.confine(is_watched=False)
+    syscalls.die_with_parent(signal.SIGKILL)
+    os.chdir(rootfs.HOME)
+    os.environ.update(HOME=rootfs.HOME, TMPDIR="/tmp")
+    os.execvp(program[0], program)
+
+
+def _status(status: int) -> int:
+    return os.waitstatus_to_exitcode(status) & 0xFF
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,178 @@
+"""A transport to an MCP server that is a program in a sandbox of its own, by standard streams.
+
+The SDK's own would start it with the bot's rights, and read lines of any length.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Final, TypeAlias
+
+import anyio
+import mcp_types
+from anyio.streams import memory
+from mcp.shared import message as messages
+
+from interpreter_bot import settings
+from interpreter_bot.text import safe_text
+
+_log = logging.getLogger(__name__)
+
+_Said: TypeAlias = messages.SessionMessage | Exception
+_Hearing: TypeAlias = memory.MemoryObjectReceiveStream[_Said]
+_Saying: TypeAlias = memory.MemoryObjectSendStream[messages.SessionMessage]
+
+_SANDBOXED: Final = ("-I", "-B", "-m", "interpreter_bot.guest.sandboxed_programs")
+_ENVIRONMENT: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
+_PROCESSES: Final = 256
+_FILES: Final = 1024
+_END_SECONDS: Final = 2.0
+_SAID_BYTES: Final = 4_000
+_MOST_SAID_BYTES: Final = 64_000
+
+
+@contextlib.asynccontextmanager
+async def started(
+    server: settings.McpServer, environment: Mapping[str, str], *, on_end: Callable[[], None]
+) -> AsyncIterator[tuple[_Hearing, _Saying]]:
+    """Start a server, and end it with the context.
+
+    Args:
+        server: as the settings say.
+        environment: what it is given beside what all programs need.
+        on_end: is called once it says no more, also by itself.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, *_SANDBOXED, json.dumps(_walls(server)), *server.command),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**_ENVIRONMENT, **environment},
+        cwd="/",
+        start_new_session=True,
+        limit=server.result_bytes,
+    )
+    heard, hearing = anyio.create_memory_object_stream[_Said](0)
+    saying, said = anyio.create_memory_object_stream[messages.SessionMessage](0)
+    tasks = [
+        asyncio.create_task(_hear(server.name, process, heard, on_end), name="MCP program"),
+        asyncio.create_task(_tell(process, said), name="words to an MCP program"),
+        asyncio.create_task(_log_errors(server.name, process), name="errors of an MCP program"),
+    ]
+    try:
+        yield hearing, saying
+    finally:
+        for stream in (hearing, saying):
+            stream.close()
+        for task in tasks:
+            task.cancel()
+        try:
+            await asyncio.wait(tasks)
+            await _end(process)
+        finally:
+            _kill(process)
+
+
+def _walls(server: settings.McpServer) -> dict[str, object]:
+    return {
+        "readable": [str(path) for path in server.readable],
+        "has_network": server.network,
+        "temporary_bytes": server.temporary_bytes,
+        "rlimits": {
+            "DATA": server.memory_bytes,
+            "NPROC": _PROCESSES,
+            "NOFILE": _FILES,
+            "CORE": 0,
+        },
+    }
+
+
+async def _hear(
+    name: str,
+    process: asyncio.subprocess.Process,
+    heard: memory.MemoryObjectSendStream[_Said],
+    on_end: Callable[[], None],
+) -> None:
+    """Hand on what the program says, a line at a time."""
+    try:
+        while process.stdout is not None and (line := await process.stdout.readline()):
+            try:
+                read = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+            except ValueError:
+                _log.info("the MCP server %s said what is no message", name)
+                continue
+            await heard.send(messages.SessionMessage(read))
+    except ValueError:
+        _log.warning("the MCP server %s said more in a line than is read", name)
+    except anyio.BrokenResourceError:
+        _log.info("nobody listens to the MCP server %s any more", name)
+    finally:
+        # Both at once, so that who hears of the end finds it noted.
+        heard.close()
+        on_end()
+
+
+async def _tell(
+    process: asyncio.subprocess.Process,
+    said: memory.MemoryObjectReceiveStream[messages.SessionMessage],
+) -> None:
+    """Tell the program what the bot says."""
+    async with said:
+        async for one in said:
+            line = one.message.model_dump_json(by_alias=True, exclude_unset=True)
+            if process.stdin is not None:
+                process.stdin.write(line.encode() + b"\n")
+                # One that has gone is noticed by what it does not say.
+                with contextlib.suppress(ConnectionError):
+                    await process.stdin.drain()
+
+
+async def _log_errors(name: str, process: asyncio.subprocess.Process) -> None:
+    """Log what it prints for its operator: all is read, and the beginning logged."""
+    left, begun = _MOST_SAID_BYTES, b""
+    while process.stderr is not None and (printed := await process.stderr.read(_SAID_BYTES)):
+        # By whole lines: of a secret that is cut in two, neither half would be known for one.
+        lines, end, begun = (begun + printed).rpartition(b"\n")
+        if not end and len(begun) > _SAID_BYTES:
+            lines, begun = begun, b""
+        _log_printed(name, lines[: max(left, 0)])
+        left -= len(lines)
+    _log_printed(name, begun[: max(left, 0)])
+
+
+def _log_printed(name: str, printed: bytes) -> None:
+    if shown := safe_text.harmless(printed.decode("utf-8", "replace")).rstrip():
+        _log.warning("the MCP server %s printed: %s", name, shown)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """End a program: by the end of its input, and then by force, with all that it started."""
+    if process.stdin is not None:
+        process.stdin.close()
+    # What it still says is dropped: it may wait for that, and so does the end of its streams.
+    outputs = [_drain(stream) for stream in (process.stdout, process.stderr) if stream is not None]
+    ending = asyncio.gather(*outputs, process.wait())
+    await asyncio.wait({ending}, timeout=_END_SECONDS)
+    _kill(process)
+    await ending
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+async def _drain(stream: asyncio.StreamReader) -> None:
+    while await stream.read(_SAID_BYTES):
+        pass

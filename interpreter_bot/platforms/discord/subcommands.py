@@ -1,0 +1,288 @@
+"""Actions of `/interpreter`: everything but running code."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable
+from typing import Any, Final
+
+import discord
+
+from interpreter_bot import errors, values
+from interpreter_bot.platforms.discord import (
+    channels_and_threads,
+    file_transfers,
+    interactions,
+    markdown,
+    message_layout,
+    preferences,
+)
+from interpreter_bot.platforms.rendering import branch_words, usage_and_limits
+from interpreter_bot.text import quantities
+
+_Interaction = discord.Interaction[Any]
+_MOST_FILES: Final = 40
+_HELP: Final = """\
+**I run Python** in a sandbox with the usual data libraries, and keep its variables and files for \
+as long as a conversation lasts.
+• Mention me in a channel: I open a thread, and the thread is the conversation.
+• Write to me directly, with files if you like.
+• `/py code:` runs code as it is; `/py` alone opens an editor and takes files.
+• On any message: Apps → *Run this message* or *Ask about this message*.
+• Edit your message, and it is run again.
+• `/interpreter` has: reset, undo, fork, again, files, variables, limits, network, tools, model, \
+notebook, usage, settings."""
+_NO_CONTENT: Final = (
+    "🔹 This bot was not given the message-content intent: in channels I read only messages that "
+    "mention me or reply to me, commands, and what you choose from Apps."
+)
+
+
+async def hand_out(
+    handler: interactions.InteractionHandler,
+    interaction: _Interaction,
+    place: channels_and_threads.Place,
+    name: str,
+) -> None:
+    """Send a person a file of the workspace.
+
+    Raises:
+        BotError: there is none, or Discord would not take it.
+    """
+    with tempfile.TemporaryFile() as spool:
+        async with handler.service.queries.reading(place.key, name) as (info, chunks):
+            if info.size_bytes > place.file_bytes:
+                most = quantities.size(place.file_bytes)
+                raise errors.BotError(
+                    f"The file is larger than the {most} allowed here. It stays in /mnt/data."
+                )
+            async for chunk in chunks:
+                spool.write(chunk)
+        size = spool.tell()
+        spool.seek(0)
+        short = file_transfers.discord_file_name(name.rsplit("/", 1)[-1])
+        upload = message_layout.Upload(name, 0, short, size, _Opened(spool))
+        await handler.tell(interaction, "", uploads=(upload,))
+
+
+async def notebook(
+    handler: interactions.InteractionHandler,
+    interaction: _Interaction,
+    place: channels_and_threads.Place,
+) -> None:
+    """Send a person the session as a notebook.
+
+    Raises:
+        BotError: Discord would not take it.
+    """
+    data = await handler.service.queries.notebook(place.key)
+    if len(data) > place.file_bytes:
+        raise errors.BotError("The notebook is larger than Discord lets me send.")
+    told = "This conversation as a Jupyter notebook:"
+    await handler.tell(interaction, told, uploads=(in_memory("conversation.ipynb", data),))
+
+
+def in_memory(name: str, data: bytes) -> message_layout.Upload:
+    """Return bytes as an upload."""
+    return message_layout.Upload(name, 0, name, len(data), file_transfers.InMemorySource(data))
+
+
+class _Opened:
+    """An open file, to be sent once."""
+
+    def __init__(self, file: Any) -> None:  # noqa: ANN401
+        self._file = file
+
+    def content(self) -> Any:  # noqa: ANN401
+        return self._file
+
+
+class CommandEffects:
+    """Actions of the subcommands."""
+
+    def __init__(
+        self,
+        client: discord.Client,
+        handler: interactions.InteractionHandler,
+    ) -> None:
+        self._client = client
+        self._handler = handler
+        self._service = handler.service
+
+    async def reset(self, interaction: _Interaction, *, files: bool) -> None:
+        """Reset a session. Everybody in the channel sees it."""
+        place = channels_and_threads.of_interaction(interaction)
+        await self._service.reset(place.key, files=files)
+        told = "Variables and transcript are forgotten"
+        told += ", and the files are deleted." if files else "; the files in /mnt/data are kept."
+        await self._handler.tell(interaction, f"🧹 {told}")
+
+    async def files(self, interaction: _Interaction, name: str) -> None:
+        """List files, or send one."""
+        place = channels_and_threads.of_interaction(interaction)
+        if not name:
+            found = await self._service.queries.files(place.key)
+            await self._handler.tell(
+                interaction, _cut(usage_and_limits.files(found, _MOST_FILES, _file))
+            )
+            return
+        await hand_out(self._handler, interaction, place, name)
+
+    async def file_names(self, interaction: _Interaction) -> tuple[str, ...]:
+        """Return the names of all files."""
+        place = channels_and_threads.of_interaction(interaction)
+        return tuple(info.name for info in await self._service.queries.files(place.key))
+
+    async def limits(self, interaction: _Interaction) -> None:
+        """Show the limits of code."""
+        queries, place = self._service.queries, channels_and_threads.of_interaction(interaction)
+        sent = usage_and_limits.Fact("A file I send here", quantities.size(place.file_bytes))
+        told = _listed("What your code may use", [*usage_and_limits.limits(queries.limits), sent])
+        walls = "" if queries.is_sandboxed else "\n• ⚠️ **there is no sandbox**"
+        await self._handler.tell(interaction, f"{told}{walls}")
+
+    async def network(self, interaction: _Interaction) -> None:
+        """Show what code may reach outside."""
+        place = channels_and_threads.of_interaction(interaction)
+        found = usage_and_limits.network(self._service.queries.reach(place.key))
+        await self._handler.tell(interaction, _cut(_listed("Network", found)))
+
+    async def tools(self, interaction: _Interaction) -> None:
+        """Show what code may call of other systems."""
+        place = channels_and_threads.of_interaction(interaction)
+        found = usage_and_limits.tools(await self._service.queries.tools(place.key))
+        await self._handler.tell(interaction, _cut(_listed("Tools", found)))
+
+    async def variables(self, interaction: _Interaction) -> None:
+        """Show what the session has of variables."""
+        place = channels_and_threads.of_interaction(interaction)
+        held = await self._service.queries.variables(place.key)
+        told = _listed("Variables", usage_and_limits.variables(held))
+        await self._handler.tell(interaction, _cut(told))
+
+    async def lost_cells(self, interaction: _Interaction) -> str:
+        """Return the code that made what was not kept."""
+        place = channels_and_threads.of_interaction(interaction)
+        return "\n\n".join(await self._service.branches.lost_cells(place.key))
+
+    async def undo(self, interaction: _Interaction) -> None:
+        """Take the last answer back. Everybody in the channel sees it."""
+        place = channels_and_threads.of_interaction(interaction)
+        told = branch_words.undone(await self._service.branches.undo(place.key))
+        await self._handler.tell(interaction, markdown.plain(told))
+
+    async def fork(self, interaction: _Interaction) -> None:
+        """Copy a session into a new thread of the same channel, whose people see both."""
+        place = channels_and_threads.of_interaction(interaction)
+        person = channels_and_threads.person(interaction.user)
+        opened = channels_and_threads.thread_for_copy(interaction, branch_words.COPY)
+        async with opened as thread:
+            copy = channels_and_threads.of_channel(thread, thread.guild)
+            await self._service.branches.fork(place.key, copy.key, person.id)
+        await self._handler.tell(interaction, f"{branch_words.COPIED} {thread.mention}")
+
+    async def notebook(self, interaction: _Interaction) -> None:
+        """Send the session as a notebook."""
+        await notebook(self._handler, interaction, channels_and_threads.of_interaction(interaction))
+
+    async def usage(self, interaction: _Interaction) -> None:
+        """Show the usage."""
+        place, person = (
+            channels_and_threads.of_interaction(interaction),
+            channels_and_threads.person(interaction.user),
+        )
+        used = usage_and_limits.usage(await self._service.queries.usage(place.key, person))
+        await self._handler.tell(interaction, _listed("Used", used))
+
+    async def help(self, interaction: _Interaction) -> None:
+        """Show what the bot can do, and what not."""
+        lines = [_HELP]
+        if not self._client.intents.message_content:
+            lines.append(markdown.small(_NO_CONTENT))
+        if self._service.model_notice:
+            lines.append(markdown.small(f"🔹 {markdown.plain(self._service.model_notice)}"))
+        await self._handler.tell(interaction, "\n".join(lines))
+
+    async def model(self, interaction: _Interaction, name: str) -> None:
+        """Show or choose the model."""
+        place = channels_and_threads.of_interaction(interaction)
+        if not name:
+            current = await self._service.queries.model(place.key)
+            told = _listed("Models", usage_and_limits.models(self._service.queries.models, current))
+            if not self._service.queries.models:
+                told = f"There is no model. {markdown.plain(self._service.model_notice)}"
+            await self._handler.tell(interaction, _cut(told))
+            return
+        await self._service.choose_model(place.key, None if name == "default" else name)
+        told = f"This conversation asks {markdown.line(name)} from now on."
+        await self._handler.tell(interaction, told)
+
+    async def settings(self, interaction: _Interaction, name: str, value: str, scope: str) -> None:
+        """Show the settings in effect, or change one."""
+        place = channels_and_threads.of_interaction(interaction)
+        if not name:
+            await self._show_settings(interaction, place)
+            return
+        chosen = preferences.parse(name, value, self._service.queries.models)
+        await self._service.choose(_scope(interaction, place, scope), name, chosen)
+        words = {"me": "for you", "channel": "in this channel", "server": "on this server"}
+        told = "as by default" if chosen is None else markdown.line(value.strip())
+        told = f"{markdown.line(name)} is {told} from now on, {words[scope]}."
+        if name == preferences.APPROVAL:
+            holds = await self._service.queries.approval(place.scope(str(interaction.user.id)))
+            told += f" With what others chose, {markdown.line(holds)} holds for you here."
+        await self._handler.tell(interaction, told)
+
+    async def _show_settings(
+        self, interaction: _Interaction, place: channels_and_threads.Place
+    ) -> None:
+        person = channels_and_threads.person(interaction.user)
+        holds = await self._handler.in_flight.chosen_by(place, person)
+        lines = ["**What holds for you here**"]
+        for name in preferences.NAMES:
+            value: object = getattr(holds, name, "")
+            if name == preferences.APPROVAL:
+                value = await self._service.queries.approval(place.scope(person.id))
+            shown = {True: "on", False: "off", "": "default"}.get(value, value)
+            lines.append(f"• {markdown.line(name)}: {shown} ({preferences.ABOUT[name]})")
+        await self._handler.tell(interaction, "\n".join(lines))
+
+
+def _scope(
+    interaction: _Interaction, place: channels_and_threads.Place, scope: str
+) -> values.Scope:
+    """Return the scope of a choice, if the person may decide there.
+
+    Raises:
+        BotError: they may not, or there is no such place.
+    """
+    if scope == "me":
+        return values.Scope(channels_and_threads.PLATFORM, person=str(interaction.user.id))
+    if place.guild_id is None or not place.is_member:
+        raise errors.BotError("Here you can choose for yourself only.")
+    held = interaction.permissions
+    if scope == "channel":
+        if not (held.manage_channels or held.manage_guild):
+            raise errors.BotError("Only who manages the channel can choose for it.")
+        return values.Scope(channels_and_threads.PLATFORM, place.key.workspace, place.key.channel)
+    if not held.manage_guild:
+        raise errors.BotError("Only who manages the server can choose for it.")
+    return values.Scope(channels_and_threads.PLATFORM, place.key.workspace)
+
+
+def _listed(title: str, found: Iterable[usage_and_limits.Fact]) -> str:
+    lines = [": ".join(filter(None, map(markdown.plain, fact[:2]))) for fact in found]
+    return "\n• ".join([f"**{title}**", *lines])
+
+
+def _file(info: values.FileInfo) -> str:
+    size, seconds = quantities.size(info.size_bytes), info.modified_ns // 10**9
+    return f"• {markdown.line(info.name, 80)} {size}, <t:{seconds}:R>"
+
+
+def _cut(text: str) -> str:
+    return (
+        text
+        if len(text) <= message_layout.MOST_CHARACTERS
+        else f"{text[: message_layout.MOST_CHARACTERS]}…"
+    )

@@ -1,0 +1,229 @@
+"""Commands besides questions: by `/interpreter`, or by a mention."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final, get_args
+
+from interpreter_bot import cancellation, errors, values
+from interpreter_bot.platforms.rendering import branch_words, usage_and_limits
+from interpreter_bot.platforms.slack import (
+    blocks,
+    file_uploads,
+    handler_dependencies,
+    markdown,
+    message_parsing,
+    permissions,
+    posted_messages,
+)
+from interpreter_bot.sessions import requests
+
+HELP: Final = """\
+Mention me with a question, or send me a file in a direct message; I write Python, run it and show \
+what came of it. Variables stay alive within a thread.
+
+- `/py CODE` runs your own code in the channel's Python, without the model; `/py` alone opens an \
+editor. In a thread: mention me with `py CODE`.
+- `reset` begins anew (`reset files` deletes the files as well) · `stop` ends what runs
+- `files` lists the files, `files NAME` sends one · `notebook` sends it all as a notebook
+- `model` lists the models, `model NAME` takes another · `usage` · `limits` · `network` · `tools`
+- `variables` lists what Python has, and what is saved of it for the next one; `again` runs the \
+cells again that made what could not be kept
+- `fork` opens a thread with a copy of this: variables, files and history · `undo` goes back to \
+before the last answer
+- `approval never|plan|every` (admins): ask a person before the model's code runs
+- `follow on|off` (admins): answer without a mention in threads of one person
+
+Say these to me in a thread, or after `/interpreter` for the channel's own Python. On a message, \
+"Run this message" and "Ask about this message" do what they say. Edit your message and I answer \
+anew."""
+
+
+Tell = Callable[[str], Awaitable[None]]
+
+
+class CommandEffects:
+    """Runs commands."""
+
+    def __init__(self, shared: handler_dependencies.HandlerDependencies) -> None:
+        self._services = shared
+        self._service = shared.service
+        self._config = shared.config
+
+    async def run(
+        self,
+        command: message_parsing.SlackCommand,
+        key: values.SessionKey,
+        place: posted_messages.Place,
+        profile: permissions.Profile,
+        *,
+        tell: Tell | None = None,
+    ) -> None:
+        """Run a command and show its result.
+
+        Args:
+            tell: shows it; by default a message in the place itself.
+        """
+        person = requests.Person(profile.user, profile.name)
+        tell = tell or self._teller(place)
+        try:
+            said = await self._answer(command, key, place, person, profile)
+        except errors.BotError as error:
+            said = markdown.defused(str(error))
+        if said:
+            await tell(said)
+
+    def _teller(self, place: posted_messages.Place) -> Tell:
+        async def tell(text: str) -> None:
+            content = {"text": text[:300], "blocks": [{"type": "markdown", "text": text[:11_000]}]}
+            await posted_messages.post(self._services.api, place, content, place.thread)
+
+        return tell
+
+    async def _answer(
+        self,
+        command: message_parsing.SlackCommand,
+        key: values.SessionKey,
+        place: posted_messages.Place,
+        person: requests.Person,
+        profile: permissions.Profile,
+    ) -> str:
+        service = self._service
+        match command.name:
+            case "reset":
+                await service.reset(key, files=command.argument == "files")
+                kept = "deleted" if command.argument == "files" else "kept"
+                return f"Started anew: variables are gone, files are {kept}."
+            case "fork":
+                return await self._fork(key, place, person)
+            case "undo":
+                return markdown.defused(branch_words.undone(await service.branches.undo(key)))
+            case "stop":
+                return "Stopping." if await service.stop(key) else "Nothing is running here."
+            case "files" if command.argument:
+                return await self.send_file(key, place, command.argument)
+            case "files":
+                return markdown.files(await service.queries.files(key))
+            case "limits":
+                return markdown.listed(usage_and_limits.limits(service.queries.limits))
+            case "network":
+                return markdown.listed(usage_and_limits.network(service.queries.reach(key)))
+            case "tools":
+                return markdown.listed(usage_and_limits.tools(await service.queries.tools(key)))
+            case "variables":
+                held = await service.queries.variables(key)
+                return markdown.listed(usage_and_limits.variables(held))
+            case "model" if command.argument:
+                await service.choose_model(key, command.argument)
+                return f"From now on I ask {markdown.defused(command.argument)}."
+            case "model":
+                return await self._models(key)
+            case "notebook":
+                return await self._send_notebook(key, place)
+            case "usage":
+                return markdown.listed(
+                    usage_and_limits.usage(await service.queries.usage(key, person))
+                )
+            case "approval":
+                return await self._approval(command.argument, key, profile)
+            case "follow":
+                return await self._following(command.argument, key, profile)
+            case _:
+                notice = service.model_notice
+                return f"{HELP}\n\n_{markdown.defused(notice)}_" if notice else HELP
+
+    async def _fork(
+        self, key: values.SessionKey, place: posted_messages.Place, person: requests.Person
+    ) -> str:
+        """Copy a session into a new thread of the same channel, whose people see both."""
+        content = {"text": branch_words.COPY, "blocks": [blocks.note(branch_words.COPY)]}
+        root = await posted_messages.post(self._services.api, place, content, "")
+        try:
+            copy = dataclasses.replace(key, thread=root)
+            await self._service.branches.fork(key, copy, person.id)
+        except BaseException:
+            call = self._services.api.call(
+                place.workspace, "chat.delete", channel=place.channel, ts=root
+            )
+            await cancellation.shielded(call)
+            raise
+        return branch_words.COPIED
+
+    async def _models(self, key: values.SessionKey) -> str:
+        service = self._service
+        if not service.queries.models:
+            return service.model_notice or "No model is set up; `/py` runs your own code."
+        current = await service.queries.model(key)
+        return (
+            f"Models:\n{markdown.listed(usage_and_limits.models(service.queries.models, current))}"
+        )
+
+    async def _approval(
+        self, argument: str, key: values.SessionKey, profile: permissions.Profile
+    ) -> str:
+        if argument and argument not in get_args(requests.Approval):
+            raise errors.BotError("Approval is one of: never, plan, every.")
+        if argument:
+            await self._choose(key, profile, permissions.APPROVAL, argument)
+        scope = values.Scope("slack", key.workspace, key.channel)
+        holds = await self._service.queries.approval(scope, self._config.approval)
+        more = f" `{argument}` would be less than what holds around here."
+        return f"Approval here: {holds}.{more if argument not in ('', holds) else ''}"
+
+    async def _following(
+        self, argument: str, key: values.SessionKey, profile: permissions.Profile
+    ) -> str:
+        if argument and argument not in message_parsing.SWITCH:
+            raise errors.BotError("Following threads is one of: on, off.")
+        if argument:
+            await self._choose(
+                key, profile, permissions.FOLLOWING, message_parsing.SWITCH[argument]
+            )
+        scope = values.Scope("slack", key.workspace, key.channel)
+        follows = (await self._services.permissions.preferences(scope)).follows_threads
+        return f"Answering without a mention here: {'on' if follows else 'off'}."
+
+    async def _choose(
+        self, key: values.SessionKey, profile: permissions.Profile, name: str, value: object
+    ) -> None:
+        """Store a choice for a channel.
+
+        Raises:
+            BotError: that is not theirs to do.
+        """
+        if not profile.is_admin and not key.channel.startswith("D"):
+            raise errors.BotError("Only admins may change that for a channel.")
+        scope = values.Scope("slack", key.workspace, key.channel)
+        await self._service.choose(scope, name, value)
+
+    async def _send_notebook(self, key: values.SessionKey, place: posted_messages.Place) -> str:
+        data = await self._service.queries.notebook(key)
+        file = file_uploads.of_bytes("session.ipynb", data, "", is_image=False)
+        return await self._send(place, file)
+
+    async def send_file(
+        self, key: values.SessionKey, place: posted_messages.Place, name: str
+    ) -> str:
+        """Send a file of the workspace; return the sentence why it could not be sent, or empty.
+
+        Raises:
+            BotError: there is none of that name.
+        """
+        spool = file_uploads.UploadSpool()
+        try:
+            async with self._service.queries.reading(key, name) as (_, chunks):
+                await _copy(chunks, spool)
+            spool.complete()
+        finally:
+            spool.close()
+        return await self._send(place, file_uploads.Outgoing(name, spool.file))
+
+    async def _send(self, place: posted_messages.Place, file: file_uploads.Outgoing) -> str:
+        complaints = await self._services.uploads.send(place, place.thread, [file])
+        return "\n".join(markdown.defused(complaint) for complaint in complaints)
+
+
+async def _copy(chunks: AsyncIterator[bytes], spool: file_uploads.UploadSpool) -> None:
+    async for chunk in chunks:
+        spool.write(chunk)

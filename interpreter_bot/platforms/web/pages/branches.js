@@ -1,0 +1,33 @@
+// Other versions of a question and its answer: writing one, and going from one to the next.
+
+import { el } from "./dom.js";
+
+/** A form with a question in it; what is sent goes on in a branch of its own. */
+export function editForm({ request, is_code: isCode }, { send, close }) {
+  const field = el("textarea", { "aria-label": isCode ? "Code" : "Question", dir: isCode ? "ltr" : "auto", spellcheck: String(!isCode), rows: Math.min(request.split("\n").length + 1, 20) });
+  field.value = request;
+  const form = el("form", { class: `edit-asked ${isCode ? "is-code" : ""}`, onsubmit: submit, onkeydown: key }, field,
+    el("div", { class: "row end" }, el("button", { type: "button", class: "quiet", onclick: close }, "Cancel"), el("button", { class: "strong" }, isCode ? "Run" : "Send")));
+  function submit(event) {
+    event.preventDefault();
+    if (!field.value.trim()) return;
+    send(field.value);
+    close();
+  }
+  function key(event) {
+    if (event.isComposing) return;
+    if (event.key === "Escape") {
+      event.stopPropagation();
+      close();
+    } else if (event.key === "Enter" && (event.ctrlKey || event.metaKey || (event.target === field && !isCode && !event.shiftKey))) submit(event);
+  }
+  return form;
+}
+
+/** Which of several versions this is, and the way to those beside it. */
+export function versionsOf({ at, threads }) {
+  const beside = (to, words, sign) =>
+    el("a", { href: threads[to] && `#${threads[to]}`, class: "icon", role: "link", "aria-label": words, "aria-disabled": threads[to] ? null : "true" }, sign);
+  return el("nav", { class: "versions", "aria-label": "Branches" },
+    beside(at - 1, "Earlier branch", "‹"), el("span", {}, `${at + 1} / ${threads.length}`), beside(at + 1, "Later branch", "›"));
+}

@@ -1,0 +1,150 @@
+// The pane beside a conversation: its files, what is in one of them, and what became of it when.
+
+import { $, address, count, download, el, icon, named, plain, size } from "./dom.js";
+import { post } from "./connection.js";
+import { asked, confirmed } from "./dialogs.js";
+import { fileAddress } from "./files.js";
+import { preview } from "./previews.js";
+
+let around = null;
+let files = [];
+let shown = null;
+let isDressed = false;
+
+/** Whether it is to be seen, of this conversation. */
+export function isOpen() {
+  return !$("pane").hidden;
+}
+
+/**
+ * Show the files of a conversation.
+ * @param {{files: object[], most_bytes: number}} told
+ * @param {{thread: string, title: string, say(message: object): boolean}} actions
+ * @param {string} name of the file that is wanted; empty for all
+ */
+export function showFiles(told, actions, name = "") {
+  if (!isDressed) document.head.append(el("link", { rel: "stylesheet", href: "/pane.css" }));
+  isDressed = true;
+  const isAnother = around?.thread !== actions.thread, wasOpen = isOpen();
+  around = actions;
+  files = told.files;
+  if (isAnother) shown = null;
+  $("pane").hidden = false;
+  document.body.classList.add("with-pane");
+  if (name) return open(name);
+  // What is looked at stays, whatever else becomes of the other files.
+  const present = shown && files.find((one) => one.name === shown.name);
+  if (present) return present.modified === shown.modified ? undefined : tellOfChange(present);
+  list(told.most_bytes);
+  if (!wasOpen) $("pane").querySelector("h2").focus();
+}
+
+export function closeFiles() {
+  if (!isOpen()) return;
+  const hadFocus = $("pane").contains(document.activeElement);
+  $("pane").hidden = true;
+  shown = null;
+  document.body.classList.remove("with-pane");
+  $("pane").replaceChildren();
+  if (hadFocus) $("files").focus();
+}
+
+function draw(title, before, tools, ...content) {
+  const close = el("button", { type: "button", class: "icon", "aria-label": "Close the files", onclick: closeFiles }, icon("close"));
+  $("pane").replaceChildren(el("header", {}, before, el("h2", { tabindex: -1 }, title), close), el("div", { class: "pane-tools" }, tools), el("div", { class: "pane-body" }, content));
+}
+
+function button(words, glyph, onclick) {
+  return el("button", { type: "button", class: "small", onclick }, icon(glyph), el("span", {}, words));
+}
+
+let most = 0;
+
+function list(mostBytes = most) {
+  most = mostBytes;
+  shown = null;
+  const total = files.reduce((sum, file) => sum + file.size_bytes, 0);
+  const tools = [button("Upload", "plus", () => $("picker").click())];
+  if (files.length) tools.push(button("Download all", "down", () => download(address("/archive", { thread: around.thread, name: around.title }))));
+  const said = files.length
+    ? `${count(files.length, "file", "files")}, ${size(total)} of ${size(most)}`
+    : "No files yet. Drop one on the page, or let the code make some; they lie in /mnt/data.";
+  draw("Files", null, tools, el("p", { class: "muted" }, said), el("ul", { class: "files" }, files.map(entry)));
+}
+
+function entry(file) {
+  return el("li", { class: "file" }, el("button", { type: "button", class: "file-line", onclick: () => open(file.name) },
+    icon("file"), el("span", { class: "file-what" }, named(file.name, { class: "file-title" }), el("span", { class: "muted" }, size(file.size_bytes)))));
+}
+
+function open(name) {
+  const file = files.find((one) => one.name === name);
+  if (!file) {
+    list();
+    return complain(`There is no ${plain(name)} any more.`);
+  }
+  shown = file;
+  const query = { thread: around.thread, name };
+  const back = el("button", { type: "button", class: "small", onclick: () => (list(), focusOn(name)) }, "All files");
+  const tools = [
+    el("a", { class: "small", href: fileAddress(around.thread, name), download: "" }, icon("down"), el("span", {}, "Download")),
+    button("Rename", "pen", () => rename(query)),
+    ...(/\.ipynb$/i.test(name) ? [button("Run its cells", "open", () => dispatchEvent(new CustomEvent("notebook", { detail: name })))] : []),
+    button("Delete", "bin", () => remove(query)),
+  ];
+  draw(named(name), back, tools, preview(file, around), versions(file));
+  $("pane").querySelector("h2").focus();
+}
+
+function focusOn(name) {
+  const place = files.findIndex((one) => one.name === name);
+  $("pane").querySelectorAll(".file > button")[place]?.focus();
+}
+
+/** In which turns it was sent or made. Only what it is now can be had. */
+function versions(file) {
+  const lines = file.versions.map((one) =>
+    el("li", {}, el("time", { datetime: new Date(one.at * 1000).toISOString() }, new Date(one.at * 1000).toLocaleString()),
+      el("span", { dir: "auto" }, ` ${one.size_bytes === null ? "Sent with" : `${size(one.size_bytes)}, made by`}: ${plain(one.request) || "a file alone"}`)));
+  const said = lines.length ? `Changed by ${count(lines.length, "turn", "turns")}` : "No turn has sent or made it yet";
+  if (!lines.length) return el("p", { class: "muted" }, `${said}.`);
+  return el("details", { class: "versions" }, el("summary", {}, said), el("ol", {}, lines), el("p", { class: "muted" }, "Only its last version is kept."));
+}
+
+function tellOfChange(file) {
+  shown = file;
+  $("pane").querySelector(".changed")?.remove();
+  const again = button("Look again", "look", () => open(file.name));
+  $("pane").querySelector(".pane-body").prepend(el("p", { class: "notice changed", role: "status" }, el("span", {}, "This file has changed."), again));
+}
+
+function complain(sentence) {
+  $("pane").querySelector(".pane-body").prepend(el("p", { class: "notice bad", role: "alert" }, sentence));
+}
+
+function renew() {
+  around.say({ do: "show", panel: "files" });
+}
+
+async function rename(query) {
+  const wanted = await asked("Rename this file", { label: "New name", value: query.name.split("/").pop(), action: "Rename" });
+  if (!wanted?.trim()) return;
+  try {
+    await post("/rename", { ...query, to: wanted.trim() });
+    shown = null;
+    renew();
+  } catch (error) {
+    complain(error.message);
+  }
+}
+
+async function remove(query) {
+  if (!(await confirmed("Delete this file?", `${plain(query.name)} cannot be had back, neither by you nor by the code.`, { action: "Delete", isBad: true }))) return;
+  try {
+    await post("/delete", query);
+    shown = null;
+    renew();
+  } catch (error) {
+    complain(error.message);
+  }
+}

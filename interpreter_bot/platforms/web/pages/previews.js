@@ -1,0 +1,131 @@
+// What is in a file, shown beside the conversation. Nothing of it ever becomes a part of this page:
+// text stays text, pages and pictures are behind walls of their own, sounds and films only play.
+
+import { address, copier, el, icon, plain, scrollable, size } from "./dom.js";
+import { post } from "./connection.js";
+import { PICTURE, PAGE, fileAddress } from "./files.js";
+import { Words } from "./markdown.js";
+import { framed } from "./outputs.js";
+
+const TABLE = /\.(?:csv|tsv|parquet|xlsx|xlsm)$/i;
+const PLAYED = { audio: /\.(?:mp3|m4a|wav|flac|ogg)$/i, video: /\.(?:mp4|m4v|webm)$/i };
+const BUSY_MILLISECONDS = 700;
+const MOST_TRIES = 20;
+const MOST_CELLS = 300;
+const MOST_BYTES = 256 * 1024;
+
+/**
+ * Show a file.
+ * @param {{name: string, size_bytes: number}} file
+ * @param {{thread: string, say(message: object): boolean}} around
+ */
+export function preview(file, { thread, say }) {
+  const { name } = file, query = { thread, name };
+  if (file.size_bytes === 0) return told("This file is empty.");
+  if (PICTURE.test(name)) return el("button", { type: "button", class: "picture", title: "Enlarge", "data-enlarged": plain(name), "data-save": fileAddress(thread, name) }, el("img", { src: address("/picture", query), alt: plain(name) }));
+  if (PAGE.test(name)) return framed(query, plain(name));
+  if (TABLE.test(name)) return tableOf(query, say);
+  if (/\.pdf$/i.test(name)) return el("iframe", { class: "document", title: plain(name), src: address("/media", query) });
+  for (const [tag, names] of Object.entries(PLAYED))
+    if (names.test(name)) return el(tag, { controls: true, preload: "metadata", src: address("/media", query), "aria-label": plain(name) });
+  return later(() => text(query, file.size_bytes));
+}
+
+function told(sentence) {
+  return el("p", { class: "notice" }, sentence);
+}
+
+/** Show what is still to come, or why it does not. */
+function later(make) {
+  const place = el("div", { class: "preview-place", role: "status" }, told("Reading…"));
+  const fill = async () => {
+    try {
+      place.replaceChildren(await make());
+      place.removeAttribute("role");
+    } catch (error) {
+      const again = el("button", { type: "button", class: "small", onclick: () => (place.replaceChildren(told("Reading…")), fill()) }, "Try again");
+      place.replaceChildren(el("p", { class: "notice" }, el("span", {}, error.message), again));
+    }
+  };
+  fill();
+  return place;
+}
+
+function tableOf(query, say) {
+  return later(async () => {
+    const [{ LiveTable }, opened] = await Promise.all([import("./tables.js"), openedTable(query)]);
+    const again = (sheet) => place.replaceWith(tableOf({ ...query, sheet }, say));
+    const gone = (sentence) => live.element.replaceWith(el("p", { class: "notice" }, el("span", {}, sentence),
+      el("button", { type: "button", class: "small", onclick: () => again(query.sheet ?? "") }, "Read it again")));
+    const live = new LiveTable(opened, { say, gone });
+    const sheets = opened.sheets.length > 1
+      ? el("label", { class: "sheets" }, "Sheet ", el("select", { onchange: (event) => again(event.target.value) },
+          opened.sheets.map((one) => el("option", { value: one, selected: one === query.sheet }, plain(one)))))
+      : null;
+    const place = el("div", { class: "preview-place" }, sheets, live.element);
+    return place;
+  });
+}
+
+/** Let Python read a file; while it is busy it is asked again, until somebody looks elsewhere. */
+async function openedTable(query) {
+  for (let tries = 0; ; tries++) {
+    const opened = await post("/open", query);
+    if (!opened.problem) return opened;
+    if (!opened.is_busy || tries >= MOST_TRIES) throw new Error(opened.problem);
+    await new Promise((go) => setTimeout(go, BUSY_MILLISECONDS));
+  }
+}
+
+async function text(query, bytes) {
+  const { words, isCut } = await beginning(fileAddress(query.thread, query.name));
+  if (words.includes("\0")) return told(`This is no text; there is nothing to show of its ${size(bytes)}.`);
+  const shown = drawn(query.name, words, isCut);
+  return el("div", { class: "preview-place" }, isCut ? told(`The first ${size(MOST_BYTES)} of ${size(bytes)}:`) : null, shown,
+    el("div", { class: "output-tools" }, copier(() => words)));
+}
+
+function drawn(name, words, isCut) {
+  if (/\.(?:md|markdown)$/i.test(name)) {
+    const shown = new Words();
+    shown.set(words);
+    return shown.element;
+  }
+  if (/\.ipynb$/i.test(name) && !isCut) return notebook(words);
+  return scrollable(el("pre", { class: "value", dir: "auto" }, /\.json$/i.test(name) && !isCut ? indented(words) : words));
+}
+
+/** The words and the code of a notebook; what it showed is left out. */
+function notebook(json) {
+  const { cells } = JSON.parse(json);
+  if (!Array.isArray(cells)) throw new Error("This is not a notebook.");
+  return el("div", { class: "preview-place" }, cells.slice(0, MOST_CELLS).map(({ cell_type: kind, source }) => {
+    const words = [source].flat().join("");
+    return kind === "markdown" ? drawn("x.md", words, false) : el("pre", { class: "value", dir: "ltr" }, words);
+  }));
+}
+
+function indented(json) {
+  try {
+    return JSON.stringify(JSON.parse(json), null, 2);
+  } catch {
+    return json;
+  }
+}
+
+/** Read the beginning of a file; the rest is not even sent. */
+async function beginning(from) {
+  const stop = new AbortController();
+  const response = await fetch(from, { signal: stop.signal });
+  if (!response.ok) throw new Error(await response.text());
+  const reader = response.body.getReader(), decoder = new TextDecoder();
+  let words = "", read = 0;
+  while (read < MOST_BYTES) {
+    const { done, value } = await reader.read();
+    if (done) return { words: words + decoder.decode(), isCut: false };
+    words += decoder.decode(value.subarray(0, MOST_BYTES - read), { stream: true });
+    read += value.length;
+  }
+  stop.abort();
+  return { words, isCut: true };
+}

@@ -1,0 +1,165 @@
+"""Pictures and pages that code made. They are hostile: each is shown in a sandbox of its own.
+
+A page runs its scripts in an opaque origin without any network: it has no cookie of ours, and
+cannot reach us, the page around it, or any host. Around it is always a page of ours whose policy
+also keeps it from navigating, which is why it cannot be opened by itself.
+
+No policy that every browser knows governs WebRTC, which reaches any host. Chromium obeys a list of
+allowed connections, which is empty, in the page and all frames in it. For other browsers there is
+a directive that none obeys yet, and the first script of a page takes the constructors away, which
+is no wall: a page that is after them finds them in a frame of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import AsyncIterator
+from typing import Final
+
+from aiohttp import web
+
+from interpreter_bot import errors, values
+from interpreter_bot.platforms.web import event_json, files, tab_hub, validation
+from interpreter_bot.sessions import session_service
+
+_FRAME_POLICY: Final = (
+    "sandbox allow-scripts; default-src 'none';"
+    " script-src 'unsafe-inline' 'unsafe-eval' data: blob:;"
+    " style-src 'unsafe-inline' data: blob:; img-src data: blob:; font-src data:;"
+    " media-src data: blob:; worker-src blob:; connect-src data: blob:; webrtc 'block';"
+    " form-action 'none'; base-uri 'none'; frame-ancestors 'self'"
+)
+_FRAME_HEADERS: Final = {
+    "Content-Type": "text/html; charset=utf-8",
+    "Connection-Allowlist": "();webrtc=block",
+}
+_STILL_POLICY: Final = (
+    "sandbox; default-src 'none'; style-src 'unsafe-inline' data:; img-src data:; font-src data:;"
+    " form-action 'none'; base-uri 'none'; frame-ancestors 'self'"
+)
+_PICTURE_POLICY: Final = (
+    "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:;"
+    " frame-ancestors 'none'"
+)
+_MOST_TITLE_CHARACTERS: Final = 400
+_MOST_PAGE_BYTES: Final = 64 * 1024 * 1024
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+_MIMES: Final = {suffix: mime for mime, suffix in event_json.PICTURES.items()} | {
+    "jpeg": "image/jpeg"
+}
+_WHOLE: Final = re.compile(rb"\s*(?:<!--.*?-->\s*)*<(!doctype|html)\b", re.IGNORECASE | re.DOTALL)
+_DOCTYPE: Final = b"<!doctype html>"
+_HEAD: Final = b"""<!doctype html><meta charset="utf-8">
+<style>body{margin:8px;background:#fff;color:#111;font:14px/1.5 system-ui,sans-serif}
+table{border-collapse:collapse}th,td{padding:3px 8px;text-align:right}</style>
+"""
+_FIRST: Final = b"""<script>for (const name of ["RTCPeerConnection", "webkitRTCPeerConnection"])
+Object.defineProperty(window, name, {value: undefined, writable: false, configurable: false});
+</script>"""
+# Reports the height of the page, with margins that stick out of its body and a scroll bar beneath
+# it. The receiver believes it within bounds. One that is always a little taller than its frame
+# would grow without end: it gets what suits a chart, and is asked no more.
+_TAIL: Final = b"""
+<script>(() => {
+  let told = null, observer = null;
+  const say = () => {
+    const root = document.documentElement, body = document.body, inner = innerHeight;
+    const top = body.getBoundingClientRect().top + scrollY;
+    const tall = Math.max(root.getBoundingClientRect().height, top + body.scrollHeight + 8);
+    const bar = root.scrollWidth > root.clientWidth ? inner - root.clientHeight : 0;
+    const wanted = Math.ceil(tall + Math.min(bar, 20));
+    const grew = told && inner - told.inner;
+    const follows = grew && Math.abs(wanted - told.wanted - grew) < 2;
+    if (follows) { observer.disconnect(); removeEventListener("load", say); }
+    told = {wanted, inner};
+    parent.postMessage({height: follows ? 466 : wanted}, "*");
+  };
+  observer = new ResizeObserver(say);
+  observer.observe(document.body);
+  addEventListener("load", say);
+})()</script>
+"""
+
+
+class Displays:
+    """Routes of what code has shown."""
+
+    def __init__(
+        self, service: session_service.SessionService, hub: tab_hub.Hub, *, has_scripts: bool
+    ) -> None:
+        self._service = service
+        self._hub = hub
+        self._has_scripts = has_scripts
+
+    async def picture(self, request: web.Request) -> web.StreamResponse:
+        """Serve a picture: one that was shown, or a file."""
+        suffix = request.query.get("suffix") or request.query.get("name", "").rpartition(".")[2]
+        mime = _MIMES.get(suffix.lower())
+        if mime is None:
+            raise errors.FileNameError("That is no picture.")
+        headers = {"Content-Type": mime, "Content-Security-Policy": _PICTURE_POLICY}
+        async with self._opened(request) as (info, pieces):
+            return await files.stream(request, info, pieces, headers=headers)
+
+    async def frame(self, request: web.Request) -> web.StreamResponse:
+        """Serve a page, for a frame of ours."""
+        if request.headers.get("Sec-Fetch-Dest", "iframe") != "iframe":
+            raise web.HTTPSeeOther(f"/view?{request.query_string}")
+        async with self._opened(request) as (info, pieces):
+            if info.size_bytes > _MOST_PAGE_BYTES:
+                raise errors.FileTooLargeError("The page is too large to be shown; download it.")
+            data = b"".join([piece async for piece in pieces])[:_MOST_PAGE_BYTES]
+        policy, body = _FRAME_POLICY, _begun(data) + _TAIL
+        if not self._has_scripts:
+            policy, body = _STILL_POLICY, data if _WHOLE.match(data[:4096]) else _HEAD + data
+        headers = _FRAME_HEADERS | {"Content-Security-Policy": policy}
+        return web.Response(body=body, headers=headers)
+
+    async def saved(self, request: web.Request) -> web.StreamResponse:
+        """Serve a picture or a page that was shown, as a download."""
+        suffix = request.query.get("suffix", "")
+        title = validation.text(dict(request.query), "title", most=_MOST_TITLE_CHARACTERS)
+        title = title.replace("/", " ").replace("\\", " ").strip() or "output"
+        name = f"{title}.{suffix if suffix in _MIMES else 'html'}"
+        headers = {
+            "Content-Type": "application/octet-stream",
+            "Content-Disposition": files.disposition(name),
+        }
+        async with self._opened(request) as (info, pieces):
+            return await files.stream(request, info, pieces, headers=headers)
+
+    @contextlib.asynccontextmanager
+    async def _opened(
+        self, request: web.Request
+    ) -> AsyncIterator[tuple[values.FileInfo, AsyncIterator[bytes]]]:
+        """Open what an address names: by its hash, or as a file of a session.
+
+        Raises:
+            BotError: there is nothing of that name.
+        """
+        sha256 = request.query.get("sha256")
+        if sha256 is None:
+            key, name = files.where(request)
+            async with self._service.queries.reading(key, name) as opened:
+                yield opened
+            return
+        data = None
+        if _SHA256.fullmatch(sha256):
+            data = self._hub.kept_bytes(sha256)
+            data = await self._service.queries.blob(sha256) if data is None else data
+        if data is None:
+            raise errors.FileMissingError("It is no longer kept.")
+        yield values.FileInfo(sha256, len(data), 0), _one(data)
+
+
+def _begun(page: bytes) -> bytes:
+    """Put our script before all others. A doctype after it counts for nothing, so ours is first."""
+    whole = _WHOLE.match(page[:4096])
+    if whole is None:
+        return _HEAD + _FIRST + page
+    return (_DOCTYPE if whole[1].startswith(b"!") else b"") + _FIRST + page
+
+
+async def _one(data: bytes) -> AsyncIterator[bytes]:
+    yield data

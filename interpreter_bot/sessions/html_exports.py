@@ -1,0 +1,127 @@
+"""A session as one page of HTML, which needs no script, no network and no bot to be read.
+
+What code showed is hostile: text is escaped, pictures are pictures, and a page is drawn in a frame
+that may run nothing. The policy of the page forbids the rest, whoever opens it.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import markdown_it
+
+from interpreter_bot import values
+from interpreter_bot.sessions import exports, past_turns
+from interpreter_bot.text import safe_text
+
+_POLICY: Final = (
+    "default-src 'none'; img-src data:; style-src 'unsafe-inline'; font-src data:;"
+    " form-action 'none'; base-uri 'none'"
+)
+_STYLE: Final = """
+:root { color-scheme: light dark }
+body { max-width: 50rem; margin: 2rem auto; padding: 0 1rem;
+  font: 16px/1.6 system-ui, sans-serif; overflow-wrap: anywhere }
+h1 { font-size: 1.5rem }
+section { margin: 0 0 2rem }
+.asked { padding: .6rem 1rem; border-radius: 12px; background: #8882; white-space: pre-wrap }
+pre { padding: .7rem .9rem; font: .85rem/1.55 ui-monospace, monospace; white-space: pre-wrap }
+.code { border: 1px solid #8886; border-radius: 8px }
+.error { color: light-dark(#a8321f, #f09a88) }
+table { border-collapse: collapse; font-size: .875rem }
+th, td { padding: .3rem .7rem; border: 1px solid #8886; text-align: start; white-space: pre-wrap }
+img { max-width: 100%; background: #fff }
+iframe { width: 100%; height: 24rem; border: 1px solid #8886; background: #fff }
+.note { color: #777; font-size: .875rem }
+@media print {
+  body { max-width: none; margin: 0; font-size: 11pt }
+  img, table, .asked { break-inside: avoid }
+  h1, h2, h3 { break-after: avoid }
+}
+"""
+_SCRIPTED: Final = "Interactive: it can be seen in the conversation, and in its notebook."
+_GONE: Final = "This picture is no longer kept."
+
+
+def write(title: str, turns: Iterable[past_turns.PastTurn], contents: Mapping[str, bytes]) -> bytes:
+    """Write a page.
+
+    Args:
+        title: of the session.
+        turns: the past turns.
+        contents: bytes of pictures and pages, by their SHA-256; a missing one is said to be gone.
+    """
+    name = html.escape(title)
+    body = "\n".join(_section(turn, contents) for turn in turns)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>{name}</title><style>{_STYLE}</style></head>\n"
+        f"<body><h1>{name}</h1>\n{body}</body></html>\n"
+    ).encode("utf-8", "replace")
+
+
+def _section(turn: past_turns.PastTurn, contents: Mapping[str, bytes]) -> str:
+    made = [f'<p class="note">{turn.started:%Y-%m-%d %H:%M} UTC</p>']
+    if turn.request and not turn.is_code:
+        made.append(f'<h2 class="note">Asked</h2><p class="asked">{html.escape(turn.request)}</p>')
+    if turn.attachments:
+        made.append(f'<p class="note">Files: {html.escape(", ".join(turn.attachments))}</p>')
+    for part in exports.told(turn):
+        match part:
+            case past_turns.PastText():
+                made.append(_drawn(part.text))
+            case past_turns.PastCode():
+                made.append(f'<pre class="code"><code>{html.escape(part.code)}</code></pre>')
+            case past_turns.PastOutput():
+                made.append(_output(part.output, contents))
+            case past_turns.PastNotice():
+                made.append(f'<p class="note">{html.escape(part.text)}</p>')
+    return f"<section>{''.join(made)}</section>"
+
+
+def _drawn(markdown: str) -> str:
+    # HTML in it is shown as it is written, and links lead to no script.
+    return str(markdown_it.MarkdownIt("js-default").render(markdown))
+
+
+def _output(shown: values.StoredOutput, contents: Mapping[str, bytes]) -> str:
+    match shown:
+        case values.Clear():
+            return ""
+        case values.Notice():
+            return f'<p class="note">{html.escape(shown.text)}</p>'
+        case values.Text():
+            return f"<pre>{html.escape(safe_text.clean(shown.text))}</pre>"
+        case values.Error():
+            return f'<pre class="error">{html.escape(shown.traceback)}</pre>'
+        case values.Table():
+            return exports.table(shown) + _extent(shown)
+        case values.Result() if shown.is_markdown:
+            return _drawn(shown.plain)
+        case values.StoredDisplay():
+            return _display(shown, contents.get(shown.sha256))
+    return f"<pre>{html.escape(shown.plain)}</pre>"
+
+
+def _extent(table: values.Table) -> str:
+    if len(table.rows) >= table.row_count:
+        return ""
+    return f'<p class="note">The first {len(table.rows):,} of {table.row_count:,} rows.</p>'
+
+
+def _display(shown: values.StoredDisplay, data: bytes | None) -> str:
+    about = html.escape(shown.plain)
+    if data is None:
+        return f'<p class="note">{_GONE}</p>'
+    if shown.mime != "text/html":
+        source = f"data:{html.escape(shown.mime)};base64,{base64.b64encode(data).decode()}"
+        return f'<p><img alt="{about or "Picture"}" src="{source}"></p>'
+    if b"<script" in data.lower():
+        return f'<pre>{about}</pre><p class="note">{_SCRIPTED}</p>'
+    page = html.escape(data.decode("utf-8", "replace"))
+    return f'<iframe sandbox title="{about or "Page"}" srcdoc="{page}"></iframe>'

@@ -1,0 +1,78 @@
+"""How code that somebody is writing may go on, as the live kernel of its session knows.
+
+What comes from the kernel is checked, bounded and made harmless: see `live_tables`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Final, Literal
+
+import pydantic
+
+from interpreter_bot.hosts import ports as host_ports
+from interpreter_bot.sessions import live_tables
+from interpreter_bot.text import safe_text
+
+MOST_CHARACTERS: Final = 4000
+"""How much of the code before the cursor the kernel is told."""
+_MOST_OPTIONS: Final = 200
+_DOC_CHARACTERS: Final = 1500
+
+
+def _words(text: str) -> str:
+    return safe_text.clipped(text, _DOC_CHARACTERS)
+
+
+class _Strict(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(strict=True, frozen=True, extra="ignore")
+
+
+class Signature(_Strict):
+    """What a function takes, and what it says of itself."""
+
+    label: live_tables.Text
+    doc: Annotated[str, pydantic.AfterValidator(_words)]
+
+
+class Completions(_Strict):
+    """How code may go on.
+
+    Attributes:
+        typed: how many characters of each option are there already.
+        options: what may stand there, of which kind it is, and words on it.
+        signature: of the function that is being called.
+    """
+
+    typed: Annotated[int, pydantic.Field(ge=0, le=MOST_CHARACTERS)] = 0
+    options: Annotated[
+        tuple[
+            tuple[
+                live_tables.Text,
+                Literal["class", "function", "namespace", "property", "text"],
+                live_tables.Text,
+            ],
+            ...,
+        ],
+        pydantic.Field(max_length=_MOST_OPTIONS),
+    ] = ()
+    signature: Signature | None = None
+
+
+_ANSWER: Final[pydantic.TypeAdapter[Completions]] = pydantic.TypeAdapter(Completions)
+
+
+async def complete(hosts: host_ports.Hosts, kernel: host_ports.Kernel, before: str) -> Completions:
+    """Let a kernel say how code may go on.
+
+    Args:
+        hosts: where the kernel is.
+        kernel: has the variables.
+        before: the code up to where somebody writes.
+
+    Raises:
+        BotError: it cannot; the sentence says why.
+    """
+    told = json.dumps(before[-MOST_CHARACTERS:])
+    code = f"get_ipython().complete_code({told!r})"
+    return live_tables.read_answer(_ANSWER, await live_tables.told(hosts, kernel, code))

@@ -1,0 +1,266 @@
+"""What running code asks the bot for tools: which there are here, and to call one.
+
+The code is hostile: what it names is looked up, its words are shown as data, and nothing it says
+lets it do without a person where one is to be asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import functools
+import json
+import logging
+import secrets
+import time
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+import pydantic
+
+from interpreter_bot import cancellation, errors, settings
+from interpreter_bot.sessions import ports, requests, tool_approvals, turn_events
+from interpreter_bot.store import records
+
+if TYPE_CHECKING:
+    # Who has no servers imports nothing of their protocol, and who records nothing no database.
+    from interpreter_bot.mcp_servers.definitions import Definition
+    from interpreter_bot.mcp_servers.prompted_tools import ToolIndex
+    from interpreter_bot.mcp_servers.tool_broker import ToolBroker
+    from interpreter_bot.sessions import turn_services
+    from interpreter_bot.store.tool_audit import ToolAudit
+
+_log = logging.getLogger(__name__)
+
+_AUDIT_CHARACTERS: Final = 4_000
+_MOST_CALLS: Final = 500
+_TOO_MANY: Final = f"The code asked for tools more than {_MOST_CALLS} times in this turn."
+_MALFORMED: Final = "That is no call of a tool."
+_NOT_APPROVED: Final = "The person did not let the tool {tool} of {server} be called."
+_EDITED: Final = "The person did not let the tool be called so. They want instead:\n{code}"
+_REPEATED: Final = (
+    "The bot was restarted during this call. Whether the tool was called is not known."
+)
+
+
+class _List(pydantic.BaseModel):
+    do: Literal["list"]
+
+
+class _Call(pydantic.BaseModel):
+    do: Literal["call"]
+    id: Annotated[str, pydantic.Field(pattern=r"^[0-9a-f]{32}$")]
+    server: Annotated[str, pydantic.Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")]
+    tool: Annotated[str, pydantic.Field(pattern=r"^[A-Za-z0-9._-]{1,128}$")]
+    arguments: dict[str, Any]
+
+
+_Wish = Annotated[_List | _Call, pydantic.Field(discriminator="do")]
+_WISHES: Final[pydantic.TypeAdapter[_List | _Call]] = pydantic.TypeAdapter(_Wish)
+
+
+class ToolRequests:
+    """Answers what the code of one turn asks for tools."""
+
+    def __init__(
+        self,
+        broker: ToolBroker,
+        audit: ToolAudit,
+        request: requests.Request,
+        events: turn_events.TurnEvents,
+        *,
+        approvals: tool_approvals.ToolApprovals,
+    ) -> None:
+        """Answer nothing yet.
+
+        Args:
+            broker: has the tools.
+            audit: records calls.
+            request: what the code runs for.
+            events: ask a person whether a call may be made, and show how far one is.
+            approvals: of people, for as long as a kernel lives.
+        """
+        self._broker = broker
+        self._audit = audit
+        self._key = request.key
+        self._person = request.person.id
+        self._events = events
+        self._approvals = approvals
+        self._calls = 0
+
+    def prompt(self) -> str:
+        """Return what a model is told of the tools; empty if there are none here."""
+        # The SDK is there where there are servers.
+        from interpreter_bot.mcp_servers import prompted_tools
+
+        return prompted_tools.written(self._broker.offered(self._key))
+
+    def index(self) -> ToolIndex | None:
+        """Return where a model finds the tools that it is not told of; None if it is of all."""
+        from interpreter_bot.mcp_servers import prompted_tools
+
+        found = prompted_tools.ToolIndex(self._broker.offered(self._key))
+        return found if found.has_more else None
+
+    async def answer(self, told: str, kernel_id: str) -> str:
+        """Answer a request, as JSON.
+
+        Args:
+            told: what is asked, hostile.
+            kernel_id: of the kernel whose code asks.
+        """
+        try:
+            wish = _WISHES.validate_json(told)
+        except pydantic.ValidationError:
+            return json.dumps({"error": _MALFORMED})
+        self._calls += 1
+        if self._calls > _MOST_CALLS:
+            return json.dumps({"error": _TOO_MANY})
+        try:
+            if isinstance(wish, _List):
+                # Beside the event loop: there may be many.
+                answer = await asyncio.to_thread(self._listed)
+            else:
+                answer = await self._called(wish, kernel_id)
+        except errors.BotError as error:
+            answer = {"error": str(error)}
+        # Beside the event loop: a result may be large.
+        return await asyncio.to_thread(json.dumps, answer)
+
+    def _listed(self) -> dict[str, Any]:
+        """Return what may be used here."""
+        return {
+            "servers": {
+                one.server.name: {
+                    "instructions": one.instructions,
+                    "tools": [dataclasses.asdict(tool) for tool in one.tools],
+                }
+                for one in self._broker.offered(self._key)
+                if one.tools
+            }
+        }
+
+    async def _called(self, wish: _Call, kernel_id: str) -> dict[str, Any]:
+        """Call a tool, if it may be called, and record that.
+
+        Raises:
+            BotError: it was not, or failed.
+        """
+        arguments = json.dumps(wish.arguments)
+        call = records.ToolCall(
+            key=self._key,
+            person=self._person,
+            call_id=wish.id,
+            server=wish.server,
+            tool=wish.tool,
+            arguments=arguments[:_AUDIT_CHARACTERS],
+            sent_bytes=len(arguments),
+        )
+        try:
+            server, definition, was_asked = await self._allowed(wish, kernel_id)
+        except errors.StoreError:
+            raise
+        except errors.BotError as error:
+            # By an id of ours: one that was used before would keep it from being recorded.
+            own = secrets.token_hex(16)
+            refused = dataclasses.replace(call, outcome="refused", reason=str(error), call_id=own)
+            await self._audit.begin(refused)
+            raise
+        call = dataclasses.replace(call, was_approved=was_asked)
+        # Before it is made: there is no call that is not recorded.
+        if not await self._audit.begin(call):
+            raise errors.BotError(_REPEATED)
+        return await self._made(wish, call, server=server, definition=definition)
+
+    async def _allowed(
+        self, wish: _Call, kernel_id: str
+    ) -> tuple[settings.McpServer, Definition, bool]:
+        """Find a tool, and ask a person where one is to be asked; returns also whether one was.
+
+        Raises:
+            BotError: it may not be called.
+        """
+        server, definition = await self._broker.find(self._key, wish.server, wish.tool)
+        wanted = server.approval_of(definition.name, is_read_only=definition.is_read_only)
+        if wanted == "never":
+            return server, definition, False
+        lasting = tool_approvals.ToolApproval(
+            self._person, server.name, definition.function, definition.digest
+        )
+        if lasting in self._approvals.of(self._key, kernel_id):
+            return server, definition, True
+        shown = _shown(server, definition, wish.arguments)
+        answer = await self._events.approve(shown, choices=(ports.FOR_SESSION,))
+        if answer == ports.FOR_SESSION:
+            self._approvals.add(self._key, kernel_id, lasting)
+            return server, definition, True
+        if answer is None:
+            told = _NOT_APPROVED.format(tool=definition.name, server=server.name)
+            raise errors.BotError(told)
+        if answer != shown:
+            raise errors.BotError(_EDITED.format(code=answer))
+        return server, definition, True
+
+    async def _made(
+        self,
+        wish: _Call,
+        call: records.ToolCall,
+        *,
+        server: settings.McpServer,
+        definition: Definition,
+    ) -> dict[str, Any]:
+        """Call a tool, and record what came of it."""
+        title = f"{server.name}: {definition.function}"
+
+        async def report(progress: float, total: float | None, message: str | None) -> None:
+            share = min(max(progress / total, 0.0), 1.0) if total else None
+            self._events.progress(title, share)
+
+        began = time.monotonic()
+        ended = functools.partial(dataclasses.replace, call, outcome="failed")
+        reason, size_bytes = "It was stopped.", 0
+        try:
+            result = await self._broker.call(
+                server.name, definition.name, wish.arguments, progress=report
+            )
+            reason, size_bytes = "", result.pop("size_bytes")
+            if not result["is_error"]:
+                ended = functools.partial(ended, outcome="done")
+        except errors.BotError as error:
+            reason = str(error)
+            raise
+        finally:
+            self._events.progress("", None)
+            seconds = time.monotonic() - began
+            call = ended(reason=reason, received_bytes=size_bytes, seconds=seconds)
+            # Also when it is stopped.
+            await cancellation.shielded(self._record_end(call))
+        return result
+
+    async def _record_end(self, call: records.ToolCall) -> None:
+        try:
+            await self._audit.end(call)
+        except errors.StoreError:
+            # It was made, and its result is worth more than how it ended.
+            _log.exception("the end of a tool call is not recorded")
+
+
+def of_turn(
+    services: turn_services.TurnServices, request: requests.Request, events: turn_events.TurnEvents
+) -> ToolRequests | None:
+    """Return what answers the code of a turn; None where there are no tools."""
+    if services.tools is None:
+        return None
+    return ToolRequests(
+        services.tools,
+        services.database.tool_audit,
+        request,
+        events,
+        approvals=services.tool_approvals,
+    )
+
+
+def _shown(server: settings.McpServer, definition: Definition, arguments: dict[str, Any]) -> str:
+    """Write a call as a person is to agree to it: all of it, nothing hidden."""
+    lines = [f"    {name!a}: {value!a}," for name, value in arguments.items()]
+    head = f"# A tool outside is to be called: {definition.name} of {server.name}."
+    return "\n".join([head, f"tools.{server.name}.{definition.function}(**{{", *lines, "})"])

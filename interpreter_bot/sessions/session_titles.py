@@ -1,0 +1,100 @@
+"""Titles of sessions by the model that answered first: one short request, beside everything else.
+
+It counts as a part of that answer: it is priced, recorded with its turn, and refused where the
+person has used up a day's allowance.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.agent import budgets, model_calls, prompt_texts
+from interpreter_bot.sessions import ports, quotas, requests, turn_inputs, turn_services
+from interpreter_bot.text import quantities, safe_text
+
+_log = logging.getLogger(__name__)
+
+# Enough for a model that thinks a little first; a title itself takes ten.
+_ANSWER_TOKENS: Final = 256
+_READ_CHARACTERS: Final = 1000
+_TITLE_CHARACTERS: Final = 60
+_SECONDS: Final = 60.0
+
+
+async def improve(
+    services: turn_services.TurnServices, request: requests.Request, end: ports.End, *, title: str
+) -> bool:
+    """Let the model that answered the first request of a session name it; says whether it did.
+
+    Args:
+        services: shared by all turns.
+        request: that was answered.
+        end: of its turn.
+        title: of the session until now; one that a person gave meanwhile stays.
+    """
+    is_answer = end.status is values.TurnStatus.DONE and end.text.strip() and end.turn_id
+    if request.is_code or not is_answer or not services.config.sessions.model_titles:
+        return False
+    try:
+        async with asyncio.timeout(_SECONDS):
+            session = await services.database.sessions.find(request.key)
+            if session is None or session.title != title:
+                return False
+            chosen = await services.database.choices.around(request.scope)
+            titles = services.catalogue.titles
+            model = request.model or turn_inputs.session_model(session, chosen, titles)
+            if services.catalogue.starts_itself(model):
+                # It may be the one processor's whole work for a minute, before the next question.
+                return False
+            limits = quotas.limits_of(services.config.allowance_on(request.key.platform), chosen)
+            named = await _named(services, request, end, model=model, limits=limits)
+            return bool(named) and await services.database.sessions.set_title(
+                session.id, named, instead_of=title
+            )
+    except (errors.BotError, TimeoutError):
+        _log.info("a conversation keeps its first words as title", exc_info=True)
+        return False
+
+
+async def _named(
+    services: turn_services.TurnServices,
+    request: requests.Request,
+    end: ports.End,
+    *,
+    model: str,
+    limits: settings.Allowance,
+) -> str:
+    """Ask for a title, and record what that cost with the turn."""
+    # Under no turn's number, as the turn itself is recorded and counts already.
+    number = -end.turn_id
+    reservation = services.daily_usage.open(number, request, limits=limits)
+    known = services.catalogue.model(model)
+    budget = reservation.budget = budgets.Budget(
+        services.config.turn, known, allowance=reservation.allowance(services.database)
+    )
+    answer = end.text[:_READ_CHARACTERS]
+    try:
+        named = await model_calls.short_text(
+            services.catalogue.llm(model),
+            budget,
+            system=prompt_texts.read("title"),
+            text=f"The person: {request.text[:_READ_CHARACTERS]}\n\nThe analyst: {answer}",
+            answer_tokens=_ANSWER_TOKENS,
+            charge=budget.charge,
+        )
+    finally:
+        try:
+            if budget.spent.tokens:
+                await services.database.usage.add(end.turn_id, budget.spent, model=model)
+        finally:
+            services.daily_usage.close(number)
+    return plain(named)
+
+
+def plain(written: str) -> str:
+    """Make a title of what a model wrote: one line, without marks around it."""
+    line = next((one for one in safe_text.harmless(written).splitlines() if one.strip()), "")
+    return quantities.one_line(line.strip(" \t#*_`\"'“”„«»."), _TITLE_CHARACTERS)

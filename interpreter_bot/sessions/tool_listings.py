@@ -1,0 +1,58 @@
+"""The tools of servers that code of a session may call, for people."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from interpreter_bot import values
+
+if TYPE_CHECKING:
+    from interpreter_bot.sessions import turn_services
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ServerTools:
+    """The tools of a server that code of a session may call, for display.
+
+    Attributes:
+        server: its name.
+        free: functions that are called without asking.
+        asked: functions for whose calls a person is asked.
+        allowed: those of them that somebody let their code call as long as its Python lives.
+        off_count: how many others it offers.
+    """
+
+    server: str
+    free: tuple[str, ...]
+    asked: tuple[str, ...]
+    allowed: tuple[str, ...]
+    off_count: int
+
+
+async def listed(
+    services: turn_services.TurnServices, key: values.SessionKey
+) -> tuple[ServerTools, ...]:
+    """Return the tools that code of a session may call."""
+    address = values.text(key)
+    status = (await services.hosts.statuses({address})).get(address)
+    lasting = services.tool_approvals.of(key, status.kernel_id if status else "")
+    found = []
+    for one in services.tools.offered(key) if services.tools is not None else ():
+        free = {
+            tool.function
+            for tool in one.tools
+            if one.server.approval_of(tool.name, is_read_only=tool.is_read_only) == "never"
+        }
+        asked = {tool.function for tool in one.tools} - free
+        allowed = {tool.function for tool in lasting if tool.server == one.server.name} & asked
+        found.append(
+            ServerTools(
+                one.server.name,
+                free=tuple(sorted(free)),
+                asked=tuple(sorted(asked)),
+                allowed=tuple(sorted(allowed)),
+                off_count=one.off_count,
+            )
+        )
+    return tuple(found)

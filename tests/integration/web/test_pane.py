@@ -1,0 +1,106 @@
+"""The files beside the conversation, with the kernel that reads them, in a real browser."""
+
+import io
+import zipfile
+
+import pytest
+
+from tests.integration.web import visits
+
+pytestmark = pytest.mark.kernel
+
+CODE = """
+import pandas
+open('notes.md', 'w').write('# Notes\\n<script>alert(1)</script>')
+frame = pandas.DataFrame({'n': range(1000), 'word': ['<b>x</b>'] * 1000})
+frame.to_csv('sales.csv', index=False)
+frame.to_parquet('sales.parquet')
+with pandas.ExcelWriter('book.xlsx') as book:
+    frame.to_excel(book, sheet_name='first', index=False)
+    frame.head(3).to_excel(book, sheet_name='<i>second</i>'.replace('/', ''), index=False)
+import json
+sources = ['open("x", "w").close(); print(40 + 2)', '1 / 0', 'print("never")']
+cells = [{'cell_type': 'code', 'metadata': {}, 'outputs': [{}], 'source': one} for one in sources]
+words = {'cell_type': 'markdown', 'metadata': {}, 'source': '# Words'}
+notebook = {'cells': [words, *cells], 'metadata': {}, 'nbformat': 4, 'nbformat_minor': 4}
+json.dump(notebook, open('n.ipynb', 'w'))
+del frame
+"""
+TITLES = "[...document.querySelectorAll('#pane .file-title')].map(e => e.innerText).sort().join()"
+STATUS = "document.querySelector('#pane .table-bar [role=status]')?.innerText"
+
+
+async def view(page, name):
+    """Open a file from the list of all."""
+    entries = "[...document.querySelectorAll('#pane .file > button')]"
+    entry = f"{entries}.find(e => e.innerText.startsWith('{name}'))"
+    await page.until(f"!{entry}?.click() && !{entry}")
+
+
+async def press(page, words):
+    buttons = "[...document.querySelectorAll('#pane button')]"
+    await page.value(f"{buttons}.find(e => e.innerText === '{words}').click()")
+
+
+async def test_files_are_looked_into_renamed_deleted_and_taken_along(serving_kernels, browsing):
+    async with serving_kernels() as (_, address), browsing() as browser:
+        page = await browser.page(width=1400)
+        await page.go(address)
+        await page.until("!document.getElementById('welcome').hidden")
+        await page.value("document.getElementById('message').focus()")
+        await page.type(CODE)
+        await page.press("Enter", modifiers=2)
+        await visits.answered(page)
+        assert not [one for one in page.requests if "/pane." in one or "/panels." in one]
+        await page.click("#files")
+        await page.until(f"{TITLES} === 'book.xlsx,n.ipynb,notes.md,sales.csv,sales.parquet'")
+        for name in ("sales.csv", "sales.parquet", "book.xlsx"):
+            await view(page, name)
+            await page.until(f"{STATUS}?.startsWith('1,000 rows')")
+            await page.until("document.querySelector('#pane .grid').innerText.includes('<b>x</b>')")
+            if name != "book.xlsx":
+                await press(page, "All files")
+        await page.value(
+            "(e => { e.selectedIndex = 1; e.dispatchEvent(new Event('change')) })"
+            "(document.querySelector('.sheets select'))"
+        )
+        await page.until(f"{STATUS}?.startsWith('3 rows')")
+        await press(page, "All files")
+        await view(page, "notes.md")
+        await page.until("document.querySelector('#pane .words h3')?.innerText === 'Notes'")
+        assert await page.value("document.querySelectorAll('#pane script').length") == 0
+        told = await page.value("document.querySelector('.versions').textContent")
+        assert "Changed by 1 turn" in told
+        assert "made by: import pandas" in told.replace("\n", "")
+        await press(page, "Rename")
+        await page.until("document.querySelector('dialog[open] input')")
+        await page.value("document.querySelector('dialog[open] input').value = '../kept.md'")
+        await page.value("document.querySelector('dialog[open] [value=yes]').click()")
+        await page.until(f"{TITLES} === 'book.xlsx,kept.md,n.ipynb,sales.csv,sales.parquet'")
+        await view(page, "book.xlsx")
+        # Else Python may be asked to read what is gone already.
+        await page.until(f"{STATUS}?.startsWith('1,000 rows')")
+        await press(page, "Delete")
+        await page.until("document.querySelector('dialog[open]')")
+        await page.value("document.querySelector('dialog[open] [value=yes]').click()")
+        await page.until(f"{TITLES} === 'kept.md,n.ipynb,sales.csv,sales.parquet'")
+        await press(page, "Download all")
+        packed = zipfile.ZipFile(io.BytesIO((await browser.downloaded()).read_bytes()))
+        assert sorted(packed.namelist()) == ["kept.md", "n.ipynb", "sales.csv", "sales.parquet"]
+        assert packed.read("kept.md").startswith(b"# Notes")
+        await view(page, "n.ipynb")
+        await page.until("document.querySelector('#pane .words h3')?.innerText === 'Words'")
+        before = await page.value("location.hash")
+        await press(page, "Run its cells")
+        await page.until(f"location.hash !== '{before}'")
+        told = "document.querySelector('.between')?.innerText"
+        await page.until(f"{told} === 'The notebook ended here; not run: 1 cell of 3.'")
+        shown = await page.text("#turns")
+        assert "42" in shown
+        assert "ZeroDivisionError" in shown
+        assert "never" not in shown
+        await page.until(f"{TITLES} === 'x'")
+        await page.value("document.querySelector('#pane h2').focus()")
+        await page.press("Escape")
+        assert await page.value("document.getElementById('pane').hidden")
+        assert await page.value("document.activeElement.id") == "files"

@@ -1,0 +1,209 @@
+"""How code may go on, and that finding it out runs nothing of a user's."""
+
+import time
+
+import numpy
+import pandas
+import pytest
+
+from interpreter_bot.guest import completions
+
+ran = []
+
+
+def _space():
+    """Return what code has defined; a module of tests is itself looked into."""
+
+    class Hostile:
+        """Runs code whatever is done with it."""
+
+        here = 1
+
+        def _run(self, *_):
+            ran.append(self)
+            raise SystemExit
+
+        __getattribute__ = __dir__ = __repr__ = __str__ = __eq__ = __bool__ = __call__ = _run
+        __hash__ = None
+        __class__ = property(_run)
+        __dict__ = property(_run)
+
+    class Meta(type):
+        """Likewise, of a class."""
+
+        def __getattribute__(cls, name):
+            ran.append(name)
+            raise SystemExit
+
+        __dir__ = __instancecheck__ = __subclasscheck__ = __call__ = __getattribute__
+
+        def __eq__(cls, _):
+            ran.append(cls)
+            raise SystemExit
+
+        def __hash__(cls):
+            ran.append(cls)
+            raise SystemExit
+
+    class Odd(metaclass=Meta):
+        """Has a class of its own."""
+
+        inside = 1
+
+    class Shelf:
+        """A shelf."""
+
+        def __init__(self, size, *, deep=True, **more):
+            """Build it."""
+            self.size = size
+
+        def grow(self, by: int = 2) -> "Shelf": ...
+
+        @property
+        def top(self) -> pandas.DataFrame: ...
+
+    class Name(str):
+        """A name that runs code when it is looked up."""
+
+        __slots__ = ()
+
+        def __hash__(self):
+            ran.append(self)
+            return str.__hash__(self)
+
+    hostile = Hostile()
+
+    def scale(frame, factor=hostile, *rest, name="x") -> pandas.DataFrame:
+        """Scale it.
+
+        By a factor.
+        """
+
+    space = {
+        "df": pandas.DataFrame({"price": [1], "region name": ["a"]}),
+        "pd": pandas,
+        "np": numpy,
+        "hostile": hostile,
+        "odd": Odd,
+        "shelf": Shelf(3),
+        "Shelf": Shelf,
+        "scale": scale,
+        "settings": {"alpha": {"beta": "x"}, 3: "number", "new\nline": 1},
+        "names": ["x"],
+        "_private": 1,
+        "In": [],
+        Name("strange"): 1,
+        "lodger": object.__new__(Odd),
+    }
+    ran.clear()
+    return space
+
+
+SPACE = _space()
+
+
+def _answer(before, space=SPACE):
+    return completions.answer(before, space, {"In": SPACE["In"]})
+
+
+def _options(before, space=SPACE):
+    return [option[0] for option in _answer(before, space)["options"]]
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        ("d", ["df"]),
+        ("x = foo(df, df.pri", ["price"]),
+        ("df['", ["price", "region name"]),
+        ('df["reg', ["region name"]),
+        ("df.loc[df.price > df.pric", ["price"]),
+        ("pd.read_cs", ["read_csv"]),
+        ("pd.read_csv('x').tai", ["tail"]),
+        ("df.groupby('price').cumsu", ["cumsum"]),
+        ("df['price'].str.upp", ["upper"]),
+        ("np.linalg.nor", ["norm"]),
+        ("shelf.", ["grow", "size", "top"]),
+        ("shelf.grow(3).gr", ["grow"]),
+        ("shelf.top.groupb", ["groupby"]),
+        ("Shelf(3).gr", ["grow"]),
+        ("scale(df).tai", ["tail"]),
+        ("settings['", ["alpha"]),
+        ("settings['alpha']['", ["beta"]),
+        ("settings['alpha']['beta'].upp", ["upper"]),
+        ("names[0].upp", ["upper"]),
+        ("names[7].upp", []),
+        ("'a b'.upp", ["upper"]),
+        ("f'{x}'.upp", ["upper"]),
+        ("y = 1\n[1].appen", ["append"]),
+        ("import pandas, jso", ["json", "jsonschema", "jsonschema_specifications"]),
+        ("from numpy import array_eq", ["array_equal", "array_equiv"]),
+        ("hostile.", ["here"]),
+        ("odd.", ["inside"]),
+        ("odd().ins", ["inside"]),
+        ("hostile['", []),
+        ("lodger.", ["inside"]),
+        ("lodger[0].i", []),
+        ("I", []),
+        ("_", ["_private"]),
+        ("# d", []),
+        ("'''d", []),
+        ("nothing.here.d", []),
+        ("((((" * 500 + "d", ["df"]),
+        ("d" * 4000, []),
+        ("df." * 1300 + "x", []),
+        ("[[[" * 1000 + "df.pric", ["price"]),
+        ("'" * 3999, []),
+    ],
+)
+def test_code_goes_on_with_what_there_is(before, expected):
+    assert _options(before) == expected
+    assert ran == []
+
+
+def test_files_are_offered_where_a_string_may_name_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sales.csv").touch()
+    (tmp_path / ".hidden").touch()
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "a.csv").touch()
+    assert _options("pd.read_csv('") == ["more", "sales.csv"]
+    assert _options("open('more/") == ["a.csv"]
+    assert _options("print('go to the') or 'mo") == []
+
+
+@pytest.mark.parametrize(
+    ("before", "label"),
+    [
+        ("shelf.grow(", "grow(by=2)"),
+        ("Shelf(1, ", "Shelf(size, *, deep=True, **more)"),
+        ("x = scale(df, max(1, 2), ", "scale(frame, factor=…, *rest, name='x')"),
+        ("len(", "len(obj, /)"),
+        ("np.zeros(", "zeros(shape, dtype=None, order='C', *, device=None, like=None)"),
+        ("names.append(", "append(object, /)"),
+        ("hostile(", None),
+        ("odd(", None),
+        ("lodger(", None),
+        ("(", None),
+        ("shelf.grow()", None),
+    ],
+)
+def test_what_is_called_says_what_it_takes(before, label):
+    signature = _answer(before)["signature"]
+    assert (signature and signature["label"]) == label
+    assert ran == []
+
+
+def test_parameters_are_offered_and_their_function_says_what_it_is_for():
+    found = _answer("scale(df, n")
+    assert _options("scale(df, n")[:2] == ["name=", "names"]
+    assert found["signature"]["doc"] == "Scale it.\n\nBy a factor."
+    assert "by=" in _options("shelf.grow(")
+
+
+def test_much_is_not_all_said_and_takes_no_long():
+    huge = {f"name_{number}": number for number in range(200_000)}
+    started = time.process_time()
+    assert len(_options("name", huge)) == 200
+    # 20 ms here.
+    assert time.process_time() - started < 5

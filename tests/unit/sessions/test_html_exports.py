@@ -1,0 +1,94 @@
+"""A conversation as a page: nothing that was said or shown becomes a part of it that acts."""
+
+import datetime
+import hashlib
+import html.parser
+
+from interpreter_bot import values
+from interpreter_bot.sessions import exports, html_exports, past_turns
+
+ATTACK = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+SVG = b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(3)</script></svg>"
+PAGE = b"<b>bold</b><img src=http://127.0.0.1:9/x onerror=alert(4)>"
+SCRIPTED = b"<SCRIPT>alert(5)</SCRIPT>"
+
+
+class Reader(html.parser.HTMLParser):
+    """What a browser would make of a page."""
+
+    def __init__(self):
+        super().__init__()
+        self.tags = []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+
+def digest(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def display(mime, data):
+    shown = values.StoredDisplay(mime=mime, sha256=digest(data), size_bytes=len(data), plain=ATTACK)
+    return past_turns.PastOutput(0, shown)
+
+
+def turn(*parts, answer="", request=ATTACK):
+    return past_turns.PastTurn(
+        id=1,
+        person="p",
+        request=request,
+        attachments=(ATTACK,),
+        status=values.TurnStatus.DONE,
+        answer=answer,
+        started=datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
+        ended=None,
+        parts=parts,
+        artifacts=(),
+    )
+
+
+TABLE = values.Table(
+    columns=(ATTACK,), rows=((ATTACK,),), row_count=7, column_count=1, index_count=0
+)
+EVERYTHING = (
+    past_turns.PastText(f"# Words\n\n{ATTACK}\n\n[x](javascript:alert(6)) [y](http://y.test/)"),
+    past_turns.PastCode(0, ATTACK),
+    past_turns.PastOutput(0, values.Text("stdout", ATTACK)),
+    past_turns.PastOutput(0, values.Error(ATTACK, ATTACK, ATTACK)),
+    past_turns.PastOutput(0, values.Notice(ATTACK)),
+    past_turns.PastOutput(0, TABLE),
+    past_turns.PastOutput(0, values.Latex(latex=ATTACK, plain=ATTACK)),
+    past_turns.PastOutput(0, values.Result(plain=ATTACK, is_markdown=True)),
+    display("image/svg+xml", SVG),
+    display("text/html", PAGE),
+    display("text/html", SCRIPTED),
+    display("image/png", b"gone"),
+    past_turns.PastNotice(ATTACK),
+)
+
+
+def test_nothing_hostile_acts_in_the_page():
+    contents = {digest(data): data for data in (SVG, PAGE, SCRIPTED)}
+    written = html_exports.write(ATTACK, [turn(*EVERYTHING)], contents).decode()
+    reader = Reader()
+    reader.feed(written)
+    tags = reader.tags
+    assert {tag for tag, _ in tags}.isdisjoint({"script", "object", "embed", "link", "form"})
+    assert not [name for _, given in tags for name in given if name.startswith("on")]
+    assert [given["href"] for tag, given in tags if tag == "a"] == ["http://y.test/"]
+    assert all(given["src"].startswith("data:image/") for tag, given in tags if tag == "img")
+    [frame] = [given for tag, given in tags if tag == "iframe"]
+    assert (frame["sandbox"], frame["srcdoc"]) == (None, PAGE.decode())
+    assert "script-src" not in written
+    assert "default-src 'none'" in written
+    assert "no longer kept" in written
+    assert "The first 1 of 7 rows." in written
+
+
+def test_a_script_has_words_as_comments_and_divides_cells():
+    parts = (past_turns.PastText("One\n\ntwo"), past_turns.PastCode(0, "x = 1\n"))
+    written = exports.script([turn(*parts, request="Why?\nx")]).decode()
+    assert written.startswith("# %% [markdown]\n# **Request:** Why?\n# x\n")
+    assert written.endswith("# %% [markdown]\n# One\n#\n# two\n\n# %%\nx = 1\n")
+    compile(written, "script", "exec")
