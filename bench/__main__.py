@@ -9,10 +9,13 @@ import time
 from collections.abc import Awaitable, Callable
 
 from bench import (
+    browser_timings,
     bursts,
     crowds,
-    doors,
+    data_connection_queries,
+    egress_overhead,
     fairness,
+    first_result_latency,
     fuzz,
     host_process,
     idleness,
@@ -23,13 +26,10 @@ from bench import (
     metrics,
     packages,
     page_latency,
-    page_speed,
-    queries,
     reports,
     sample_sizes,
     snapshots,
     turns,
-    warm,
 )
 from bench import output_floods as floods
 
@@ -38,12 +38,12 @@ _Run = Callable[[sample_sizes.Effort], Awaitable[list[metrics.Measure]]]
 # By the group whose results share a file.
 _GROUPS: dict[str, dict[str, _Run]] = {
     "kernels": {
-        "warm": warm.run,
+        "warm": first_result_latency.run,
         "memory": memory.run,
         "many": many_sessions.run,
         "flood": floods.run,
     },
-    "outside": {"doors": doors.run, "queries": queries.run},
+    "outside": {"doors": egress_overhead.run, "queries": data_connection_queries.run},
     "hosts": {"host_process": host_process.run},
     "packages": {"packages": packages.run},
     "hostility": {"fuzz": fuzz.run},
@@ -51,7 +51,7 @@ _GROUPS: dict[str, dict[str, _Run]] = {
     "snapshots": {"snapshots": snapshots.run},
     "kills": {"kills": kills.run},
     "conversations": {"turns": turns.run, "crowds": crowds.run, "pages": page_latency.run},
-    "page_speed": {"page_speed": page_speed.run},
+    "browser_timings": {"browser_timings": browser_timings.run},
 }
 
 

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any
 
-from bench import measured_bots, metrics, models, replies, sample_sizes
+from bench import measured_bots, metrics, replies, sample_sizes, scripted_model
 from interpreter_bot import values
 from interpreter_bot.sessions import requests
 
@@ -42,7 +42,7 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
 async def _be_bot(count: int, starts: int) -> dict[str, Any]:
     told: dict[str, Any] = {"sizes": [], "lags": [], "turns": []}
     async with (
-        models.serving() as model,
+        scripted_model.serving() as model,
         measured_bots.conversing(model, concurrent=count + 10, starts=starts) as service,
         measured_bots.noting(measured_bots.sizes(told["sizes"]), measured_bots.lags(told["lags"])),
     ):
@@ -58,7 +58,7 @@ async def _turn(service: measured_bots.Held, number: int, taken: list[float]) ->
     request = requests.Request(
         key=values.SessionKey("bench", thread=str(number)),
         person=requests.Person(str(number)),
-        text=models.question(codes, answer),
+        text=scripted_model.question(codes, answer),
     )
     reply = replies.Reply()
     started = time.perf_counter()

@@ -23,7 +23,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any
 
-from bench import bot_processes, metrics, models, page_visitors, sample_sizes
+from bench import bot_processes, metrics, page_visitors, sample_sizes, scripted_model
 from interpreter_bot import settings
 from interpreter_bot.store import engines
 from tests.fakes import openai_server
@@ -155,7 +155,7 @@ class Conversation:
         is_code = number % 3 == 1
         codes = [_PRINTING.format(number=number, part=0, ticks=_TICKS)]
         codes += [_ASKING.format(number=number, part=1)] if number % 3 == 0 else []
-        text = codes[0] if is_code else models.question(codes, _said_at_end(number))
+        text = codes[0] if is_code else scripted_model.question(codes, _said_at_end(number))
         self._signs.clear()
         self._asked.clear()
         await self._visitor.say(name, text, is_code=is_code)

@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Final
 
-from bench import measured_bots, metrics, odd_objects, sample_sizes
+from bench import measured_bots, metrics, sample_sizes, snapshot_edge_cases
 from interpreter_bot import values
 from interpreter_bot.kernels import branches, live_kernels, pools
 
@@ -133,13 +133,13 @@ async def _encrypted(
 async def _odd() -> metrics.Measure:
     """Count the odd objects that do not come back in a real kernel, each with its reason."""
     async with measured_bots.pool(spares=2) as pool:
-        await measured_bots.execute(await pool.take("odd"), odd_objects.CODE)
+        await measured_bots.execute(await pool.take("odd"), snapshot_edge_cases.CODE)
         await _save(pool, "odd")
         await _bring_back(pool, "odd", "Plain")
         saved = pool.live["odd"].kernel.restored
     assert saved is not None, "nothing came back"
-    lost = {name: why for name, why in saved.lost if name in odd_objects.NAMES}
-    every = len(odd_objects.NAMES)
+    lost = {name: why for name, why in saved.lost if name in snapshot_edge_cases.NAMES}
+    every = len(snapshot_edge_cases.NAMES)
     name = f"{every} odd objects: lost, each with its reason"
     return metrics.Measure(name, "objects", [len(lost)], bar=every - 86, notes={"lost": lost})
 

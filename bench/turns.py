@@ -7,7 +7,7 @@ import uuid
 
 import openai
 
-from bench import measured_bots, metrics, models, replies, sample_sizes
+from bench import measured_bots, metrics, replies, sample_sizes, scripted_model
 from interpreter_bot import settings, values
 from interpreter_bot.sessions import requests
 
@@ -17,7 +17,7 @@ _BENCHER = requests.Person("bench")
 
 async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     """Measure turns of one execution: in a live session, and in new ones."""
-    async with models.serving() as model, measured_bots.conversing(model) as service:
+    async with scripted_model.serving() as model, measured_bots.conversing(model) as service:
         key = _new()
         await _turn(service, key, "number = 1")
         live = []
@@ -56,7 +56,7 @@ async def _turn(
     service: measured_bots.Held, key: values.SessionKey, code: str = measured_bots.SUM
 ) -> tuple[float, float, float]:
     """Milliseconds of a whole turn, of its code, and until the first sign of life."""
-    text = models.question([code], _ANSWER)
+    text = scripted_model.question([code], _ANSWER)
     reply = replies.Reply()
     end = await service.handle(requests.Request(key=key, person=_BENCHER, text=text), reply)
     if end.status is not values.TurnStatus.DONE or end.text.strip() != _ANSWER:
@@ -66,7 +66,7 @@ async def _turn(
 
 async def _model_alone(model: settings.Model) -> float:
     """Milliseconds of the two questions of such a turn, asked by nothing but the client."""
-    text = models.question([measured_bots.SUM], _ANSWER)
+    text = scripted_model.question([measured_bots.SUM], _ANSWER)
     asked = [{"role": "user", "content": text}]
     call = {"role": "assistant", "tool_calls": [], "content": ""}
     told = [*asked, call, {"role": "tool", "tool_call_id": "call_0", "content": "2"}]

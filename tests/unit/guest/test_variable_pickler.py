@@ -8,7 +8,7 @@ import pathlib
 import subprocess
 import sys
 
-from bench import odd_objects
+from bench import snapshot_edge_cases
 
 BAR = 86
 
@@ -16,14 +16,14 @@ BAR = 86
 SCRIPT = """
 import json, os, sys, warnings
 import numpy, pandas
-from bench import odd_objects
+from bench import snapshot_edge_cases
 from interpreter_bot.guest import snapshots
 warnings.simplefilter("ignore")
 directory = sys.argv[1]
 saver = os.fork()
 if not saver:
     names = {"__name__": "__main__"}
-    exec(compile(odd_objects.CODE, "<cell 1>", "exec"), names)
+    exec(compile(snapshot_edge_cases.CODE, "<cell 1>", "exec"), names)
     wanted = [name for name in names if not name.startswith("__")]
     child = snapshots.begin(names, wanted, directory, 1, seconds=100.0, most_bytes=1 << 30)
     os.waitpid(child, 0)
@@ -39,7 +39,7 @@ os._exit(0)
 def test_odd_objects_come_back_or_are_named_with_a_reason(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(tmp_path)],
-        cwd=pathlib.Path(odd_objects.__file__).parents[1],
+        cwd=pathlib.Path(snapshot_edge_cases.__file__).parents[1],
         capture_output=True,
         check=True,
         timeout=300,
@@ -47,8 +47,10 @@ def test_odd_objects_come_back_or_are_named_with_a_reason(tmp_path):
     back, failed = json.loads(done.stdout)
     manifest = json.loads((tmp_path / "1" / "manifest.json").read_text())
     lost = manifest["lost"] | failed
-    kept = set(odd_objects.NAMES).intersection(back)
-    assert set(odd_objects.NAMES) - kept == set(odd_objects.NAMES).intersection(lost)
+    kept = set(snapshot_edge_cases.NAMES).intersection(back)
+    assert set(snapshot_edge_cases.NAMES) - kept == set(snapshot_edge_cases.NAMES).intersection(
+        lost
+    )
     assert all(lost.values()), lost
     assert not failed, "what is lost is known when it is saved"
     assert len(kept) >= BAR, sorted(lost)

@@ -2,7 +2,7 @@
 
 import openai
 
-from bench import reply_cache
+from bench import model_reply_cache
 from tests.fakes import openai_server as server
 
 
@@ -23,7 +23,7 @@ async def test_same_request_is_answered_from_the_file(tmp_path, capsys):
     async with server.Server([server.text("It is ", "42."), server.text("7")]) as behind:
         for _ in range(2):
             async with (
-                reply_cache.serving(behind.base_url, tmp_path, api_key=behind.api_key) as url,
+                model_reply_cache.serving(behind.base_url, tmp_path, api_key=behind.api_key) as url,
                 openai.AsyncOpenAI(base_url=url, api_key="none") as client,
             ):
                 assert await said(client, "How many?") == "It is 42."
@@ -35,7 +35,7 @@ async def test_reply_that_was_hung_up_on_is_kept_as_far_as_it_went(tmp_path):
     long = server.text("```python\n1\n```", *("more " for _ in range(50)), delay_seconds=0.02)
     async with (
         server.Server([long]) as behind,
-        reply_cache.serving(behind.base_url, tmp_path, api_key=behind.api_key) as url,
+        model_reply_cache.serving(behind.base_url, tmp_path, api_key=behind.api_key) as url,
         openai.AsyncOpenAI(base_url=url, api_key="none") as client,
     ):
         await said(client, "Code?", stops_after=15)

@@ -1,8 +1,8 @@
 """A language model that takes no time: it answers what the question itself tells it to.
 
 The last question of the transcript is JSON: `codes` are called for one after the other, then
-`answer` is said. Runs in a process of its own (`python -m bench.models`), as a model does, and
-prints its address.
+`answer` is said. Runs in a process of its own (`python -m bench.scripted_model`), as a model does,
+and prints its address.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def question(codes: list[str], answer: str) -> str:
 async def serving() -> AsyncIterator[settings.Model]:
     """Run one, and say how the settings name it."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bench.models"),
+        *(sys.executable, "-m", "bench.scripted_model"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )

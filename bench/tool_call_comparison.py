@@ -1,6 +1,6 @@
 """Whether a small model answers more with native calls or with code blocks.
 
-`python -m bench.protocols --url http://127.0.0.1:8911/v1 --model NAME`: the questions of
+`python -m bench.tool_call_comparison --url http://127.0.0.1:8911/v1 --model NAME`: the questions of
 `bench.answer_accuracy`, each in a turn of its own, once with `protocol = chat` and once with
 `fenced`. The first takes several times as long: `--chat-questions` leaves questions out of it. What
 is compared is what was asked both ways.
@@ -14,9 +14,9 @@ import dataclasses
 import pathlib
 from typing import Any, Final
 
-from bench import answer_accuracy, loop_comparison, machine_descriptions, questions
+from bench import answer_accuracy, machine_descriptions, one_shot_comparison, questions
 
-_RESULT: Final = pathlib.Path(__file__).parent / "results" / "protocols.json"
+_RESULT: Final = pathlib.Path(__file__).parent / "results" / "tool_call_comparison.json"
 _PROTOCOLS: Final = ("chat", "fenced")
 
 
@@ -28,7 +28,9 @@ async def main(given: argparse.Namespace) -> dict[str, Any]:
         subjects = [subject() for subject in questions.SUBJECTS.values()]
         if protocol == "chat":
             subjects = [_first(subject, given.chat_questions) for subject in subjects]
-        async with loop_comparison.means(given.url, given.model, protocol, given.kept) as opened:
+        async with one_shot_comparison.means(
+            given.url, given.model, protocol, given.kept
+        ) as opened:
             sets = await asyncio.gather(*(answer_accuracy.measure(opened, one) for one in subjects))
         protocols[protocol] = dict(zip(questions.SUBJECTS, sets, strict=True))
     return {
@@ -56,6 +58,6 @@ def _right_of_first(sets: dict[str, Any], most: int | None) -> str:
 
 
 if __name__ == "__main__":
-    own = argparse.ArgumentParser(prog="python -m bench.protocols", description=__doc__)
+    own = argparse.ArgumentParser(prog="python -m bench.tool_call_comparison", description=__doc__)
     own.add_argument("--chat-questions", type=int, help="asked of each table; else all")
-    loop_comparison.run(main, own, _RESULT)
+    one_shot_comparison.run(main, own, _RESULT)

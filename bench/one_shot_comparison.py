@@ -1,6 +1,6 @@
 """Whether the loop is worth it: the same questions to one prompt and to the loop, side by side.
 
-`python -m bench.loop_comparison --url http://127.0.0.1:8911/v1 --model NAME`: one shot is one
+`python -m bench.one_shot_comparison --url http://127.0.0.1:8911/v1 --model NAME`: one shot is one
 prompt whose one block of code runs once in our kernel, and what it prints is the answer; the loop
 is the product's own, and its last words are the answer. Both are told the same of the file, at
 temperature 0. What becomes of `tuning_questions` and `spent_questions` may be looked at to mend
@@ -27,8 +27,8 @@ from bench import (
     held_out_questions,
     machine_descriptions,
     measured_bots,
+    model_reply_cache,
     questions,
-    reply_cache,
     spent_questions,
     tuning_questions,
 )
@@ -37,7 +37,7 @@ from interpreter_bot.agent import observations
 from interpreter_bot.agent.llms import catalogues
 from interpreter_bot.text import output_screens
 
-_RESULT: Final = pathlib.Path(__file__).parent / "results" / "loop_comparison.json"
+_RESULT: Final = pathlib.Path(__file__).parent / "results" / "one_shot_comparison.json"
 _PARTS: Final = {
     "tuning": {**tuning_questions.SUBJECTS, **spent_questions.SUBJECTS},
     "held_out": held_out_questions.SUBJECTS,
@@ -145,7 +145,7 @@ async def measure(means: answer_accuracy.Means, part: str, way: str) -> dict[str
 async def means(url: str, name: str, protocol: Any, kept: pathlib.Path) -> AsyncIterator[Any]:
     """Open a pool and a model on a server."""
     async with contextlib.AsyncExitStack() as stack:
-        base_url = await stack.enter_async_context(reply_cache.serving(url, kept))
+        base_url = await stack.enter_async_context(model_reply_cache.serving(url, kept))
         model = settings.Model(
             name=name,
             base_url=base_url,
@@ -217,7 +217,7 @@ def run(measure: Measure, parser: argparse.ArgumentParser, result: pathlib.Path)
 
 
 if __name__ == "__main__":
-    own = argparse.ArgumentParser(prog="python -m bench.loop_comparison", description=__doc__)
+    own = argparse.ArgumentParser(prog="python -m bench.one_shot_comparison", description=__doc__)
     own.add_argument("--protocol", default="auto", help="the loop's; see the settings")
     own.add_argument("--part", action="append", dest="parts", choices=list(_PARTS))
     own.add_argument("--way", action="append", dest="ways", choices=list(_WAYS))
