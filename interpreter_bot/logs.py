@@ -11,10 +11,10 @@ import json
 import logging
 from collections.abc import Iterable
 
-_SHORTEST_SECRET = 4
+from interpreter_bot import redaction
+
 # At the lowest level, these log whole requests: people's words and pictures.
 _TALKATIVE = ("openai", "anthropic", "httpx2", "httpcore2")
-_REDACTED = "[redacted]"
 # Foreign text in a message must neither forge a second line nor control a terminal.
 _ESCAPES = {
     code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
@@ -28,10 +28,9 @@ def redact(secrets: Iterable[str]) -> None:
     """Redact these strings from the log from now on, message and traceback alike.
 
     Args:
-        secrets: tokens, keys, passwords. Those under four characters are passed over: they would
-            redact half of every line.
+        secrets: as `redaction.redact` has them.
     """
-    _secrets.update(secret for secret in secrets if len(secret) >= _SHORTEST_SECRET)
+    _secrets.update(secrets)
 
 
 def configure(level: str, *, is_json: bool) -> None:
@@ -96,7 +95,4 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _clean(text: str) -> str:
-    # Longest first, so that a secret inside another leaves no remainder behind.
-    for secret in sorted(_secrets, key=len, reverse=True):
-        text = text.replace(secret, _REDACTED)
-    return text
+    return redaction.redact(text, _secrets)

@@ -11,7 +11,6 @@ from typing import Final
 
 from interpreter_bot import errors, settings, values
 
-_SHORTEST_SECRET: Final = 4
 _TITLES: Final = {
     "postgresql": "PostgreSQL",
     "sqlite": "SQLite",
@@ -48,7 +47,7 @@ class Rule:
     writes: bool
     address: str = dataclasses.field(repr=False)
     options: Mapping[str, str] = dataclasses.field(repr=False)
-    secrets: tuple[str, ...] = dataclasses.field(repr=False)
+    secrets: frozenset[str] = dataclasses.field(repr=False)
 
     @property
     def title(self) -> str:
@@ -67,12 +66,6 @@ class Rule:
         parts = (key.platform, key.workspace, key.channel, key.thread)
         is_here = not self.places or any(parts[: len(place)] == place for place in self.places)
         return is_here and (not self.people or people <= self.people)
-
-    def without_secrets(self, text: str) -> str:
-        """Return what a database says, without what must stay here."""
-        for secret in self.secrets:
-            text = text.replace(secret, "…")
-        return text
 
     @property
     def directory(self) -> str:
@@ -122,7 +115,6 @@ def _compiled(one: settings.Connection, environment: Mapping[str, str]) -> Rule:
     texts += one.options.values()
     secrets = {*_named(texts, environment), *_passwords(address)}
     secrets |= set() if one.address_file is None else {address}
-    kept = (secret for secret in secrets if len(secret) >= _SHORTEST_SECRET)
     return Rule(
         name=one.name,
         kind=one.kind,
@@ -132,8 +124,7 @@ def _compiled(one: settings.Connection, environment: Mapping[str, str]) -> Rule:
         writes=one.writes,
         address=address,
         options=options,
-        # The longest first: one may hold another.
-        secrets=tuple(sorted(kept, key=len, reverse=True)),
+        secrets=frozenset(secrets),
     )
 
 

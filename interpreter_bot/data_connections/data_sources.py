@@ -9,7 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
-from interpreter_bot import errors, logs, network_reach, settings
+from interpreter_bot import errors, logs, network_reach, redaction, settings
 from interpreter_bot.data_connections import connection_rules, table_listings, worker_processes
 
 _log = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ class DataSources:
         if detail := told.get("detail"):
             _log.warning("%s: %s", rule.name, detail)
         if (sentence := told.get("error")) is not None:
-            raise errors.BotError(rule.without_secrets(str(sentence)) or _UNREACHED)
+            raise errors.BotError(redaction.redact(str(sentence), rule.secrets) or _UNREACHED)
         return told
 
     async def _fetch(self, rule: connection_rules.Rule) -> dict[str, Any]:

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import mcp_types
 
+from interpreter_bot import redaction
 from interpreter_bot.mcp_servers import definitions
 from interpreter_bot.text import safe_text
 
 _MOST_PARTS: Final = 100
-_HIDDEN: Final = "(a secret)"
 _LEFT_OUT: Final = "[There were {count} parts more.]"
 _URL_CHARACTERS: Final = 2_000
 
@@ -31,7 +31,7 @@ def read(result: mcp_types.CallToolResult, secrets: Iterable[str] = ()) -> dict[
         parts.append({"text": _LEFT_OUT.format(count=len(result.content) - _MOST_PARTS)})
     structured = result.structured_content
     told = json.dumps([parts, structured])
-    told = without_secrets(told, [json.dumps(secret)[1:-1] for secret in secrets])
+    told = redaction.redact(told, [json.dumps(secret)[1:-1] for secret in secrets])
     parts, structured = json.loads(told)
     return {
         "structured": structured,
@@ -39,13 +39,6 @@ def read(result: mcp_types.CallToolResult, secrets: Iterable[str] = ()) -> dict[
         "is_error": bool(result.is_error),
         "size_bytes": len(told),
     }
-
-
-def without_secrets(text: str, secrets: Iterable[str]) -> str:
-    """Return a text without secrets; the longest first, as one inside another would leave some."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, _HIDDEN)
-    return text
 
 
 def _part(part: mcp_types.ContentBlock) -> dict[str, str]:

@@ -21,10 +21,9 @@ import pydantic
 from mcp.client import streamable_http
 from mcp.shared import dispatcher, exceptions
 
-from interpreter_bot import errors, logs, private_files, settings
+from interpreter_bot import errors, logs, private_files, redaction, settings
 from interpreter_bot.mcp_servers import (
     bounded_transport,
-    call_results,
     definitions,
     oauth_logins,
     program_transport,
@@ -287,7 +286,7 @@ class ServerConnection:
                 closing.set()
                 raise McpServerError(_BROKEN.format(name=name)) from error
             said = definitions.readable(error.message, _REFUSAL_CHARACTERS)
-            said = call_results.without_secrets(said, self.secrets)
+            said = redaction.redact(said, self.secrets)
             raise McpServerError(_REFUSED.format(name=name, said=said)) from error
         except _BREAKS as error:
             _log.info("a call of the MCP server %s failed", name, exc_info=error)

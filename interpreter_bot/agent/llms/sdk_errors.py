@@ -14,7 +14,7 @@ from typing import Final, TypeGuard
 
 import openai
 
-from interpreter_bot import values
+from interpreter_bot import redaction, values
 from interpreter_bot.agent import chat_messages, model_errors
 from interpreter_bot.agent.llms import model_reply_assembly, picture_support
 
@@ -52,7 +52,9 @@ class UnreadableError(Exception):
 
 
 @contextlib.contextmanager
-def translate(assembler: model_reply_assembly.ReplyAssembler, *, api_key: str) -> Iterator[None]:
+def translate(
+    assembler: model_reply_assembly.ModelReplyAssembler, *, api_key: str
+) -> Iterator[None]:
     """Translate exceptions of the `openai` SDK raised inside.
 
     Args:
@@ -69,7 +71,7 @@ def translate(assembler: model_reply_assembly.ReplyAssembler, *, api_key: str) -
 def give_up(
     error: Exception,
     failure: model_errors.ModelError,
-    assembler: model_reply_assembly.ReplyAssembler,
+    assembler: model_reply_assembly.ModelReplyAssembler,
     *,
     api_key: str,
 ) -> None:
@@ -90,7 +92,7 @@ def give_up(
 
 
 def cut(
-    assembler: model_reply_assembly.ReplyAssembler, *, otherwise: model_errors.ModelError
+    assembler: model_reply_assembly.ModelReplyAssembler, *, otherwise: model_errors.ModelError
 ) -> model_errors.ModelError:
     """Return a `CutError` with the partial reply; `otherwise` if nothing had come yet."""
     if not assembler.has_heard or isinstance(otherwise, model_errors.RefusedError):
@@ -192,9 +194,7 @@ def _scrub(error: Exception, api_key: str) -> None:
     """Remove our key from an error: servers quote it, and an error travels far."""
 
     def wiped(value: str) -> str:
-        if len(api_key) > 5:
-            value = value.replace(api_key, "[key]")
-        return _SECRET.sub("[key]", value)
+        return _SECRET.sub(redaction.REDACTED, redaction.redact(value, [api_key]))
 
     error.args = tuple(wiped(str(arg)) for arg in error.args)
     # The attributes of both SDKs' errors.

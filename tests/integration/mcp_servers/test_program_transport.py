@@ -69,7 +69,7 @@ async def test_a_program_sees_its_own_files_and_reaches_nothing(
         "kill": "ProcessLookupError",
         "secrets": [],
     }
-    assert await told(program, "environment") == "(a secret)"
+    assert await told(program, "environment") == "[redacted]"
     with pytest.raises(errors.BotError, match="broke during the call"):
         await told(program, "memory", bytes=2 * settings.GIB)
     assert "said what is no message" in caplog.text
@@ -87,7 +87,7 @@ async def test_a_program_that_crashes_or_floods_is_started_again_after_a_pause(
         with pytest.raises(errors.BotError, match="cannot be reached"):
             await told(program, "environment")
         program._failed_at -= 4000
-        assert await told(program, "environment") == "(a secret)"
+        assert await told(program, "environment") == "[redacted]"
 
 
 async def test_a_program_that_nobody_uses_ends_with_all_that_it_started(program, monkeypatch):
@@ -98,7 +98,7 @@ async def test_a_program_that_nobody_uses_ends_with_all_that_it_started(program,
     async with asyncio.timeout(60):
         await program.rest()
     assert len(before - children()) == 1
-    assert await told(program, "environment") == "(a secret)"
+    assert await told(program, "environment") == "[redacted]"
 
 
 async def test_what_a_program_prints_is_logged_by_whole_lines(caplog):

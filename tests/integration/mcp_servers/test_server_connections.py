@@ -217,7 +217,7 @@ async def test_the_bot_logs_in_at_the_issuer_of_the_settings_and_nowhere_else(se
         result = await connection.call("echo", {}, progress=ignored)
         assert result.content[0].text == "Bearer secret-token-0 hush-hush"
         told = call_results.read(result, connection.secrets)
-        assert told["parts"] == [{"text": "Bearer (a secret) (a secret)"}]
+        assert told["parts"] == [{"text": "Bearer [redacted] [redacted]"}]
     assert issuer.logins == ["Basic " + base64.b64encode(b"bot:hush-hush").decode()]
 
 
@@ -230,5 +230,3 @@ def test_a_secret_is_known_for_one_without_the_words_around_it():
         entry = settings.McpServer(name="test", **told)
         connection = server_connections.ServerConnection(entry, {"KEY": key})
         assert key in connection.secrets
-    inner = call_results.without_secrets("a abc c", [key, "b", "abc"])
-    assert inner == "a (a secret) c"

@@ -418,7 +418,7 @@ async def test_key_is_in_no_sentence_and_no_log(caplog):
         stage.server.api_key = "another-key"
         outcome = await stage.run()
     assert outcome.sentence == model_errors.KeyRefusedError.__doc__
-    assert "Incorrect API key provided: [key]" in caplog.text
+    assert "Incorrect API key provided: [redacted]" in caplog.text
     assert "test-key-0123456789" not in caplog.text
 
 

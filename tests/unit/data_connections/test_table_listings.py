@@ -61,6 +61,5 @@ def test_secrets_are_taken_from_what_a_database_says():
         name="it", kind="postgresql", address="postgresql://u:${PW}@h/d", options={"k": "${KEY}"}
     )
     (rule,) = connection_rules.compiled([listed], {"PW": "p%40ssword", "KEY": "another-key"})
-    said = rule.without_secrets("FATAL: p@ssword, p%40ssword and another-key are wrong")
-    assert said == "FATAL: …, … and … are wrong"
+    assert {"p@ssword", "p%40ssword", "another-key"} <= set(rule.secrets)
     assert "ssword" not in repr(rule)
