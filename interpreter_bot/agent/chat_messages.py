@@ -148,7 +148,7 @@ class CallFormat(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class ModelReply:
     """One reply of a model.
 
     Attributes:

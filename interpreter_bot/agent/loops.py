@@ -211,7 +211,7 @@ class _Turn:
             # Only the first of them can have been running.
             self._transcript.settle(self._tool_runner.unfinished(), rest=tool_execution.NOT_RUN)
 
-    async def _ask(self) -> chat_messages.Reply:
+    async def _ask(self) -> chat_messages.ModelReply:
         """Call the model; a reply that was cut or empty is returned without an end."""
         must_answer = self._guard.refusals >= _REFUSALS
         if must_answer and not self._guard.has_succeeded:
@@ -246,7 +246,7 @@ class _Turn:
         self._words = [] if calls else [*self._words, reply.text]
         return dataclasses.replace(reply, calls=calls)
 
-    def _is_answer(self, reply: chat_messages.Reply) -> bool:
+    def _is_answer(self, reply: chat_messages.ModelReply) -> bool:
         if reply.calls or reply.finish is chat_messages.Finish.LENGTH:
             return False
         if "".join(self._words).strip():
@@ -259,7 +259,7 @@ class _Turn:
         self._transcript.add_note(_SAY_SOMETHING)
         return False
 
-    async def _stands(self, reply: chat_messages.Reply) -> bool:
+    async def _stands(self, reply: chat_messages.ModelReply) -> bool:
         """Say whether an answer may be the last; claims without ground are objected to."""
         text = "".join(self._words)
         self._unfounded = await self._claimed(text)
@@ -293,7 +293,7 @@ class _Turn:
         figures = await asyncio.to_thread(unfounded_claims.figures_of_nothing, text, known)
         return unfounded_claims.Unfounded(files, figures)
 
-    def _cut(self, reply: chat_messages.Reply, why: str) -> chat_messages.Reply:
+    def _cut(self, reply: chat_messages.ModelReply, why: str) -> chat_messages.ModelReply:
         """Keep the text of an answer that broke off, and let the model continue."""
         self._transcript.add_reply(reply.text)
         self._words.append(reply.text)
@@ -301,7 +301,7 @@ class _Turn:
         if self._cuts >= _CUTS:
             raise _EndedError(OutcomeKind.CUT, f"The language model's answer was cut off {why}.")
         self._transcript.add_note(_GO_ON.format(why=why))
-        return chat_messages.Reply(text=reply.text, finish=chat_messages.Finish.LENGTH)
+        return chat_messages.ModelReply(text=reply.text, finish=chat_messages.Finish.LENGTH)
 
     def _close(self, is_last: bool) -> None:
         if is_last:

@@ -32,7 +32,7 @@ _WARMEST: Final = 1.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ModelReply:
+class CompletedCall:
     """The result of a model call.
 
     Attributes:
@@ -42,7 +42,7 @@ class ModelReply:
         is_last: the budget holds no further step.
     """
 
-    reply: chat_messages.Reply
+    reply: chat_messages.ModelReply
     is_cut: bool
     may_call: bool
     is_last: bool
@@ -114,7 +114,7 @@ class ModelCall:
 
     async def ask(
         self, system: str, transcript: transcripts.Transcript, *, must_answer: bool, setbacks: int
-    ) -> ModelReply | budgets.Refusal:
+    ) -> CompletedCall | budgets.Refusal:
         """Call the model once; a transcript that proves too long is shortened first.
 
         Args:
@@ -137,7 +137,7 @@ class ModelCall:
 
     async def _ask(
         self, system: str, transcript: transcripts.Transcript, must_answer: bool, setbacks: int
-    ) -> ModelReply | budgets.Refusal:
+    ) -> CompletedCall | budgets.Refusal:
         fit = await self._fit(transcript)
         fitted = fit.kept
         reasoning = context_windows.reasoning_tokens(fitted)
@@ -159,11 +159,11 @@ class ModelCall:
         )
         self._observer.step(self._budget.spent.steps + 1)
         reply, is_cut = await self._stream_reply(prompt, estimate)
-        return ModelReply(reply=reply, is_cut=is_cut, may_call=may_call, is_last=grant.is_last)
+        return CompletedCall(reply=reply, is_cut=is_cut, may_call=may_call, is_last=grant.is_last)
 
     async def _stream_reply(
         self, prompt: chat_messages.Prompt, estimate: int
-    ) -> tuple[chat_messages.Reply, bool]:
+    ) -> tuple[chat_messages.ModelReply, bool]:
         """Stream a reply, and charge its cost even if it is cut or cancelled in the middle."""
         is_cut = False
         self._written = 0
@@ -272,7 +272,7 @@ async def short_text(
     return reply.text.strip()
 
 
-def _counted(reply: chat_messages.Reply, read_tokens: int, heard_tokens: int) -> values.Usage:
+def _counted(reply: chat_messages.ModelReply, read_tokens: int, heard_tokens: int) -> values.Usage:
     """Return the server's count, or else an estimate: some count nothing, some say zero.
 
     Args:

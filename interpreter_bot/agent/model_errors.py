@@ -127,7 +127,7 @@ class RequestRefusedError(ModelError):
 class CutError(ModelError):
     """The language model's answer broke off in the middle."""
 
-    def __init__(self, partial: chat_messages.Reply, sentence: str | None = None) -> None:
+    def __init__(self, partial: chat_messages.ModelReply, sentence: str | None = None) -> None:
         super().__init__(sentence)
         self.partial = partial
         """What had come until then: its text, and no calls, for they may be incomplete."""

@@ -100,7 +100,7 @@ class TurnObserver(Protocol):
         """
 
 
-class ReplyListener(Protocol):
+class ModelReplyListener(Protocol):
     """Receives a model's reply while it streams."""
 
     def text(self, delta: str) -> None:
@@ -120,8 +120,8 @@ class Llm(Protocol):
     """A language model behind any protocol."""
 
     async def reply(
-        self, prompt: chat_messages.Prompt, *, listener: ReplyListener
-    ) -> chat_messages.Reply:
+        self, prompt: chat_messages.Prompt, *, listener: ModelReplyListener
+    ) -> chat_messages.ModelReply:
         """Request a reply. Cancelling closes the stream from the server at once.
 
         Raises:

@@ -30,7 +30,7 @@ class StreamEvents:
         assembler: gets what they hold.
     """
 
-    def __init__(self, assembler: model_reply_assembly.ReplyAssembler) -> None:
+    def __init__(self, assembler: model_reply_assembly.ModelReplyAssembler) -> None:
         self._assembler = assembler
         self._blocks: dict[object, dict[str, Any]] = {}
         self._counts: dict[str, object] = {}

@@ -107,10 +107,10 @@ class MessagesLlm:
         self._most_answer_tokens = model.answer_tokens
 
     async def reply(
-        self, prompt: chat_messages.Prompt, *, listener: ports.ReplyListener
-    ) -> chat_messages.Reply:
+        self, prompt: chat_messages.Prompt, *, listener: ports.ModelReplyListener
+    ) -> chat_messages.ModelReply:
         """Request a reply."""
-        assembler = model_reply_assembly.ReplyAssembler(listener, prompt, origin=self._origin)
+        assembler = model_reply_assembly.ModelReplyAssembler(listener, prompt, origin=self._origin)
         events = anthropic_blocks.StreamEvents(assembler)
         with _translated(assembler, api_key=self._client.api_key or ""):
             stream = await self._opened(prompt, assembler)
@@ -126,7 +126,7 @@ class MessagesLlm:
         return assembler.reply()
 
     async def _opened(
-        self, prompt: chat_messages.Prompt, assembler: model_reply_assembly.ReplyAssembler
+        self, prompt: chat_messages.Prompt, assembler: model_reply_assembly.ModelReplyAssembler
     ) -> anthropic.AsyncStream[Any]:
         """Open the stream, retrying without what the server rejects."""
         parameters = self._parameters(prompt)
@@ -217,7 +217,9 @@ def _without_field(value: Any, name: str) -> Any:  # noqa: ANN401
 
 
 @contextlib.contextmanager
-def _translated(assembler: model_reply_assembly.ReplyAssembler, *, api_key: str) -> Iterator[None]:
+def _translated(
+    assembler: model_reply_assembly.ModelReplyAssembler, *, api_key: str
+) -> Iterator[None]:
     """Translate exceptions raised inside; see `sdk_errors.translate`."""
     try:
         yield

@@ -40,11 +40,11 @@ class ChatCompletionsLlm:
         self,
         prompt: chat_messages.Prompt,
         *,
-        listener: ports.ReplyListener,
+        listener: ports.ModelReplyListener,
         finds_calls: bool = False,
-    ) -> chat_messages.Reply:
+    ) -> chat_messages.ModelReply:
         """Request a reply; with `finds_calls`, calls that are written as text count as calls."""
-        assembler = model_reply_assembly.ReplyAssembler(
+        assembler = model_reply_assembly.ModelReplyAssembler(
             listener, prompt, finds_calls=finds_calls, origin=self._origin
         )
         said: list[dict[str, Any]] = [{"role": "system", "content": prompt.system}]
@@ -60,10 +60,10 @@ class ChatCompletionsLlm:
         said: list[dict[str, Any]],
         prompt: chat_messages.Prompt,
         *,
-        assembler: model_reply_assembly.ReplyAssembler,
+        assembler: model_reply_assembly.ModelReplyAssembler,
         extra: dict[str, Any],
         stops_at_block: bool = False,
-    ) -> chat_messages.Reply:
+    ) -> chat_messages.ModelReply:
         """Send messages and assemble the streamed reply.
 
         Args:
@@ -103,7 +103,7 @@ class ChatCompletionsLlm:
 
     @contextlib.asynccontextmanager
     async def _opened(
-        self, parameters: dict[str, Any], assembler: model_reply_assembly.ReplyAssembler
+        self, parameters: dict[str, Any], assembler: model_reply_assembly.ModelReplyAssembler
     ) -> AsyncIterator[openai.AsyncStream[Any]]:
         """Open the stream, retrying without the parameters that the server rejects."""
         while True:
@@ -162,7 +162,7 @@ async def chunks(stream: AsyncIterator[object]) -> AsyncGenerator[object, None]:
             raise sdk_errors.UnreadableError from error
 
 
-def _hear(chunk: object, assembler: model_reply_assembly.ReplyAssembler) -> None:
+def _hear(chunk: object, assembler: model_reply_assembly.ModelReplyAssembler) -> None:
     """Process one stream chunk. The SDK checks no shapes, so nothing is taken for granted."""
     counted = getattr(chunk, "usage", None)
     assembler.usage = _usage(counted) or assembler.usage

@@ -22,14 +22,14 @@ from interpreter_bot.agent.llms import chat_completions, model_reply_assembly, s
 _Content: TypeAlias = str | list[dict[str, Any]]
 
 
-class BufferedReply:
+class BufferedModelReply:
     """A listener that holds a reply's text back until code begins or it is released.
 
     For answers that may be replaced: their text is not shown before it is known to stand. If the
     turn is stopped before that, it shows what there was, as every turn does.
     """
 
-    def __init__(self, listener: ports.ReplyListener) -> None:
+    def __init__(self, listener: ports.ModelReplyListener) -> None:
         self._listener = listener
         self._held: list[str] | None = []
 
@@ -79,13 +79,13 @@ class FencedLlm:
         self._is_small = is_small
 
     async def reply(
-        self, prompt: chat_messages.Prompt, *, listener: ports.ReplyListener
-    ) -> chat_messages.Reply:
+        self, prompt: chat_messages.Prompt, *, listener: ports.ModelReplyListener
+    ) -> chat_messages.ModelReply:
         """Request a reply; a block of Python is a call of `run_code`."""
         if self._is_small and (bare := small_model_remedies.bare_answer(prompt.messages)):
             listener.text(bare)
             written = values.Usage(0, context_windows.text_tokens(bare), is_estimated=True)
-            return chat_messages.Reply(text=bare, usage=written)
+            return chat_messages.ModelReply(text=bare, usage=written)
         system = prompt.system
         if rules := self._rules(prompt):
             system = f"{system}\n\n{rules}"
@@ -104,7 +104,7 @@ class FencedLlm:
         if not reminder:
             return await self._converse(said, prompt, listener)
         _append(said, chat_messages.UserMessage(reminder, is_ours=True))
-        buffered = BufferedReply(listener)
+        buffered = BufferedModelReply(listener)
         try:
             reply = await self._converse(said, prompt, buffered)
             objection = small_model_remedies.objection(reply, prompt, is_small=self._is_small)
@@ -133,9 +133,9 @@ class FencedLlm:
         self,
         said: list[dict[str, Any]],
         prompt: chat_messages.Prompt,
-        listener: ports.ReplyListener,
-    ) -> chat_messages.Reply:
-        assembler = model_reply_assembly.ReplyAssembler(
+        listener: ports.ModelReplyListener,
+    ) -> chat_messages.ModelReply:
+        assembler = model_reply_assembly.ModelReplyAssembler(
             listener, prompt, finds_calls=True, takes_python=True
         )
         reply = await self._chat.converse(
@@ -149,13 +149,15 @@ class FencedLlm:
         if not words:
             return reply
         # It copies the shape of its earlier replies, and believes it answers.
-        if isinstance(listener, BufferedReply):
+        if isinstance(listener, BufferedModelReply):
             listener.drop()
         listener.text(words)
         return dataclasses.replace(reply, text=f"{reply.text}{words}", calls=())
 
 
-def with_both(guess: chat_messages.Reply, reply: chat_messages.Reply) -> chat_messages.Reply:
+def with_both(
+    guess: chat_messages.ModelReply, reply: chat_messages.ModelReply
+) -> chat_messages.ModelReply:
     """Add the cost of a discarded guess to a reply.
 
     The sum is an estimate even if the server counted both: it measures no single prompt.

@@ -25,7 +25,7 @@ class _Started:
         self.peek = tools.CallPreview()
 
 
-class ReplyAssembler:
+class ModelReplyAssembler:
     """Assembles one streamed reply and forwards its text and code.
 
     Args:
@@ -47,7 +47,7 @@ class ReplyAssembler:
 
     def __init__(
         self,
-        listener: ports.ReplyListener,
+        listener: ports.ModelReplyListener,
         prompt: chat_messages.Prompt,
         *,
         finds_calls: bool = False,
@@ -136,7 +136,7 @@ class ReplyAssembler:
         if key in self._latest and arguments:
             self._latest[key].arguments = [arguments]
 
-    def reply(self, *, is_whole: bool = True) -> chat_messages.Reply:
+    def reply(self, *, is_whole: bool = True) -> chat_messages.ModelReply:
         """Build the reply; of one that is not whole, only the text."""
         if self._splitter:
             self._take(self._splitter.finish(), is_whole=is_whole)
@@ -148,7 +148,7 @@ class ReplyAssembler:
             chat_messages.Call(one.id, one.name, "".join(one.arguments)) for one in self._native
         ]
         calls = _with_unique_ids(native or self._found) if is_usable else ()
-        return chat_messages.Reply(
+        return chat_messages.ModelReply(
             text="".join(self._words),
             calls=calls,
             call_format=chat_messages.CallFormat.NATIVE if native else self._call_format,

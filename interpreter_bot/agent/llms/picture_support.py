@@ -61,8 +61,8 @@ class PictureFallbackLlm:
         self._most = picture_selection.MOST
 
     async def reply(
-        self, prompt: chat_messages.Prompt, *, listener: ports.ReplyListener
-    ) -> chat_messages.Reply:
+        self, prompt: chat_messages.Prompt, *, listener: ports.ModelReplyListener
+    ) -> chat_messages.ModelReply:
         """Request a reply, with pictures or with their descriptions alone."""
         told = dataclasses.replace(prompt, messages=picture_selection.without(prompt.messages))
         if not self.is_blind:
@@ -82,8 +82,8 @@ class PictureFallbackLlm:
         return await self._llm.reply(dataclasses.replace(told, tools=blindly), listener=listener)
 
     async def _limited(
-        self, prompt: chat_messages.Prompt, listener: ports.ReplyListener
-    ) -> chat_messages.Reply:
+        self, prompt: chat_messages.Prompt, listener: ports.ModelReplyListener
+    ) -> chat_messages.ModelReply:
         """Request a reply, with as many pictures as the server has shown to take."""
         while True:
             messages = picture_selection.newest(prompt.messages, self._most)

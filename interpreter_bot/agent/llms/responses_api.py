@@ -34,21 +34,23 @@ class ResponsesLlm:
         self._shows_outputs = True
 
     async def reply(
-        self, prompt: chat_messages.Prompt, *, listener: ports.ReplyListener
-    ) -> chat_messages.Reply:
+        self, prompt: chat_messages.Prompt, *, listener: ports.ModelReplyListener
+    ) -> chat_messages.ModelReply:
         """Request a reply."""
-        assembler = model_reply_assembly.ReplyAssembler(listener, prompt, origin=self._origin)
+        assembler = model_reply_assembly.ModelReplyAssembler(listener, prompt, origin=self._origin)
         try:
             return await self._stream_reply(prompt, assembler)
         except sdk_errors.ReasoningRefusedError:
             # The server sent only that refusal, so no listener has heard anything yet.
-            assembler = model_reply_assembly.ReplyAssembler(listener, prompt, origin=self._origin)
+            assembler = model_reply_assembly.ModelReplyAssembler(
+                listener, prompt, origin=self._origin
+            )
             assembler.is_reasoning_refused = True
             return await self._stream_reply(prompt, assembler)
 
     async def _stream_reply(
-        self, prompt: chat_messages.Prompt, assembler: model_reply_assembly.ReplyAssembler
-    ) -> chat_messages.Reply:
+        self, prompt: chat_messages.Prompt, assembler: model_reply_assembly.ModelReplyAssembler
+    ) -> chat_messages.ModelReply:
         with sdk_errors.translate(assembler, api_key=self._client.api_key):
             stream = await self._opened(prompt, assembler)
             # Closes the connection also on cancellation, so that the server stops at once.
@@ -65,7 +67,7 @@ class ResponsesLlm:
         return assembler.reply()
 
     async def _opened(
-        self, prompt: chat_messages.Prompt, assembler: model_reply_assembly.ReplyAssembler
+        self, prompt: chat_messages.Prompt, assembler: model_reply_assembly.ModelReplyAssembler
     ) -> openai.AsyncStream[Any]:
         parameters = self._parameters(prompt)
         if assembler.is_reasoning_refused:
@@ -116,7 +118,7 @@ class ResponsesLlm:
 
 
 def _hear(
-    event: object, assembler: model_reply_assembly.ReplyAssembler
+    event: object, assembler: model_reply_assembly.ModelReplyAssembler
 ) -> model_errors.ModelError | None:
     """Process one stream event. The SDK checks no shapes, so nothing is taken for granted."""
     item = getattr(event, "item", None)
@@ -152,7 +154,7 @@ def _hear(
     return None
 
 
-def _end(response: object, assembler: model_reply_assembly.ReplyAssembler) -> None:
+def _end(response: object, assembler: model_reply_assembly.ModelReplyAssembler) -> None:
     details = getattr(response, "incomplete_details", None)
     assembler.finish = sdk_errors.finish(_text(details, "reason") or "stop")
     counted = getattr(response, "usage", None)

@@ -60,8 +60,8 @@ class StartingServerLlm:
         self._reached: tuple[ServerAddress, ports.Llm] | None = None
 
     async def reply(
-        self, prompt: chat_messages.Prompt, *, listener: ports.ReplyListener
-    ) -> chat_messages.Reply:
+        self, prompt: chat_messages.Prompt, *, listener: ports.ModelReplyListener
+    ) -> chat_messages.ModelReply:
         """Request a reply, once the server is up."""
         address = await self._server.ready(progress=listener.progress)
         if self._reached is None or self._reached[0] != address:
@@ -86,8 +86,8 @@ class RetryingLlm:
         self._sleep = sleep
 
     async def reply(
-        self, prompt: chat_messages.Prompt, *, listener: ports.ReplyListener
-    ) -> chat_messages.Reply:
+        self, prompt: chat_messages.Prompt, *, listener: ports.ModelReplyListener
+    ) -> chat_messages.ModelReply:
         """Request a reply, with retries."""
         for attempt in itertools.count():
             try:

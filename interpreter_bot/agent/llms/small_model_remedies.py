@@ -278,7 +278,9 @@ def _words(told: chat_messages.UserMessage) -> str:
     return context_windows.shorten(told.text.rpartition("\n\n")[2], _WORDS_CHARACTERS)
 
 
-def objection(reply: chat_messages.Reply, prompt: chat_messages.Prompt, *, is_small: bool) -> str:
+def objection(
+    reply: chat_messages.ModelReply, prompt: chat_messages.Prompt, *, is_small: bool
+) -> str:
     """Object to a complete reply without code: one that should have used code for a question, or
     one with numbers that the model cannot know.
 

@@ -59,8 +59,8 @@ class AdaptiveLlm:
         self._trial_at: float | None = None
 
     async def reply(
-        self, prompt: chat_messages.Prompt, *, listener: ports.ReplyListener
-    ) -> chat_messages.Reply:
+        self, prompt: chat_messages.Prompt, *, listener: ports.ModelReplyListener
+    ) -> chat_messages.ModelReply:
         """Request a reply, with tools or without."""
         if self._is_small or not self._offers_tools(prompt):
             return await self._without.reply(prompt, listener=listener)
@@ -91,9 +91,9 @@ class AdaptiveLlm:
     async def _asked_again(
         self,
         prompt: chat_messages.Prompt,
-        reply: chat_messages.Reply,
-        listener: ports.ReplyListener,
-    ) -> chat_messages.Reply:
+        reply: chat_messages.ModelReply,
+        listener: ports.ModelReplyListener,
+    ) -> chat_messages.ModelReply:
         """Give a model that can call a second chance; the call it wrote as text is not run."""
         written = (reply.text.strip(), *(call.arguments for call in reply.calls))
         told = (
@@ -110,13 +110,13 @@ class AdaptiveLlm:
             self._go_over("it writes its calls as text", listener)
         return code_block_llm.with_both(reply, again)
 
-    def _go_over(self, reason: str, listener: ports.ReplyListener) -> None:
+    def _go_over(self, reason: str, listener: ports.ModelReplyListener) -> None:
         if self._trial_at is None:
             _log.info("a model is used without tools from now on: %s", reason)
             listener.notice(_GONE_OVER.format(reason=reason))
         self._trial_at = self._clock() + _TRIAL_SECONDS
 
-    def _come_back(self, listener: ports.ReplyListener) -> None:
+    def _come_back(self, listener: ports.ModelReplyListener) -> None:
         self._has_called = True
         if self._trial_at is not None:
             _log.info("a model is used with tools again: it called one")

@@ -286,11 +286,11 @@ def test_a_model_without_tools_may_say_what_it_was_told(answer):
     prompt = chat_messages.Prompt(system=system, messages=(chat_messages.UserMessage(question),))
     started = time.process_time()
     assert not small_model_remedies.objection(
-        chat_messages.Reply(text=answer), prompt, is_small=True
+        chat_messages.ModelReply(text=answer), prompt, is_small=True
     )
     assert time.process_time() - started < 2
     assert small_model_remedies.objection(
-        chat_messages.Reply(text=f"{answer} 12.5"), prompt, is_small=True
+        chat_messages.ModelReply(text=f"{answer} 12.5"), prompt, is_small=True
     )
 
 

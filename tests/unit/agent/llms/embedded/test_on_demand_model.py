@@ -262,7 +262,7 @@ async def test_a_model_is_reached_where_its_server_now_is():
 
     class Llm:
         async def reply(self, prompt, *, listener):
-            return chat_messages.Reply(text="ok")
+            return chat_messages.ModelReply(text="ok")
 
     met = []
     llm = retries.StartingServerLlm(Server(), lambda address: met.append(address.base_url) or Llm())
