@@ -27,6 +27,7 @@ from bench import (
     packages,
     page_latency,
     reports,
+    restarts,
     sample_sizes,
     snapshots,
     turns,
@@ -50,6 +51,7 @@ _GROUPS: dict[str, dict[str, _Run]] = {
     "loads": {"bursts": bursts.run, "idleness": idleness.run, "fairness": fairness.run},
     "snapshots": {"snapshots": snapshots.run},
     "kills": {"kills": kills.run},
+    "restarts": {"restarts": restarts.run},
     "conversations": {"turns": turns.run, "crowds": crowds.run, "pages": page_latency.run},
     "browser_timings": {"browser_timings": browser_timings.run},
 }

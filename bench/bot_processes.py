@@ -9,6 +9,7 @@ import pathlib
 import re
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 
 from interpreter_bot import errors, settings
@@ -25,6 +26,7 @@ class BotProcess:
 
     Attributes:
         pid: of the bot.
+        started: when its process was started last, by `time.monotonic`.
         paths: its directories.
         log: what it and its host say of themselves.
     """
@@ -33,6 +35,7 @@ class BotProcess:
         self.paths = settings.Paths(data=place / "data", runtime=place / "r")
         self.log = place / "log"
         self.pid = 0
+        self.started = 0.0
         self._environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(place),
@@ -72,6 +75,7 @@ class BotProcess:
 
     async def _run_on(self, at: Callable[[str], None]) -> None:
         while True:
+            self.started = time.monotonic()
             with self.log.open("ab") as log:
                 process = await asyncio.create_subprocess_exec(
                     *(sys.executable, "-m", "interpreter_bot", "run"),
@@ -91,6 +95,10 @@ class BotProcess:
                 if process.returncode is None:
                     process.send_signal(signal.SIGTERM)
                     await process.wait()
+
+    def kill(self) -> None:
+        """Kill it -9; it is started again."""
+        os.kill(self.pid, signal.SIGKILL)
 
     async def host_pid(self) -> int:
         """Return the process of the newest host; 0 where there is none just now."""

@@ -25,6 +25,7 @@ class Effort:
         crowd: people who ask at once.
         file_mebibytes: size of a file that goes up and down.
         kills: processes that are killed in the middle of a turn.
+        restarts: bots that are killed in the middle of a cell that prints.
     """
 
     starts: int = 20
@@ -42,6 +43,7 @@ class Effort:
     crowd: int = 50
     file_mebibytes: int = 512
     kills: int = 200
+    restarts: int = 10
 
 
 FULL = Effort()
@@ -61,4 +63,5 @@ QUICK = Effort(
     crowd=10,
     file_mebibytes=128,
     kills=20,
+    restarts=3,
 )

@@ -23,6 +23,7 @@ from interpreter_bot.sessions import (
     requests,
     stored_transcripts,
     turn_environments,
+    turn_events,
     turn_recording,
 )
 from interpreter_bot.store import databases, records
@@ -89,6 +90,8 @@ class Progress:
         environment: turn_environments.SessionEnvironment,
         database: databases.Database,
         recorder: turn_recording.Recorder,
+        events: turn_events.TurnEvents,
+        *,
         session_id: int,
     ) -> stored_transcripts.TurnMemory | None:
         """Let an environment go on with the code that ran; return the memory of a model's turn."""
@@ -101,9 +104,11 @@ class Progress:
             )
         is_asked_again = memory is not None and not memory.transcript.unanswered
         await recorder.go_on(self.step, is_asked_again=is_asked_again)
+        executions = await database.executions.of_turn(recorder.turn_id)
         if not is_asked_again:
             # The progress was written with the execution, in one transaction.
-            environment.resumed = (await database.executions.of_turn(recorder.turn_id))[-1]
+            *executions, environment.resumed = executions
+        events.cell = len(executions) - 1
         return memory
 
 

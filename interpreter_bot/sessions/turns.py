@@ -204,7 +204,11 @@ class _Work:
             )
             if self._former is not None:
                 self._memory = await self._former.take_over(
-                    environment, services.database, self._recorder, session.id
+                    environment,
+                    services.database,
+                    self._recorder,
+                    self.events,
+                    session_id=session.id,
                 )
             try:
                 end = await self._done(environment, stop)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench import kills
+from bench import kills, restarts
 
 pytestmark = [pytest.mark.kernel, pytest.mark.timeout(240)]
 
@@ -20,3 +20,10 @@ async def test_nothing_is_lost_unsaid_or_done_twice_whoever_is_killed():
             wrong += [(moment, fault) for fault in await conversation.turn(moment)]
     assert wrong == []
     assert conversation.killed == {"bot": 2, "kernel": 1, "host": 1}
+
+
+async def test_page_shows_each_line_once_of_a_cell_whose_bot_was_killed_twice():
+    async with restarts.Restarts.opened() as opened:
+        for _ in range(2):
+            _, faults = await opened.restart(lines=8, seconds=0.2)
+            assert faults == []

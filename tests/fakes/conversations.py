@@ -40,7 +40,7 @@ from interpreter_bot.sessions import (
     turns,
 )
 from interpreter_bot.skills import accepted_skills
-from interpreter_bot.store import databases, engines, schema
+from interpreter_bot.store import databases, engines, records, schema
 from tests.fakes import pools
 
 _blank = []
@@ -375,14 +375,20 @@ class Conversations(session_service.SessionService):
         assert await self.events.find_lost() == ()
 
     async def go_on(self, key, text, *, person, request_id):
-        """Go on with a turn that a bot began which is gone."""
+        """Go on with a turn that a bot began which is gone; its code had printed a line."""
         database = self._services.database
         session = await database.sessions.open(key)
         turn = await database.turns.start(
             session.id, person=person, text=text, request_id=request_id
         )
         progress = suspended_turns.Progress(is_code=True)
-        await database.executions.start(turn.id, text, progress=progress.document())
+        execution = await database.executions.start(turn.id, text, progress=progress.document())
+        shown = {"output": values.Text("stdout", "before\n"), "execution_id": execution}
+        await database.parts.add(
+            turn.id,
+            records.NewPart(kind=records.PartKind.CODE, text=text, execution_id=execution),
+            records.NewPart(kind=records.PartKind.OUTPUT, **shown),
+        )
         self.resumptions.add(progress.request(turn, key))
 
     async def spend(self, key, person, spent):

@@ -4,13 +4,15 @@ one."""
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
+import time
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.web import event_json, tab_hub, validation
-from interpreter_bot.sessions import past_turns, session_service
+from interpreter_bot.sessions import past_turns, requests, session_service
 
 _INTERRUPTED: Final = (
     "This was cut short: the bot was restarted in the middle of it."
@@ -22,6 +24,7 @@ _STOPPED: Final = "Stopped."
 _log = logging.getLogger(__name__)
 
 _MOST_LISTED: Final = 200
+_MOST_LOOKED_AT: Final = 20
 _TITLE_CHARACTERS: Final = 60
 _BREATH_SECONDS: Final = 0.1
 
@@ -45,6 +48,26 @@ def heading(
 ) -> event_json.Event:
     """Convert a request to its heading; `started` in seconds since the epoch."""
     return {"request": request, "files": list(files), "is_code": is_code, "started": started}
+
+
+async def head_and_events(
+    service: session_service.SessionService, request: requests.Request
+) -> tuple[event_json.Event, list[event_json.Event]]:
+    """Return the heading of a request that no tab has made, and what its turn showed so far.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    head = heading(request.text, request.files, is_code=request.is_code, started=time.time())
+    past = await service.queries.history(request.key, most=_MOST_LOOKED_AT)
+    begun = next((turn for turn in past if turn.id == request.goes_on_with), None)
+    if begun is None:
+        return head, []
+    parts = begun.parts
+    if parts and isinstance(parts[-1], past_turns.PastText):
+        # The model had not ended this: it is asked again.
+        parts = parts[:-1]
+    return head, list(_events(dataclasses.replace(begun, parts=parts)))
 
 
 def title(request: str) -> str:

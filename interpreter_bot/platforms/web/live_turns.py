@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from interpreter_bot.platforms.web import event_json
@@ -100,6 +100,8 @@ class LiveTurn:
         turn_id: str,
         head: event_json.Event,
         tell: Callable[[LiveTurn, event_json.Event], None],
+        *,
+        events: Iterable[event_json.Event] = (),
     ) -> None:
         self.id = turn_id
         self.end: event_json.Event | None = None
@@ -107,6 +109,8 @@ class LiveTurn:
         self._head = head
         self._tell = tell
         self._log = EventLog()
+        for event in events:
+            self._log.append(event)
         ids = map(str, itertools.count(1))
         self._questions = pending_questions.PendingQuestions(
             "That question is no longer asked.", next_id=ids.__next__

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import json
+from collections.abc import Iterable
 from typing import Final
 
 import cachetools
@@ -88,8 +89,15 @@ class Hub:
             if thread in ("", tab.thread):
                 tab.send(message)
 
-    def begin(self, thread: str, turn_id: str, head: event_json.Event) -> live_turns.LiveTurn:
-        """Create a turn and show it."""
+    def begin(
+        self,
+        thread: str,
+        turn_id: str,
+        head: event_json.Event,
+        *,
+        events: Iterable[event_json.Event] = (),
+    ) -> live_turns.LiveTurn:
+        """Create a turn and show it, with what it has shown already."""
 
         def tell(turn: live_turns.LiveTurn, event: event_json.Event) -> None:
             self.tell("event", {"turn": turn.id, "event": event}, thread=thread)
@@ -97,7 +105,7 @@ class Hub:
                 self.is_changed.set()
 
         self._notices.pop(thread, None)
-        turn = live_turns.LiveTurn(turn_id, head, tell)
+        turn = live_turns.LiveTurn(turn_id, head, tell, events=events)
         self._turns.setdefault(thread, []).append(turn)
         self.tell("turn", turn.with_events(), thread=thread)
         return turn

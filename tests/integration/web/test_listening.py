@@ -388,6 +388,10 @@ async def test_a_turn_of_a_bot_that_is_gone_goes_on_before_everybody(serving_fak
         await bot.go_on(KEY, "go on", person="you", request_id=ONE)
         end = await tab.event("over")
         (told, *_) = [one["event"] for one in tab.heard if one["kind"] == "event"][1:]
+        (turn,) = [one for one in tab.heard if one["kind"] == "turn"]
+    # Who comes later sees all of it: what was shown before comes first.
+    kinds = [(event["kind"], event.get("code", event.get("delta"))) for event in turn["events"]]
+    assert kinds == [("begun", None), ("code", "go on"), ("printed", "before\n")]
     assert (told["kind"], told["text"]) == ("announcement", turn_stops.WENT_ON)
     assert (end["status"], end["text"], end["turn"]) == ("done", "Two.", 1)
 

@@ -92,11 +92,13 @@ export class Conversation {
 
   /** Show a turn that was just asked for. */
   begin(head) {
-    const found = this.find(head.id);
-    if (found) return;
+    if (this.find(head.id)) return;
     const turn = new Turn(head, this.around);
-    this.turns.push(turn);
-    this.list.append(turn.element);
+    // What another process had begun goes on here.
+    const former = this.turns.find((one) => one.head.is_elsewhere && one.head.request_id === head.id);
+    if (former) former.element.replaceWith(turn.element);
+    else this.list.append(turn.element);
+    this.turns = [...this.turns.filter((one) => one !== former), turn];
     this.changed();
     this.follow();
   }

@@ -121,6 +121,8 @@ export class Turn {
   }
 
   on_code({ cell, code }) {
+    // A bot that goes on with what another one began says again what it follows.
+    if (this.cells.has(cell)) return this.showState("Running…");
     const outputs = new Outputs(this.around.displays, this.around.say);
     const status = el("span", { class: "cell-status" });
     const block = codeBlock(code, "python");
