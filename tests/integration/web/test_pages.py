@@ -378,6 +378,28 @@ async def test_a_restart_in_the_middle_shows_what_was_and_goes_on(
             await page.until("document.body.innerText.split('Hello again').length === 3")
 
 
+async def test_a_turn_that_another_bot_began_goes_on_where_it_stands(serving_fake, browsing):
+    gate = asyncio.Event()
+
+    async def going_on(turn):
+        await turn.reply.code(0, turn.request.text)
+        turn.reply.output(0, values.Text("stdout", "after\n"))
+        await gate.wait()
+        turn.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
+        return ""
+
+    async with serving_fake({"go": going_on}) as (bot, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        key = values.SessionKey("web", thread=await page.value("location.hash.slice(1)"))
+        await bot.go_on(key, "go on", person="you", request_id="0" * 32)
+        await page.until("document.querySelector('#turns')?.innerText.includes('after')")
+        for words in ("go on", "before", "after"):
+            assert (await page.text("#turns")).count(words) == 1
+        assert "Running" in await page.text("#turns")
+        gate.set()
+        await visits.answered(page)
+
+
 async def test_several_conversations_stay_apart(serving_fake, browsing):
     async def echo(turn):
         return f"You said: {turn.request.text}"
