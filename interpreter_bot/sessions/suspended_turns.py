@@ -104,10 +104,10 @@ class Progress:
             )
         is_asked_again = memory is not None and not memory.transcript.unanswered
         await recorder.go_on(self.step, is_asked_again=is_asked_again)
-        executions = await database.executions.of_turn(recorder.turn_id)
+        executions = list(await database.executions.of_turn(recorder.turn_id))
         if not is_asked_again:
             # The progress was written with the execution, in one transaction.
-            *executions, environment.resumed = executions
+            environment.resumed = executions.pop()
         events.cell = len(executions) - 1
         return memory
 
