@@ -210,6 +210,7 @@ class Settings(pydantic_settings.BaseSettings):
             private=self.private_paths,
         )
         key_file = self.snapshots.key_file and self.snapshots.key_file.absolute()
+        tls = self.host.tls and self.host.tls.absolute()
         # What was taken of the machine, or turned off by a flag, is not handed on as a setting.
         sandbox = self.sandbox.model_copy(update={"enabled": True})
         groups: dict[str, pydantic.BaseModel] = {
@@ -218,7 +219,7 @@ class Settings(pydantic_settings.BaseSettings):
             "sandbox": sandbox,
             "snapshots": self.snapshots.model_copy(update={"key_file": key_file}),
             "package_index": self.package_index,
-            "host": self.host,
+            "host": self.host.model_copy(update={"tls": tls}),
             "paths": paths,
         }
         prefix = str(self.model_config["env_prefix"])
@@ -250,7 +251,12 @@ class Settings(pydantic_settings.BaseSettings):
         """Paths that no code in a kernel may see, whether they exist or will be created."""
         files = (pathlib.Path(".env"), pathlib.Path(str(self.model_config["toml_file"])))
         named = [self.paths.data, self.paths.runtime, *(path for path in files if path.exists())]
-        secret = [self.web.token_file, self.encryption.key_file, self.package_index.netrc_file]
+        secret = [
+            self.host.tls,
+            self.web.token_file,
+            self.encryption.key_file,
+            self.package_index.netrc_file,
+        ]
         secret += [server.token_file for server in self.mcp_servers]
         secret += [one.address_file for one in self.connections]
         named += filter(None, [*secret, self.snapshots.key_file, *self.paths.private])

@@ -19,7 +19,13 @@ from typing import Final
 from interpreter_bot import errors, settings
 from interpreter_bot.app import host_startup
 from interpreter_bot.hosting import host_server, journaled_executions
-from interpreter_bot.hosts import host_messages, host_processes, host_sockets, local_host
+from interpreter_bot.hosts import (
+    host_addresses,
+    host_messages,
+    host_processes,
+    host_sockets,
+    local_host,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -28,6 +34,11 @@ _UNATTENDED_SECONDS: Final = 25 * 3600.0
 _SAVED_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.2
 _NONE: Final = "No process that keeps Python kernels can be reached."
+_NO_PORT: Final = "The host cannot listen: {reason} ({address})."
+_NO_TLS: Final = "host.listen needs host.tls, a directory that `host certificate` makes."
+_NAMELESS: Final = (
+    "Say the names of the host, as bots will write them, or with --bot that of a bot."
+)
 _DRAINING: Final = "It starts no more kernels, and ends when the last one is gone.\n"
 
 
@@ -41,6 +52,8 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         found = {"hosts": asyncio.run(_statuses(config))}
         sys.stdout.write(json.dumps(found, indent=2) + "\n")
         return 0
+    if options.verb == "certificate":
+        return _certify(options)
     if options.verb == "drain":
         asyncio.run(host_processes.drain(host_sockets.newest(config.paths), is_urgent=False))
         sys.stdout.write(_DRAINING)
@@ -108,11 +121,45 @@ async def _opened(
             bot_uid=_uid(config.host.bot_user),
             fingerprint=config.kernel_fingerprint,
             private=config.private_paths,
+            tls=_tls(config),
         )
-        opened = await stack.enter_async_context(serving)
+        try:
+            opened = await stack.enter_async_context(serving)
+        except OSError as error:
+            told = _NO_PORT.format(address=config.host.listen or path, reason=error.strerror)
+            raise errors.SettingsError(told) from error
         await stack.enter_async_context(host_sockets.announced(path))
         await host_processes.succeed(path)
         yield opened, host
+
+
+def _tls(config: settings.Settings) -> host_addresses.TlsAddress | None:
+    """Read what TLS needs, where the host is to take bots of other machines.
+
+    Raises:
+        SettingsError: it cannot be used.
+    """
+    if not config.host.listen:
+        return None
+    if config.host.tls is None:
+        raise errors.SettingsError(_NO_TLS)
+    credentials = host_addresses.Credentials(config.host.tls, is_host=True)
+    return host_addresses.TlsAddress(
+        *host_addresses.parsed(config.host.listen), credentials=credentials
+    )
+
+
+def _certify(options: argparse.Namespace) -> int:
+    """Make a certificate, and the authority before it."""
+    # Imported here: whoever serves makes none.
+    from interpreter_bot.hosts import certificate_authorities
+
+    if not options.names:
+        raise errors.SettingsError(_NAMELESS)
+    authority = certificate_authorities.CertificateAuthority(options.directory)
+    place = authority.issue(options.names, is_bot=options.bot, days=options.days)
+    sys.stdout.write(f"{place}\n")
+    return 0
 
 
 def _patient(config: settings.Settings) -> settings.Settings:

@@ -48,7 +48,9 @@ Without a verb: keep kernels until SIGTERM; then what runs gets its time, and it
 machine whose settings say the same paths finds it.
 
   interpreter-bot host status    print what the host of these settings does
-  interpreter-bot host drain     start no more kernels, and end when the last one is gone"""
+  interpreter-bot host drain     start no more kernels, and end when the last one is gone
+  interpreter-bot host certificate host-1.example 10.0.0.5
+                                 make files for TLS, of a host by its names; or of --bot NAME"""
 _MCP: Final = """\
 Without a verb: be an MCP server for the agent that started this, over standard input and output.
 What it makes is gone when it ends. `interpreter-bot run` serves agents over HTTP, where mcp.enabled
@@ -150,7 +152,22 @@ def _add_run(command: argparse.ArgumentParser) -> None:
 
 
 def _add_host(command: argparse.ArgumentParser) -> None:
-    command.add_argument("verb", nargs="?", choices=("serve", "status", "drain"), default="serve")
+    verbs = ("serve", "status", "drain", "certificate")
+    command.add_argument("verb", nargs="?", choices=verbs, default="serve")
+    command.add_argument(
+        "names", nargs="*", metavar="NAME", help="of the host whose certificate is made"
+    )
+    command.add_argument("--bot", default="", metavar="NAME", help="make the certificate of a bot")
+    command.add_argument(
+        "--days", type=int, default=365, metavar="N", help="how long a certificate is valid"
+    )
+    command.add_argument(
+        "--directory",
+        type=pathlib.Path,
+        default=pathlib.Path("certificates"),
+        metavar="DIR",
+        help="of the authority, made when there is none, and of what it signs",
+    )
     command.add_argument(
         "--linger", type=float, metavar="SECONDS", help="end when no bot came for this long"
     )

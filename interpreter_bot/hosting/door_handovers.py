@@ -103,9 +103,9 @@ class DoorHandovers:
         """
         handed = await self._taken(request.query["kernel"], request.query["key"])
         try:
-            if request.transport is None:
+            transport = request.get_extra_info("socket")
+            if transport is None or transport.family != socket.AF_UNIX:
                 raise web.HTTPBadRequest
-            transport = request.transport.get_extra_info("socket")
             with transport.dup() as peer:
                 doors = handed.doors
                 descriptors = [doors.proxy.fileno(), doors.services.fileno(), doors.process]

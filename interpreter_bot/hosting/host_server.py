@@ -1,9 +1,9 @@
-"""Server of a host process: a unix socket that bots of the same machine reach.
+"""Server of a host process: a unix socket that bots of the same machine reach, and TLS for others.
 
 One WebSocket a bot carries what has a beginning and an end: leases, executions, losses. All else
 are requests that are answered at once, and files, which are streamed. Whoever may connect owns
 everything here, so it is asked of the system who it is: the user of this process, or root, or the
-user that the settings name.
+user that the settings name. On another machine it is whoever shows a bot's certificate.
 
 Above 300 lines: one table of routes, and a few lines for each.
 """
@@ -31,15 +31,15 @@ from interpreter_bot import errors
 from interpreter_bot.hosting import (
     bot_connections,
     door_handovers,
+    file_requests,
     journaled_executions,
     operator_requests,
 )
-from interpreter_bot.hosts import host_messages, ports
+from interpreter_bot.hosts import host_addresses, host_messages, ports
 
 _log = logging.getLogger(__name__)
 
 _REQUEST_BYTES: Final = 16 * 1024 * 1024
-_CHUNK_BYTES: Final = 256 * 1024
 _PEER: Final = struct.Struct("3i")
 _MOST_LOSSES: Final = 1000
 _RETRY_SECONDS: Final = 0.1
@@ -97,6 +97,7 @@ class HostServer:
         bot_uid: int | None = None,
         fingerprint: str = "",
         private: Collection[pathlib.Path] = (),
+        tls: host_addresses.TlsAddress | None = None,
     ) -> AsyncIterator[HostServer]:
         """Serve on a socket until the context is closed.
 
@@ -108,9 +109,10 @@ class HostServer:
             bot_uid: whose bots may connect too.
             fingerprint: of the settings of its kernels.
             private: what these may not see.
+            tls: where bots of other machines are taken.
 
         Raises:
-            OSError: the socket cannot be made.
+            OSError: a socket cannot be made.
         """
         allowed = {0, os.geteuid()} | ({bot_uid} if bot_uid is not None else set())
         server = cls(
@@ -131,7 +133,7 @@ class HostServer:
             await host.listen(server._lose)
             telling = asyncio.create_task(server._tell(), name="losses of kernels")
             try:
-                await web.SockSite(runner, listener).start()
+                await _start(runner, listener, tls)
                 yield server
             finally:
                 telling.cancel()
@@ -164,13 +166,7 @@ class HostServer:
                 *self._doors.routes(),
                 web.post("/v1/forget", self._forget),
                 web.post("/v1/stored_bytes", self._stored_bytes),
-                web.get("/v1/files", self._list),
-                web.get("/v1/file", self._read),
-                web.put("/v1/file", self._put),
-                web.patch("/v1/file", self._rename),
-                web.delete("/v1/file", self._delete),
-                web.post("/v1/mark", self._mark),
-                web.get("/v1/changes", self._changes),
+                *file_requests.routes(self._host),
             ]
         )
         return application
@@ -181,6 +177,9 @@ class HostServer:
     ) -> web.StreamResponse:
         """Let in only who may."""
         peer = request.get_extra_info("socket")
+        if peer.family != socket.AF_UNIX:
+            # TLS has asked for the certificate of a bot already.
+            return await handler(request)
         raw = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
         _, uid, _ = _PEER.unpack(raw)
         if uid not in self._allowed_uids:
@@ -318,54 +317,14 @@ class HostServer:
         keys = list(map(str, (await request.json())["keys"]))
         return _json(await self._host.stored_bytes(keys))
 
-    async def _workspace(self, request: web.Request) -> ports.Workspace:
-        return await self._host.workspace(request.query["key"])
 
-    async def _list(self, request: web.Request) -> web.Response:
-        return _json(await (await self._workspace(request)).list())
-
-    async def _mark(self, request: web.Request) -> web.Response:
-        return _json(await (await self._workspace(request)).mark())
-
-    async def _changes(self, request: web.Request) -> web.Response:
-        workspace = await self._workspace(request)
-        return _json(await workspace.changes_since(request.query["mark"]))
-
-    async def _put(self, request: web.Request) -> web.Response:
-        workspace = await self._workspace(request)
-        chunks = request.content.iter_chunked(_CHUNK_BYTES)
-        return _json(await workspace.put(request.query["name"], chunks))
-
-    async def _rename(self, request: web.Request) -> web.Response:
-        workspace, query = await self._workspace(request), request.query
-        return _json(await workspace.rename(query["name"], query["to"]))
-
-    async def _delete(self, request: web.Request) -> web.Response:
-        await (await self._workspace(request)).delete(request.query["name"])
-        return _json({})
-
-    async def _read(self, request: web.Request) -> web.StreamResponse:
-        workspace, query = await self._workspace(request), request.query
-        reading = workspace.read(
-            query["name"],
-            start=int(query["start"]),
-            most_bytes=int(query["most"]) if "most" in query else None,
-            may_be_sparse="sparse" in query,
-        )
-        async with reading as content:
-            response = web.StreamResponse()
-            response.headers["X-File"] = host_messages.document(content.info).decode("ascii")
-            await response.prepare(request)
-            try:
-                async for chunk in content:
-                    await response.write(chunk)
-            except errors.WorkspaceError:
-                # The length is not known beforehand: only a broken connection says that it broke.
-                _log.exception("a file could not be read to its end")
-                if request.transport is not None:
-                    request.transport.abort()
-            await response.write_eof()
-            return response
+async def _start(
+    runner: web.AppRunner, listener: socket.socket, tls: host_addresses.TlsAddress | None
+) -> None:
+    await web.SockSite(runner, listener).start()
+    if tls is not None and tls.credentials is not None:
+        context = tls.credentials.context()
+        await web.TCPSite(runner, tls.name, tls.port, ssl_context=context).start()
 
 
 @web.middleware

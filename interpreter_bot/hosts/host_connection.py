@@ -25,7 +25,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import aiohttp
 
 from interpreter_bot import errors
-from interpreter_bot.hosts import host_messages, host_sockets, host_statuses, ports
+from interpreter_bot.hosts import host_addresses, host_messages, host_sockets, host_statuses, ports
 
 _log = logging.getLogger(__name__)
 
@@ -80,20 +80,24 @@ class Call(Protocol):
 
 
 class HostConnection:
-    """Connection to the host behind a socket. Use `open`.
+    """Connection to one host. Use `open`.
 
     Attributes:
         status: of the host, as of when it was connected last.
-        path: of its socket.
+        address: where it listens.
         on_connect: is called whenever the host listens.
     """
 
     status: host_statuses.HostStatus
 
     def __init__(
-        self, path: pathlib.Path, newest: pathlib.Path, *, patience_seconds: float
+        self,
+        address: host_addresses.Address,
+        newest: pathlib.Path | None,
+        *,
+        patience_seconds: float,
     ) -> None:
-        self.path = path
+        self.address = address
         self._newest = newest
         self._revive: Revive | None = None
         self._patience_seconds = patience_seconds
@@ -115,7 +119,7 @@ class HostConnection:
     @contextlib.asynccontextmanager
     async def open(
         cls,
-        path: pathlib.Path,
+        address: host_addresses.Address,
         *,
         newest: pathlib.Path | None = None,
         patience_seconds: float = 30.0,
@@ -124,22 +128,24 @@ class HostConnection:
         """Connect to a host, and again whenever the connection is lost.
 
         Args:
-            path: of its socket, or a link to it.
-            newest: leads to the host that is used when that one is gone; by default `path`.
+            address: of its socket, or a link to it, or of a host on another machine.
+            newest: leads to the host that is used when that one is gone; by default the link.
             patience_seconds: how long a host may be away before what ran in it counts as lost.
             revive: called when it cannot be reached.
 
         Raises:
             KernelError: it cannot be reached, or is of another release.
         """
-        own = host_sockets.target(path) or path
-        connection = cls(own, newest or path, patience_seconds=patience_seconds)
+        if isinstance(address, pathlib.Path):
+            newest = newest or address
+            address = host_sockets.target(address) or address
+        connection = cls(address, newest, patience_seconds=patience_seconds)
         connection._revive = revive
-        connection._session = host_statuses.open_session(own)
+        connection._session = host_statuses.open_session(address)
         try:
-            connection.status = await host_statuses.read_status(connection._session)
+            connection.status = await host_statuses.read_status(connection._session, address)
             connection._heard_by = connection.status.id
-            keeping = asyncio.create_task(connection._keep(), name=f"connection to {own.name}")
+            keeping = asyncio.create_task(connection._keep(), name=f"connection to {address}")
             try:
                 yield connection
             finally:
@@ -306,18 +312,18 @@ class HostConnection:
         """
         assert self._session is not None  # noqa: S101
         try:
-            self.status = await host_statuses.read_status(self._session)
+            self.status = await host_statuses.read_status(self._session, self.address)
         except errors.HostUnusableError:
             raise
         except errors.KernelError:
-            path = host_sockets.target(self._newest)
-            if path is None or path == self.path:
+            path = None if self._newest is None else host_sockets.target(self._newest)
+            if path is None or path == self.address:
                 raise
             # What was asked of the former one and not answered never will be.
             former, self._session = self._session, host_statuses.open_session(path)
-            self.path = path
+            self.address = path
             await former.close()
-            self.status = await host_statuses.read_status(self._session)
+            self.status = await host_statuses.read_status(self._session, path)
         return self._session
 
     async def _write(self, opened: aiohttp.ClientWebSocketResponse) -> None:

@@ -26,6 +26,7 @@ import aiohttp
 
 from interpreter_bot import cancellation, errors, settings
 from interpreter_bot.hosts import (
+    host_addresses,
     host_messages,
     host_sockets,
     host_statuses,
@@ -53,14 +54,14 @@ _NONE: Final = "No process that keeps Python kernels can be reached at {path}."
 _SILENT: Final = "The process that keeps the Python kernels did not start; its log says why."
 
 
-async def status(path: pathlib.Path) -> host_statuses.HostStatus:
-    """Ask the host behind a socket what it does.
+async def status(address: host_addresses.Address) -> host_statuses.HostStatus:
+    """Ask a host what it does.
 
     Raises:
         KernelError: there is none.
     """
-    async with host_statuses.open_session(path) as session:
-        return await host_statuses.read_status(session)
+    async with host_statuses.open_session(address) as session:
+        return await host_statuses.read_status(session, address)
 
 
 async def drain(path: pathlib.Path, *, is_urgent: bool) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import Final
+import socket
+from typing import Any, Final
 
 import aiohttp
+import yarl
+from aiohttp import abc, client_proto
 
 from interpreter_bot import errors
-from interpreter_bot.hosts import host_messages, socket_owners
+from interpreter_bot.hosts import host_addresses, host_messages, socket_owners
 
 UNREACHABLE: Final = "The process that keeps the Python kernels cannot be reached right now."
 _ADDRESS: Final = "http://host"
@@ -18,6 +21,8 @@ _OTHER_PROTOCOL: Final = (
     " `interpreter-bot host drain` ends it."
 )
 _STUCK: Final = "The process that keeps the Python kernels does not answer."
+_REFUSED: Final = "The host at {address} closed the connection: {reason}."
+_UNSAID: Final = "it does not trust the certificate of this bot, or just ends"
 # It is answered out of memory.
 _STATUS_SECONDS: Final = 10.0
 
@@ -63,14 +68,55 @@ class HostStatus:
     executions: int
 
 
-def open_session(path: pathlib.Path) -> aiohttp.ClientSession:
-    """Return a session with the host behind a socket, if it is no stranger's; to be closed."""
+class _TlsConnector(aiohttp.TCPConnector):
+    """Connections over TLS, each by the certificates of its moment."""
+
+    def __init__(self, address: host_addresses.TlsAddress) -> None:
+        resolver = _Resolver(address.ip) if address.ip else None
+        super().__init__(limit=0, resolver=resolver, use_dns_cache=False)
+        self._credentials = address.credentials
+
+    async def _create_connection(self, *args: Any, **kwargs: Any) -> client_proto.ResponseHandler:
+        """Connect, as the one who the files say by now that we are."""
+        assert self._credentials is not None, "whoever connects has them"  # noqa: S101
+        self._ssl = self._credentials.context()
+        return await super()._create_connection(*args, **kwargs)
+
+
+class _Resolver(abc.AbstractResolver):
+    """Leads each name to one address: that of one host among those of the name."""
+
+    def __init__(self, ip: str) -> None:
+        self._ip = ip
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[abc.ResolveResult]:
+        family = socket.AF_INET6 if ":" in self._ip else socket.AF_INET
+        flags = socket.AI_NUMERICHOST
+        return [
+            abc.ResolveResult(
+                hostname=host, host=self._ip, port=port, family=family, proto=0, flags=flags
+            )
+        ]
+
+    async def close(self) -> None:
+        """Keep nothing open."""
+
+
+def open_session(address: host_addresses.Address) -> aiohttp.ClientSession:
+    """Return a session with the host at an address, if it is no stranger's; to be closed."""
     timeout = aiohttp.ClientTimeout(total=_STATUS_SECONDS)
-    connector = socket_owners.Connector(path)
-    return aiohttp.ClientSession(_ADDRESS, connector=connector, timeout=timeout)
+    if isinstance(address, pathlib.Path):
+        connector: aiohttp.BaseConnector = socket_owners.Connector(address)
+        return aiohttp.ClientSession(_ADDRESS, connector=connector, timeout=timeout)
+    base = yarl.URL.build(scheme="https", host=address.name, port=address.port)
+    return aiohttp.ClientSession(base, connector=_TlsConnector(address), timeout=timeout)
 
 
-async def read_status(session: aiohttp.ClientSession) -> HostStatus:
+async def read_status(
+    session: aiohttp.ClientSession, address: host_addresses.Address
+) -> HostStatus:
     """Ask a host what it is.
 
     Raises:
@@ -84,10 +130,26 @@ async def read_status(session: aiohttp.ClientSession) -> HostStatus:
         status = host_messages.read(HostStatus, said)
     except TimeoutError as error:
         raise errors.HostUnusableError(_STUCK) from error
+    except (aiohttp.ClientError, OSError) as error:
+        # Before what is no value: a wrong certificate is one as well.
+        if isinstance(address, host_addresses.TlsAddress) and (told := _fault(error, address)):
+            raise errors.HostUnusableError(told) from error
+        raise errors.KernelError(UNREACHABLE) from error
     except ValueError as error:
         raise OtherProtocolError(_OTHER_PROTOCOL) from error
-    except (aiohttp.ClientError, OSError) as error:
-        raise errors.KernelError(UNREACHABLE) from error
     if status.protocol != host_messages.PROTOCOL:
         raise OtherProtocolError(_OTHER_PROTOCOL)
     return status
+
+
+def _fault(error: Exception, address: host_addresses.TlsAddress) -> str:
+    """Return a sentence that says what is wrong with TLS; empty if it is something else."""
+    if not isinstance(error, aiohttp.ServerDisconnectedError):
+        return host_addresses.fault(error, address)
+    # A host that refuses a certificate sends no alert: Python's event loop keeps it to itself.
+    # Imported here: only who is refused asks why.
+    from interpreter_bot.hosts import certificate_authorities
+
+    assert address.credentials is not None, "whoever connects has them"  # noqa: S101
+    reason = certificate_authorities.flaw(address.credentials.directory) or _UNSAID
+    return _REFUSED.format(address=address, reason=reason)

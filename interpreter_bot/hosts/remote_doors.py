@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import logging
 import os
+import pathlib
 import socket
 import urllib.parse
 from typing import Final
@@ -91,7 +92,10 @@ class RemoteDoors:
     async def _fetched(self, key: str, kernel_id: str) -> kernel_doors.Doors | None:
         """Ask the host for a kernel's doors; None if it gives none."""
         loop = asyncio.get_running_loop()
-        path = self._connection.path
+        path = self._connection.address
+        if not isinstance(path, pathlib.Path):
+            # No descriptor travels to another machine.
+            return None
         asked = urllib.parse.urlencode({"kernel": kernel_id, "key": key})
         link = socket.socket(socket.AF_UNIX)
         try:

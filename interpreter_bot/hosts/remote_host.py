@@ -1,4 +1,4 @@
-"""The host that is another process of this machine: its kernels outlive this bot.
+"""The host that is another process, of this machine or another: its kernels outlive this bot.
 
 It is `local_host` behind a wire, whose other end is `hosting.host_server`. What a host sends is
 checked in `host_messages`; what is lost on the way is said again by `host_connection`.
@@ -18,6 +18,7 @@ from typing import Any
 
 from interpreter_bot import errors, network_reach, session_variables
 from interpreter_bot.hosts import (
+    host_addresses,
     host_connection,
     kernel_doors,
     ports,
@@ -113,7 +114,7 @@ class RemoteHost:
     @contextlib.asynccontextmanager
     async def open(
         cls,
-        path: pathlib.Path,
+        address: host_addresses.Address,
         *,
         newest: pathlib.Path | None = None,
         patience_seconds: float = 30.0,
@@ -122,7 +123,7 @@ class RemoteHost:
         is_ephemeral: bool = False,
         is_bot: bool = False,
     ) -> AsyncIterator[RemoteHost]:
-        """Connect to the host behind a socket; see `host_connection.HostConnection.open`.
+        """Connect to a host; see `host_connection.HostConnection.open`.
 
         The doorkeeper decides what code reaches; without one it reaches nothing. Where the
         connection is ephemeral, the host forgets its sessions with it, however it ends. A bot
@@ -132,7 +133,7 @@ class RemoteHost:
             KernelError: it cannot be reached, or is of another release.
         """
         opening = host_connection.HostConnection.open(
-            path, newest=newest, patience_seconds=patience_seconds, revive=revive
+            address, newest=newest, patience_seconds=patience_seconds, revive=revive
         )
         async with opening as connection:
             host = cls(connection, doorkeeper=doorkeeper, is_ephemeral=is_ephemeral, is_bot=is_bot)

@@ -115,7 +115,7 @@ class SuccessiveHosts:
         hosts = cls(newest, revive, doorkeeper)
         try:
             await hosts._join(newest)
-            first = hosts._hosts[0].connection.path
+            first = hosts._hosts[0].connection.address
             for path in await asyncio.to_thread(host_sockets.listening, newest.parent):
                 if path != first:
                     # Where it cannot be spoken to, its sessions are as good as gone.
@@ -153,20 +153,23 @@ class SuccessiveHosts:
     async def _look(self) -> None:
         """Connect to a host that is new, and leave connections that lead to where another does."""
         path = host_sockets.target(self._newest)
-        known = [host.connection.path for host in self._hosts]
+        known = [host.connection.address for host in self._hosts]
         # One that is lost finds the newest by itself.
         is_new = path is not None and path not in known and self._hosts[0].connection.is_connected
         if not is_new and len(set(known)) == len(known):
             return
         async with self._looking:
-            if path is not None and path not in [host.connection.path for host in self._hosts]:
+            if path is not None and path not in [host.connection.address for host in self._hosts]:
                 try:
                     await self._join(self._newest)
                 except errors.KernelError:
                     _log.exception("a new host of kernels cannot be used")
-            self._hosts.sort(key=lambda host: host.connection.path != path)
+            self._hosts.sort(key=lambda host: host.connection.address != path)
             for host in self._hosts[1:]:
-                if host.connection.path == self._hosts[0].connection.path and not host.is_used:
+                if (
+                    host.connection.address == self._hosts[0].connection.address
+                    and not host.is_used
+                ):
                     self._hosts.remove(host)
                     await self._stacks.pop(host).aclose()
 

@@ -132,3 +132,8 @@ class Host(fields.Group):
     """How long one that a bot started waits for the next bot, when its own was killed."""
     bot_user: str = ""
     """User, by name or number, whose bots may use it besides its own, where it runs as root."""
+    listen: str = ""
+    """Address and port, as `0.0.0.0:7443`, at which it takes bots of other machines, over TLS."""
+    tls: pathlib.Path | None = None
+    """Directory with the certificate and key of this host or bot, and the authority that it trusts:
+    `tls.crt`, `tls.key`, `ca.crt`. They are read again when they change."""

@@ -1,0 +1,91 @@
+"""What bots ask of files of sessions, which are streamed both ways."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from aiohttp import web
+
+from interpreter_bot import errors
+from interpreter_bot.hosts import host_messages, ports
+
+_log = logging.getLogger(__name__)
+
+_CHUNK_BYTES: Final = 256 * 1024
+
+
+def routes(host: ports.Hosts) -> list[web.RouteDef]:
+    """Return the requests; what is wrong with one is told as of all others.
+
+    Args:
+        host: whose sessions' files they are about.
+    """
+    files = _Files(host)
+    return [
+        web.get("/v1/files", files.list),
+        web.get("/v1/file", files.read),
+        web.put("/v1/file", files.put),
+        web.patch("/v1/file", files.rename),
+        web.delete("/v1/file", files.delete),
+        web.post("/v1/mark", files.mark),
+        web.get("/v1/changes", files.changes),
+    ]
+
+
+class _Files:
+    def __init__(self, host: ports.Hosts) -> None:
+        self._host = host
+
+    async def _workspace(self, request: web.Request) -> ports.Workspace:
+        return await self._host.workspace(request.query["key"])
+
+    async def list(self, request: web.Request) -> web.Response:
+        return _json(await (await self._workspace(request)).list())
+
+    async def mark(self, request: web.Request) -> web.Response:
+        return _json(await (await self._workspace(request)).mark())
+
+    async def changes(self, request: web.Request) -> web.Response:
+        workspace = await self._workspace(request)
+        return _json(await workspace.changes_since(request.query["mark"]))
+
+    async def put(self, request: web.Request) -> web.Response:
+        workspace = await self._workspace(request)
+        chunks = request.content.iter_chunked(_CHUNK_BYTES)
+        return _json(await workspace.put(request.query["name"], chunks))
+
+    async def rename(self, request: web.Request) -> web.Response:
+        workspace, query = await self._workspace(request), request.query
+        return _json(await workspace.rename(query["name"], query["to"]))
+
+    async def delete(self, request: web.Request) -> web.Response:
+        await (await self._workspace(request)).delete(request.query["name"])
+        return _json({})
+
+    async def read(self, request: web.Request) -> web.StreamResponse:
+        workspace, query = await self._workspace(request), request.query
+        reading = workspace.read(
+            query["name"],
+            start=int(query["start"]),
+            most_bytes=int(query["most"]) if "most" in query else None,
+            may_be_sparse="sparse" in query,
+        )
+        async with reading as content:
+            response = web.StreamResponse()
+            response.headers["X-File"] = host_messages.document(content.info).decode("ascii")
+            await response.prepare(request)
+            try:
+                async for chunk in content:
+                    await response.write(chunk)
+            except errors.WorkspaceError:
+                # The length is not known beforehand: only a broken connection says that it broke.
+                _log.exception("a file could not be read to its end")
+                if request.transport is not None:
+                    request.transport.abort()
+            await response.write_eof()
+            return response
+
+
+def _json(value: object) -> web.Response:
+    return web.Response(body=host_messages.document(value), content_type="application/json")
