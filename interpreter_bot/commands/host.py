@@ -36,9 +36,7 @@ _POLL_SECONDS: Final = 0.2
 _NONE: Final = "No process that keeps Python kernels can be reached."
 _NO_PORT: Final = "The host cannot listen: {reason} ({address})."
 _NO_TLS: Final = "host.listen needs host.tls, a directory that `host certificate` makes."
-_NAMELESS: Final = (
-    "Say the names of the host, as bots will write them, or with --bot that of a bot."
-)
+_NAMELESS: Final = "Say the names of a host, as bots will write them, or --bot and that of a bot."
 _DRAINING: Final = "It starts no more kernels, and ends when the last one is gone.\n"
 
 
@@ -154,10 +152,11 @@ def _certify(options: argparse.Namespace) -> int:
     # Imported here: whoever serves makes none.
     from interpreter_bot.hosts import certificate_authorities
 
-    if not options.names:
+    names = [options.bot] if options.bot else options.names
+    if not names or (options.bot and options.names):
         raise errors.SettingsError(_NAMELESS)
     authority = certificate_authorities.CertificateAuthority(options.directory)
-    place = authority.issue(options.names, is_bot=options.bot, days=options.days)
+    place = authority.issue(names, is_bot=bool(options.bot), days=options.days)
     sys.stdout.write(f"{place}\n")
     return 0
 

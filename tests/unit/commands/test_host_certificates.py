@@ -1,0 +1,28 @@
+"""`interpreter-bot host certificate`: files for both ends of TLS."""
+
+import pytest
+
+from interpreter_bot import cli
+from interpreter_bot.hosts import certificate_authorities, host_addresses
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "certificates"
+
+
+def test_it_makes_those_of_a_host_and_of_a_bot(place, capsys):
+    assert cli.main(["host", "certificate", "127.0.0.1", "host-1.example"]) == 0
+    assert cli.main(["host", "certificate", "--bot", "bot-1"]) == 0
+    assert capsys.readouterr().out.split() == ["certificates/127.0.0.1", "certificates/bot-1"]
+    host_addresses.Credentials(place / "127.0.0.1", is_host=True)
+    assert certificate_authorities.flaw(place / "bot-1") == ""
+    assert "not that of a bot" in certificate_authorities.flaw(place / "127.0.0.1")
+
+
+@pytest.mark.parametrize("names", [[], ["host-1", "--bot", "bot-1"]])
+def test_it_makes_one_thing_at_a_time(names, place, capsys):
+    assert cli.main(["host", "certificate", *names]) != 0
+    assert "Say the names of a host" in capsys.readouterr().err
+    assert not place.exists()
