@@ -16,6 +16,7 @@ from interpreter_bot.platforms.slack import (
     button_and_modal_handlers,
     home_tab,
     installations,
+    interaction_requests,
     interactions,
     message_events,
     message_parsing,
@@ -31,7 +32,7 @@ EVENTS: Final = (
 """What the manifest subscribes to."""
 
 COMMANDS: Final = ("/py", "/interpreter")
-SHORTCUTS: Final = (interactions.RUN_SHORTCUT, interactions.ASK_SHORTCUT)
+SHORTCUTS: Final = ("run_message", "ask_message")
 _ANYTHING: Final = re.compile(r".*", re.DOTALL)
 
 
@@ -44,6 +45,7 @@ class Handlers:
         in_flight: requests_in_flight.RequestsInFlight,
         messages: message_events.MessageEvents,
         interaction_handlers: interactions.Interactions,
+        asked: interaction_requests.InteractionRequests,
         home: home_tab.HomeTab,
         modal_views: modals.Modals,
         actions: button_and_modal_handlers.ButtonAndModalHandlers,
@@ -52,6 +54,7 @@ class Handlers:
         self._in_flight = in_flight
         self._messages = messages
         self._interactions = interaction_handlers
+        self._requests = asked
         self._home = home
         self._modals = modal_views
         self._actions = actions
@@ -68,8 +71,8 @@ class Handlers:
         app.event("app_uninstalled")(self.revoked)
         app.command("/py")(self.py)
         app.command("/interpreter")(self.interpreter)
-        app.shortcut(interactions.RUN_SHORTCUT)(self.run_message)
-        app.shortcut(interactions.ASK_SHORTCUT)(self.ask_message)
+        for name, handle in zip(SHORTCUTS, (self.run_message, self.ask_message), strict=True):
+            app.shortcut(name)(handle)
         app.action(_ANYTHING)(self._actions.action)
         app.view(_ANYTHING)(self._actions.submitted)
 
@@ -141,7 +144,7 @@ class Handlers:
         channel, user = str(command["channel_id"]), str(command["user_id"])
         code = message_parsing.code(str(command.get("text") or ""))
         if code.strip():
-            work = self._interactions.run_code(workspace, user, channel, code)
+            work = self._requests.run_code(workspace, user, channel, code)
         else:
             trigger = str(command["trigger_id"])
             work = self._modals.open_run(workspace, channel, trigger)
@@ -174,7 +177,7 @@ class Handlers:
         await ack()
         workspace = await self._workspaces.of(context)
         channel, user = str(body["channel"]["id"]), str(body["user"]["id"])
-        work = self._interactions.run_message(workspace, user, channel, body["message"])
+        work = self._requests.run_message(workspace, user, channel, body["message"])
         self._interactions.spawn(work, "run message", interactions.teller(respond))
 
     async def ask_message(

@@ -15,6 +15,7 @@ from interpreter_bot.platforms.slack import (
     home_and_modal_views,
     home_tab,
     installations,
+    interaction_requests,
     interactions,
     message_parsing,
     modals,
@@ -34,6 +35,7 @@ class ButtonAndModalHandlers:
         self,
         shared: handler_dependencies.HandlerDependencies,
         interaction_handlers: interactions.Interactions,
+        asked: interaction_requests.InteractionRequests,
         modal_views: modals.Modals,
         home: home_tab.HomeTab,
         feedback: home_tab.Feedback,
@@ -41,6 +43,7 @@ class ButtonAndModalHandlers:
         self._workspaces = shared.workspaces
         self._permissions = shared.permissions
         self._interactions = interaction_handlers
+        self._requests = asked
         self._modals = modal_views
         self._home = home
         self._feedback = feedback
@@ -127,13 +130,13 @@ class ButtonAndModalHandlers:
             if channel:
                 await self._interactions.whisper(workspace, user, channel, sentence)
 
-        doing = self._interactions
         match view.get("callback_id"):
             case home_and_modal_views.RUN_FORM:
                 code = message_parsing.without_smart_quotes(text)
-                work = doing.run_code(workspace, user, channel, code)
+                work = self._requests.run_code(workspace, user, channel, code)
             case home_and_modal_views.ASK_FORM:
-                work = doing.ask_about(workspace, user, channel, str(facts["ts"]), text)
+                ts = str(facts["ts"])
+                work = self._requests.ask_about(workspace, user, channel, ts, text)
             case home_and_modal_views.EDIT_FORM | home_and_modal_views.ANSWER_FORM:
                 work = self._modals.decide(workspace, user, channel, str(facts["question"]), text)
             case admin_views.FORM:

@@ -1,15 +1,10 @@
-"""Interactions: slash commands, shortcuts and presses of buttons, everything but messages.
-
-Above 300 lines: every command, shortcut and button ends in the same few steps.
-"""
+"""Interactions: slash commands and presses of buttons, everything but messages and requests."""
 
 from __future__ import annotations
 
-import functools
 import logging
-import uuid
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable
+from typing import Final
 
 from slack_bolt.async_app import AsyncRespond
 
@@ -20,9 +15,8 @@ from interpreter_bot.platforms.slack import (
     blocks,
     handler_dependencies,
     installations,
-    live_messages,
+    interaction_requests,
     markdown,
-    message_order,
     message_parsing,
     permissions,
     posted_messages,
@@ -30,16 +24,12 @@ from interpreter_bot.platforms.slack import (
     requests_in_flight,
     subcommands,
 )
-from interpreter_bot.sessions import requests
 
 _log = logging.getLogger(__name__)
 
-RUN_SHORTCUT: Final = "run_message"
-ASK_SHORTCUT: Final = "ask_message"
 _NOTHING: Final = (
     f"Nothing is running any more that this would stop. {questions_to_people.ELSEWHERE}"
 )
-_NO_CODE: Final = "There is no code in this message: no code block and no Python snippet."
 
 
 def teller(respond: AsyncRespond) -> subcommands.Tell:
@@ -65,17 +55,15 @@ class Interactions:
         self,
         shared: handler_dependencies.HandlerDependencies,
         in_flight: requests_in_flight.RequestsInFlight,
+        asked: interaction_requests.InteractionRequests,
         handled: subcommands.CommandEffects,
     ) -> None:
         self._service = shared.service
-        self._config = shared.config
         self._api = shared.api
         self._permissions = shared.permissions
-        self._threads = shared.threads
-        self._downloads = shared.downloads
         self._in_flight = in_flight
+        self._requests = asked
         self._commands = handled
-        self._orders = message_order.MessageOrder()
 
     def spawn(self, work: Awaitable[None], name: str, tell: subcommands.Tell | None) -> None:
         """Run work in a task of its own, and tell the person of its errors."""
@@ -92,152 +80,6 @@ class Interactions:
                     await tell(status_sentences.error_sentence(error))
 
         self._in_flight.spawn(with_errors_told(), name)
-
-    # Code and questions -------------------------------------------------------------------
-
-    async def run_code(
-        self,
-        workspace: installations.InstalledWorkspace,
-        user: str,
-        channel: str,
-        code: str,
-    ) -> None:
-        """Run code in the channel's kernel, and show that in the channel.
-
-        Raises:
-            BotError: it is not run.
-        """
-        place = posted_messages.Place(workspace, channel, thread="", asked="", user=user)
-        key = values.SessionKey("slack", workspace.team, channel)
-        async with self._orders.at((workspace.team, channel, "")):
-            profile = await self._permissions.require(workspace, user, channel)
-            start = await self._open_code(key, place, profile, code)
-        await start()
-
-    async def _open_code(
-        self,
-        key: values.SessionKey,
-        place: posted_messages.Place,
-        profile: permissions.Profile,
-        code: str,
-    ) -> Callable[[], Awaitable[None]]:
-        """Show that code is going to run; return what runs it."""
-        person = requests.Person(profile.user, profile.name)
-        request = requests.Request(
-            key=key, person=person, text=code, is_code=True, id=uuid.uuid4().hex
-        )
-        heading = live_messages.heading(profile.name, code)
-        entry = await self._in_flight.open(key, place, request.id, heading=heading)
-        return functools.partial(self._in_flight.answer, entry, request)
-
-    async def run_message(
-        self,
-        workspace: installations.InstalledWorkspace,
-        user: str,
-        channel: str,
-        facts: Mapping[str, Any],
-    ) -> None:
-        """Run the code of a message, in the thread it belongs to.
-
-        Raises:
-            BotError: there is none, or it is not run.
-        """
-        profile = await self._permissions.require(workspace, user, channel)
-        code = await self._code_of(workspace, facts)
-        place, key = await self._at(workspace, user, channel, facts)
-        start = await self._open_code(key, place, profile, code)
-        await start()
-
-    async def _code_of(
-        self, workspace: installations.InstalledWorkspace, facts: Mapping[str, Any]
-    ) -> str:
-        """Return the code of a message.
-
-        Raises:
-            BotError: there is none.
-        """
-        text = str(facts.get("text") or "")
-        found = message_parsing.preformatted(tuple(facts.get("blocks") or ()))
-        found = found or list(message_parsing.fenced(text))
-        if found:
-            return "\n".join(found)
-        for file in facts.get("files") or ():
-            if message_parsing.is_snippet(file) or str(file.get("name", "")).endswith(".py"):
-                return await self._downloads.text(workspace, file)
-        raise errors.BotError(_NO_CODE)
-
-    async def _at(
-        self,
-        workspace: installations.InstalledWorkspace,
-        user: str,
-        channel: str,
-        facts: Mapping[str, Any],
-    ) -> tuple[posted_messages.Place, values.SessionKey]:
-        ts = str(facts.get("ts", ""))
-        root = str(facts.get("thread_ts") or ts)
-        place = posted_messages.Place(workspace, channel, thread=root, asked=ts, user=user)
-        thread = await self._threads.read(workspace, channel, root, ts)
-        own = "" if thread.is_channels else root
-        return place, values.SessionKey("slack", workspace.team, channel, own)
-
-    async def ask_about(
-        self,
-        workspace: installations.InstalledWorkspace,
-        user: str,
-        channel: str,
-        ts: str,
-        question: str,
-    ) -> None:
-        """Ask the model about a message, in its thread.
-
-        Raises:
-            BotError: it is not asked.
-        """
-        profile = await self._permissions.require(workspace, user, channel)
-        facts = await self._message(workspace, channel, ts)
-        place, key = await self._at(workspace, user, channel, facts)
-        author = ""
-        if facts.get("user"):
-            author = (await self._permissions.profile(workspace, str(facts["user"]))).name
-        files = tuple(facts.get("files") or ())
-        words = message_parsing.words(str(facts.get("text") or ""))
-        request = requests.Request(
-            key=key,
-            person=requests.Person(profile.user, profile.name),
-            text=question,
-            attachments=self._downloads.attachments(workspace, files),
-            context=f"{author or 'Somebody'}: {words}",
-            id=uuid.uuid4().hex,
-            approval=self._config.approval,
-        )
-        title = requests_in_flight.title_of(request)
-        entry = await self._in_flight.open(key, place, request.id, title=title)
-        await self._in_flight.answer(entry, request)
-
-    async def _message(
-        self, workspace: installations.InstalledWorkspace, channel: str, ts: str
-    ) -> Mapping[str, Any]:
-        """Fetch one message, which may stand in a thread.
-
-        Raises:
-            BotError: it is gone.
-        """
-        answer = await self._api.call(
-            workspace,
-            "conversations.replies",
-            channel=channel,
-            ts=ts,
-            latest=ts,
-            oldest=ts,
-            inclusive=True,
-            limit=2,
-        )
-        for facts in answer.get("messages", ()):
-            if facts.get("ts") == ts:
-                return dict(facts)
-        raise errors.BotError("That message is gone.")
-
-    # Commands and buttons -----------------------------------------------------------------
 
     async def command(
         self,
@@ -258,16 +100,16 @@ class Interactions:
             message_parsing.words(text)
         ) or message_parsing.SlackCommand("help")
         if command.name == "py":
-            await self.run_code(
-                workspace, user, channel, message_parsing.code(text.strip()[2:].lstrip())
-            )
+            code = message_parsing.code(text.strip()[2:].lstrip())
+            await self._requests.run_code(workspace, user, channel, code)
             return
         key = values.SessionKey("slack", workspace.team, channel)
         if command.name == "again":
             cells = await self._service.branches.lost_cells(key)
-            await self.run_code(workspace, user, channel, "\n\n".join(cells))
+            await self._requests.run_code(workspace, user, channel, "\n\n".join(cells))
             return
-        await self._commands.run(command, key, place, profile, tell=tell)
+        async with self._requests.awaited(workspace, channel):
+            await self._commands.run(command, key, place, profile, tell=tell)
 
     async def stop(
         self,

@@ -30,6 +30,7 @@ from interpreter_bot.platforms.slack import (
     home_tab,
     http_server,
     installations,
+    interaction_requests,
     interactions,
     message_events,
     modals,
@@ -39,7 +40,7 @@ from interpreter_bot.platforms.slack import (
 )
 
 if TYPE_CHECKING:
-    from interpreter_bot.sessions import session_service
+    from interpreter_bot.sessions import event_claims, session_service
 
 _CONNECT_SECONDS = 15.0
 
@@ -162,21 +163,26 @@ def _handlers(
 ) -> bolt_handlers.Handlers:
     said = subcommands.CommandEffects(shared)
     listener = message_events.MessageEvents(shared, in_flight, said)
-    shared.service.events.open_platform(
-        "slack", lambda event: in_flight.spawn(listener.take_again(event), "message again")
-    )
-    interaction_handlers = interactions.Interactions(shared, in_flight, said)
+    asked = interaction_requests.InteractionRequests(shared, in_flight)
+
+    def take_again(event: event_claims.LostEvent) -> None:
+        taker = listener if "is_edit" in event.content else asked
+        in_flight.spawn(taker.take_again(event), "an event again")
+
+    shared.service.events.open_platform("slack", take_again)
+    interaction_handlers = interactions.Interactions(shared, in_flight, asked, said)
     feedback = home_tab.Feedback(shared.service)
     home = home_tab.HomeTab(shared, feedback, notify)
     modal_views = modals.Modals(shared)
     actions = button_and_modal_handlers.ButtonAndModalHandlers(
-        shared, interaction_handlers, modal_views, home, feedback
+        shared, interaction_handlers, asked, modal_views, home, feedback
     )
     return bolt_handlers.Handlers(
         shared.workspaces,
         in_flight,
         listener,
         interaction_handlers,
+        asked,
         home,
         modal_views,
         actions,

@@ -37,7 +37,7 @@ def test_every_event_has_somebody_who_hears_it():
 
             return record
 
-    handlers = bolt_handlers.Handlers(*[_Anything()] * 7)
+    handlers = bolt_handlers.Handlers(*[_Anything()] * 8)
     handlers.register(Recorder())
     names = {event.partition(".")[0] for event in bolt_handlers.EVENTS}
     assert {name for kind, name in heard if kind == "event"} == names

@@ -1,11 +1,13 @@
 """What people and Slack do in the middle of things: nothing is lost, stuck or said twice."""
 
 import asyncio
+import dataclasses
 import functools
 import time
 
 import aiohttp
 import pytest
+import sqlalchemy
 
 from interpreter_bot import encryption, errors, values
 from interpreter_bot.platforms.slack import (
@@ -17,7 +19,7 @@ from interpreter_bot.platforms.slack import (
     web_api,
 )
 from interpreter_bot.sessions import turn_stops
-from interpreter_bot.store import third_party_tables
+from interpreter_bot.store import schema, third_party_tables
 from tests.fakes import conversations as fake
 from tests.fakes.slack_server import worlds
 from tests.fakes.slack_server.servers import Fault
@@ -472,3 +474,80 @@ async def test_a_message_with_which_a_bot_had_not_begun_that_is_gone_is_answered
     await slack.until(lambda: ("reset", service.requests[0].key, False) in service.calls)
     (_, about) = service.claimed[-1]
     assert about["content"] is None
+
+
+async def _command(slack, ts):
+    slack.command("U1", "C1", "/py", "print(x &gt; 0)")
+
+
+async def _long_command(slack, ts):
+    slack.command("U1", "C1", "/interpreter", "py print(x &gt; 0)")
+
+
+async def _form(slack, ts):
+    slack.command("U1", "C1", "/py")
+    [view] = await slack.until(lambda: slack.world.modals)
+    slack.submit("U1", view, field="print(x > 0)")
+
+
+async def _shortcut(slack, ts):
+    slack.shortcut("U1", "run_message", "C1", ts)
+
+
+async def _question(slack, ts):
+    slack.shortcut("U1", "ask_message", "C1", ts)
+    [view] = await slack.until(lambda: slack.world.modals)
+    slack.submit("U1", view, field="print(x > 0)")
+
+
+@pytest.mark.parametrize("asked", [_command, _long_command, _form, _shortcut, _question])
+async def test_an_interaction_with_which_a_bot_had_not_begun_that_is_gone_is_carried_out(
+    slack, service, app, asked
+):
+    ts = slack.say("U2", "C1", "```print(x &gt; 0)```")
+    await asked(slack, ts)
+    await slack.until(lambda: service.ends)
+    await service.die_before_beginning()
+    await slack.until(lambda: len(service.ends) == 2)
+    first, second = service.requests
+    # Its files are fetched anew.
+    assert dataclasses.replace(first, attachments=()) == dataclasses.replace(second, attachments=())
+    assert (second.text, second.person.id) == ("print(x > 0)", "U1")
+    assert second.is_code == (asked is not _question)
+
+
+async def test_a_command_is_awaited_until_it_is_done_and_not_taken_again(
+    slack, service, app, monkeypatch
+):
+    arrived, gate = asyncio.Event(), asyncio.Event()
+
+    async def files(key):
+        arrived.set()
+        await gate.wait()
+        return ()
+
+    monkeypatch.setattr(service.queries, "files", files)
+    slack.command("U1", "C1", "/interpreter", "files")
+    await arrived.wait()
+    async with service._services.database.events._begin.reading() as transaction:
+        (awaited,) = await transaction.execute(sqlalchemy.select(schema.EVENTS))
+    channel = values.text(values.SessionKey("slack", "T1", "C1"))
+    assert (awaited.address, awaited.content) == (channel, None)
+    gate.set()
+    await slack.until(lambda: slack.world.responses)
+
+
+async def test_who_may_not_any_more_is_told_that_an_interaction_is_not_taken_again(
+    slack, service, app, monkeypatch
+):
+    slack.command("U1", "C1", "/py", "1")
+    await slack.until(lambda: service.ends)
+
+    async def refused(*_, **__):
+        raise permissions.NotAllowedError("You may not.")
+
+    monkeypatch.setattr(permissions.Permissions, "require", refused)
+    await service.die_before_beginning()
+    [told] = await slack.until(lambda: slack.world.ephemerals)
+    assert (told["text"], told["user"]) == ("You may not.", "U1")
+    assert len(service.requests) == 1

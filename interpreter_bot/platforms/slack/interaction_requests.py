@@ -1,0 +1,252 @@
+"""Interactions that become requests: code to be run, and questions about a message.
+
+Slack sends an interaction once. Each of these is claimed before anything is done about it, with all
+that is needed to take it again: a bot that is killed before it has begun leaves it to the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from interpreter_bot import errors, values
+from interpreter_bot.platforms.rendering import status_sentences
+from interpreter_bot.platforms.slack import (
+    api_errors,
+    handler_dependencies,
+    installations,
+    live_messages,
+    message_order,
+    message_parsing,
+    posted_messages,
+    requests_in_flight,
+)
+from interpreter_bot.sessions import event_claims, requests
+
+_log = logging.getLogger(__name__)
+
+_PLATFORM: Final = "slack"
+_NO_CODE: Final = "There is no code in this message: no code block and no Python snippet."
+
+_Start: TypeAlias = Callable[[], Awaitable[None]]
+
+
+class InteractionRequests:
+    """Makes requests of interactions, and has them answered."""
+
+    def __init__(
+        self,
+        shared: handler_dependencies.HandlerDependencies,
+        in_flight: requests_in_flight.RequestsInFlight,
+    ) -> None:
+        self._events = shared.service.events
+        self._config = shared.config
+        self._api = shared.api
+        self._workspaces = shared.workspaces
+        self._permissions = shared.permissions
+        self._threads = shared.threads
+        self._downloads = shared.downloads
+        self._in_flight = in_flight
+        self._orders = message_order.MessageOrder()
+
+    async def run_code(
+        self,
+        workspace: installations.InstalledWorkspace,
+        user: str,
+        channel: str,
+        code: str,
+    ) -> None:
+        """Run code in the channel's kernel, and show that in the channel.
+
+        Raises:
+            BotError: it is not run.
+        """
+        await self._take(workspace, {"user": user, "channel": channel, "root": "", "code": code})
+
+    async def run_message(
+        self,
+        workspace: installations.InstalledWorkspace,
+        user: str,
+        channel: str,
+        facts: Mapping[str, Any],
+    ) -> None:
+        """Run the code of a message, in the thread it belongs to.
+
+        Raises:
+            BotError: there is none, or it is not run.
+        """
+        root = str(facts.get("thread_ts") or facts.get("ts", ""))
+        about = {"user": user, "channel": channel, "root": root}
+        await self._take(workspace, about | {"facts": dict(facts)})
+
+    async def ask_about(
+        self,
+        workspace: installations.InstalledWorkspace,
+        user: str,
+        channel: str,
+        ts: str,
+        question: str,
+    ) -> None:
+        """Ask the model about a message, in its thread.
+
+        Raises:
+            BotError: it is not asked.
+        """
+        about = {"user": user, "channel": channel, "root": ts}
+        await self._take(workspace, about | {"question": question})
+
+    @contextlib.asynccontextmanager
+    async def awaited(
+        self, workspace: installations.InstalledWorkspace, channel: str
+    ) -> AsyncIterator[None]:
+        """Let people be told where this bot dies meanwhile, of what may have been done already."""
+        name = uuid.uuid4().hex
+        key = values.SessionKey(_PLATFORM, workspace.team, channel)
+        await self._events.claim(_PLATFORM, name, key=key)
+        async with self._events.settled(_PLATFORM, name):
+            yield
+
+    async def take_again(self, event: event_claims.LostEvent) -> None:
+        """Take an interaction that a bot had claimed which is gone."""
+        workspace = await self._workspaces.get(event.key.workspace)
+        user, channel = str(event.content["user"]), event.key.channel
+        try:
+            await self._take(workspace, event.content, claimed=event.event_id)
+        except api_errors.GoneError:
+            raise
+        except Exception as error:
+            # No other process answers it: it is claimed.
+            if not isinstance(error, errors.BotError):
+                _log.exception("an interaction could not be taken again")
+            place = posted_messages.Place(workspace, channel, thread="", asked="", user=user)
+            sentence = status_sentences.error_sentence(error)
+            await posted_messages.whisper(self._api, place, sentence)
+
+    async def _take(
+        self,
+        workspace: installations.InstalledWorkspace,
+        content: Mapping[str, Any],
+        *,
+        claimed: str = "",
+    ) -> None:
+        """Claim an interaction, unless it is; make its request in turn, and have it answered."""
+        place = (workspace.team, content["channel"], content["root"])
+        async with contextlib.AsyncExitStack() as stack, self._orders.at(place):
+            name = claimed or uuid.uuid4().hex
+            if not claimed:
+                key = values.SessionKey(_PLATFORM, *place)
+                about: dict[str, Any] = {"key": key, "request_id": name, "content": content}
+                await self._events.claim(_PLATFORM, name, **about)
+            await stack.enter_async_context(self._events.settled(_PLATFORM, name))
+            start = await self._begun(workspace, content, name)
+            waiting = stack.pop_all()
+        async with waiting:
+            await start()
+
+    async def _begun(
+        self, workspace: installations.InstalledWorkspace, content: Mapping[str, Any], name: str
+    ) -> _Start:
+        """Give the first sign of a request, if its person may; return what has it answered."""
+        user, channel = str(content["user"]), str(content["channel"])
+        profile = await self._permissions.require(workspace, user, channel)
+        person = requests.Person(profile.user, profile.name)
+        if "question" in content:
+            return await self._question(workspace, person, content, name)
+        if "facts" in content:
+            code = await self._code_of(workspace, content["facts"])
+            place, key = await self._at(workspace, user, channel, content["facts"])
+        else:
+            code = str(content["code"])
+            place = posted_messages.Place(workspace, channel, thread="", asked="", user=user)
+            key = values.SessionKey(_PLATFORM, workspace.team, channel)
+        request = requests.Request(key=key, person=person, text=code, is_code=True, id=name)
+        heading = live_messages.heading(profile.name, code)
+        entry = await self._in_flight.open(key, place, name, heading=heading)
+        return functools.partial(self._in_flight.answer, entry, request)
+
+    async def _question(
+        self,
+        workspace: installations.InstalledWorkspace,
+        person: requests.Person,
+        content: Mapping[str, Any],
+        name: str,
+    ) -> _Start:
+        channel = str(content["channel"])
+        facts = await self._message(workspace, channel, str(content["root"]))
+        place, key = await self._at(workspace, person.id, channel, facts)
+        author = ""
+        if facts.get("user"):
+            author = (await self._permissions.profile(workspace, str(facts["user"]))).name
+        files = tuple(facts.get("files") or ())
+        words = message_parsing.words(str(facts.get("text") or ""))
+        request = requests.Request(
+            key=key,
+            person=person,
+            text=str(content["question"]),
+            attachments=self._downloads.attachments(workspace, files),
+            context=f"{author or 'Somebody'}: {words}",
+            id=name,
+            approval=self._config.approval,
+        )
+        title = requests_in_flight.title_of(request)
+        entry = await self._in_flight.open(key, place, name, title=title)
+        return functools.partial(self._in_flight.answer, entry, request)
+
+    async def _code_of(
+        self, workspace: installations.InstalledWorkspace, facts: Mapping[str, Any]
+    ) -> str:
+        """Return the code of a message.
+
+        Raises:
+            BotError: there is none.
+        """
+        text = str(facts.get("text") or "")
+        found = message_parsing.preformatted(tuple(facts.get("blocks") or ()))
+        found = found or list(message_parsing.fenced(text))
+        if found:
+            return "\n".join(found)
+        for file in facts.get("files") or ():
+            if message_parsing.is_snippet(file) or str(file.get("name", "")).endswith(".py"):
+                return await self._downloads.text(workspace, file)
+        raise errors.BotError(_NO_CODE)
+
+    async def _at(
+        self,
+        workspace: installations.InstalledWorkspace,
+        user: str,
+        channel: str,
+        facts: Mapping[str, Any],
+    ) -> tuple[posted_messages.Place, values.SessionKey]:
+        ts = str(facts.get("ts", ""))
+        root = str(facts.get("thread_ts") or ts)
+        place = posted_messages.Place(workspace, channel, thread=root, asked=ts, user=user)
+        thread = await self._threads.read(workspace, channel, root, ts)
+        own = "" if thread.is_channels else root
+        return place, values.SessionKey(_PLATFORM, workspace.team, channel, own)
+
+    async def _message(
+        self, workspace: installations.InstalledWorkspace, channel: str, ts: str
+    ) -> Mapping[str, Any]:
+        """Fetch one message, which may stand in a thread.
+
+        Raises:
+            BotError: it is gone.
+        """
+        answer = await self._api.call(
+            workspace,
+            "conversations.replies",
+            channel=channel,
+            ts=ts,
+            latest=ts,
+            oldest=ts,
+            inclusive=True,
+            limit=2,
+        )
+        for facts in answer.get("messages", ()):
+            if facts.get("ts") == ts:
+                return dict(facts)
+        raise errors.BotError("That message is gone.")
