@@ -88,6 +88,8 @@ while time.monotonic() < end:
     except ChildProcessError: pass
 time.sleep(1)
 """
+UNTIL_ENDED = "\ntime.sleep(20)\n"
+"""For what ends the session by looking: a busy machine looks late."""
 
 
 def code(text: str) -> str:
@@ -217,10 +219,14 @@ class Bot:
         key: str,
         seconds: float | None = None,
         ask: execution_streams.Ask | None = None,
+        outputs: list[values.Output] | None = None,
     ) -> Ran:
-        """Run code in a session; whatever it does, it ends in one way, with a reason."""
+        """Run code in a session; whatever it does, it ends in one way, with a reason.
+
+        What it shows is added to `outputs` at once.
+        """
         self.keys.add(key)
-        outputs: list[values.Output] = []
+        outputs = [] if outputs is None else outputs
         limit = self.limits.execution_seconds if seconds is None else seconds
         async with self.pool.lease(key) as lease:
             kernel = await lease.kernel()

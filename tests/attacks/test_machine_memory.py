@@ -21,7 +21,7 @@ time.sleep({seconds})
 
 
 async def test_more_locks_than_analysis_needs_end_the_session(run):
-    ran = await run(boxes.code(LOCKS.format(each=700, seconds=8)))
+    ran = await run(boxes.code(LOCKS.format(each=700, seconds=20)), seconds=25)
 
     assert ran.ending is Ending.STOPPED
     assert ran.finished.reason.startswith(kernel_loss_reasons.TOO_MANY_LOCKS)

@@ -41,7 +41,8 @@ ONLY_MAPPED = {
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the call's number is of x86-64")
 @pytest.mark.parametrize("how", ONLY_MAPPED)
 async def test_deleted_files_that_are_only_mapped_count(run, how):
-    ran = await run(boxes.code(MAP + textwrap.dedent(ONLY_MAPPED[how]) + "\ntime.sleep(3)"))
+    hoard = MAP + textwrap.dedent(ONLY_MAPPED[how])
+    ran = await run(boxes.code(hoard + boxes.UNTIL_ENDED), seconds=25)
 
     assert ran.ending is Ending.STOPPED
     assert ran.finished.reason.startswith(kernel_loss_reasons.workspace_full(boxes.LIMITS))
@@ -149,12 +150,13 @@ async def test_memory_in_many_sockets_is_not_allowed_where_nobody_counts_it(bot,
 
 async def test_a_process_that_hides_is_not_allowed_where_it_would_not_be_counted(bot, run):
     ran = await run(
-        boxes.code("""
+        boxes.code(f"""
         if os.fork() == 0:
             call("prctl", 4, 0, 0, 0, 0)
             time.sleep(60)
-        time.sleep(4)
-        """)
+        time.sleep({4 if boxes.HAS_OWN_IDS else 20})
+        """),
+        seconds=25,
     )
 
     if ran.ending is not Ending.OK:  # Whoever has ids to give sees it all the same.
@@ -222,15 +224,13 @@ async def test_nine_tenths_of_the_memory_can_be_used_beside_eight_threads(run):
 
 
 async def test_what_cannot_be_counted_is_not_called_too_large(run):
-    ran = await run(
-        boxes.code("""
+    deep = """
         os.chdir("/mnt/data")
         for _ in range(300):
             os.mkdir("d" * 200)
             os.chdir("d" * 200)
-        time.sleep(3)
-        """)
-    )
+        """
+    ran = await run(boxes.code(deep) + boxes.UNTIL_ENDED, seconds=25)
 
     assert ran.ending is Ending.STOPPED
     assert ran.finished.reason.startswith(kernel_loss_reasons.UNCOUNTABLE)

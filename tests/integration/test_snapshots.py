@@ -455,7 +455,7 @@ class Slow:
         self.__dict__.update(state)
 slow = Slow(); slow.a = 1
 """
-    async with opened(seconds=1.0) as pool:
+    async with opened(seconds=3.0) as pool:
         await run(await pool.take("a"), slow)
         told = await saved(pool)
         await (await pool.workspace("a")).put("armed", _chunks(b"x"))
@@ -482,9 +482,9 @@ async def main():
         await kernel.execute("x = 1", show=print)
         while not kernel.is_frozen:
             await asyncio.sleep(0.01)
-        await kernel.execute("x = 2", show=print)
-        print("ready", flush=True)
-        await asyncio.sleep(60)
+        # While code runs nothing is saved, however long it is until this is killed.
+        code = "x = 2\\nprint('ready')\\nimport time; time.sleep(60)"
+        await kernel.execute(code, show=lambda output: print(output.text, end="", flush=True))
 
 asyncio.run(main())
 """

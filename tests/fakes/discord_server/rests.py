@@ -480,7 +480,9 @@ async def _read(request: web.Request) -> tuple[Any, dict[int, tuple[str, bytes]]
         match = re.fullmatch(r"files\[(\d+)\]", name)
         if match:
             assert isinstance(value, web.FileField)
-            files[int(match[1])] = (value.filename, await asyncio.to_thread(value.file.read))
+            # A request that is cancelled later, because its client left, does not close it.
+            with value.file:
+                files[int(match[1])] = (value.filename, await asyncio.to_thread(value.file.read))
     payload = form["payload_json"]
     assert isinstance(payload, str)
     body = json.loads(payload)

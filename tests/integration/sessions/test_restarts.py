@@ -26,7 +26,7 @@ kept = 'here'
 count = globals().get('count', 0) + 1
 for i in range(6):
     print('tick', i, flush=True)
-    time.sleep(0.1)
+    time.sleep(0.3)
 """
 ALL = [f"tick {number}" for number in range(6)]
 
