@@ -22,6 +22,11 @@ pytestmark = pytest.mark.kernel
 
 
 @pytest.fixture
+def _quick_starts():
+    """Nothing is quicker here than it is: the start is the subject."""
+
+
+@pytest.fixture
 def bot(tmp_path, short_path):
     return settings.Settings(
         kernels=settings.Kernels(preload=(), spares=0),
