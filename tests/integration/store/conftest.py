@@ -1,10 +1,20 @@
 """Every test of the store runs on both databases."""
 
+import threading
+
 import pytest
 
 from interpreter_bot import values
-from interpreter_bot.store import databases
+from interpreter_bot.store import databases, engines
 from tests.integration.store import servers
+
+
+def _upgraded(url):
+    """Make the tables, in a thread: it has an event loop of its own."""
+    upgrading = threading.Thread(target=databases.upgrade, args=(engines.parse(url),))
+    upgrading.start()
+    upgrading.join()
+    return url
 
 
 @pytest.fixture(scope="session")
@@ -16,14 +26,44 @@ def postgresql():
         yield server
 
 
+@pytest.fixture(scope="session")
+def _upgraded_postgresql(postgresql):
+    with postgresql.database() as address:
+        yield _upgraded(address)
+
+
+@pytest.fixture(scope="session")
+def _upgraded_sqlite(tmp_path_factory):
+    file = tmp_path_factory.mktemp("upgraded") / "bot.db"
+    _upgraded(f"sqlite:///{file}")
+    return file.read_bytes()
+
+
+@pytest.fixture
+def is_new():
+    """Whether a test's database is its own, and without tables; else it has those of the bot."""
+    return False
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
-def url(request, tmp_path):
-    """An empty database."""
+def url(request, tmp_path, is_new):
+    """A database without rows."""
     if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/bot.db"
-    else:
-        with request.getfixturevalue("postgresql").database() as address:
+        file = tmp_path / "bot.db"
+        if not is_new:
+            file.touch(mode=0o600)
+            file.write_bytes(request.getfixturevalue("_upgraded_sqlite"))
+        yield f"sqlite:///{file}"
+        return
+    server = request.getfixturevalue("postgresql")
+    if is_new:
+        with server.database() as address:
             yield address
+    else:
+        # One for all: to make one takes longer than most tests.
+        address = request.getfixturevalue("_upgraded_postgresql")
+        yield address
+        server.empty(address)
 
 
 @pytest.fixture

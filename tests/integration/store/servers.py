@@ -12,9 +12,16 @@ import time
 import uuid
 from collections.abc import Iterator
 
+import sqlalchemy
 from sqlalchemy import pool
 
 _PLACES = ("/usr/local/bin", *map(str, sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))))
+_EMPTY = """
+DO $$ BEGIN EXECUTE (
+    SELECT 'TRUNCATE ' || string_agg(quote_ident(tablename), ', ') || ' RESTART IDENTITY'
+    FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'alembic_version'
+); END $$
+"""
 
 
 def programs() -> pathlib.Path | None:
@@ -79,6 +86,10 @@ class Server:
         self.sql(f"CREATE DATABASE {name}")
         yield f"postgresql://postgres@/{name}?host={self.directory}"
         self.sql(f"DROP DATABASE {name}")
+
+    def empty(self, address: str) -> None:
+        """Delete all rows of the bot's tables, which nobody uses any more."""
+        self.sql(_EMPTY, sqlalchemy.make_url(address).database)
 
     def sql(self, statement: str, database: str = "postgres") -> None:
         """Run a statement from outside."""

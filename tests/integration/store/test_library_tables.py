@@ -26,6 +26,12 @@ def installation(**more):
 
 
 @pytest.fixture
+def is_new():
+    # It makes tables of its own.
+    return True
+
+
+@pytest.fixture
 def opened(database, tmp_path):
     async def open_store(keys=""):
         ring = encryption.KeyRing(keys, tmp_path / "keys")

@@ -21,6 +21,11 @@ ROOT = pathlib.Path(__file__).parents[3]
 KEY = values.SessionKey("web", thread="t")
 
 
+@pytest.fixture
+def is_new():
+    return True
+
+
 async def on(url, work):
     """Do something on a connection that upgrades use."""
     engine = engines.make_for_upgrade(engines.parse(url))
