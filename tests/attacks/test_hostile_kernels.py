@@ -51,6 +51,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.any_user
 @pytest.mark.parametrize("what", HOSTILE)
 async def test_hostile_kernel_comes_to_an_end_and_harms_nobody(bot, run, what):
     await run("kept = 5", key="neighbour")
