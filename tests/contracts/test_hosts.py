@@ -571,7 +571,7 @@ async def test_a_kernel_begins_with_the_variables_of_the_former_one_and_says_so(
                 assert (former.runs, former.restored, former.unrestored) == (0, None, "")
                 end, _ = await run(former, "x = [1]\ny = iter(x)\nz = (i for i in x)")
                 assert end.runs == former.runs == 1
-            for _ in range(1000):
+            for _ in range(3000):
                 held = await hosts.variables("a")
                 if held.saved is not None:
                     break

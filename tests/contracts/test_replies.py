@@ -47,7 +47,7 @@ class Opened:
 
     async def shows(self, words):
         """Wait until it is seen."""
-        for _ in range(1000):
+        for _ in range(3000):
             if words in self.shown():
                 return
             await asyncio.sleep(0.01)

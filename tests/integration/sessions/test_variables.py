@@ -283,7 +283,7 @@ async def test_what_a_killed_bot_was_running_counts_as_lost(saving):
         pool = house.service._services.hosts.pool
         running = asyncio.create_task(house.run("rows = 2\nwhile True: pass"))
         # Before the code is at its end, as it may take the bot with it.
-        for _ in range(1000):
+        for _ in range(3000):
             await asyncio.sleep(0.01)
             if (await house.service._services.database.sessions.find(KEY)).kernel["runs"] == 2:
                 break

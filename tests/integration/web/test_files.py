@@ -95,13 +95,13 @@ async def test_an_upload_that_breaks_off_leaves_nothing(serving_fake):
         )
         await writer.drain()
         workspace = bot.directory(KEY).parent
-        for _ in range(500):
+        for _ in range(3000):
             if conversations.contents(workspace):
                 break
             await asyncio.sleep(0.01)
         assert conversations.contents(workspace)
         writer.close()
-        for _ in range(500):
+        for _ in range(3000):
             if not conversations.contents(workspace):
                 break
             await asyncio.sleep(0.01)
