@@ -18,7 +18,8 @@ from cryptography import fernet
 
 from interpreter_bot import errors, logs, private_files, settings
 
-_MARK: Final = "fernet:"
+MARK: Final = "fernet:"
+"""Begins what is encrypted."""
 _NO_KEY: Final = "{where} holds something else than keys of Fernet, one a line."
 _EMPTY: Final = (
     "{where} is there but holds no key. Put back what was in it; only if nothing was encrypted yet,"
@@ -66,7 +67,7 @@ class KeyRing:
         if not self._fernets and self._file is not None:
             self._fernets = self._parsed(private_files.read_or_create(self._file, _new_key))
         self._require_key()
-        return _MARK + self._fernets[0].encrypt(text.encode()).decode("ascii")
+        return MARK + self._fernets[0].encrypt(text.encode()).decode("ascii")
 
     def decrypt(self, text: str) -> str:
         """Decrypt a text; one that is not encrypted is returned as it is.
@@ -74,7 +75,7 @@ class KeyRing:
         Raises:
             SettingsError: its key is missing.
         """
-        if not text.startswith(_MARK):
+        if not text.startswith(MARK):
             return text
         known = self._decrypted(text)
         if known is None:
@@ -89,7 +90,7 @@ class KeyRing:
         """Say whether a text is encrypted with the first key."""
         if not self._fernets:
             self._read()
-        return text.startswith(_MARK) and self._decrypted(text, most_keys=1) is not None
+        return text.startswith(MARK) and self._decrypted(text, most_keys=1) is not None
 
     def add_key(self) -> bool:
         """Put a new key before all others in the file; False if they come from the environment.
@@ -122,7 +123,7 @@ class KeyRing:
     def _decrypted(self, text: str, *, most_keys: int | None = None) -> str | None:
         for key in self._fernets[:most_keys]:
             with contextlib.suppress(fernet.InvalidToken):
-                return key.decrypt(text.removeprefix(_MARK)).decode()
+                return key.decrypt(text.removeprefix(MARK)).decode()
         return None
 
 

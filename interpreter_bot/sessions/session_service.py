@@ -1,7 +1,6 @@
 """The service of sessions: everything that platforms do with them, by their only entry.
 
-Above 300 lines: whatever is done with a session begins here. What is read of one is in
-`session_queries`.
+Above 300 lines: whatever is done with a session begins here; `session_queries` reads them.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from interpreter_bot.sessions import (
     exports,
     file_deletion,
     lanes,
+    page_visits,
     past_turns,
     ports,
     requests,
@@ -57,6 +57,7 @@ class SessionService:
         queries: the reading side.
         files: those of sessions, outside of turns.
         branches: copies, and ways back.
+        visits: how people of other platforms read one on the page.
         events: claims of what networks send.
         resumptions: turns that a bot began which is gone.
     """
@@ -69,6 +70,7 @@ class SessionService:
             concurrent=config.sessions.concurrent_turns, waiting=config.sessions.waiting_requests
         )
         self.events = event_claims.EventClaims(services.database, config)
+        self.visits = page_visits.PageVisits(services)
         self.files = session_files.SessionFiles(services)
         self.improve_title = functools.partial(session_titles.improve, services)
         self.branches = session_branches.SessionBranches(services, self._lanes)
@@ -79,9 +81,7 @@ class SessionService:
         self._uploads: collections.Counter[values.SessionKey] = collections.Counter()
         self._notify: dict[str, Notify] = {}
         self.resumptions = suspended_turns.Resumptions(self.handle, self.notify)
-        self._unsaid: collections.deque[tuple[values.SessionKey, str]] = collections.deque(
-            maxlen=_MOST_UNSAID
-        )
+        self._unsaid = collections.deque[tuple[values.SessionKey, str]](maxlen=_MOST_UNSAID)
         self.model_notice = model_notice
         """What people should know of the model: how to get one, or that it is only a demo."""
 

@@ -160,6 +160,9 @@ class Web(fields.Group):
     allowed_hosts: tuple[str, ...] = ()
     """Names other than those of loopback under which browsers may ask for the page, such as
     "bot.example.org" or "bot.example.org:8443". Without a port, any port."""
+    public_url: Annotated[str, pydantic.Field(pattern=r"^(https?://[^/?#@\s]+/?)?$")] = ""
+    """Where people find the page, such as `https://bot.example.org`: lets those of Slack and
+    Discord open a conversation there to read it. Without it nobody can."""
     approval: Literal["never", "plan", "every"] = "never"
     """Whether the page asks the person before the model's code runs; people can choose a stricter
     one there."""

@@ -154,6 +154,14 @@ class TurnParts:
         async with self._begin.reading() as transaction:
             return tuple(map(_record, await transaction.execute(query)))
 
+    async def refers(self, session_id: int, sha256: str) -> bool:
+        """Say whether a part of a session refers to a blob."""
+        turns = schema.TURNS
+        query = sa.select(_T.c.id).join_from(_T, turns).limit(1)
+        query = query.where(_T.c.sha256 == sha256, turns.c.session_id == session_id)
+        async with self._begin.reading() as transaction:
+            return (await transaction.execute(query)).first() is not None
+
     async def blob_bytes(self) -> dict[int, int]:
         """Return the bytes of the blobs that each session's parts refer to, by its id."""
         sizes = await self._files.sizes()

@@ -3,7 +3,8 @@
 The token is made once and kept where only the bot's user can read it. Checked in this order, each
 before anything else happens: the host that was asked for (a foreign name that leads here is an
 attack), the page that asks (cookies are sent along for pages of other ports of this machine), the
-token.
+token. Who visits one conversation of another platform has no token but a pass, with which nothing
+but `_VISITABLE` is read, and that of this conversation alone.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Final, TypeAlias
 from aiohttp import web
 
 from interpreter_bot import errors, private_files
+from interpreter_bot.sessions import page_visits
 
 _SHAPE: Final = re.compile(r"[A-Za-z0-9_-]{32,200}")
 
@@ -40,6 +42,25 @@ Nothing inline or from elsewhere.
 _DOOR_POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
 )
+VISIT: Final = web.RequestKey("visit", page_visits.Visit)
+"""Of a request: the visit as which it was passed, if it was not passed by the token."""
+_VISITABLE: Final = frozenset(
+    {
+        "/picture",
+        "/frame",
+        "/output",
+        "/download",
+        "/notebook",
+        "/media",
+        "/archive",
+        "/visited",
+    }
+)
+_MOST_VISITS: Final = 8
+_PAGES: Final = frozenset({"/", "/visit"})
+"""What other pages may lead to."""
+_VISIT_ID: Final = re.compile(r"[0-9a-f]{32}")
+
 PROTOCOL: Final = "interpreter-bot"
 """The protocol of the page's websocket; the key comes after it."""
 _HEADERS: Final = {
@@ -88,9 +109,19 @@ def load_or_create(file: pathlib.Path) -> str:
 class Access:
     """Middleware that checks every request."""
 
-    def __init__(self, token: str, *, allowed_hosts: Collection[str]) -> None:
+    def __init__(
+        self,
+        token: str,
+        *,
+        allowed_hosts: Collection[str],
+        visits: page_visits.PageVisits | None = None,
+        open_paths: Collection[str] = (),
+    ) -> None:
+        """Args: whom `visits` lets in reads `open_paths` too, which hold nothing of anybody's."""
         self._token = token
         self._allowed_hosts = frozenset(name.lower() for name in allowed_hosts)
+        self._visits = visits if visits is not None and visits.is_on else None
+        self._open_paths = frozenset(open_paths)
 
     async def passed(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Pass a request to its handler, or refuse it."""
@@ -100,13 +131,38 @@ class Access:
             raise web.HTTPForbidden(text="Requests of other pages are refused.")
         if request.path == "/" and request.method == "GET" and "token" in request.query:
             return self._entered(request)
-        if not _are_equal(request.cookies.get(_cookie(request), ""), self._pass(request)):
+        if self._visits is not None and await self._is_visit(request):
+            return await handler(request)
+        if not self.has_token(request):
             return _refused(request)
         if request.path == "/" and "locked" in request.query:
             return _refused(request)
         if not _is_read_only(request) and not _are_equal(_key(request), self._page_key(request)):
             raise web.HTTPForbidden(text="Open the page anew, with the address that has its token.")
         return await handler(request)
+
+    async def _is_visit(self, request: web.Request) -> bool:
+        """Say whether a request may be made without the token; note what it may read."""
+        if (request.method, request.path) == ("POST", "/visit"):
+            return True
+        if not _is_read_only(request):
+            return False
+        if request.path in _VISITABLE and (visit := await self.visit(request)) is not None:
+            request[VISIT] = visit
+            return True
+        return request.path in self._open_paths
+
+    async def visit(self, request: web.Request) -> page_visits.Visit | None:
+        """Return the visit that an address names, if the browser has the pass for it."""
+        visit_id = request.query.get("thread", "")
+        if self._visits is None or _VISIT_ID.fullmatch(visit_id) is None:
+            return None
+        proof = request.cookies.get(_visit_cookie(request, visit_id), "")
+        return await self._visits.find(visit_id, proof)
+
+    def has_token(self, request: web.Request) -> bool:
+        """Say whether a request comes from a browser that was let in by the token."""
+        return _are_equal(request.cookies.get(_cookie(request), ""), self._pass(request))
 
     def _is_host_ours(self, request: web.Request) -> bool:
         host = request.headers.get("Host", "").lower()
@@ -150,6 +206,24 @@ class Access:
         return response
 
 
+def let_visit(
+    request: web.Request, response: web.StreamResponse, visit: page_visits.Visit, proof: str
+) -> None:
+    """Give a browser the pass of a visit; of many, it loses the oldest."""
+    # It sends them with each request, and servers take so much of a header.
+    held = [name for name in request.cookies if name.startswith(_visit_cookie(request, ""))]
+    for name in held[: -_MOST_VISITS + 1]:
+        response.del_cookie(name)
+    response.set_cookie(
+        _visit_cookie(request, visit.id),
+        proof,
+        max_age=page_visits.PASS_SECONDS,
+        httponly=True,
+        samesite="Strict",
+        secure=request.headers.get("X-Forwarded-Proto") == "https",
+    )
+
+
 async def headers(_: web.Request, response: web.StreamResponse) -> None:
     """Add the headers that a response did not set itself."""
     for name, value in _HEADERS.items():
@@ -179,6 +253,10 @@ def _cookie(request: web.Request) -> str:
     return f"interpreter-bot-{host.rpartition(':')[2] if host[-1:].isdigit() else ''}"
 
 
+def _visit_cookie(request: web.Request, visit_id: str) -> str:
+    return f"{_cookie(request)}-visit-{visit_id}"
+
+
 def _is_loopback(name: str) -> bool:
     """Say whether a name leads to this machine with any resolver; the port does not matter."""
     if name == "localhost":
@@ -200,8 +278,8 @@ def _is_asked_by_us(request: web.Request) -> bool:
         # Browsers name the origin of any other request; clients that are no browsers can claim
         # anything.
         return is_safe
-    is_visit = request.headers.get("Sec-Fetch-Mode") == "navigate" and request.path == "/"
-    return is_safe and is_visit and request.headers.get("Sec-Fetch-Dest") == "document"
+    is_page = request.headers.get("Sec-Fetch-Mode") == "navigate" and request.path in _PAGES
+    return is_safe and is_page and request.headers.get("Sec-Fetch-Dest") == "document"
 
 
 def _refused(request: web.Request) -> web.Response:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.web import event_json, validation
+from interpreter_bot.platforms.web import access, event_json, validation
 from interpreter_bot.sessions import live_tables, requests, session_service
 from interpreter_bot.text import quantities
 
@@ -199,12 +199,14 @@ async def stream(
 
 
 def where(request: web.Request) -> tuple[values.SessionKey, str]:
-    """Parse a request's address: a session, and a file in it.
+    """Parse a request's address: a session, and a file in it. A visit has its session only.
 
     Raises:
         MalformedError: it names none.
     """
     name = validation.text(dict(request.query), "name", most=_MOST_NAME_CHARACTERS)
+    if (visit := request.get(access.VISIT)) is not None:
+        return visit.key, name
     return validation.key(request.query.get("thread")), name
 
 

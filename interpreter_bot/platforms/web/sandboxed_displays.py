@@ -20,7 +20,7 @@ from typing import Final
 from aiohttp import web
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.web import event_json, files, tab_hub, validation
+from interpreter_bot.platforms.web import access, event_json, files, tab_hub, validation
 from interpreter_bot.sessions import session_service
 
 _FRAME_POLICY: Final = (
@@ -144,8 +144,9 @@ class Displays:
             async with self._service.queries.reading(key, name) as opened:
                 yield opened
             return
-        data = None
-        if _SHA256.fullmatch(sha256):
+        data, visit = None, request.get(access.VISIT)
+        is_shown = visit is None or await self._service.visits.shows(visit.key, sha256)
+        if is_shown and _SHA256.fullmatch(sha256):
             data = self._hub.kept_bytes(sha256)
             data = await self._service.queries.blob(sha256) if data is None else data
         if data is None:

@@ -21,9 +21,10 @@ from interpreter_bot.platforms.web import (
     notebook_runs,
     sandboxed_displays,
     tab_hub,
+    visits,
     websocket_actions,
 )
-from interpreter_bot.sessions import session_service
+from interpreter_bot.sessions import page_visits, session_service
 
 _TYPES: Final = {
     ".html": "text/html",
@@ -53,7 +54,9 @@ async def serve(
         SettingsError: it cannot be served there.
     """
     token = access.load_or_create(config.token_file or data / _TOKEN_FILE)
-    gate = access.Access(token, allowed_hosts=config.allowed_hosts)
+    allowed = (*config.allowed_hosts, page_visits.host_of(config.public_url))
+    open_paths = _pages().keys() - {"/"}
+    gate = access.Access(token, allowed_hosts=allowed, visits=service.visits, open_paths=open_paths)
     hub = tab_hub.Hub()
 
     async def notify(key: values.SessionKey, text: str) -> None:
@@ -69,7 +72,8 @@ async def serve(
             service.events.open_platform("web", listener.take_again)
             lists = tasks.create_task(initial_events.keep_listed(service, hub), name="web: lists")
             shown = sandboxed_displays.Displays(service, hub, has_scripts=config.page_scripts)
-            app = _application(service, gate, shown, listener)
+            visited = visits.Visits(service, gate, hub)
+            app = _application(service, gate, shown, listener, visited)
             # No access log: it would have the token in it.
             runner = web.AppRunner(app, access_log=None, shutdown_timeout=_CLOSING_SECONDS)
             await runner.setup()
@@ -87,6 +91,7 @@ def _application(
     gate: access.Access,
     shown: sandboxed_displays.Displays,
     listener: websocket_actions.TabConnection,
+    visited: visits.Visits,
 ) -> web.Application:
     @web.middleware
     async def gated(request: web.Request, handler: access.Handler) -> web.StreamResponse:
@@ -105,6 +110,7 @@ def _application(
         "/notebook": stored.notebook,
         "/media": stored.media,
         "/archive": stored.archive,
+        "/visited": visited.conversation,
     }
     for path, handler in (routes | _pages()).items():
         app.router.add_get(path, handler, allow_head=False)
@@ -113,6 +119,8 @@ def _application(
         "/rename": stored.rename,
         "/delete": stored.delete,
         "/open": stored.open_table,
+        "/visit": visited.enter,
+        "/continue": visited.go_on,
         "/run-notebook": notebook_runs.NotebookRuns(service, listener).begin,
     }.items():
         app.router.add_post(path, handler)
@@ -128,6 +136,7 @@ def _pages() -> dict[str, access.Handler]:
             found[f"/{file.name}"] = _file_handler(file.read_bytes(), content_type)
     found["/"] = found.pop("/index.html")
     found["/view"] = found.pop("/view.html")
+    found["/visit"] = found.pop("/visit.html")
     return found
 
 

@@ -92,11 +92,12 @@ def serving_fake(tmp_path):
             return await script[turn.request.text.partition(" ")[0]](turn)
 
         place = tmp_path / (again or f"bot-{next(numbers)}")
-        opened = conversations.opened(place, play, models=models, **options)
+        served = web or settings.Web(port=0)
+        opened = conversations.opened(place, play, models=models, web=served, **options)
         jar = aiohttp.CookieJar(unsafe=True)
         async with (
             opened as bot,
-            server.serve(bot, web or settings.Web(port=0), tmp_path / "data") as address,
+            server.serve(bot, served, tmp_path / "data") as address,
             aiohttp.ClientSession(cookie_jar=jar) as session,
         ):
             async with session.get(address) as response:
@@ -113,15 +114,18 @@ def serving_kernels(tmp_path, short_path):
     """Serve conversations with kernels that import nothing, and no model."""
 
     @contextlib.asynccontextmanager
-    async def serving_kernels():
+    async def serving_kernels(web=None, **groups):
+        served = web or settings.Web(port=0)
         config = settings.Settings(
             models=(),
+            web=served,
             kernels=settings.Kernels(preload=(), spares=0),
             paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
+            **groups,
         )
         async with (
             service_startup.open_conversations(config, {}) as service,
-            server.serve(service, settings.Web(port=0), tmp_path / "data") as address,
+            server.serve(service, served, tmp_path / "data") as address,
         ):
             yield service, address
 

@@ -108,8 +108,11 @@ export function madeUp() {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
+/** What every address of this page has in its query besides. */
+export const always = {};
+
 export function address(path, query) {
-  return `${path}?${new URLSearchParams(query)}`;
+  return `${path}?${new URLSearchParams({ ...always, ...query })}`;
 }
 
 /** A button that copies a text, and says so. */

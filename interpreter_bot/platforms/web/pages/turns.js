@@ -269,7 +269,7 @@ export class Turn {
     const all = () => this.said.map((words) => words.text).join("\n\n").trim();
     if (parts.length) this.meta.append(el("span", {}, parts.join(" · ")));
     if (all()) this.meta.append(copier(all));
-    const canBranch = this.number > 0 && Boolean(this.head.request);
+    const canBranch = this.number > 0 && Boolean(this.head.request && this.around.branch);
     if (canBranch) this.meta.append(...this.branchButtons());
     this.meta.hidden = parts.length === 0 && !all() && !canBranch;
   }

@@ -1,0 +1,85 @@
+"""Visits of conversations that belong to another platform: they are read on the page, and not more.
+
+Whoever has the page's token as well goes on in a copy, which is a conversation of the page.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+
+from interpreter_bot import errors
+from interpreter_bot.platforms.web import (
+    access,
+    command_panels,
+    event_json,
+    initial_events,
+    tab_hub,
+    validation,
+)
+from interpreter_bot.sessions import past_turns, session_service
+
+_FIRST_TURNS: Final = 30
+_MOST_TURNS: Final = 1000
+_GONE: Final = "This visit is over. Please ask for another link in the chat."
+
+
+class Visits:
+    """Routes of visits."""
+
+    def __init__(
+        self, service: session_service.SessionService, gate: access.Access, hub: tab_hub.Hub
+    ) -> None:
+        self._service = service
+        self._gate = gate
+        self._hub = hub
+
+    async def enter(self, request: web.Request) -> web.Response:
+        """Exchange the secret of a link, which is the body, for the pass of its visit."""
+        link = (await request.read()).decode("ascii", "replace")
+        visit, proof = await self._service.visits.enter(link)
+        response = web.json_response({"thread": visit.id})
+        access.let_visit(request, response, visit, proof)
+        return response
+
+    async def conversation(self, request: web.Request) -> web.Response:
+        """Serve what was said and shown in a conversation, and what files it has."""
+        visit = request.get(access.VISIT)
+        if visit is None or not await self._service.queries.exists(visit.key):
+            raise errors.FileMissingError(_GONE)
+        wanted = request.query.get("most", "")
+        most = min(int(wanted), _MOST_TURNS) if wanted.isdecimal() else _FIRST_TURNS
+        past = await self._service.queries.history(visit.key, most=most + 1)
+        shown = past[-most:] if most else ()
+        told = {
+            "platform": visit.key.platform.capitalize(),
+            "title": _title(past),
+            "past": [_still(initial_events.events_of(turn)) for turn in shown],
+            "is_more": len(past) > most,
+            "files": await command_panels.files(self._service, visit.key),
+            "until": visit.until,
+            "may_go_on": self._gate.has_token(request),
+        }
+        return web.json_response(told)
+
+    async def go_on(self, request: web.Request) -> web.Response:
+        """Copy a conversation that is visited to the page, for who has its token."""
+        visit = await self._gate.visit(request)
+        if visit is None:
+            raise errors.FileMissingError(_GONE)
+        key = validation.new_key()
+        await self._service.branches.fork(visit.key, key, validation.PERSON.id)
+        past = await self._service.queries.history(visit.key, most=_MOST_TURNS)
+        await self._service.rename(key, _title(past))
+        self._hub.is_changed.set()
+        return web.json_response({"thread": key.thread})
+
+
+def _title(past: tuple[past_turns.PastTurn, ...]) -> str:
+    return next((initial_events.title(one.request) for one in past if one.request), "Conversation")
+
+
+def _still(turn: event_json.Event) -> event_json.Event:
+    """Leave out that by which a live kernel would be asked."""
+    return turn | {"events": [event | {"handle": ""} for event in turn["events"]]}

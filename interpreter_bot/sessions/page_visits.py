@@ -1,0 +1,131 @@
+"""Visits: a conversation of another platform, read on the page by who was let see it there.
+
+Whoever asks for it where the conversation is, which its platform has allowed just then, is given a
+link. It works once and shortly, and is exchanged for a pass that shows this conversation alone, in
+one browser, for an hour. Both are documents encrypted with the key ring, so that nobody else can
+make one; which links were used is known to all bots of one database. What the platform would say
+later is not asked again: who leaves a channel sees it until the pass ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import re
+import secrets
+import time
+from typing import Final
+from urllib import parse
+
+from interpreter_bot import encryption, errors, values
+from interpreter_bot.sessions import turn_services
+
+LINK_SECONDS: Final = 300
+PASS_SECONDS: Final = 3600
+LINK_TEXT: Final = "Open this conversation on the page"
+ABOUT: Final = "Only you see this link. It works once, within five minutes, in one browser."
+BUTTON: Final = "Open on the page"
+
+_OFF: Final = (
+    "Conversations cannot be opened on the page: the operator has set no `web.public_url`."
+)
+_EMPTY: Final = "There is nothing in this conversation yet."
+_ENDED: Final = "This link was used already, or is too old. Please ask for another one in the chat."
+_SEALED: Final = re.compile(r"[A-Za-z0-9_=-]{1,4096}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Visit:
+    """What somebody may read.
+
+    Attributes:
+        id: by which a browser tells apart what it may read; no secret.
+        key: of the session.
+        until: when it ends, in seconds since the epoch.
+    """
+
+    id: str
+    key: values.SessionKey
+    until: float
+
+
+class PageVisits:
+    """Links and passes of visits."""
+
+    def __init__(self, services: turn_services.TurnServices) -> None:
+        self._services = services
+        web = services.config.web
+        self._address = web.public_url.rstrip("/") if web.enabled else ""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the operator has said where people find the page."""
+        return bool(self._address)
+
+    async def link(self, key: values.SessionKey) -> str:
+        """Make a link to a session, for a person whom its platform lets see it at this moment.
+
+        Raises:
+            BotError: there is no such session, or the page has no public address.
+        """
+        if not self.is_on:
+            raise errors.BotError(_OFF)
+        if await self._services.database.sessions.find(key) is None:
+            raise errors.BotError(_EMPTY)
+        visit = Visit(secrets.token_hex(16), key, time.time() + LINK_SECONDS)
+        # What follows the # is sent to no server: no log and no preview gets hold of it.
+        return f"{self._address}/visit#{await self._sealed('link', visit)}"
+
+    async def enter(self, link: str) -> tuple[Visit, str]:
+        """Use the secret part of a link; return the visit, and the pass that proves it.
+
+        Raises:
+            BotError: it is none, was used, or is too old.
+        """
+        visit = await self._opened("link", link)
+        if visit is None or not await self._services.database.events.claim(
+            "web", f"visit {visit.id}"
+        ):
+            raise errors.BotError(_ENDED)
+        entered = dataclasses.replace(visit, until=time.time() + PASS_SECONDS)
+        return entered, await self._sealed("pass", entered)
+
+    async def find(self, visit_id: str, proof: str) -> Visit | None:
+        """Return the visit of which a pass is the proof, if it still may read."""
+        visit = await self._opened("pass", proof)
+        return visit if visit is not None and visit.id == visit_id else None
+
+    async def shows(self, key: values.SessionKey, sha256: str) -> bool:
+        """Say whether a picture or a page of that hash was shown in a session."""
+        session = await self._services.database.sessions.find(key)
+        database = self._services.database
+        return session is not None and await database.parts.refers(session.id, sha256)
+
+    async def _sealed(self, purpose: str, visit: Visit) -> str:
+        address = values.text(visit.key)
+        content = json.dumps([purpose, visit.id, address, visit.until])
+        ring = encryption.KeyRing.of(self._services.config)
+        sealed = await asyncio.to_thread(ring.encrypt, content)
+        return sealed.removeprefix(encryption.MARK)
+
+    async def _opened(self, purpose: str, sealed: str) -> Visit | None:
+        """Read what was sealed for a purpose; None if it was not, or its time is over."""
+        if not self.is_on or _SEALED.fullmatch(sealed) is None:
+            return None
+        ring = encryption.KeyRing.of(self._services.config)
+        try:
+            # With the mark it is never taken as it is.
+            content = await asyncio.to_thread(ring.decrypt, encryption.MARK + sealed)
+        except errors.SettingsError:
+            return None
+        # The ring encrypts other things as well; none of them is a list that begins so.
+        found = json.loads(content) if content.startswith(f'["{purpose}", ') else None
+        if not isinstance(found, list) or found[3] < time.time():
+            return None
+        return Visit(found[1], values.key(found[2]), found[3])
+
+
+def host_of(public_url: str) -> str:
+    """Return the host that an address names, with its port if it has one."""
+    return parse.urlsplit(public_url).netloc.lower()
