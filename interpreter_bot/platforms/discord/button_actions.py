@@ -69,6 +69,8 @@ class ButtonActions:
         """Send what an answer left out, to the person who asked for it alone."""
         if button.verb == "notebook":
             await subcommands.notebook(self._handler, interaction, place)
+        elif button.verb == "page":
+            await subcommands.page(self._handler, interaction, place)
         elif button.verb == "code":
             await self._show_code(interaction, place, button.number)
         elif button.verb == "csv":

@@ -40,6 +40,7 @@ class ReplyStyle:
         pace_seconds: between two edits.
         file_bytes: the largest file that may be sent.
         file_parts: the most parts into which a larger one is split.
+        is_visitable: a button leads to the session on the page.
     """
 
     number: int
@@ -50,6 +51,7 @@ class ReplyStyle:
     pace_seconds: float
     file_bytes: int
     file_parts: int
+    is_visitable: bool
 
 
 @ports.silent_after_end
@@ -151,6 +153,8 @@ class DiscordReply:
         verbs = ["again", "notebook"]
         if self._contents.cells:
             verbs.insert(0, "code")
+        if self._style.is_visitable:
+            verbs.append("page")
         offered = [message_layout.Button(verb, end.turn_id, owner) for verb in verbs]
         tables = self._contents.tables[:_MOST_TABLES]
         for count, number in enumerate(tables, start=1):

@@ -166,6 +166,7 @@ class RequestsInFlight:
             pace_seconds=self._config.edit_seconds,
             file_bytes=place.file_bytes,
             file_parts=self._config.file_parts,
+            is_visitable=self._service.visits.is_on,
         )
         try:
             async with replies.DiscordReply.open(

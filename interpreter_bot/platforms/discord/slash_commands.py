@@ -79,6 +79,7 @@ def add_commands(
         name="interpreter", description="This conversation's Python, and how I behave"
     )
     _add_session(group, handler, actions)
+    _add_exports(group, handler, actions)
     _add_branches(group, handler, actions)
     _add_choosing(group, handler, actions)
     tree.add_command(group)
@@ -167,11 +168,6 @@ def _add_session(
         if await handler.begins(interaction):
             await actions.variables(interaction)
 
-    @group.command(name="notebook", description="Get this conversation as a Jupyter notebook")
-    async def notebook(interaction: _Interaction) -> None:
-        if await handler.begins(interaction):
-            await actions.notebook(interaction)
-
     @group.command(name="usage", description="What this conversation, and you today, have used")
     async def usage(interaction: _Interaction) -> None:
         if await handler.begins(interaction):
@@ -181,6 +177,24 @@ def _add_session(
     async def help_(interaction: _Interaction) -> None:
         if await handler.begins(interaction):
             await actions.help(interaction)
+
+
+def _add_exports(
+    group: app_commands.Group,
+    handler: interactions.InteractionHandler,
+    actions: subcommands.CommandEffects,
+) -> None:
+    """Add the subcommands by which a person reads the session elsewhere."""
+
+    @group.command(name="notebook", description="Get this conversation as a Jupyter notebook")
+    async def notebook(interaction: _Interaction) -> None:
+        if await handler.begins(interaction):
+            await actions.notebook(interaction)
+
+    @group.command(name="page", description="Get a link to read this conversation on the page")
+    async def page(interaction: _Interaction) -> None:
+        if await handler.begins(interaction):
+            await actions.page(interaction)
 
 
 def _add_branches(

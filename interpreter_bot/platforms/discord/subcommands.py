@@ -1,4 +1,7 @@
-"""Actions of `/interpreter`: everything but running code."""
+"""Actions of `/interpreter`: everything but running code.
+
+Above 300 lines: one method for each subcommand.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from interpreter_bot.platforms.discord import (
     preferences,
 )
 from interpreter_bot.platforms.rendering import branch_words, usage_and_limits
+from interpreter_bot.sessions import page_visits
 from interpreter_bot.text import quantities
 
 _Interaction = discord.Interaction[Any]
@@ -31,7 +35,7 @@ as long as a conversation lasts.
 • On any message: Apps → *Run this message* or *Ask about this message*.
 • Edit your message, and it is run again.
 • `/interpreter` has: reset, undo, fork, again, files, variables, limits, network, tools, model, \
-notebook, usage, settings."""
+notebook, page, usage, settings."""
 _NO_CONTENT: Final = (
     "🔹 This bot was not given the message-content intent: in channels I read only messages that "
     "mention me or reply to me, commands, and what you choose from Apps."
@@ -80,6 +84,21 @@ async def notebook(
         raise errors.BotError("The notebook is larger than Discord lets me send.")
     told = "This conversation as a Jupyter notebook:"
     await handler.tell(interaction, told, uploads=(in_memory("conversation.ipynb", data),))
+
+
+async def page(
+    handler: interactions.InteractionHandler,
+    interaction: _Interaction,
+    place: channels_and_threads.Place,
+) -> None:
+    """Give a person a link to the session on the page, for them alone.
+
+    Raises:
+        BotError: there is none.
+    """
+    link = await handler.service.visits.link(place.key)
+    told = f"[{page_visits.LINK_TEXT}](<{link}>)\n{markdown.small(page_visits.ABOUT)}"
+    await handler.tell(interaction, told)
 
 
 def in_memory(name: str, data: bytes) -> message_layout.Upload:
@@ -184,6 +203,10 @@ class CommandEffects:
     async def notebook(self, interaction: _Interaction) -> None:
         """Send the session as a notebook."""
         await notebook(self._handler, interaction, channels_and_threads.of_interaction(interaction))
+
+    async def page(self, interaction: _Interaction) -> None:
+        """Give the person a link to the session on the page."""
+        await page(self._handler, interaction, channels_and_threads.of_interaction(interaction))
 
     async def usage(self, interaction: _Interaction) -> None:
         """Show the usage."""

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from interpreter_bot import values
 from interpreter_bot.platforms.slack import markdown
-from interpreter_bot.sessions import ports
+from interpreter_bot.sessions import page_visits, ports
 from interpreter_bot.text import quantities
 
 Block: TypeAlias = dict[str, Any]
@@ -15,6 +15,7 @@ Block: TypeAlias = dict[str, Any]
 STOP: Final = "stop"
 FEEDBACK: Final = "feedback"
 WHOLE: Final = "whole_table"
+VISIT: Final = "open_page"
 RUN, EDIT, CANCEL, ANSWER = "approval_run", "approval_edit", "approval_cancel", "input_answer"
 CHOICE: Final = "input_choice_"
 """Beginning of the actions that answer with one of the choices, which follows."""
@@ -102,6 +103,20 @@ def table_download_buttons(key: str, found: Sequence[tuple[str, str]]) -> list[B
 def _download_button(key: str, number: int, handle: str, about: str) -> Block:
     # Each element of a row needs an action id of its own.
     return button(f"All {about} as CSV", f"{WHOLE}_{number}", f"{key}/{handle}")
+
+
+def visit(key: str) -> Block:
+    """Make the row with the button that gives who presses it a link to the page.
+
+    Args:
+        key: names the session.
+    """
+    return actions(button(page_visits.BUTTON, VISIT, key))
+
+
+def linked(url: str, text: str) -> Block:
+    """Make a line that is a link of ours; nothing of it is anybody else's."""
+    return section(f"<{url}|{text}>")
 
 
 def feedback(key: str) -> Block:

@@ -73,6 +73,9 @@ class ButtonAndModalHandlers:
         elif name.startswith(blocks.WHOLE):
             place = _place(workspace, user, channel, body)
             work = self._interactions.send_table(workspace, user, place, value)
+        elif name == blocks.VISIT:
+            place = _place(workspace, user, channel, body)
+            work = self._interactions.send_link(workspace, user, place, value)
         else:
             work = self._pressed(workspace, user, channel, name, value, trigger, tell)
         self._interactions.spawn(work, name, tell)

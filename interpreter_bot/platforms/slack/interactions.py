@@ -30,6 +30,7 @@ _log = logging.getLogger(__name__)
 _NOTHING: Final = (
     f"Nothing is running any more that this would stop. {questions_to_people.ELSEWHERE}"
 )
+_NO_SESSION: Final = "There is no such conversation here."
 
 
 def teller(respond: AsyncRespond) -> subcommands.Tell:
@@ -173,6 +174,24 @@ class Interactions:
         name = await self._service.save_table(key, handle)
         if complaints := await self._commands.send_file(key, place, name):
             raise errors.BotError(complaints)
+
+    async def send_link(
+        self,
+        workspace: installations.InstalledWorkspace,
+        user: str,
+        place: posted_messages.Place,
+        value: str,
+    ) -> None:
+        """Give a person a link to the session of an answer that stands where they are.
+
+        Raises:
+            BotError: there is none, or not for this person.
+        """
+        await self._permissions.require(workspace, user, place.channel)
+        key = requests_in_flight.key_of(value)
+        if key is None or (key.workspace, key.channel) != (workspace.team, place.channel):
+            raise errors.BotError(_NO_SESSION)
+        await self._commands.send_link(key, place)
 
     async def rename(
         self,

@@ -24,6 +24,7 @@ _COMMANDS: Final = frozenset(
         "model",
         "network",
         "notebook",
+        "page",
         "py",
         "reset",
         "stop",

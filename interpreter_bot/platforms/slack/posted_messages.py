@@ -227,17 +227,21 @@ async def recent(api: web_api.WebApi, place: Place, thread: str) -> Sequence[dic
     return list(answer.get("messages", ()))
 
 
-async def whisper(api: web_api.WebApi, place: Place, text: str) -> None:
+async def whisper(api: web_api.WebApi, place: Place, text: str, *below: blocks.Block) -> None:
     """Send an ephemeral message to one person.
 
     Args:
         text: Markdown, which is made harmless here.
+        below: follow it, as they are.
 
     Raises:
         SlackError: Slack refuses it.
     """
     text = markdown.defused(text)
-    content: dict[str, Any] = {"text": text[:_NOTIFIED_CHARACTERS], "blocks": [blocks.prose(text)]}
+    content: dict[str, Any] = {
+        "text": text[:_NOTIFIED_CHARACTERS],
+        "blocks": [blocks.prose(text), *below],
+    }
     if place.is_direct:
         await post(api, place, content, place.thread)
         return

@@ -66,6 +66,7 @@ class SlackReply:
         self._session = session
         self._cancel = cancel
         self._questions = shared.questions
+        self._is_visitable = shared.service.visits.is_on
         self._config = shared.config
         self._is_code = is_code
         self._answer = answer_contents.Answer()
@@ -181,9 +182,8 @@ class SlackReply:
         self._table = self._table or shown.table
         self._wholes += shown.wholes
         for made in shown.files:
-            self._made.append(
-                file_uploads.of_bytes(made.name, made.data, made.about, is_image=False)
-            )
+            file = file_uploads.of_bytes(made.name, made.data, made.about, is_image=False)
+            self._made.append(file)
 
     def save(self, cell: int, name: str) -> ports.FileWriter | None:
         """See the port."""
@@ -248,9 +248,10 @@ class SlackReply:
     async def _finish(self, end: ports.End) -> None:
         below = [block for block in [self._table] if block is not None]
         below += blocks.table_download_buttons(self._session, self._wholes)
-        below.append(
-            blocks.note(answer_contents.small_print(end, None if self._is_code else self._spent))
-        )
+        spent = None if self._is_code else self._spent
+        below.append(blocks.note(answer_contents.small_print(end, spent)))
+        if self._is_visitable and end.turn_id:
+            below.append(blocks.visit(self._session))
         if not self._is_code and end.status is values.TurnStatus.DONE and end.turn_id:
             below.append(blocks.feedback(str(end.turn_id)))
         if not (self._answer.has_anything or self._made or self._table):
@@ -272,9 +273,8 @@ class SlackReply:
     async def _apologize(self, error: errors.BotError) -> None:
         """Show that the answer could not be shown, as plainly as possible."""
         with contextlib.suppress(api_errors.SlackError):
-            await self._message.say(
-                f"The answer could not be shown: {markdown.defused(str(error))}"
-            )
+            reason = markdown.defused(str(error))
+            await self._message.say(f"The answer could not be shown: {reason}")
 
     def _flush_words(self) -> None:
         self._answer.text(self._defuser.rest())

@@ -17,7 +17,7 @@ from interpreter_bot.platforms.slack import (
     permissions,
     posted_messages,
 )
-from interpreter_bot.sessions import requests
+from interpreter_bot.sessions import page_visits, requests
 
 HELP: Final = """\
 Mention me with a question, or send me a file in a direct message; I write Python, run it and show \
@@ -27,6 +27,7 @@ what came of it. Variables stay alive within a thread.
 editor. In a thread: mention me with `py CODE`.
 - `reset` begins anew (`reset files` deletes the files as well) · `stop` ends what runs
 - `files` lists the files, `files NAME` sends one · `notebook` sends it all as a notebook
+- `page` gives you, and nobody else, a link to read it on the page
 - `model` lists the models, `model NAME` takes another · `usage` · `limits` · `network` · `tools`
 - `variables` lists what Python has, and what is saved of it for the next one; `again` runs the \
 cells again that made what could not be kept
@@ -121,6 +122,9 @@ class CommandEffects:
                 return await self._models(key)
             case "notebook":
                 return await self._send_notebook(key, place)
+            case "page":
+                await self.send_link(key, place)
+                return ""
             case "usage":
                 return markdown.listed(
                     usage_and_limits.usage(await service.queries.usage(key, person))
@@ -201,6 +205,15 @@ class CommandEffects:
         data = await self._service.queries.notebook(key)
         file = file_uploads.of_bytes("session.ipynb", data, "", is_image=False)
         return await self._send(place, file)
+
+    async def send_link(self, key: values.SessionKey, place: posted_messages.Place) -> None:
+        """Give the person of a place a link to its session on the page, for them alone.
+
+        Raises:
+            BotError: there is none.
+        """
+        link = blocks.linked(await self._service.visits.link(key), page_visits.LINK_TEXT)
+        await posted_messages.whisper(self._services.api, place, page_visits.ABOUT, link)
 
     async def send_file(
         self, key: values.SessionKey, place: posted_messages.Place, name: str
