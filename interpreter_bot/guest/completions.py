@@ -53,6 +53,7 @@ def answer(before: str, space: dict[str, Any], hidden: dict[str, Any]) -> dict[s
     quote, brackets = _scanned(before)
     # What is no plain text may do anything when it is looked up.
     space = {name: value for name, value in space.items() if type(name) is str}
+    hidden = safe_reprs.plain_names(hidden)
     found: dict[str, Any] = {"typed": 0, "options": [], "signature": None}
     if quote == -1:
         return found

@@ -96,15 +96,15 @@ def _head(table: Any) -> dict[str, Any]:
     """Return the head of a table of polars or pyarrow, as `_frame` does."""
     source = table_columns.read(table)
     rows = slice(0, min(source.row_count, _ROWS))
-    numbers = range(min(len(source.names), _COLUMNS))
+    numbers = range(min(source.column_count, _COLUMNS))
     columns = [source.column(number).cells(rows) for number in numbers]
     cells = [[safe_reprs.text(cell) or "null" for cell in column] for column in columns]
-    is_whole = (rows.stop, len(numbers)) == (source.row_count, len(source.names))
+    is_whole = (rows.stop, len(numbers)) == (source.row_count, source.column_count)
     return {
-        "columns": source.names[:_COLUMNS],
+        "columns": list(map(source.name, numbers)),
         "rows": [list(row) for row in zip(*cells, strict=True)],
         "row_count": source.row_count,
-        "column_count": len(source.names),
+        "column_count": source.column_count,
         "index_count": 0,
         "handle": "" if is_whole else _handle(table),
     }

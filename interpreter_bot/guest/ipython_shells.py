@@ -34,6 +34,7 @@ from . import (
     picture_scaling,
     proxy_environment,
     rootfs,
+    safe_reprs,
     snapshots,
     table_files,
     variable_descriptions,
@@ -215,7 +216,7 @@ class GuestShell(package_requests.InstallingShell):
 
     def describe_variables(self) -> None:
         """Show what variables there are; the bot calls it by this name."""
-        found = variable_descriptions.describe(self.variables()["names"], self.user_ns)
+        found = variable_descriptions.describe(self.variables()["names"], self._newest())
         self.display_pub.publish({"application/json": json.dumps(found, ensure_ascii=False)})
 
     def complete_code(self, before: str) -> None:
@@ -229,16 +230,18 @@ class GuestShell(package_requests.InstallingShell):
         No more names are read than the bot would show or count; of a value only whether it is one
         that each kernel begins with.
         """
-        hidden = self.user_ns_hidden
+        hidden = safe_reprs.plain_names(self.user_ns_hidden)
         names = [
             name
-            for name in itertools.islice(reversed(self.user_ns), _MOST_NAMES)
-            if type(name) is str
-            and not name.startswith("_")
-            and self.user_ns[name] is not hidden.get(name, self)
+            for name, value in self._newest().items()
+            if not name.startswith("_") and value is not hidden.get(name, self)
         ]
         shown = [name for name in names if len(name) <= _NAME_CHARACTERS]
         return {"names": shown[:_SHOWN_NAMES], "count": len(names)}
+
+    def _newest(self) -> dict[str, Any]:
+        newest = itertools.islice(reversed(self.user_ns.items()), _MOST_NAMES)
+        return {name: value for name, value in newest if type(name) is str}
 
     def save_variables(self, number: int, seconds: float, most_bytes: int, key: str) -> None:
         """Begin to save all variables as a new generation; the bot calls it by this name.

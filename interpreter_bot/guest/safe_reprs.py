@@ -12,9 +12,10 @@ import decimal
 import fractions
 import itertools
 import sys
+import types
 import uuid
 import zoneinfo
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from typing import Any
 
 _name_of = type.__dict__["__name__"].__get__
@@ -28,11 +29,16 @@ _BRACKETS: dict[type, tuple[str, str]] = {
     frozenset: ("{", "}"),
     dict: ("{", "}"),
 }
+_MODULES = frozenset({types.ModuleType})
 _ZONES = frozenset({type(None), datetime.timezone, zoneinfo.ZoneInfo})
 _MOST_CHARACTERS = 400
 _INT_BITS = 2000
+_MOST_NAMES = 20_000
 _DEEPEST = 3
 _MOST_NESTED = 20
+
+_homes: dict[type, str] = {}
+"""Libraries of classes that they hold. Found once: of a large column, each value is asked."""
 
 
 def class_name(value: object) -> str:
@@ -47,10 +53,24 @@ def name_of(kind: type) -> str:
 
 def is_from(kind: type, library: str) -> bool:
     """Say whether a class is one that a module of a library holds by its name."""
-    module = _module_of(kind)
-    if type(module) is not str or module.partition(".")[0] != library:
+    if type(kind) is type and _homes.get(kind) == library:
+        return True
+    name = _module_of(kind)
+    if type(name) is not str or name.partition(".")[0] != library:
         return False
-    return getattr(sys.modules.get(module), str(_name_of(kind)), None) is kind
+    module = sys.modules.get(name)
+    if not is_among(type(module), _MODULES):
+        return False
+    is_held = plain_names(vars(module)).get(str(_name_of(kind))) is kind
+    if is_held and type(kind) is type:
+        _homes[kind] = library
+    return is_held
+
+
+def plain_names(held: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return what stands under plain texts: of another key, its class compares it to any name."""
+    first = itertools.islice(held.items(), _MOST_NAMES)
+    return {name: value for name, value in first if type(name) is str}
 
 
 def is_among(kind: type, kinds: Container[type]) -> bool:

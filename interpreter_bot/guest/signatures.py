@@ -31,7 +31,8 @@ def unwrapped(function: Any) -> Any:
     """Return the function that a decorator was put around."""
     for _ in range(_DEEPEST):
         held = function.__dict__ if type(function) is types.FunctionType else {}
-        if type(held) is not dict or "__wrapped__" not in held:
+        held = safe_reprs.plain_names(held) if type(held) is dict else {}
+        if "__wrapped__" not in held:
             break
         function = held["__wrapped__"]
     return function
@@ -84,7 +85,7 @@ def _function(called: Any) -> tuple[Any, bool]:
         return unwrapped(called), False
     for one in _mro_of(called):
         for name in ("__init__", "__new__"):
-            member = _dict_of(one).get(name)
+            member = safe_reprs.plain_names(_dict_of(one)).get(name)
             member = member.__func__ if type(member) is staticmethod else member
             if type(unwrapped(member)) is types.FunctionType:
                 return unwrapped(member), True
@@ -92,9 +93,9 @@ def _function(called: Any) -> tuple[Any, bool]:
 
 
 def _doc(value: Any) -> str:
-    doc = ""
+    doc: Any = ""
     if is_class(value):
-        doc = _dict_of(value).get("__doc__")
+        doc = safe_reprs.plain_names(_dict_of(value)).get("__doc__")
     elif type(value) is types.FunctionType or safe_reprs.is_among(type(value), DESCRIBED):
         doc = value.__doc__
     return inspect.cleandoc(doc[: 4 * _DOC_CHARACTERS]) if type(doc) is str else ""
@@ -107,7 +108,7 @@ def _parts(function: types.FunctionType) -> list[str]:
     names = list(code.co_varnames[:count])
     defaults = function.__defaults__ or ()
     texts = dict(zip(names[positional - len(defaults) : positional], defaults, strict=False))
-    texts |= dict(function.__kwdefaults__ or {})
+    texts |= safe_reprs.plain_names(function.__kwdefaults__ or {})
     parts = [f"{name}={_default(texts[name])}" if name in texts else name for name in names]
     after = count
     if code.co_flags & inspect.CO_VARARGS:

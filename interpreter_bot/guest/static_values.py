@@ -50,15 +50,15 @@ def known(value: Any) -> Value:
     return Value(type(value), value, is_known=True)
 
 
-def own(value: Value) -> dict[Any, Any]:
+def own(value: Value) -> dict[str, Any]:
     """Return what an object itself holds; nothing where a class of its own would be asked."""
     for one in mro_of(value.kind):
-        descriptor = dict_of(one).get("__dict__")
+        descriptor = safe_reprs.plain_names(dict_of(one)).get("__dict__")
         if descriptor is not None:
             if not safe_reprs.is_among(type(descriptor), _SLOTS):
                 return {}
             held = descriptor.__get__(value.value)
-            return held if type(held) is dict else {}
+            return safe_reprs.plain_names(held) if type(held) is dict else {}
     return {}
 
 
@@ -68,9 +68,8 @@ def columns(value: Any) -> list[str]:
         source = table_columns.read(value)
     except table_columns.ForeignTableError:
         return []
-    return [
-        name for name in source.names[source.index_count :][:_MOST_COLUMNS] if type(name) is str
-    ]
+    last = min(source.column_count, source.index_count + _MOST_COLUMNS)
+    return [source.name(number) for number in range(source.index_count, last)]
 
 
 def expression(text: str) -> ast.expr | None:
@@ -95,7 +94,8 @@ def evaluated(node: ast.expr | None, space: dict[str, Any], depth: int = 0) -> V
     if isinstance(node, ast.Name):
         if node.id in space:
             return known(space[node.id])
-        return known(vars(builtins)[node.id]) if node.id in vars(builtins) else None
+        held = safe_reprs.plain_names(vars(builtins))
+        return known(held[node.id]) if node.id in held else None
     if isinstance(node, ast.Constant):
         return known(node.value)
     if type(node) in _LITERALS:
@@ -114,13 +114,13 @@ def evaluated(node: ast.expr | None, space: dict[str, Any], depth: int = 0) -> V
 
 def _attribute(base: Value, name: str) -> Value | None:
     if base.is_known and base.kind is types.ModuleType:
-        held = vars(base.value)
+        held = safe_reprs.plain_names(vars(base.value))
         return known(held[name]) if name in held else None
     is_class = base.is_known and issubclass(base.kind, type)
     if base.is_known and not is_class and name in (held := own(base)):
         return known(held[name])
     for one in mro_of(base.value if is_class else base.kind):
-        held = dict_of(one)
+        held = safe_reprs.plain_names(dict_of(one))
         if name in held:
             return _bound(held[name], base, is_class=is_class)
     if base.is_known and not is_class and name in columns(base.value):
@@ -170,7 +170,7 @@ def _annotated(function: Any, owner: Any) -> Value | None:
     function = signatures.unwrapped(function)
     if type(function) is not types.FunctionType:
         return None
-    told: Any = dict.get(function.__annotations__, "return")
+    told: Any = safe_reprs.plain_names(function.__annotations__).get("return")
     if signatures.is_class(told):
         return Value(told)
     match = _TYPE_NAME.match(told) if type(told) is str else None
@@ -183,8 +183,9 @@ def _annotated(function: Any, owner: Any) -> Value | None:
     # What is imported for those who check types is named where libraries keep such names.
     modules = [sys.modules.get(one) for one in (top, f"{top}.api.typing")]
     for held in (function.__globals__, *(own(known(one)) for one in modules)):
-        if type(held) is dict and signatures.is_class(held.get(name)):
-            return Value(held[name])
+        found: Any = safe_reprs.plain_names(held).get(name)
+        if signatures.is_class(found):
+            return Value(found)
     return None
 
 

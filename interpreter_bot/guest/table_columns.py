@@ -55,11 +55,15 @@ class Column:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Source:
-    """A table: how many rows it has, what its columns are called, those of its index first."""
+    """A table: how many rows and columns it has, those of its index first, and what they are.
+
+    There may be a million columns: each is named, and read, when it is asked for.
+    """
 
     row_count: int
-    names: list[str]
+    column_count: int
     index_count: int
+    name: Callable[[int], str]
     column: Callable[[int], Column]
 
 
@@ -75,8 +79,11 @@ def read(table: Any) -> Source:
     if name in ("DataFrame", "Series") and safe_reprs.is_from(kind, "polars"):
         return _of_polars(table if name == "DataFrame" else table.to_frame())
     if name in ("Table", "RecordBatch") and safe_reprs.is_from(kind, "pyarrow"):
-        columns = [safe_reprs.clipped(one) for one in table.schema.names]
-        return Source(table.num_rows, columns, 0, lambda number: _arrow(table.column(number)))
+        return Source(
+            *(table.num_rows, table.num_columns, 0),
+            lambda number: safe_reprs.clipped(table.schema.field(number).name),
+            lambda number: _arrow(table.column(number)),
+        )
     raise ForeignTableError
 
 
@@ -104,9 +111,14 @@ def _of_pandas(table: Any, *, is_series: bool) -> Source:
     if not all(safe_reprs.is_from(type(one), "pandas") for one in (index, columns)):
         raise ForeignTableError
     levels = index.nlevels
-    names = ["" if one is None else heading(one) for one in index.names]
-    inner = [table.name] if is_series else columns.tolist()
-    names += ["" if one is None else heading(one) for one in inner]
+    count = 1 if is_series else len(columns)
+
+    def name(number: int) -> str:
+        if number < levels:
+            found = index.names[number]
+        else:
+            found = table.name if is_series else columns[number - levels]
+        return "" if found is None else heading(found)
 
     def column(number: int) -> Column:
         if number < levels:
@@ -116,7 +128,7 @@ def _of_pandas(table: Any, *, is_series: bool) -> Source:
         # Not by `iloc`, which copies what users have attached to the frame.
         return _pandas(pandas.DataFrame._get_column_array(table, number - levels))
 
-    return Source(len(index), names, levels, column)
+    return Source(len(index), levels + count, levels, name, column)
 
 
 def _pandas(array: Any) -> Column:
@@ -202,9 +214,14 @@ def _categorical(array: Any, cells: Callable[[Rows], list[Any]]) -> Column:
 
 def _of_polars(table: Any) -> Source:
     polars = sys.modules["polars"]
-    names = [safe_reprs.clipped(one) for one in table.columns]
+
+    def series(number: int) -> Any:
+        return polars.DataFrame.to_series(table, number)
+
     return Source(
-        table.height, names, 0, lambda number: _polars(polars.DataFrame.to_series(table, number))
+        *(table.height, table.width, 0),
+        lambda number: safe_reprs.clipped(series(number).name),
+        lambda number: _polars(series(number)),
     )
 
 
@@ -260,7 +277,7 @@ def _is_plain_polars(dtype: Any) -> bool:
 def _arrow(column: Any) -> Column:
     arrow = sys.modules["pyarrow"]
     kind, types = column.type, arrow.types
-    if not _is_plain_arrow(kind):
+    if not is_plain_arrow(kind):
         return _foreign("extension")
 
     def cells(rows: Rows) -> list[Any]:
@@ -287,10 +304,11 @@ def _arrow(column: Any) -> Column:
     return Column(name, "other", cells)
 
 
-def _is_plain_arrow(kind: Any) -> bool:
+def is_plain_arrow(kind: Any) -> bool:
+    """Say whether no class that code has registered reads values of a type of pyarrow."""
     if isinstance(kind, sys.modules["pyarrow"].BaseExtensionType):
         return False
     inner = [kind.field(number).type for number in range(kind.num_fields)]
     if hasattr(kind, "value_type"):
         inner.append(kind.value_type)
-    return all(map(_is_plain_arrow, inner))
+    return all(map(is_plain_arrow, inner))

@@ -24,6 +24,8 @@ _SHORTEST_CELL = 20
 _MOST_SORTED = 10_000_000
 _MOST_TEXTS = 3_000_000
 _MOST_SEARCHED = 12_000_000
+# About as long as these take it to begin with a column.
+_COLUMN_COST_ROWS = 500
 _SAMPLED = 200_000
 _BINS = 24
 _TOP = 5
@@ -83,7 +85,7 @@ def _page(source: table_columns.Source, asked: dict[str, Any], about: tuple[Any,
     first = max(min(first, count - rows), 0)
     last = min(first + rows, count)
     places = slice(first, last) if order is None else order[first:last]
-    numbers = range(left, min(left + columns, len(source.names)))
+    numbers = range(left, min(left + columns, source.column_count))
     read = [source.column(number) for number in numbers]
     cells = [list(map(safe_reprs.text, one.cells(places))) for one in read]
     return {
@@ -91,11 +93,11 @@ def _page(source: table_columns.Source, asked: dict[str, Any], about: tuple[Any,
         "found": count,
         "rows": _fitting([list(row) for row in zip(*cells, strict=True)]),
         "row_count": source.row_count,
-        "column_count": len(source.names),
+        "column_count": source.column_count,
         "index_count": source.index_count,
         "left": left,
         "columns": [
-            {"name": source.names[number], "dtype": one.dtype, "kind": one.kind}
+            {"name": source.name(number), "dtype": one.dtype, "kind": one.kind}
             for number, one in zip(numbers, read, strict=True)
         ],
     }
@@ -148,7 +150,7 @@ def _ordered(source: table_columns.Source, sort: Any, search: str, filters: Any)
 
 
 def _column(source: table_columns.Source, number: int) -> table_columns.Column:
-    if number >= len(source.names):
+    if number >= source.column_count:
         raise ViewError("The table has no such column any more.")
     return source.column(number)
 
@@ -272,9 +274,9 @@ def _found(source: table_columns.Source, search: str) -> Any:
     """Return which rows have a text with these words in it, or just this number or date."""
     numpy: Any = sys.modules["numpy"]
     found = numpy.zeros(source.row_count, dtype=bool)
-    if len(source.names) * source.row_count > _MOST_SEARCHED:
+    if source.column_count * (source.row_count + _COLUMN_COST_ROWS) > _MOST_SEARCHED:
         raise ViewError(_LARGE)
-    for number in range(len(source.names)):
+    for number in range(source.column_count):
         column = source.column(number)
         if column.array is None or column.kind == "other":
             continue

@@ -47,7 +47,7 @@ def _table(value: Any) -> dict[str, Any]:
     except table_columns.ForeignTableError:
         return {}
     return {
-        "shape": [source.row_count, len(source.names) - source.index_count],
+        "shape": [source.row_count, source.column_count - source.index_count],
         "size_bytes": dataframe_displays.size_bytes(value),
         "handle": dataframe_displays.handle_of(value),
     }

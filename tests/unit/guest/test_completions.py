@@ -1,6 +1,7 @@
 """How code may go on, and that finding it out runs nothing of a user's."""
 
 import time
+import types
 
 import numpy
 import pandas
@@ -71,7 +72,16 @@ def _space():
             ran.append(self)
             return str.__hash__(self)
 
+        def __eq__(self, _):
+            ran.append(self)
+            raise SystemExit
+
     hostile = Hostile()
+    names = {Name(name): 1 for name in ("size", "top", "grow", "here")}
+    crowd = type("Crowd", (), names)()
+    crowd.__dict__.update(names)
+    hall = types.ModuleType("hall")
+    hall.__dict__.update(names)
 
     def scale(frame, factor=hostile, *rest, name="x") -> pandas.DataFrame:
         """Scale it.
@@ -94,6 +104,8 @@ def _space():
         "In": [],
         Name("strange"): 1,
         "lodger": object.__new__(Odd),
+        "crowd": crowd,
+        "hall": hall,
     }
     ran.clear()
     return space
@@ -144,6 +156,10 @@ def _options(before, space=SPACE):
         ("hostile['", []),
         ("lodger.", ["inside"]),
         ("lodger[0].i", []),
+        ("crowd.size.", []),
+        ("crowd().grow.x", []),
+        ("hall.top.", []),
+        ("len(hall.here.x", []),
         ("I", []),
         ("_", ["_private"]),
         ("# d", []),
