@@ -1,26 +1,20 @@
 """Pictures scaled down for a model.
 
 They come from anywhere, and a few bytes of one may decode to gigabytes: each is decoded in a
-process of its own, whose memory and time are bounded, so that the kernel and its variables survive.
-Metadata, such as where a picture was taken, is removed.
+process of its own, see `bounded_children`. Metadata, such as where a picture was taken, is removed.
 """
 
 from __future__ import annotations
 
 import base64
 import io
-import os
-import resource
-import select
-import signal
-import time
-import warnings
 from typing import Any
+
+from . import bounded_children
 
 _FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
 _MOST_PIXELS = 64_000_000
 _MOST_SECONDS = 8.0
-_MEMORY_BYTES = 500 * 1024 * 1024
 _MODES = ("L", "LA", "RGB", "RGBA")
 _JPEG_QUALITY = 85
 
@@ -48,64 +42,19 @@ def scale(
 
 def _apart(source: str | bytes, most_side: int, most_bytes: int) -> tuple[str, bytes] | None:
     """Scale one picture in a child process."""
-    reading, writing = os.pipe()
-    with warnings.catch_warnings():
-        # The warning is about threads, of which the child has and needs none.
-        warnings.simplefilter("ignore")
-        child = os.fork()
-    if not child:
-        try:
-            _bound()
-            with os.fdopen(writing, "wb") as pipe:
-                pipe.write(_scaled(source, most_side, most_bytes))
-        finally:
-            # Any error: the picture is unusable, and the parent reads nothing.
-            os._exit(0)
-    os.close(writing)
-    try:
-        answer = _read(reading, 2 * most_bytes)
-    finally:
-        os.close(reading)
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+    answer = bounded_children.run(
+        lambda: _scaled(source, most_side, most_bytes),
+        seconds=_MOST_SECONDS,
+        most_bytes=2 * most_bytes,
+    )
     mime, _, data = answer.partition(b"\n")
     return (mime.decode("ascii", "replace"), data) if data else None
-
-
-def _bound() -> None:
-    """Bound the memory and time of this process from now on."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    with open("/proc/self/statm", encoding="ascii") as file:
-        used = int(file.read().split()[0]) * resource.getpagesize()
-    for kind, most in (
-        (resource.RLIMIT_AS, used + _MEMORY_BYTES),
-        (resource.RLIMIT_CPU, int(_MOST_SECONDS)),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        _, hard = resource.getrlimit(kind)
-        limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(kind, (limit, limit))
-
-
-def _read(descriptor: int, most_bytes: int) -> bytes:
-    """Read until the end, a limit, or the timeout."""
-    give_up = time.monotonic() + _MOST_SECONDS
-    parts: list[bytes] = []
-    while sum(map(len, parts)) < most_bytes:
-        ready, _, _ = select.select([descriptor], [], [], max(give_up - time.monotonic(), 0))
-        if not ready:
-            return b""
-        if not (part := os.read(descriptor, 1 << 16)):
-            break
-        parts.append(part)
-    return b"".join(parts)
 
 
 def _scaled(source: str | bytes, most_side: int, most_bytes: int) -> bytes:
     """Decode, scale and re-encode; the MIME type comes first, on a line of its own."""
     from PIL import Image, ImageOps
 
-    warnings.simplefilter("ignore")
     opened = io.BytesIO(source) if isinstance(source, bytes) else source
     with Image.open(opened, formats=_FORMATS) as image:
         if image.width * image.height > _MOST_PIXELS:

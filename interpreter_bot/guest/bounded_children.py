@@ -1,0 +1,89 @@
+"""Work on what may be hostile, in a child process whose memory and time are bounded.
+
+A few bytes of a picture or of a file may unpack to gigabytes. Where they do, the child ends, and
+the kernel and its variables survive.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import select
+import signal
+import time
+import warnings
+from collections.abc import Callable
+
+_MEMORY_BYTES = 500 * 1024 * 1024
+_HEAD_BYTES = 8
+_PIECE_BYTES = 1 << 16
+
+
+def run(work: Callable[[], bytes], *, seconds: float, most_bytes: int) -> bytes:
+    """Return what work returns; nothing if it fails, or takes too much memory or time.
+
+    Args:
+        work: is called in the child. What it imports is to be imported before, as an import there
+            could wait for a lock for ever.
+        seconds: that it may take.
+        most_bytes: that it may return.
+    """
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        # The warning is about threads, of which the child has and needs none.
+        warnings.simplefilter("ignore")
+        child = os.fork()
+    if not child:
+        try:
+            _bound(seconds)
+            answer = work()
+            with os.fdopen(writing, "wb") as pipe:
+                pipe.write(len(answer).to_bytes(_HEAD_BYTES, "big") + answer)
+        finally:
+            # Any error: the parent reads too little, or nothing.
+            os._exit(0)
+    os.close(writing)
+    try:
+        answer = _read(reading, seconds, _HEAD_BYTES + most_bytes)
+    finally:
+        os.close(reading)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    is_whole = len(answer) == _HEAD_BYTES + int.from_bytes(answer[:_HEAD_BYTES], "big")
+    return answer[_HEAD_BYTES:] if is_whole else b""
+
+
+def _bound(seconds: float) -> None:
+    """Bound the memory and time of this process from now on."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    warnings.simplefilter("ignore")
+    # It would touch all that is shared with the kernel, which were copied then.
+    gc.disable()
+    with open("/proc/self/statm", encoding="ascii") as file:
+        size, resident = (int(one) * resource.getpagesize() for one in file.read().split()[:2])
+    # Of what the kernel's variables leave, half: its own share is needed to take the answer.
+    data, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    room = _MEMORY_BYTES if data == resource.RLIM_INFINITY else max(data - resident, 0) // 2
+    for kind, most in (
+        (resource.RLIMIT_AS, size + min(room, _MEMORY_BYTES)),
+        (resource.RLIMIT_CPU, int(seconds)),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        _, hard = resource.getrlimit(kind)
+        limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (limit, limit))
+
+
+def _read(descriptor: int, seconds: float, most_bytes: int) -> bytes:
+    """Read until the end, a limit, or the timeout."""
+    give_up = time.monotonic() + seconds
+    answer = bytearray()
+    while len(answer) <= most_bytes:
+        ready, _, _ = select.select([descriptor], [], [], max(give_up - time.monotonic(), 0))
+        if not ready:
+            return b""
+        if not (part := os.read(descriptor, _PIECE_BYTES)):
+            return bytes(answer)
+        answer += part
+    return b""
