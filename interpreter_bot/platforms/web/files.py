@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import io
 import time
 import urllib.parse
 import zipfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Container
 from typing import Any, Final
 
 from aiohttp import web
 
-from interpreter_bot import errors, values
+from interpreter_bot import cancellation, errors, values
 from interpreter_bot.platforms.web import access, event_json, validation
 from interpreter_bot.sessions import live_tables, requests, session_service
 from interpreter_bot.text import quantities
@@ -21,6 +21,9 @@ _PIECE_BYTES: Final = 1024 * 1024
 _MOST_NAME_CHARACTERS: Final = 8192
 _FIRST_SECOND: Final = 315_532_800
 _LAST_SECOND: Final = 4_354_819_199
+# What does not pack becomes larger by a little, and 2 GiB are the most without "zip64".
+_LARGE_BYTES: Final = 2**30
+_LEFT_OUT: Final = "left-out.txt"
 _MEDIA: Final = {
     "pdf": "application/pdf",
     "mp3": "audio/mpeg",
@@ -105,8 +108,12 @@ class Files:
         await response.prepare(request)
         packed = _Packed()
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            refused = []
             for info in infos:
-                await self._pack(key, info, archive, packed, response)
+                if problem := await self._pack(key, info, archive, packed, response):
+                    refused.append(f"{info.name}: {problem}\n")
+            if refused:
+                archive.writestr(_free(_LEFT_OUT, archive.NameToInfo), "".join(refused))
         await response.write(packed.taken())
         return response
 
@@ -117,21 +124,32 @@ class Files:
         archive: zipfile.ZipFile,
         packed: _Packed,
         response: web.StreamResponse,
-    ) -> None:
+    ) -> str:
+        """Add a file to an archive, as large as it is when it is opened; return why not, if so."""
         # Code may give a file any time; archives know those of 1980 to 2107.
         seconds = min(max(info.modified_ns // 10**9, _FIRST_SECOND), _LAST_SECOND)
         entry = zipfile.ZipInfo(info.name, time.gmtime(seconds)[:6])
         entry.compress_type = zipfile.ZIP_DEFLATED
-        try:
-            async with self._service.queries.reading(key, info.name) as (found, pieces):
-                is_large = found.size_bytes >= 2**31
-                with archive.open(entry, "w", force_zip64=is_large) as opened:
-                    async for piece in pieces:
-                        await asyncio.to_thread(opened.write, piece)
-                        await response.write(packed.taken())
-        except errors.FileMissingError:
-            # Code deleted it meanwhile.
-            return
+        async with contextlib.AsyncExitStack() as stack:
+            reading = self._service.queries.reading(key, info.name)
+            try:
+                found, pieces = await stack.enter_async_context(reading)
+            except errors.FileMissingError:
+                # Code deleted it meanwhile.
+                return ""
+            except errors.WorkspaceError as error:
+                return str(error)
+            left = found.size_bytes
+            is_large = left >= _LARGE_BYTES
+            with archive.open(entry, "w", force_zip64=is_large) as opened:
+                async for piece in pieces:
+                    # What it has grown by meanwhile might be more than its header can tell.
+                    await cancellation.in_thread(opened.write, piece[:left])
+                    await response.write(packed.taken())
+                    left -= len(piece)
+                    if left <= 0:
+                        break
+        return ""
 
     async def rename(self, request: web.Request) -> web.Response:
         """Give a file another name; the response is the one it got."""
@@ -246,6 +264,12 @@ class _Packed(io.RawIOBase):
         """Return what was made since the last time."""
         made, self._made = bytes(self._made), bytearray()
         return made
+
+
+def _free(name: str, taken: Container[str]) -> str:
+    while name in taken:
+        name = f"_{name}"
+    return name
 
 
 def _named(title: str, suffix: str) -> str:

@@ -248,6 +248,31 @@ async def test_files_of_any_time_are_packed(serving_fake):
         assert packed.read("new") == b"new"
 
 
+async def test_a_file_that_grows_while_it_is_packed_is_packed_as_it_was(serving_fake, monkeypatch):
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 45_000_000)
+    data = os.urandom(40_000_000)
+    async with serving_fake() as (bot, client):
+        path = bot.directory(KEY) / "growing"
+        path.write_bytes(data)
+        async with client.get(_where("/archive", name="x")) as response:
+            begun = await response.content.readexactly(200_000)
+            with path.open("ab") as file:
+                file.write(data)
+            packed = zipfile.ZipFile(io.BytesIO(begun + await response.read()))
+        assert packed.read("growing") == data
+
+
+async def test_what_cannot_be_packed_is_named_in_the_archive(serving_fake):
+    limits = settings.Limits(file_bytes=1000, upload_bytes=1000)
+    async with serving_fake(limits=limits) as (bot, client):
+        for name, size in (("large", 1001), ("small", 3), ("left-out.txt", 4)):
+            (bot.directory(KEY) / name).write_bytes(b"x" * size)
+        async with client.get(_where("/archive", name="x")) as response:
+            packed = zipfile.ZipFile(io.BytesIO(await response.read()))
+        assert sorted(packed.namelist()) == ["_left-out.txt", "left-out.txt", "small"]
+        assert packed.read("_left-out.txt").startswith(b"large: ")
+
+
 async def test_only_our_page_renames_deletes_and_opens(serving_fake):
     async with serving_fake() as (bot, client):
         await _upload(client, "a.csv", b"1")
