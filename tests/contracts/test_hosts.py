@@ -19,6 +19,7 @@ import pytest_asyncio
 from interpreter_bot import errors, settings, values
 from interpreter_bot.hosting import host_server, journaled_executions
 from interpreter_bot.hosts import detached_executions, local_host, remote_host
+from interpreter_bot.sessions import live_completions
 from tests.fakes import package_indexes
 
 pytestmark = [pytest.mark.kernel, pytest.mark.asyncio(loop_scope="module")]
@@ -184,6 +185,28 @@ async def test_an_end_says_what_is_defined_and_what_it_cost(hosts, key):
     assert end.finished.ending is values.Ending.OK
     assert (end.names, end.more_names, end.loss_reason) == (("second", "first"), 0, "")
     assert 0 < end.cpu_seconds < 10
+
+
+async def test_kernels_say_how_code_may_go_on_beside_what_people_run(hosts, key):
+    async with hosts.lease(key) as lease:
+        kernel = await lease.kernel()
+        await run(kernel, "class Shelf:\n    def grow(self, by=2): 'Grow.'\nshelf = Shelf()")
+        await run(kernel, "count = get_ipython().execution_count")
+        before = "# é\n" * 2000 + "shelf.grow("
+        found = await live_completions.complete(hosts, kernel, before)
+        assert (found.signature.label, found.signature.doc) == ("grow(by=2)", "Grow.")
+        assert ("by=", "property", "") in found.options
+        found = await live_completions.complete(hosts, kernel, "she")
+        assert found.typed == 3
+        assert found.options == (("shelf", "property", "Shelf"), ("Shelf", "class", "type"))
+        assert (await live_completions.complete(hosts, kernel, "nothing.x")).options == ()
+        # What answers no such question, or not with what was asked for, is told of.
+        for broken in ("lambda _: 1 / 0", "lambda _: display({'application/json': 1}, raw=True)"):
+            await run(kernel, f"get_ipython().complete_code = {broken}")
+            with pytest.raises(errors.BotError):
+                await live_completions.complete(hosts, kernel, "she")
+        _, counted = await run(kernel, "print(get_ipython().execution_count - count)")
+        assert counted == "3\n"
 
 
 async def test_displays_arrive_whole(hosts, key):
