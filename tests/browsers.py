@@ -201,8 +201,20 @@ class Page:
         for kind in ("dragEnter", "dragOver", "drop"):
             await self.call("Input.dispatchDragEvent", type=kind, x=x, y=y, data=data)
 
-    async def look(self, *, width, height=900, is_dark=False, is_mobile=False, is_forced=False):
-        """Be so wide, and light or dark, or in colours that the person has forced."""
+    async def look(
+        self,
+        *,
+        width,
+        height=900,
+        is_dark=False,
+        is_mobile=False,
+        is_forced=False,
+        is_still=False,
+    ):
+        """Be so wide, and light or dark, or in colours that the person has forced.
+
+        Who wants it still has no transitions: what is in the middle of one has colours of neither.
+        """
         await self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -214,6 +226,7 @@ class Page:
         features = [
             {"name": "prefers-color-scheme", "value": scheme},
             {"name": "forced-colors", "value": "active" if is_forced else "none"},
+            {"name": "prefers-reduced-motion", "value": "reduce" if is_still else ""},
         ]
         await self.call("Emulation.setEmulatedMedia", features=features)
 

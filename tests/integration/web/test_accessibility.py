@@ -24,6 +24,11 @@ Some `code`, a [link](http://x.test/), **bold**, $x^2$.
 print(1)
 ```
 """
+COLOURS = {
+    (): "(prefers-color-scheme: light) and (forced-colors: none)",
+    ("is_dark",): "(prefers-color-scheme: dark)",
+    ("is_forced",): "(forced-colors: active)",
+}
 LONG = "long " * 200
 TABLE = values.Table(
     columns=("", "name", "n"),
@@ -70,19 +75,21 @@ async def test_nothing_keeps_people_out_at_any_width_or_in_any_colours(serving_f
         assert await page.value(RUN) == []
         await visits.say(page, "show")
         await visits.answered(page)
-        await page.until("document.querySelector('#turns math')")
+        # They are typeset one after the other.
+        maths = "document.querySelectorAll('#turns .math math').length"
+        await page.until(f"document.querySelectorAll('#turns .math').length === 2 && {maths} === 2")
         spoken = "document.getElementById('spoken').textContent"
         await page.until(f"{spoken}.startsWith('Answer: Words') && {spoken}.includes('bold')")
         found = {}
-        for width, colours in ((1400, {}), (1400, {"is_dark": True}), (320, {"is_forced": True})):
-            await page.look(width=width, **colours)
-            await page.drawn()
-            found[width, *colours] = await page.value(RUN)
-        await page.look(width=320)
-        await page.drawn()
-        found[320, "plain"] = await page.value(RUN)
-        assert await page.value("document.documentElement.scrollWidth") == 320
-        await page.look(width=1400)
+        for width in (320, 400, 820, 1400):
+            for colours, query in COLOURS.items():
+                await page.look(width=width, is_still=True, **dict.fromkeys(colours, True))
+                # The browser answers before the page is that wide.
+                await page.until(f"innerWidth === {width} && matchMedia('{query}').matches")
+                await page.drawn()
+                found[width, *colours] = await page.value(RUN)
+                assert await page.value("document.documentElement.scrollWidth") == width
+        await page.look(width=1400, is_still=True)
         await page.click("#files")
         await page.until("document.querySelectorAll('#pane .file').length === 3")
         found["files"] = await page.value(RUN)
