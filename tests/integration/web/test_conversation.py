@@ -182,6 +182,7 @@ async def test_a_question_is_asked_anew_in_a_branch_and_one_goes_from_one_to_the
         await page.press("Escape")
         assert await page.value("document.querySelector('.edit-asked')") is None
         await page.click(".turn:last-child .meta button:nth-of-type(2)")
+        await page.until("document.activeElement.ariaLabel === 'Question'")
         await page.value("document.activeElement.select()")
         await page.type("three")
         await page.press("Enter")
@@ -285,11 +286,11 @@ async def test_colours_of_printed_text_are_shown_and_nothing_else_of_escapes(
         await visits.answered(page)
         for _ in range(2):
             assert await page.value(runs) == [
-                ["red", "ansi-fore-1", ""],
+                ["red", "", "var(--ansi-1)"],
                 ["bold orange", "ansi-bold", "rgb(255, 135, 0)"],
                 ["back", "", "rgb(1, 2, 3)"],
-                ["still blue", "ansi-fore-12", ""],
-                [" 99%", "ansi-fore-3", ""],
+                ["still blue", "", "var(--ansi-12)"],
+                [" 99%", "", "var(--ansi-3)"],
             ]
             text = await page.value("document.querySelector('.printed.stdout').textContent")
             assert text == ("red plain bold orange back <b onclick=x>&amp;\nstill blue off\n 99%")

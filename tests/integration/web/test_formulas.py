@@ -21,6 +21,9 @@ SETTLED = (
     "[...document.querySelectorAll('.math')].every(e => e.querySelector('math') ||"
     " e.classList.contains('raw'))"
 )
+# Of the page itself and of all that it fetched, unpacked.
+WEIGHT = """["navigation", "resource"].flatMap((kind) => performance.getEntriesByType(kind))
+  .reduce((sum, one) => sum + one.decodedBodySize, 0)"""
 MATHS = "[...document.querySelectorAll('math')].length"
 
 TYPESET = {
@@ -65,6 +68,17 @@ def test_temml_is_what_its_package_has():
     kept = importlib.resources.files(web).joinpath("pages/temml.js").read_bytes()
     published = kept.partition(b"*/\n")[2].removesuffix(b"\nexport default temml;\n")
     assert hashlib.sha256(published).hexdigest() == PUBLISHED
+
+
+async def test_the_page_is_light_before_the_first_formula(serving_fake, browsing):
+    words = "Some `code` and **words**.\n\n| a |\n|---|\n| 1 |"
+    script = visits.playing("\x1b[31mprinted\x1b[0m", text=words)
+    async with serving_fake(script) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await visits.say(page, "show")
+        await visits.answered(page)
+        weight = await page.value(WEIGHT)
+        assert 50_000 < weight <= 150_000
 
 
 async def test_formulas_of_an_answer_are_typeset(serving_fake, browsing):

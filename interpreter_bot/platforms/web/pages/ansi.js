@@ -1,5 +1,5 @@
-// Colours of terminals: what an escape changes about how text looks, and text that looks so. They
-// are names of classes; of 256 and more colours, values that the browser checks.
+// Colours of terminals: what an escape changes about how text looks, and text that looks so. The
+// sixteen with names are the page's own; of others the values, which the browser checks.
 
 import { el } from "./dom.js";
 
@@ -44,8 +44,8 @@ export function dyed(text, style) {
   const names = Object.keys(style).filter((name) => style[name] === true).map((name) => `ansi-${name}`);
   const span = el("span", {}, text);
   for (const [place, property] of [["fore", "color"], ["back", "background"]]) {
-    if (typeof style[place] === "number") names.push(`ansi-${place}-${style[place]}`);
-    else if (style[place]) span.style[property] = style[place];
+    const value = typeof style[place] === "number" ? `var(--ansi-${style[place]})` : style[place];
+    if (value) span.style[property] = value === style[place] || place === "fore" ? value : `color-mix(in srgb, ${value} 25%, transparent)`;
   }
   span.className = names.join(" ");
   return span;

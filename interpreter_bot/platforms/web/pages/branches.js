@@ -1,6 +1,8 @@
 // Other versions of a question and its answer: writing one, and going from one to the next.
 
-import { el } from "./dom.js";
+import { el, styled } from "./dom.js";
+
+await styled("/forms.css");
 
 /** A form with a question in it; what is sent goes on in a branch of its own. */
 export function editForm({ request, is_code: isCode }, { send, close }) {

@@ -1,6 +1,8 @@
 // Small questions to the person, and the panel beside a conversation.
 
-import { $, el } from "./dom.js";
+import { $, el, styled } from "./dom.js";
+
+await styled("/dialogs.css");
 
 function shown(dialog) {
   document.body.append(dialog);

@@ -48,6 +48,15 @@ export function icon(name) {
   return svg;
 }
 
+const sheets = new Map();
+
+/** Fetch a style sheet of what not every conversation shows, and wait for it; once. */
+export function styled(href) {
+  if (!sheets.has(href))
+    sheets.set(href, new Promise((go) => document.head.append(el("link", { rel: "stylesheet", href, onload: go, onerror: go }))));
+  return sheets.get(href);
+}
+
 export const $ = (id) => document.getElementById(id);
 
 // Characters that are not seen, or that turn the order of those that are.

@@ -2,7 +2,7 @@
 // typeset stands as it was written. Whoever wrote a formula is not trusted: it is short, defines
 // nothing, names no address, and waits its turn where there are many.
 
-import { el, scrollable } from "./dom.js";
+import { el, scrollable, styled } from "./dom.js";
 
 const LONGEST = 2000;
 const DEEPEST = 60;
@@ -57,7 +57,7 @@ async function start() {
 }
 
 async function fetched() {
-  document.head.append(el("link", { rel: "stylesheet", href: "/temml.css" }));
+  styled("/temml.css");
   return (await import("./temml.js")).default;
 }
 

@@ -1,6 +1,8 @@
 // Pictures in full size, one after the other: those of the conversation, or the one of a file.
 
-import { $, el, icon } from "./dom.js";
+import { $, el, icon, styled } from "./dom.js";
+
+await styled("/gallery.css");
 
 const STEP = 1.25;
 const MOST = 8;
@@ -20,7 +22,6 @@ export function enlarge(picture) {
 
 function made() {
   if ($("gallery")) return;
-  document.head.append(el("link", { rel: "stylesheet", href: "/gallery.css" }));
   const act = (glyph, label, onclick) => el("button", { type: "button", class: "icon", "aria-label": label, title: label, onclick }, icon(glyph));
   const dialog = el("dialog", { id: "gallery", "aria-labelledby": "gallery-title", onkeydown: key },
     el("header", {}, el("h2", { id: "gallery-title", dir: "auto" }), el("span", { id: "gallery-place", class: "muted", role: "status" }),

@@ -3,7 +3,6 @@
 import { Composer } from "./composer.js";
 import { Connection, post } from "./connection.js";
 import { Conversation, FIRST_TURNS } from "./conversation.js";
-import { askedToReset, closePanel, confirmed } from "./dialogs.js";
 import { $, address, download, el, icon, madeUp, plain } from "./dom.js";
 import { completions, looked, unanswered } from "./looks.js";
 import { moveByArrows } from "./menus.js";
@@ -24,6 +23,7 @@ let pane = null;
 let viewed = "";
 let isBranching = false;
 
+const dialogs = () => import("./dialogs.js");
 const say = (message) => connection.say({ thread, ...message }) || composer.complain(OFFLINE, "connection");
 const composer = new Composer({ send, stop: () => say({ do: "stop" }), say, recalled: () => conversation.codes, complete });
 const conversation = new Conversation({ say, spoke, again, branch, changed, isWriting: () => $("message").value !== "" });
@@ -128,7 +128,7 @@ function branch({ number, head }, text) {
 
 async function edit(code) {
   const told = "What stands in the field now is replaced by this code.";
-  if (!$("message").value.trim() || (await confirmed("Edit this code?", told, { action: "Edit" }))) composer.write(code, true);
+  if (!$("message").value.trim() || (await (await dialogs()).confirmed("Edit this code?", told, { action: "Edit" }))) composer.write(code, true);
 }
 
 function showCode(isShown) {
@@ -288,7 +288,7 @@ async function runNotebook(name) {
 }
 
 async function reset() {
-  const wanted = await askedToReset();
+  const wanted = await (await dialogs()).askedToReset();
   if (wanted) say({ do: "reset", ...wanted });
 }
 
@@ -298,7 +298,7 @@ function runAgain() {
 
 async function undo() {
   const told = "Variables, files and what was said become what they were before the last question.";
-  if (await confirmed("Undo the last answer?", told, { action: "Undo" })) say({ do: "undo" });
+  if (await (await dialogs()).confirmed("Undo the last answer?", told, { action: "Undo" })) say({ do: "undo" });
 }
 
 function menuOf(entries) {
@@ -332,8 +332,8 @@ addEventListener("click", async (event) => {
 addEventListener("notebook", ({ detail }) => runNotebook(detail));
 $("actions").addEventListener("keydown", (event) => moveByArrows($("actions"), event));
 $("panel-close").append(icon("close"));
-$("panel-close").addEventListener("click", closePanel);
-$("panel").addEventListener("click", (event) => event.target === $("panel") && closePanel());
+$("panel-close").addEventListener("click", () => $("panel").close());
+$("panel").addEventListener("click", (event) => event.target === $("panel") && $("panel").close());
 $("model").addEventListener("change", (event) => say({ do: "choose", model: event.target.value }));
 $("earlier").firstElementChild.addEventListener("click", () => {
   conversation.most += 2 * FIRST_TURNS;

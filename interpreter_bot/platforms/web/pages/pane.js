@@ -1,15 +1,16 @@
 // The pane beside a conversation: its files, what is in one of them, and what became of it when.
 
-import { $, address, count, download, el, icon, named, plain, size } from "./dom.js";
+import { $, address, count, download, el, icon, named, plain, size, styled } from "./dom.js";
 import { post } from "./connection.js";
 import { asked, confirmed } from "./dialogs.js";
 import { fileAddress } from "./files.js";
 import { preview } from "./previews.js";
 
+await styled("/pane.css");
+
 let around = null;
 let files = [];
 let shown = null;
-let isDressed = false;
 
 /** Whether it is to be seen, of this conversation. */
 export function isOpen() {
@@ -23,8 +24,6 @@ export function isOpen() {
  * @param {string} name of the file that is wanted; empty for all
  */
 export function showFiles(told, actions, name = "") {
-  if (!isDressed) document.head.append(el("link", { rel: "stylesheet", href: "/pane.css" }));
-  isDressed = true;
   const isAnother = around?.thread !== actions.thread, wasOpen = isOpen();
   around = actions;
   files = told.files;

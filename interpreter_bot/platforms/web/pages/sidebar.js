@@ -1,7 +1,6 @@
 // The list of conversations, and what is found in them.
 
 import { $, el, icon, plain } from "./dom.js";
-import { asked } from "./dialogs.js";
 import { openMenu } from "./menus.js";
 
 const UNDO_MILLISECONDS = 8000;
@@ -103,6 +102,7 @@ export class Sidebar {
   }
 
   async rename({ thread, title }) {
+    const { asked } = await import("./dialogs.js");
     const given = await asked("Rename the conversation", { label: "Name", value: title, action: "Rename" });
     if (given?.trim()) this.say({ do: "rename", thread, title: given.trim().slice(0, 200) });
   }

@@ -1,7 +1,7 @@
 // A table that one can touch: sorted, filtered and searched by the Python that has it. Fetched when
 // the first one is opened. What is asked next waits for the answer to what was asked before.
 
-import { copier, count, el, icon, plain } from "./dom.js";
+import { copier, count, el, icon, plain, styled } from "./dom.js";
 import { Grid } from "./grids.js";
 import { look } from "./looks.js";
 import { spread } from "./histograms.js";
@@ -19,12 +19,8 @@ const OPERATORS = {
   truth: ["=", "missing", "present"],
   other: ["missing", "present"],
 };
-let isDressed = false;
 
-function dress() {
-  if (!isDressed) document.head.append(el("link", { rel: "stylesheet", href: "/tables.css" }));
-  isDressed = true;
-}
+await styled("/tables.css");
 
 export class LiveTable {
   /**
@@ -32,7 +28,6 @@ export class LiveTable {
    * @param {{say(message: object): boolean, gone(sentence: string): void}} user
    */
   constructor(table, user) {
-    dress();
     this.table = table;
     this.user = user;
     this.view = { sort: null, search: "", filters: [] };

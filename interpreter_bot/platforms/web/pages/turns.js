@@ -1,11 +1,9 @@
 // One turn: what was asked, and everything that came of it, in order.
 
-import { editForm, versionsOf } from "./branches.js";
 import { count, duration, el, icon, named, copier, scrollable } from "./dom.js";
 import { fileCard, fileLink } from "./files.js";
 import { Words, codeBlock, requester } from "./markdown.js";
 import { Outputs } from "./outputs.js";
-import { questionForm, approvalForm } from "./questions.js";
 
 const ENDINGS = {
   ok: "Done", error: "Error", timed_out: "Out of time", out_of_memory: "Out of memory",
@@ -179,21 +177,27 @@ export class Turn {
   }
 
   on_asking(event) {
-    const form = questionForm(event, (text) => this.answer(event.question, text));
-    this.questions.set(event.question, form);
-    this.outputsOf(event.cell).add(form);
-    this.showState("");
+    this.ask(event, (place) => this.outputsOf(event.cell).add(place));
     this.around.spoke("The code asks for input");
-    if (!this.around.isWriting()) form.querySelector("input").focus({ preventScroll: true });
   }
 
   on_approving(event) {
     this.dropDraft();
-    const form = approvalForm(event, (text) => this.answer(event.question, text));
-    this.questions.set(event.question, form);
-    this.add(form);
+    this.ask(event, (place) => this.add(place));
+  }
+
+  /** Ask in a form of its own, whose module is fetched with the first: most turns ask nothing. */
+  ask(event, add) {
+    const place = el("div", {});
+    add(place);
     this.showState("");
-    this.around.spoke(form.ariaLabel);
+    this.questions.set(event.question, import("./questions.js").then(({ questionForm, approvalForm }) => {
+      const form = (event.kind === "asking" ? questionForm : approvalForm)(event, (text) => this.answer(event.question, text));
+      place.replaceWith(form);
+      if (form.ariaLabel) this.around.spoke(form.ariaLabel);
+      else if (!this.around.isWriting() && !this.over) form.querySelector("input").focus({ preventScroll: true });
+      return form;
+    }));
   }
 
   answer(question, text) {
@@ -201,7 +205,7 @@ export class Turn {
   }
 
   on_settled({ question, answer }) {
-    this.questions.get(question)?.settle(answer);
+    this.questions.get(question)?.then((form) => form.settle(answer));
     this.questions.delete(question);
     this.showState(answer === null ? "Thinking…" : "Running…");
   }
@@ -225,7 +229,7 @@ export class Turn {
     this.over = end;
     this.number = end.turn || this.number;
     this.dropDraft();
-    for (const form of this.questions.values()) form.settle();
+    for (const asked of this.questions.values()) asked.then((form) => form.settle());
     for (const cell of this.cells.values()) cell.element.classList.remove("running");
     this.finishWords(end);
     this.showState("");
@@ -283,7 +287,8 @@ export class Turn {
   }
 
   /** Let the question be written anew where it stands. */
-  edit() {
+  async edit() {
+    const { editForm } = await import("./branches.js");
     if (this.asked.hidden) return;
     const close = () => {
       form.remove();
@@ -297,10 +302,14 @@ export class Turn {
   }
 
   /** Show the way to what stands in its place in other branches, if anything does. */
-  showVersions(place) {
+  async showVersions(place) {
+    this.place = place;
+    const versions = place ? (await import("./branches.js")).versionsOf(place) : null;
+    // Meanwhile it may have been shown anew.
+    if (this.place !== place) return;
     this.versions?.remove();
-    this.versions = place ? versionsOf(place) : null;
-    if (this.versions) this.meta.after(this.versions);
+    this.versions = versions;
+    if (versions) this.meta.after(versions);
   }
 
   add(node) {
