@@ -129,3 +129,22 @@ class Query:
     sent_bytes: int = 0
     at: float = dataclasses.field(default_factory=time.time)
     seconds: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AskedQuery:
+    """One use of a data connection, as people see it under an answer; harmless text.
+
+    Attributes:
+        connection: its name.
+        statement: that was run, or the name of a file; a long one is cut.
+        rows: that it returned.
+        seconds: that it took.
+        reason: why it was refused, failed, or was cut; empty if nothing was wrong.
+    """
+
+    connection: str
+    statement: str
+    rows: int = 0
+    seconds: float = 0.0
+    reason: str = ""

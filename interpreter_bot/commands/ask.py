@@ -57,7 +57,9 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     def new_reply() -> ports.Reply:
         if options.json:
             return json_replies.TurnJsonLines(keeper, answers, out=out, turn=next(turns))
-        return terminal_replies.TurnPrinter(keeper, answers, out=out, err=err)
+        printer = terminal_replies.TurnPrinter(keeper, answers, out=out, err=err)
+        printer.shows_queries = options.queries
+        return printer
 
     async def work(interrupter: interrupt_signals.Interrupter) -> int:
         is_answered = True

@@ -229,6 +229,11 @@ def _add_ask(command: argparse.ArgumentParser) -> None:
         default="never",
         help="whether you are asked before the model's code runs: not, once a turn, every time",
     )
+    command.add_argument(
+        "--queries",
+        action="store_true",
+        help="print what code asked of data connections below each answer",
+    )
     _add_session(command)
 
 

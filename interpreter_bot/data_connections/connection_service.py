@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
-import hashlib
-import json
 import logging
 import time
 import weakref
@@ -19,7 +17,12 @@ from typing import Any, Final
 import pydantic
 
 from interpreter_bot import errors, network_reach, settings, values
-from interpreter_bot.data_connections import connection_rules, data_sources, worker_messages
+from interpreter_bot.data_connections import (
+    connection_rules,
+    data_sources,
+    session_turns,
+    worker_messages,
+)
 from interpreter_bot.egress import door_services, policies
 from interpreter_bot.hosts import ports
 
@@ -64,6 +67,7 @@ class ConnectionService:
         name: of its part of the path.
         on_query: takes what was asked, once that is over.
         workspace: returns the files of a session.
+        turns: what was allowed and asked in those that run.
     """
 
     name = "connections"
@@ -88,8 +92,8 @@ class ConnectionService:
         self._recent: collections.OrderedDict[str, collections.deque[network_reach.Query]] = (
             collections.OrderedDict()
         )
-        self._allowed: collections.OrderedDict[tuple[str, str], None] = collections.OrderedDict()
-        self._turns: weakref.WeakValueDictionary[str, asyncio.Semaphore] = (
+        self.turns = session_turns.SessionTurns()
+        self._order: weakref.WeakValueDictionary[str, asyncio.Semaphore] = (
             weakref.WeakValueDictionary()
         )
         self._times: collections.OrderedDict[str, collections.deque[float]] = (
@@ -97,7 +101,7 @@ class ConnectionService:
         )
 
     def note_person(self, key: str, person: str, *, beside: Collection[str] = frozenset()) -> None:
-        """Remember who asks in a session now: what its code asks for is theirs.
+        """Remember who asks in a session now: what its code asks for is theirs, until `turns.end`.
 
         Args:
             key: of the session.
@@ -105,6 +109,7 @@ class ConnectionService:
             beside: whose code ran there before, and may have left what runs still. What one of
                 them may not use, nobody's code there can.
         """
+        self.turns.begin(key)
         self._people[key] = person, frozenset((person, *beside))
         self._people.move_to_end(key)
         if len(self._people) > _MOST_KNOWN:
@@ -122,29 +127,20 @@ class ConnectionService:
         if not usable[name].writes:
             raise errors.BotError(_READ_ONLY)
 
-    def allow(self, key: str, name: str, sql: str, parameters: Mapping[str, Any]) -> None:
-        """Let a statement run once that a person has seen.
+    def note_refusal(self, key: str, name: str, sql: str, reason: str) -> None:
+        """Record a statement that a person did not let run.
 
         Args:
             key: of the session.
             name: of the connection.
             sql: of the statement.
-            parameters: as code sends them.
+            reason: why it did not, a sentence.
         """
-        self._allowed[key, _digest(name, sql, parameters)] = None
-        if len(self._allowed) > _MOST_KNOWN:
-            self._allowed.popitem(last=False)
-
-    def revoke(self, key: str) -> None:
-        """Let nothing run any more that was allowed in a session and has not run."""
-        for allowed in [one for one in self._allowed if one[0] == key]:
-            del self._allowed[allowed]
-
-    def _is_allowed(self, key: str, name: str, sql: str, parameters: Mapping[str, Any]) -> bool:
-        allowed = key, _digest(name, sql, parameters)
-        is_allowed = allowed in self._allowed
-        self._allowed.pop(allowed, None)
-        return is_allowed
+        record = network_reach.Query(
+            *(key, "", self._asking(key)[0], name, sql[:_RECORDED_CHARACTERS], reason)
+        )
+        self.turns.note(record)
+        self._record(record)
 
     def _usable(self, key: str) -> dict[str, connection_rules.Rule]:
         session, (_, people) = values.key(key), self._asking(key)
@@ -240,7 +236,7 @@ class ConnectionService:
     async def _query(
         self, call: door_services.ServiceCall, rule: connection_rules.Rule, asked: _Asked
     ) -> dict[str, Any]:
-        if rule.writes and not self._is_allowed(call.key, rule.name, asked.sql, asked.parameters):
+        if rule.writes and not self.turns.use_up(call.key, rule.name, asked.sql, asked.parameters):
             return {"is_approval_wanted": True}
         limits = self._limits
         request = {
@@ -315,6 +311,7 @@ class ConnectionService:
             statement=statement[:_RECORDED_CHARACTERS],
             reason=_STOPPED,
         )
+        self.turns.note(record)
         began = time.monotonic()
         try:
             async with self._turn(call.key):
@@ -345,9 +342,9 @@ class ConnectionService:
     @contextlib.asynccontextmanager
     async def _turn(self, key: str) -> AsyncIterator[None]:
         """Wait until a session may ask, so that one cannot keep a database from all others."""
-        turn = self._turns.get(key)
+        turn = self._order.get(key)
         if turn is None:
-            turn = self._turns[key] = asyncio.Semaphore(self._limits.session_queries)
+            turn = self._order[key] = asyncio.Semaphore(self._limits.session_queries)
         async with turn:
             yield
 
@@ -373,11 +370,6 @@ def _outcome(query: network_reach.Query) -> str:
 
 def _missing(name: str, usable: Iterable[str]) -> str:
     return _MISSING.format(name=name[:40], there=f"There are: {', '.join(usable)}.")
-
-
-def _digest(*statement: Any) -> str:
-    """Return what one statement is known by."""
-    return hashlib.sha256(json.dumps(statement, sort_keys=True).encode()).hexdigest()
 
 
 def _cut(told: Mapping[str, Any]) -> str:

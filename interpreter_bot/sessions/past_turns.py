@@ -9,7 +9,7 @@ import decimal
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias, TypeVar
 
-from interpreter_bot import values
+from interpreter_bot import network_reach, values
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.store import databases, records
 
@@ -135,6 +135,7 @@ class PastTurn:
         artifacts: files that were sent to the person.
         request_id: the platform's id of the message; empty if it has none.
         spent: the turn's usage until now; whether that is an estimate is not stored.
+        queries: that its code sent to data connections.
     """
 
     id: int
@@ -149,6 +150,7 @@ class PastTurn:
     artifacts: tuple[values.Artifact, ...]
     request_id: str = ""
     spent: values.Usage = dataclasses.field(default_factory=values.Usage)
+    queries: tuple[network_reach.AskedQuery, ...] = ()
 
     @property
     def is_code(self) -> bool:
@@ -210,6 +212,12 @@ def _past(
         artifacts=tuple(values.Artifact(a.name, a.size_bytes, a.sha256) for a in artifacts),
         request_id=turn.request_id,
         spent=dataclasses.replace(spent, steps=steps),
+        queries=tuple(
+            network_reach.AskedQuery(**asked)
+            for part in parts
+            if part.kind is records.PartKind.QUERIES
+            for asked in part.detail["queries"]
+        ),
     )
 
 

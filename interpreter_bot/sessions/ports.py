@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from interpreter_bot import values
+from interpreter_bot import network_reach, values
 
 UNSANDBOXED: Final = "UNSANDBOXED: this code runs with the bot's own rights on its machine."
 """Sentence with each piece of code, where kernels have no walls."""
@@ -85,6 +85,7 @@ class End:
         sentence: what went wrong, or that it was stopped, for people; empty if all went well.
         seconds: wall time since the turn had its lane.
         turn_id: its id in the store; 0 if it was not recorded.
+        queries: that its code sent to data connections.
     """
 
     status: values.TurnStatus
@@ -92,6 +93,7 @@ class End:
     sentence: str = ""
     seconds: float = 0.0
     turn_id: int = 0
+    queries: tuple[network_reach.AskedQuery, ...] = ()
 
 
 FOR_SESSION: Final = "session"

@@ -79,8 +79,10 @@ class StatementApprovals:
             raise errors.BotError(_LONG)
         # One that was edited is another statement, which nobody has asked for.
         if await self._events.approve(shown) != shown:
-            raise errors.BotError(_NO.format(name=wish.connection))
-        self._connections.allow(self._key, wish.connection, wish.sql, wish.parameters)
+            refusal = _NO.format(name=wish.connection)
+            self._connections.note_refusal(self._key, wish.connection, wish.sql, refusal)
+            raise errors.BotError(refusal)
+        self._connections.turns.allow(self._key, wish.connection, wish.sql, wish.parameters)
 
 
 def of_turn(

@@ -20,7 +20,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from interpreter_bot import cancellation, errors, values
+from interpreter_bot import cancellation, errors, network_reach, values
 from interpreter_bot.sessions import requests
 from interpreter_bot.store import databases, records, usage
 
@@ -60,6 +60,7 @@ class Recorder:
     Attributes:
         turn_id: its id in the store; 0 if it has not begun.
         is_behind: the last write failed.
+        asked: what code asked of data connections, once that is over.
         model: title of the model that is asked.
         step_number: of the model call that was made last.
         progress: returns what another bot needs to go on with the turn; None where none can.
@@ -74,6 +75,7 @@ class Recorder:
         """
         self.turn_id = 0
         self.is_behind = False
+        self.asked: tuple[network_reach.AskedQuery, ...] = ()
         self.model = ""
         self.progress: Callable[[], Mapping[str, Any]] | None = None
         self._database = database
@@ -184,6 +186,12 @@ class Recorder:
     def notice(self, sentence: str) -> None:
         """The person got a notice of the bot."""
         self._add(_Kind.NOTICE, text=sentence)
+
+    def queries(self, asked: Sequence[network_reach.AskedQuery]) -> None:
+        """Code asked this of data connections."""
+        self.asked = tuple(asked)
+        if asked:
+            self._add(_Kind.QUERIES, detail={"queries": [*map(dataclasses.asdict, asked)]})
 
     def output(self, output: values.Output) -> None:
         """Code showed an output."""
@@ -339,7 +347,7 @@ class Recorder:
             await database.executions.finish(execution_id, finished)
         await database.artifacts.add(turn_id, *due.artifacts)
         if due.used != self._counted:
-            more = _difference(due.used, self._counted)
+            more = usage.difference(due.used, self._counted)
             await database.usage.add(turn_id, more, model=self.model)
         if due.kernel is not None and self._session is not None:
             await database.sessions.note_kernel(self._session.id, due.kernel)
@@ -388,13 +396,3 @@ class Recorder:
             self._is_urgent.clear()
             # Cancelling a write at the end of the turn would lose what it had taken from the queue.
             await asyncio.shield(self.flush())
-
-
-def _difference(used: values.Usage, counted: values.Usage) -> values.Usage:
-    """Return what of the usage is not booked yet."""
-    return values.Usage(
-        input_tokens=used.input_tokens - counted.input_tokens,
-        output_tokens=used.output_tokens - counted.output_tokens,
-        money=used.money - counted.money,
-        cpu_seconds=used.cpu_seconds - counted.cpu_seconds,
-    )

@@ -83,8 +83,8 @@ async def run_turn(
         end = stop.end()
         raise
     finally:
-        seconds = time.monotonic() - started
-        end = dataclasses.replace(end, seconds=seconds, turn_id=recorder.turn_id)
+        seconds, asked = time.monotonic() - started, recorder.asked
+        end = dataclasses.replace(end, seconds=seconds, turn_id=recorder.turn_id, queries=asked)
         try:
             if recorder.is_behind:
                 reply.announcement(max(work.events.cell, 0), _BEHIND)
@@ -214,7 +214,7 @@ class _Work:
                 end = await self._done(environment, stop)
             finally:
                 if services.connections is not None:
-                    services.connections.revoke(key)
+                    self._recorder.queries(services.connections.turns.end(key))
                 await cancellation.shielded(environment.collect(services.config.limits))
             return await self._mended(end, environment)
 

@@ -140,6 +140,8 @@ class PartKind(enum.StrEnum):
     """For the model's later turns: a transcript message in `detail`, or a picture in `output`.
     Never shown to people.
     """
+    QUERIES = "queries"
+    """What code asked of data connections, in `detail`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +151,7 @@ class NewPart:
     Attributes:
         step: number of the model call it belongs to.
         output: for kinds OUTPUT and MEMORY, and for no other.
-        detail: for MEMORY, the data to rebuild the transcript from.
+        detail: for MEMORY, the data to rebuild the transcript from; for QUERIES, the queries.
         execution_id: for CODE and OUTPUT, where there is one.
     """
 

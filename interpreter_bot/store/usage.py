@@ -31,6 +31,16 @@ def whole_micros(money: decimal.Decimal) -> decimal.Decimal:
     return (money * _MICROS).to_integral_value(decimal.ROUND_UP) / _MICROS
 
 
+def difference(used: values.Usage, counted: values.Usage) -> values.Usage:
+    """Return what of the usage is not booked yet."""
+    return values.Usage(
+        input_tokens=used.input_tokens - counted.input_tokens,
+        output_tokens=used.output_tokens - counted.output_tokens,
+        money=used.money - counted.money,
+        cpu_seconds=used.cpu_seconds - counted.cpu_seconds,
+    )
+
+
 class Usage:
     """Table of usage."""
 

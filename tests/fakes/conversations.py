@@ -130,6 +130,7 @@ class Turn:
         service: the conversations.
         approval: in effect.
         directory: of the workspace.
+        queries: that code sent to data connections.
     """
 
     request: object
@@ -137,6 +138,7 @@ class Turn:
     service: object
     approval: str
     directory: object
+    queries: tuple = ()
 
     @property
     def files(self):
@@ -179,6 +181,7 @@ class _ScriptedWork(turns._Work):
             end = await cancellation.run_until_stopped(
                 self._played(turn, environment), stop=stop, seconds=self._seconds_left
             )
+        self._recorder.queries(turn.queries)
         if isinstance(end, cancellation.EarlyEnd):
             return dataclasses.replace(self._interrupted(end), text=reply.said)
         return end

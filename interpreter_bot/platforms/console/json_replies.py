@@ -3,6 +3,7 @@ the README."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from typing import TextIO
@@ -155,6 +156,8 @@ class TurnJsonLines(ExecutionJsonLines):
         fields: dict[str, object] = {"status": end.status.value, "text": end.text}
         if end.sentence:
             fields["reason"] = end.sentence
+        if end.queries:
+            fields["queries"] = [*map(dataclasses.asdict, end.queries)]
         self._write("over", None, fields | {"seconds": round(end.seconds, 6)})
 
 

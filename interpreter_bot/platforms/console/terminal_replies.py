@@ -14,7 +14,7 @@ from interpreter_bot.platforms.console import (
     terminal_lines,
     terminal_pictures,
 )
-from interpreter_bot.platforms.rendering import tables
+from interpreter_bot.platforms.rendering import query_listings, tables
 from interpreter_bot.sessions import ports
 from interpreter_bot.text import quantities, safe_text
 
@@ -144,6 +144,8 @@ class TurnPrinter(ExecutionPrinter):
     _spent = values.Usage()
     _awaited = ""
     _shown = ""
+    shows_queries = False
+    """Whether what code asked of data connections is printed below the answer."""
 
     def queued(self, ahead: int) -> None:
         """Ignored: there is only one session here."""
@@ -203,6 +205,8 @@ class TurnPrinter(ExecutionPrinter):
         self._out.close_line()
         if end.sentence:
             self._say(end.sentence, style=_BOLD_RED)
+        if self.shows_queries and end.queries:
+            self._say(query_listings.script(end.queries), style=_DIM)
         spent = self._spent
         if spent.steps:
             tokens = spent.input_tokens + spent.output_tokens

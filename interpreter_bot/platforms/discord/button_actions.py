@@ -18,6 +18,7 @@ from interpreter_bot.platforms.discord import (
     modals,
     subcommands,
 )
+from interpreter_bot.platforms.rendering import query_listings
 from interpreter_bot.sessions import past_turns, pending_questions
 from interpreter_bot.text import safe_text
 
@@ -104,12 +105,17 @@ class ButtonActions:
         codes = [part.code for part in turn.parts if _is_code(part)] if turn else []  # type: ignore[union-attr]
         if not codes:
             raise errors.BotError("That answer is too long ago.")
-        shown = "\n".join(markdown.code(code, "py") for code in codes)
+        asked = query_listings.script(turn.queries) if turn else ""
+        blocks = [*(markdown.code(code, "py") for code in codes), markdown.code(asked, "sql")]
+        shown = "\n".join(filter(None, blocks))
         if len(shown) <= message_layout.MOST_CHARACTERS:
             await self._handler.tell(interaction, shown)
             return
         upload = subcommands.in_memory("code.py", _joined(codes).encode())
-        await self._handler.tell(interaction, "All code of that answer:", uploads=(upload,))
+        uploads = [upload]
+        if asked:
+            uploads.append(subcommands.in_memory("queries.sql", asked.encode()))
+        await self._handler.tell(interaction, "All code of that answer:", uploads=tuple(uploads))
 
     async def _answer(
         self, interaction: discord.Interaction[Any], button: message_layout.Button

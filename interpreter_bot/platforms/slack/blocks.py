@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 from interpreter_bot import values
+from interpreter_bot.platforms.rendering import query_listings
 from interpreter_bot.platforms.slack import markdown
 from interpreter_bot.sessions import page_visits, ports
 from interpreter_bot.text import quantities
@@ -16,6 +17,7 @@ STOP: Final = "stop"
 FEEDBACK: Final = "feedback"
 WHOLE: Final = "whole_table"
 VISIT: Final = "open_page"
+QUERIES: Final = "queries"
 RUN, EDIT, CANCEL, ANSWER = "approval_run", "approval_edit", "approval_cancel", "input_answer"
 CHOICE: Final = "input_choice_"
 """Beginning of the actions that answer with one of the choices, which follows."""
@@ -117,6 +119,11 @@ def visit(key: str) -> Block:
 def linked(url: str, text: str) -> Block:
     """Make a line that is a link of ours; nothing of it is anybody else's."""
     return section(f"<{url}|{text}>")
+
+
+def queries(key: str, turn_id: int) -> Block:
+    """Make the row with the button that shows what code asked of data connections."""
+    return actions(button(query_listings.BUTTON, QUERIES, f"{key}/{turn_id}"))
 
 
 def feedback(key: str) -> Block:

@@ -94,6 +94,10 @@ class ButtonAndModalHandlers:
         match name:
             case blocks.STOP:
                 await doing.stop(workspace, user, channel, value)
+            case blocks.QUERIES:
+                shown = await doing.queries(workspace, user, channel, value)
+                if tell:
+                    await tell(shown)
             case blocks.FEEDBACK:
                 opinion, _, turn = value.partition(" ")
                 await self._permissions.require(workspace, user, channel)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Final
 
 from slack_bolt.async_app import AsyncRespond
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.rendering import status_sentences
+from interpreter_bot.platforms.rendering import query_listings, status_sentences
 from interpreter_bot.platforms.slack import (
     api_errors,
     blocks,
@@ -24,6 +24,8 @@ from interpreter_bot.platforms.slack import (
     requests_in_flight,
     subcommands,
 )
+from interpreter_bot.sessions import past_turns
+from interpreter_bot.text import fences
 
 _log = logging.getLogger(__name__)
 
@@ -31,6 +33,7 @@ _NOTHING: Final = (
     f"Nothing is running any more that this would stop. {questions_to_people.ELSEWHERE}"
 )
 _NO_SESSION: Final = "There is no such conversation here."
+_TOO_LONG_AGO: Final = "That answer is too long ago."
 
 
 def teller(respond: AsyncRespond) -> subcommands.Tell:
@@ -192,6 +195,25 @@ class Interactions:
         if key is None or (key.workspace, key.channel) != (workspace.team, place.channel):
             raise errors.BotError(_NO_SESSION)
         await self._commands.send_link(key, place)
+
+    async def queries(
+        self, workspace: installations.InstalledWorkspace, user: str, channel: str, value: str
+    ) -> str:
+        """Return what code of an answer asked of data connections, as Markdown.
+
+        Raises:
+            BotError: it is not known, or not to this person.
+        """
+        await self._permissions.require(workspace, user, channel)
+        session, _, turn_id = value.rpartition("/")
+        key = requests_in_flight.key_of(session)
+        past: Sequence[past_turns.PastTurn] = ()
+        if key is not None and (key.workspace, key.channel) == (workspace.team, channel):
+            past = await self._service.queries.history(key)
+        for turn in past:
+            if str(turn.id) == turn_id and turn.queries:
+                return fences.fenced(query_listings.script(turn.queries), language="sql")
+        raise errors.BotError(_TOO_LONG_AGO)
 
     async def rename(
         self,

@@ -1,6 +1,8 @@
 """The reply of one request: events of the turn become one answer in Slack.
 
 Sessions call in order and never wait; a task, the pump, sends to Slack as fast as that takes it.
+
+Above 300 lines: the port has a method for each event, and all of them write one answer.
 """
 
 from __future__ import annotations
@@ -248,6 +250,8 @@ class SlackReply:
     async def _finish(self, end: ports.End) -> None:
         below = [block for block in [self._table] if block is not None]
         below += blocks.table_download_buttons(self._session, self._wholes)
+        if end.queries and end.turn_id:
+            below.append(blocks.queries(self._session, end.turn_id))
         spent = None if self._is_code else self._spent
         below.append(blocks.note(answer_contents.small_print(end, spent)))
         if self._is_visitable and end.turn_id:

@@ -10,7 +10,8 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
-from interpreter_bot import errors, values
+from interpreter_bot import errors, network_reach, values
+from interpreter_bot.platforms.rendering import query_listings
 from interpreter_bot.sessions import live_tables, ports
 from interpreter_bot.text import safe_text
 
@@ -160,6 +161,17 @@ def ended(end: ports.End) -> Event:
         "sentence": end.sentence,
         "seconds": round(end.seconds, 3),
         "turn": end.turn_id,
+    } | queries(end.queries)
+
+
+def queries(asked: Sequence[network_reach.AskedQuery]) -> Event:
+    """Write what code asked of data connections, as a part of the event of the turn's end."""
+    return {
+        "queries": [
+            {"connection": one.connection, "statement": one.statement}
+            | {"outcome": query_listings.outcome(one)}
+            for one in asked
+        ]
     }
 
 

@@ -131,7 +131,7 @@ def _over(turn: past_turns.PastTurn, *, is_last_words: bool) -> event_json.Event
         "sentence": sentence,
         "seconds": round(seconds, 3),
         "turn": turn.id,
-    }
+    } | event_json.queries(turn.queries)
 
 
 def greeting(service: session_service.SessionService) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from interpreter_bot import values
+from interpreter_bot import network_reach, values
 from tests.integration.discord import steps
 
 
@@ -136,6 +136,35 @@ async def test_long_code_comes_as_a_file(discord_server, lab, connect):
         shown = await discord_server.click(alice, thread.of_bots[-1], "Show code")
         await steps.finished(shown)
     assert b"x499 = 499" in shown.messages[-1].files["code.py"]
+
+
+async def with_queries(turn):
+    turn.reply.step(1)
+    await turn.run(0, turn.request.text.partition(" ")[2] or turn.request.text)
+    hostile = "select '``` @everyone'"
+    turn.queries = (network_reach.AskedQuery("sales", hostile, rows=3, seconds=0.5),)
+    return turn.done("Done.")
+
+
+async def test_queries_stand_below_the_code_of_an_answer(discord_server, lab, connect):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(with_queries):
+        thread = await steps.ask_in_thread(discord_server, alice, channel, "x = 1")
+        shown = await discord_server.click(alice, thread.of_bots[-1], "Show code")
+        said = await steps.finished(shown)
+    assert "```sql\n-- sales: 3 rows in 0.5 s\nselect" in said
+    assert said.count("```") == 4
+
+
+async def test_queries_of_long_code_come_as_a_file_beside_it(discord_server, lab, connect):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(with_queries):
+        code = "; ".join(f"x{n}" for n in range(250)) + "#" * 500
+        thread = await steps.ask_in_thread(discord_server, alice, channel, code)
+        shown = await discord_server.click(alice, thread.of_bots[-1], "Show code")
+        await steps.finished(shown)
+    assert set(shown.messages[-1].files) == {"code.py", "queries.sql"}
+    assert b"3 rows" in shown.messages[-1].files["queries.sql"]
 
 
 async def ask_name(turn):

@@ -117,3 +117,35 @@ async def test_what_writes_runs_once_a_person_allows_it_and_only_as_they_saw_it(
         assert "is_approval_wanted" in plain(later), "what was allowed in a turn ends with it"
         assert "only reads" in plain(forged)
         assert plain(await house.run(count)).strip() == "2"
+
+
+async def test_what_a_turn_asked_is_told_with_its_end_and_stays_with_it(opened, connections):
+    code = (
+        "sales = connections['sales']\n"
+        "sales.query('select * from orders')\n"
+        "for sql in ('delete from orders', 'select missing from orders'):\n"
+        "    try:\n"
+        "        sales.query(sql)\n"
+        "    except Exception as error:\n"
+        "        print('refused')\n"
+        "connections['till'].query('delete from orders')"
+    )
+    async with opened(**connections) as house:
+        reply = await house.run(code, replies.Reply(approvals=[None]))
+        idle = await house.run("1")
+        (turn, later) = await house.service.queries.history(conftest.KEY)
+    async with opened(**connections) as house:
+        recorded = await house.service._services.database.queries.of_session(conftest.KEY)
+    assert [one.statement for one in recorded] == [
+        one.statement for one in reversed(reply.end.queries)
+    ]
+    read, written, missing, not_allowed = reply.end.queries
+    assert (read.connection, read.statement, read.rows) == ("sales", "select * from orders", 1)
+    assert read.seconds > 0
+    assert not read.reason
+    assert written.reason
+    assert "missing" in missing.reason
+    assert (not_allowed.connection, not_allowed.rows) == ("till", 0)
+    assert "did not let this statement run" in not_allowed.reason
+    assert turn.queries == reply.end.queries
+    assert idle.end.queries == later.queries == ()

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from interpreter_bot import values
+from interpreter_bot import network_reach, values
 from tests.fakes import conversations
 from tests.integration.web import visits
 
@@ -300,3 +300,33 @@ async def test_colours_of_printed_text_are_shown_and_nothing_else_of_escapes(
             assert await page.value("document.querySelectorAll('.stderr span').length") == 1
             await page.reload()
             await visits.answered(page)
+
+
+async def test_queries_stand_folded_below_the_code_also_after_a_reload(serving_fake, browsing):
+    statement = "select region, sum(units)\nfrom orders -- <img src=x onerror=alert(1)>"
+
+    async def play(turn):
+        turn.reply.step(1)
+        await turn.run(0, "df = connections['sales'].query(sql)", "3 rows\n")
+        turn.queries = (
+            network_reach.AskedQuery("sales", statement, rows=3, seconds=0.5),
+            network_reach.AskedQuery("sales", "drop table orders", reason="It only reads."),
+        )
+        turn.reply.step(2)
+        turn.reply.text("Three regions.")
+        return "Three regions."
+
+    async with serving_fake({"ask": play}) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await visits.say(page, "ask")
+        for _ in range(2):
+            await visits.answered(page)
+            assert await page.text(".cell + .queries summary") == "2 queries"
+            assert not await page.value("document.querySelector('.queries').open")
+            await page.click(".queries summary")
+            shown = await page.text(".queries ol")
+            assert "sales: 3 rows in 0.5 s" in shown
+            assert statement in shown
+            assert "sales: It only reads." in shown
+            assert await page.value("document.querySelectorAll('.queries img').length") == 0
+            await page.reload()

@@ -234,6 +234,7 @@ export class Turn {
     this.finishWords(end);
     this.showState("");
     this.state.remove();
+    if (end.queries?.length) this.afterCode(queriesOf(end.queries));
     if (this.files) this.body.append(this.files);
     const words = this.wordsOf(end);
     if (words) this.body.append(sentence({ ...end, sentence: words }, () => this.around.again(this), this.isWithdrawn));
@@ -315,6 +316,22 @@ export class Turn {
   add(node) {
     this.body.append(node);
   }
+
+  /** Add what belongs to all code of the turn below the last of it. */
+  afterCode(node) {
+    const last = [...this.cells.values()].at(-1)?.element;
+    if (last) last.after(node);
+    else this.add(node);
+  }
+}
+
+/** What code asked of data connections, folded: each statement, and what came of it. */
+function queriesOf(queries) {
+  const one = ({ connection, statement, outcome }) => connection
+    ? el("li", {}, el("p", { class: "muted" }, named(connection), `: ${outcome}`), scrollable(el("pre", {}, el("code", { dir: "ltr" }, statement))))
+    : el("li", { class: "muted" }, statement);
+  const summary = el("summary", {}, count(queries.length, "query", "queries"));
+  return el("details", { class: "queries" }, summary, el("ol", {}, queries.map(one)));
 }
 
 /** What was asked, under a heading by which one can go from turn to turn. */

@@ -3,7 +3,9 @@
 import io
 import json
 
+from interpreter_bot import network_reach, values
 from interpreter_bot.platforms.console import json_replies, terminal_input, terminal_replies
+from interpreter_bot.sessions import ports
 from tests.unit.platforms.console.test_terminal_lines import Terminal
 
 WAITS = (("Looking…", None), ("Downloading. Free.", 0.0), ("Downloading. Free.", 0.5), ("", None))
@@ -39,3 +41,32 @@ def test_json_has_every_step_of_it():
     assert [(line["type"], line["text"], line["share"]) for line in told] == [
         ("progress", text, share) for text, share in WAITS if text
     ]
+
+
+def ended():
+    asked = (network_reach.AskedQuery("sales", "select 1", rows=1, seconds=0.5),)
+    return ports.End(status=values.TurnStatus.DONE, queries=asked)
+
+
+def test_queries_are_printed_below_an_answer_where_that_is_wanted():
+    for is_wanted, shown in ((True, "-- sales: 1 row in 0.5 s\nselect 1\n"), (False, "")):
+        err = io.StringIO()
+        answers = terminal_input.StdinAnswers(is_script=True)
+        printer = terminal_replies.TurnPrinter(None, answers, out=io.StringIO(), err=err)
+        printer.shows_queries = is_wanted
+        printer.ended(ended())
+        assert err.getvalue() == shown
+
+
+def test_json_always_has_the_queries_of_a_turn():
+    out = io.StringIO()
+    lines = json_replies.TurnJsonLines(None, terminal_input.StdinAnswers(is_script=True), out=out)
+    lines.ended(ended())
+    [asked] = json.loads(out.getvalue())["queries"]
+    assert asked == {
+        "connection": "sales",
+        "statement": "select 1",
+        "rows": 1,
+        "seconds": 0.5,
+        "reason": "",
+    }

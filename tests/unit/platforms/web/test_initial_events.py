@@ -1,9 +1,9 @@
 import dataclasses
 import datetime
 
-from interpreter_bot import values
-from interpreter_bot.platforms.web import initial_events
-from interpreter_bot.sessions import past_turns
+from interpreter_bot import network_reach, values
+from interpreter_bot.platforms.web import event_json, initial_events
+from interpreter_bot.sessions import past_turns, ports
 
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 TURN = past_turns.PastTurn(
@@ -28,6 +28,7 @@ TURN = past_turns.PastTurn(
         past_turns.PastText("Done, see /mnt/data/a.png."),
     ),
     artifacts=(values.Artifact("a.png", 1, "0" * 64),),
+    queries=(network_reach.AskedQuery("sales", "select 1", rows=1, seconds=0.5),),
 )
 
 
@@ -45,6 +46,10 @@ def test_a_past_turn_is_told_like_one_that_runs():
     assert told["events"][5]["sha256"] == "0" * 64
     end = told["events"][-1]
     assert (end["status"], end["text"], end["seconds"], end["turn"]) == ("done", TURN.answer, 3, 7)
+    asked = {"connection": "sales", "statement": "select 1", "outcome": "1 row in 0.5 s"}
+    assert end["queries"] == [asked]
+    live = ports.End(status=values.TurnStatus.DONE, queries=TURN.queries)
+    assert event_json.ended(live)["queries"] == [asked]
 
 
 def test_one_that_runs_elsewhere_has_no_end():

@@ -1,0 +1,81 @@
+"""What holds for one turn of each session: statements that a person allowed, and what was asked."""
+
+from __future__ import annotations
+
+import collections
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from interpreter_bot import network_reach
+from interpreter_bot.text import safe_text
+
+_MOST_ALLOWED: Final = 10_000
+_MOST_QUERIES: Final = 50
+_SHOWN_CHARACTERS: Final = 2000
+_MORE: Final = "… and more, which the record of queries has."
+
+
+class SessionTurns:
+    """The turns that run now, one at most of each session."""
+
+    def __init__(self) -> None:
+        self._allowed: collections.OrderedDict[tuple[str, str], None] = collections.OrderedDict()
+        self._asked: dict[str, list[network_reach.Query]] = {}
+
+    def begin(self, key: str) -> None:
+        """Gather what is asked from now on; `key` is that of a session."""
+        self._asked[key] = []
+
+    def end(self, key: str) -> tuple[network_reach.AskedQuery, ...]:
+        """Return what was asked in a turn; what was allowed there and has not run never does."""
+        for allowed in [one for one in self._allowed if one[0] == key]:
+            del self._allowed[allowed]
+        asked = self._asked.pop(key, [])
+        shown = tuple(map(_shown, asked[:_MOST_QUERIES]))
+        if len(asked) > _MOST_QUERIES:
+            shown += (network_reach.AskedQuery("", _MORE),)
+        return shown
+
+    def note(self, query: network_reach.Query) -> None:
+        """Note what begins, so that it is shown also if it never ends."""
+        asked = self._asked.get(query.key)
+        if asked is not None and len(asked) <= _MOST_QUERIES:
+            asked.append(query)
+
+    def allow(self, key: str, name: str, sql: str, parameters: Mapping[str, Any]) -> None:
+        """Let a statement run once that a person has seen.
+
+        Args:
+            key: of the session.
+            name: of the connection.
+            sql: of the statement.
+            parameters: as code sends them.
+        """
+        self._allowed[key, _digest(name, sql, parameters)] = None
+        if len(self._allowed) > _MOST_ALLOWED:
+            self._allowed.popitem(last=False)
+
+    def use_up(self, key: str, name: str, sql: str, parameters: Mapping[str, Any]) -> bool:
+        """Return whether a statement was allowed; it is not any more."""
+        allowed = key, _digest(name, sql, parameters)
+        is_allowed = allowed in self._allowed
+        self._allowed.pop(allowed, None)
+        return is_allowed
+
+
+def _shown(query: network_reach.Query) -> network_reach.AskedQuery:
+    """Return what people see of a query, as it is now."""
+    return network_reach.AskedQuery(
+        query.connection,
+        safe_text.revealed(safe_text.clipped(query.statement.strip(), _SHOWN_CHARACTERS)).text,
+        rows=query.rows,
+        seconds=round(query.seconds, 3),
+        reason=safe_text.revealed(query.reason).text,
+    )
+
+
+def _digest(*statement: Any) -> str:
+    """Return what one statement is known by."""
+    return hashlib.sha256(json.dumps(statement, sort_keys=True).encode()).hexdigest()

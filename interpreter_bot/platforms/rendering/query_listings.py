@@ -1,0 +1,41 @@
+"""Queries that code sent to data connections, in words, for whoever asks what an answer stands on.
+
+Pure. Statements are harmless already, and bounded one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from interpreter_bot import network_reach
+from interpreter_bot.text import quantities
+
+BUTTON: Final = "Show queries"
+"""What the button says that shows them, where there is one of their own."""
+
+_MOST_CHARACTERS: Final = 9000
+_LEFT_OUT: Final = "-- … and {count} more"
+
+
+def outcome(query: network_reach.AskedQuery) -> str:
+    """Return how a query went, such as "1,000 rows in 0.2 s", or why it did not."""
+    if not query.connection:
+        return ""
+    took = f"{quantities.count(query.rows, 'row')} in {quantities.duration(query.seconds)}"
+    return f"{took}: {query.reason}" if query.rows and query.reason else query.reason or took
+
+
+def script(queries: Sequence[network_reach.AskedQuery]) -> str:
+    """Write queries as SQL, each below a comment that says where it went and what came of it."""
+    shown: list[str] = []
+    left = _MOST_CHARACTERS
+    for number, query in enumerate(queries):
+        head = " ".join(f"{query.connection}: {outcome(query)}".split())
+        text = f"-- {head}\n{query.statement}" if query.connection else f"-- {query.statement}"
+        left -= len(text) + 2
+        if left < 0:
+            shown.append(_LEFT_OUT.format(count=len(queries) - number))
+            break
+        shown.append(text)
+    return "\n\n".join(shown)

@@ -1,0 +1,67 @@
+"""Queries of an answer, shown to whoever asks for them."""
+
+from interpreter_bot import network_reach
+from tests.fakes import conversations as fake
+
+
+async def asking(turn):
+    turn.reply.step(1)
+    await turn.reply.code(0, "df")
+    turn.reply.finished(0, fake.done())
+    turn.queries = (
+        network_reach.AskedQuery("sales", "select '``` <!channel>'", rows=3, seconds=0.5),
+    )
+    return turn.done("Three.")
+
+
+async def answered(slack, service):
+    service.script = asking
+    ts = slack.say("U1", "C1", "<@UBOT> how many?")
+    await slack.until(lambda: service.ends)
+    [answer] = await slack.until(
+        lambda: slack.status("C1", ts) == "active" and slack.answers("C1", ts)[:1]
+    )
+    return answer
+
+
+def button(answer):
+    rows = [block for block in answer["blocks"] if block["type"] == "actions"]
+    return rows[0]["elements"][0]
+
+
+async def test_queries_are_a_button_away_for_who_presses_it(slack, service, app):
+    answer = await answered(slack, service)
+    assert button(answer)["text"]["text"] == "Show queries"
+    slack.click("U2", "C1", answer["ts"], "queries")
+    [told] = await slack.until(lambda: slack.world.responses)
+    shown = told["blocks"][0]["text"]
+    assert shown.startswith("````sql\n-- sales: 3 rows in 0.5 s\nselect '``` ")
+    assert "<!channel>" not in shown
+    assert "channel>" in shown
+
+
+async def test_queries_of_another_channel_are_not_shown_nor_to_a_guest(slack, service, app):
+    answer = await answered(slack, service)
+    slack.click("UGUEST", "C1", answer["ts"], "queries")
+    await slack.until(lambda: slack.world.responses)
+    pressed = button(answer)
+    pressed["value"] = pressed["value"].replace("/C1/", "/C2/")
+    slack.click("U1", "C1", answer["ts"], "queries")
+    await slack.until(lambda: len(slack.world.responses) == 2)
+    said = [told["text"] for told in slack.world.responses]
+    assert "guests" in said[0]
+    assert said[1] == "That answer is too long ago."
+
+
+async def test_an_answer_without_queries_has_no_button(slack, service, app):
+    async def script(turn):
+        turn.reply.step(1)
+        return turn.done("None.")
+
+    service.script = script
+    ts = slack.say("U1", "C1", "<@UBOT> how many?")
+    await slack.until(lambda: service.ends)
+    [answer] = await slack.until(
+        lambda: slack.status("C1", ts) == "active" and slack.answers("C1", ts)[:1]
+    )
+    assert "queries" not in str(answer["blocks"])

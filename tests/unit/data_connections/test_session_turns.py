@@ -1,0 +1,51 @@
+"""What is noted of one turn's queries."""
+
+from interpreter_bot import network_reach
+from interpreter_bot.data_connections import session_turns
+
+
+def query(statement="select 1", *, key="web/1"):
+    return network_reach.Query(key, "k", "anna", "sales", statement, "It was stopped.")
+
+
+def test_what_was_asked_in_a_turn_is_told_at_its_end_also_if_it_never_ended():
+    turns = session_turns.SessionTurns()
+    before, during = query("before"), query("during")
+    turns.note(before)
+    turns.begin("web/1")
+    turns.note(during)
+    turns.note(query("elsewhere", key="web/2"))
+    running = query("running")
+    turns.note(running)
+    during.rows, during.reason = 3, ""
+    asked = turns.end("web/1")
+    running.reason = "it is over now"
+    assert [(one.statement, one.rows, one.reason) for one in asked] == [
+        ("during", 3, ""),
+        ("running", 0, "It was stopped."),
+    ]
+    assert turns.end("web/1") == ()
+
+
+def test_statements_are_shown_harmless_and_bounded():
+    turns = session_turns.SessionTurns()
+    turns.begin("web/1")
+    for statement in ("select \x1b[2J'\u202e'", "x" * 10_000, *["select 1"] * 100):
+        turns.note(query(statement))
+    hostile, long, *rest, more = turns.end("web/1")
+    assert hostile.statement == "select '⟨U+202E⟩'"
+    assert len(long.statement) == 2000
+    assert len(rest) == 48
+    assert more.connection == ""
+
+
+def test_an_allowed_statement_runs_once_and_not_after_its_turn():
+    turns = session_turns.SessionTurns()
+    statement = ("web/1", "till", "delete from orders", {"a": 1})
+    turns.allow(*statement)
+    assert not turns.use_up(*statement[:3], {"a": 2})
+    assert turns.use_up(*statement)
+    assert not turns.use_up(*statement)
+    turns.allow(*statement)
+    turns.end("web/1")
+    assert not turns.use_up(*statement)
