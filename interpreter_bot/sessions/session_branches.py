@@ -24,6 +24,7 @@ from interpreter_bot.sessions import (
     variable_losses,
 )
 from interpreter_bot.store import records
+from interpreter_bot.text import quantities
 
 _log = logging.getLogger(__name__)
 
@@ -44,11 +45,16 @@ _RUN_AGAIN: Final = (
     "The variables of that time are not kept, so the code until here runs again; files are as they "
     "are now."
 )
+_LEFT_OUT: Final = (
+    " Of its code, {left} of more than {most:,} characters cannot run again: what that made is "
+    "missing."
+)
 _ANEW: Final = "Python starts without variables; files are as they are now."
 _UNDONE: Final = "The last answer was undone."
 # People see the end of an answer a moment before it is recorded.
 _RECORDING_SECONDS: Final = 3.0
 _MOST_CELLS: Final = 300
+_MOST_CELL_CHARACTERS: Final = 100_000
 _MOST_TURNS: Final = 1000
 _TITLE_CHARACTERS: Final = 190
 
@@ -161,11 +167,12 @@ class SessionBranches:
                 else:
                     cells = start.cells(missed_runs)
                     told = _SHORTLY_BEFORE if missed_runs else _AS_BEFORE
+                cells, left_out = self._short(cells)
                 await database.session_copies.add(
                     source,
                     new_key,
                     person=person,
-                    notice=_BRANCH + told,
+                    notice=_BRANCH + told + left_out,
                     title=source.title,
                     kernel=row,
                     before=start.turn.id,
@@ -177,6 +184,16 @@ class SessionBranches:
                 await cancellation.shielded(self._services.hosts.forget(values.text(new_key)))
                 raise
         return cells
+
+    def _short(self, cells: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+        """Leave out what is too long to be asked for, and say so."""
+        most = min(self._services.config.sessions.message_characters, _MOST_CELL_CHARACTERS)
+        short = tuple(one for one in cells if len(one) <= most)
+        if len(short) == len(cells):
+            return cells, ""
+        return short, _LEFT_OUT.format(
+            left=quantities.count(len(cells) - len(short), "piece"), most=most
+        )
 
     async def _start(self, source: records.Session, turn_id: int) -> _BranchStart:
         """Find out where a branch begins."""

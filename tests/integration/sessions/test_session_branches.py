@@ -150,6 +150,20 @@ async def test_a_branch_whose_variables_are_not_kept_names_the_code_to_run_again
         assert (cells, "without variables" in notice) == ((), True)
 
 
+async def test_code_too_long_to_be_asked_for_again_is_left_out_of_a_branch_and_said(opened):
+    long = "y = 1  # " + "long " * 400
+    script = [openai_server.code(long), openai_server.text("Done.")]
+    kept = settings.Snapshots(enabled=True, checkpoints=0)
+    said = settings.Sessions(message_characters=1000, model_titles=False)
+    async with opened(*script, snapshots=kept, sessions=said) as house:
+        await house.run("x = 1")
+        await house.ask("Make y")
+        await house.run("x = 2")
+        cells, notice = await _branch(house, KEY, "x = 2", COPY)
+        assert cells == ("x = 1",)
+        assert "1 piece of more than 1,000 characters cannot run again" in notice
+
+
 async def test_the_last_turn_is_taken_back_with_variables_files_and_words(opened):
     async with opened() as house:
         await house.run("x = 1\nfor name in 'fh': open(name, 'w').write('old')")
