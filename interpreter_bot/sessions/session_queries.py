@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Any, Final
 
 from interpreter_bot import encryption, network_reach, session_variables, settings, values
@@ -23,10 +23,12 @@ from interpreter_bot.sessions import (
     tool_listings,
     turn_inputs,
     turn_services,
+    variable_uses,
 )
 from interpreter_bot.store import third_party_tables
 
 _NOTEBOOK_TURNS: Final = 500
+_USED_CELLS: Final = 300
 _WAKING_SECONDS: Final = 10.0
 
 
@@ -147,6 +149,17 @@ class SessionQueries:
                 return await live_tables.describe_variables(self._services.hosts, kernel)
         except live_tables.TableGoneError:
             return ()
+
+    async def variable_uses(
+        self, key: values.SessionKey, names: Collection[str]
+    ) -> Mapping[str, list[variable_uses.VariableUse]]:
+        """Return which cells of a session made or read variables, by what their code says."""
+        session = await self._services.database.sessions.find(key)
+        if session is None:
+            return {}
+        executions = self._services.database.executions
+        cells = await executions.of_session(session.id, most=_USED_CELLS)
+        return await asyncio.to_thread(variable_uses.find, cells, names)
 
     async def completions(
         self, key: values.SessionKey, before: str

@@ -148,7 +148,13 @@ async def _described(
         found = await service.queries.described_variables(key)
     except errors.BotError as error:
         return {"variables": [], "problem": str(error)}
-    return {"variables": [one.model_dump(mode="json") for one in found], "problem": ""}
+    uses = await service.queries.variable_uses(key, {one.name for one in found})
+    described = [
+        one.model_dump(mode="json")
+        | {"uses": [dataclasses.asdict(use) for use in uses.get(one.name, ())]}
+        for one in found
+    ]
+    return {"variables": described, "problem": ""}
 
 
 async def _lost_cells(service: session_service.SessionService, key: values.SessionKey) -> int:

@@ -232,6 +232,27 @@ async def test_what_was_lost_can_be_made_again_from_the_panel_of_variables(servi
         ]
 
 
+async def test_a_variable_leads_to_the_cells_that_made_and_read_it(serving_kernels, browsing):
+    async with serving_kernels() as (_, address), browsing() as browser:
+        page = await browser.page()
+        await page.go(address)
+        await page.until("!document.getElementById('welcome').hidden")
+        for count, code in enumerate(("price = 41", "price + 1"), 1):
+            await page.value("document.getElementById('message').focus()")
+            await page.type(code)
+            await page.press("Enter", modifiers=2)
+            await visits.answered(page, count)
+        menu = "[...document.querySelectorAll('#more .list button')]"
+        await page.value(f"{menu}.find(e => e.textContent === 'Variables').click()")
+        await page.until("document.querySelector('.uses')")
+        await page.value("document.querySelector('.uses').open = true")
+        said = "[...document.querySelectorAll('.uses button')].map(e => e.textContent)"
+        assert await page.value(said) == ["Read by price + 1", "Made by price = 41"]
+        await page.value("document.querySelectorAll('.uses button')[1].click()")
+        assert "price = 41" in await page.value("document.activeElement.innerText")
+        assert await page.value("document.getElementById('panel').open") is False
+
+
 async def test_code_is_run_again_edited_and_hidden(serving_fake, browsing):
     async def play(turn):
         await turn.reply.code(0, turn.request.text)

@@ -136,6 +136,16 @@ export class Conversation {
     if (this.isAtEnd && this.list.childElementCount) this.pane.scrollTop = this.pane.scrollHeight;
   }
 
+  /** Go to a turn, all of which is there or can be had. */
+  reveal(number) {
+    const turn = this.turns.find((one) => one.number === number);
+    if (!turn) return this.notice("That was earlier than what is shown: see Show earlier turns.");
+    this.isAtEnd = false;
+    turn.element.tabIndex = -1;
+    turn.element.focus({ preventScroll: true });
+    turn.element.scrollIntoView({ block: "start" });
+  }
+
   toEnd() {
     this.isAtEnd = true;
     this.follow();

@@ -329,6 +329,7 @@ addEventListener("click", async (event) => {
   event.preventDefault();
   (await import("./gallery.js")).enlarge(picture);
 });
+addEventListener("reveal", ({ detail }) => conversation.reveal(detail));
 addEventListener("notebook", ({ detail }) => runNotebook(detail));
 $("actions").addEventListener("keydown", (event) => moveByArrows($("actions"), event));
 $("panel-close").append(icon("close"));

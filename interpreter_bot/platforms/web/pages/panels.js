@@ -11,6 +11,14 @@ function rows(pairs) {
   return el("table", { class: "rows" }, el("tbody", {}, pairs.map(([name, ...rest]) => el("tr", {}, el("th", { scope: "row" }, name), rest.map((one) => el("td", {}, one))))));
 }
 
+/** The cells that made or read a variable; each leads to where it ran. */
+function users(uses) {
+  if (!uses.length) return "";
+  const there = ({ turn_id: turn }) => (closePanel(), dispatchEvent(new CustomEvent("reveal", { detail: turn })));
+  const cell = (use) => el("li", {}, el("button", { type: "button", class: "small", onclick: () => there(use) }, use.is_maker ? "Made by " : "Read by ", el("code", { dir: "ltr" }, plain(use.line))));
+  return el("details", { class: "uses" }, el("summary", {}, count(uses.length, "cell", "cells")), el("ul", {}, uses.map(cell)));
+}
+
 /** Each variable, and the inside of those that are tables. */
 function listed(variables, say) {
   const inside = el("div", {});
@@ -24,8 +32,9 @@ function listed(variables, say) {
   const row = (one) =>
     el("tr", {}, el("th", { scope: "row" }, plain(one.name)), el("td", {}, plain(one.type)), el("td", {}, one.shape.map((number) => number.toLocaleString("en")).join(" × ")),
       el("td", {}, one.size_bytes === null ? "" : size(one.size_bytes)),
-      el("td", { dir: "auto" }, one.handle ? el("button", { type: "button", class: "small", "aria-label": `Look into ${plain(one.name)}`, onclick: () => open(one) }, "Look inside") : plain(one.text)));
-  const head = ["Name", "Type", "Shape", "Size", "Value"].map((one) => el("th", { scope: "col" }, one));
+      el("td", { dir: "auto" }, one.handle ? el("button", { type: "button", class: "small", "aria-label": `Look into ${plain(one.name)}`, onclick: () => open(one) }, "Look inside") : plain(one.text)),
+      el("td", {}, users(one.uses ?? [])));
+  const head = ["Name", "Type", "Shape", "Size", "Value", "Used by"].map((one) => el("th", { scope: "col" }, one));
   return el("div", {}, scrollable(el("div", { class: "wide-table" }, el("table", { class: "data" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, variables.map(row))))), inside);
 }
 

@@ -1,0 +1,82 @@
+"""Which cells made and read variables, found in their code as Python's compiler sees names.
+
+Nothing is run. What a cell does by another way, such as `exec` or a file, is not seen.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import logging
+import symtable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from interpreter_bot.store import records
+
+_log = logging.getLogger(__name__)
+
+_MOST_CELL_CHARACTERS: Final = 30_000
+_MOST_CHARACTERS: Final = 300_000
+_MOST_USES: Final = 20
+_LINE_CHARACTERS: Final = 80
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class VariableUse:
+    """A cell that has to do with a variable.
+
+    Attributes:
+        turn_id: of the turn it ran in.
+        line: its first line.
+        is_maker: it gives the variable a value, whether or not it reads it too.
+    """
+
+    turn_id: int
+    line: str
+    is_maker: bool
+
+
+def find(
+    executions: Iterable[records.Execution], names: Collection[str]
+) -> Mapping[str, list[VariableUse]]:
+    """Return by name which cells made or read variables, the latest first, and of each so many.
+
+    Args:
+        executions: the latest first; once there is too much code, the rest is not looked at.
+        names: of the variables.
+    """
+    found: dict[str, list[VariableUse]] = collections.defaultdict(list)
+    left = _MOST_CHARACTERS
+    for one in executions:
+        left -= min(len(one.code), _MOST_CELL_CHARACTERS)
+        if left < 0:
+            break
+        for name, is_maker in _uses(one.code).items():
+            if name in names and len(found[name]) < _MOST_USES:
+                line = one.code.strip().partition("\n")[0][:_LINE_CHARACTERS]
+                found[name].append(VariableUse(one.turn_id, line, is_maker))
+    return found
+
+
+def _uses(code: str) -> dict[str, bool]:
+    """Return the global names of a cell, and whether it gives them values."""
+    if len(code) > _MOST_CELL_CHARACTERS:
+        return {}
+    try:
+        waiting = [symtable.symtable(code, "cell", "exec")]
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        # IPython's own commands, or a cell that is made to be difficult.
+        _log.debug("a cell is not understood: %r", error)
+        return {}
+    found: dict[str, bool] = {}
+    while waiting:
+        table = waiting.pop()
+        is_top = table.get_type() == "module"
+        for symbol in table.get_symbols():
+            if is_top or symbol.is_global():
+                is_maker = symbol.is_assigned() or symbol.is_imported()
+                if is_maker or symbol.is_referenced():
+                    found[symbol.get_name()] = found.get(symbol.get_name(), False) or is_maker
+        waiting += table.get_children()
+    return found

@@ -1,0 +1,75 @@
+"""Which cells have to do with a variable, by their code alone."""
+
+import datetime
+
+import pytest
+
+from interpreter_bot import values
+from interpreter_bot.sessions import variable_uses
+from interpreter_bot.store import records
+
+
+def _ran(*codes):
+    """Executions of these pieces of code, one a turn, the last one first."""
+    return [
+        records.Execution(
+            id=number,
+            turn_id=number,
+            code=code,
+            hosted_id="",
+            heard=0,
+            ending=values.Ending.OK,
+            seconds=0.0,
+            reason="",
+            kernel_lost=False,
+            started=datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
+        )
+        for number, code in reversed(list(enumerate(codes, 1)))
+    ]
+
+
+def _found(*codes, names=("x", "f", "np")):
+    uses = variable_uses.find(_ran(*codes), names)
+    return {name: [(one.turn_id, one.is_maker) for one in all_] for name, all_ in uses.items()}
+
+
+def test_makers_and_readers_are_told_apart_the_latest_first():
+    assert _found("x = 1\ny = 2", "print(x)", "x += 1", "y") == {
+        "x": [(3, True), (2, False), (1, True)]
+    }
+    (use,) = variable_uses.find(_ran("\n  \nx = [\n1]"), {"x"})["x"]
+    assert use.line == "x = ["
+
+
+@pytest.mark.parametrize(
+    ("code", "uses"),
+    [
+        ("import numpy as np", {"np": [(1, True)]}),
+        ("def f(): return x", {"f": [(1, True)], "x": [(1, False)]}),
+        ("def f(x): return x", {"f": [(1, True)]}),
+        ("def f():\n  global x\n  x = 1", {"f": [(1, True)], "x": [(1, True)]}),
+        ("[x for x in range(3)]", {}),
+        ("[x for _ in range(3)]", {"x": [(1, False)]}),
+        ("lambda: lambda: x", {"x": [(1, False)]}),
+        ("class f:\n  x = 1", {"f": [(1, True)]}),
+        ("x['a'] = 1\nx.b = 2", {"x": [(1, False)]}),
+        ("if (x := 1): pass", {"x": [(1, True)]}),
+    ],
+)
+def test_names_are_those_that_python_would_take(code, uses):
+    assert _found(code) == uses
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["x = ", "!ls x", "x = 1\0", "(" * 5000 + "x", "x=" * 20_000, "-" * 29_000 + "x", "x" * 10**6],
+)
+def test_what_is_not_understood_is_passed_over(code):
+    assert _found("x = 1", code) == {"x": [(1, True)]}
+
+
+def test_so_much_code_is_looked_at_and_so_many_cells_are_named():
+    assert len(_found(*["x = 1"] * 30)["x"]) == 20
+    long = "y = 2\n" + "#" * 29_000
+    assert _found("x = 1", *[long] * 9) == {"x": [(1, True)]}
+    assert _found("x = 1", *[long] * 11) == {}
