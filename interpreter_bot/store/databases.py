@@ -26,6 +26,7 @@ from interpreter_bot.store import (
     engines,
     executions,
     liveness,
+    placements,
     preferences,
     records,
     session_copies,
@@ -160,6 +161,7 @@ class Database:
         self.executions = executions.Executions(begin)
         self.artifacts = executions.Artifacts(begin)
         self.usage = usage.Usage(begin)
+        self.placements = placements.Placements(begin)
         self.choices = preferences.Preferences(begin)
         self.events = turns.ClaimedEvents(begin, instance)
         self.contacts = door_uses.contacts(begin)

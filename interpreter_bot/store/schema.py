@@ -148,6 +148,16 @@ USAGE = _table(
     sa.Index(None, "platform", "workspace", "person", "day"),
 )
 
+PLACEMENTS = _table(
+    "placements",
+    # Of its key, which may be too long for an index.
+    sa.Column("session_digest", sa.String(64), nullable=False, unique=True),
+    _name("host"),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("is_told", sa.Boolean, nullable=False),
+    _moment("placed"),
+)
+
 CHOICES = _table(
     "choices",
     _name("platform"),

@@ -1,0 +1,46 @@
+"""Which machine has a session: one row decides, whoever asks at once."""
+
+import asyncio
+
+
+async def test_a_session_is_where_it_was_placed_first(database):
+    assert await database.placements.find("s") is None
+    assert await database.placements.put("s", "a", after=0) == ("a", 1, True)
+    assert await database.placements.put("s", "b", after=0) == ("a", 1, True)
+    assert await database.placements.find("s") == ("a", 1, True)
+
+
+async def test_of_all_that_move_it_at_once_one_does(opening):
+    async with opening() as one, opening() as other:
+        await one.placements.put("s", "a", after=0)
+        moving = [
+            database.placements.put("s", f"{number}", after=1)
+            for number, database in enumerate([one, other] * 5)
+        ]
+        found = await asyncio.gather(*moving)
+        assert len(set(found)) == 1
+        assert found[0][1:] == (2, False)
+        assert await other.placements.find("s") == found[0]
+
+
+async def test_what_was_decided_on_an_older_epoch_counts_for_nothing(database):
+    await database.placements.put("s", "a", after=0)
+    await database.placements.put("s", "b", after=1)
+    await database.placements.put("s", "c", after=2)
+    assert await database.placements.put("s", "a", after=1) == ("c", 3, False)
+
+
+async def test_people_are_told_of_a_move_once(database):
+    await database.placements.put("s", "a", after=0)
+    assert not await database.placements.tell("s", 1)
+    await database.placements.put("s", "b", after=1)
+    assert not await database.placements.tell("s", 1)
+    assert await database.placements.tell("s", 2)
+    assert not await database.placements.tell("s", 2)
+    assert await database.placements.find("s") == ("b", 2, True)
+
+
+async def test_a_key_may_be_any_text(database):
+    for key in ("\udc80", "x" * 2000, ""):
+        await database.placements.put(key, "a", after=0)
+        assert await database.placements.find(key) == ("a", 1, True)
