@@ -64,6 +64,10 @@ class ExecutionMissingError(KernelError):
     """What that code showed is not known any more."""
 
 
+class SessionMovedError(KernelError):
+    """This conversation is on another machine by now. Please try again."""
+
+
 class SessionExistsError(KernelError):
     """There is such a conversation already."""
 

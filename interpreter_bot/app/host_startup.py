@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from interpreter_bot.data_connections import connection_service
     from interpreter_bot.egress import broker
     from interpreter_bot.mcp_servers import tool_broker
+    from interpreter_bot.store import databases
 
+_NO_DOORS: Final = (
+    "host.fleet does not go with egress, connections or kernels.doors yet: what code reaches "
+    "through the bot, it reaches on the bot's own machine only."
+)
 _NO_SDK: Final = (
     "mcp_servers needs the extra [mcp], which is not installed: pip install 'interpreter-bot[mcp]'."
 )
@@ -142,6 +147,8 @@ def open_hosts(
     """
     if is_ephemeral and doorkeeper is None:
         return _open_ephemeral(config)
+    if kernels_outlive and config.host.fleet:
+        return _open_fleet(config)
     # Imported here: who finds a host needs no kernels, and who has none no client of HTTP.
     if not kernels_outlive or config.host.mode == "inside":
         from interpreter_bot.hosts import local_host
@@ -151,6 +158,39 @@ def open_hosts(
 
     may_start = config.host.mode == "own"
     return host_processes.open_host(config, may_start=may_start, doorkeeper=doorkeeper)
+
+
+@contextlib.asynccontextmanager
+async def _open_fleet(config: settings.Settings) -> AsyncIterator[ports.Hosts]:
+    """Use hosts of other machines; the database says which of them has which session.
+
+    Raises:
+        SettingsError: they cannot be used with these settings.
+    """
+    # Imported here: on one machine nothing of this is needed so early.
+    from interpreter_bot.hosts import fleets, placed_hosts
+
+    if config.has_doors:
+        raise errors.SettingsError(_NO_DOORS)
+    fleet = await asyncio.to_thread(fleets.Fleet, config.host.fleet, config.host.tls)
+    async with (
+        open_database(config, takes_orphans=False) as database,
+        placed_hosts.PlacedHosts.open(
+            fleet, database.placements, lost_seconds=config.host.lost_seconds
+        ) as hosts,
+    ):
+        yield hosts
+
+
+def open_database(
+    config: settings.Settings, *, takes_orphans: bool = True
+) -> AbstractAsyncContextManager[databases.Database]:
+    """Open the database of the settings; see `databases.Database.open`."""
+    from interpreter_bot.store import databases, engines
+
+    url = config.store.url or engines.default(config.paths.data)
+    kept = config.paths.data / "kept"
+    return databases.Database.open(url, files=kept, takes_orphans=takes_orphans)
 
 
 @contextlib.asynccontextmanager

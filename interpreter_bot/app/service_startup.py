@@ -102,7 +102,7 @@ async def open_conversations(
             opening = host_startup.open_hosts(config, doorkeeper=broker, is_ephemeral=is_ephemeral)
             hosts = await stack.enter_async_context(opening)
         stack.enter_context(spool_directory(config.paths.data))
-        memory = _temporary(stack) if is_ephemeral else open_database(config)
+        memory = _temporary(stack) if is_ephemeral else host_startup.open_database(config)
         database = await stack.enter_async_context(memory)
         catalogue, notice = await _models(config, environment, stack)
         skills = await _skills(config, is_ephemeral=is_ephemeral)
@@ -237,15 +237,6 @@ def _temporary(
     """Return a database that is gone with the stack, not yet opened."""
     directory = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
     return databases.Database.open(engines.default(directory), files=directory / "kept")
-
-
-def open_database(
-    config: settings.Settings, *, takes_orphans: bool = True
-) -> AbstractAsyncContextManager[databases.Database]:
-    """Open the database of the settings; see `databases.Database.open`."""
-    url = config.store.url or engines.default(config.paths.data)
-    kept = config.paths.data / "kept"
-    return databases.Database.open(url, files=kept, takes_orphans=takes_orphans)
 
 
 def _keys(

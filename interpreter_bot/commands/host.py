@@ -20,10 +20,12 @@ from interpreter_bot import errors, settings
 from interpreter_bot.app import host_startup
 from interpreter_bot.hosting import host_server, journaled_executions
 from interpreter_bot.hosts import (
+    fleets,
     host_addresses,
     host_messages,
     host_processes,
     host_sockets,
+    host_statuses,
     local_host,
 )
 
@@ -72,13 +74,19 @@ async def _statuses(config: settings.Settings) -> list[dict[str, object]]:
         KernelError: there is none.
     """
     found: list[dict[str, object]] = []
-    for path in host_sockets.newest_first(config.paths):
+    addresses: list[host_addresses.Address] = [*host_sockets.newest_first(config.paths)]
+    if config.host.fleet:
+        fleet = fleets.Fleet(config.host.fleet, config.host.tls)
+        addresses = sorted(await fleet.addresses(), key=str)
+    for path in addresses:
         try:
             told = await host_processes.status(path)
         except errors.HostUnusableError as error:
             found.append({"socket": str(path), "error": str(error)})
         except errors.KernelError:
             _log.info("the host at %s is gone", path)
+            if config.host.fleet:
+                found.append({"socket": str(path), "error": host_statuses.UNREACHABLE})
         else:
             found.append(dataclasses.asdict(told) | {"packages": len(told.packages)})
     if not found:

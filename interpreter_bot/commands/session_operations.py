@@ -19,7 +19,7 @@ import rich.table
 import rich.text
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.app import service_startup
+from interpreter_bot.app import host_startup
 from interpreter_bot.commands import session_listings
 from interpreter_bot.hosts import remote_host
 from interpreter_bot.kernels.files import session_locks, workspaces
@@ -52,7 +52,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
 
 
 async def _run(config: settings.Settings, options: argparse.Namespace) -> int:
-    opening = service_startup.open_database(config, takes_orphans=False)
+    opening = host_startup.open_database(config, takes_orphans=False)
     async with opening as database, session_listings.opened_hosts(config) as hosts:
         everyone = await session_listings.known(config, database, hosts)
         if options.verb is None:

@@ -22,7 +22,7 @@ import aiohttp
 from aiohttp import web
 
 from interpreter_bot import errors, values
-from interpreter_bot.hosting import journaled_executions
+from interpreter_bot.hosting import journaled_executions, session_epochs
 from interpreter_bot.hosts import host_messages, ports
 from interpreter_bot.kernels import execution_journals
 
@@ -62,6 +62,7 @@ class BotConnection:
         may_start: Callable[[], bool],
         told: Callable[[], None],
         is_bot: bool,
+        epochs: session_epochs.SessionEpochs,
     ) -> None:
         """Serve a bot.
 
@@ -72,6 +73,7 @@ class BotConnection:
             may_start: whether sessions without a kernel may have one.
             told: is called when it begins to listen.
             is_bot: it is no command, which has nobody to hear of kernels.
+            epochs: of sessions that may be on other machines by now.
         """
         self.is_bot = is_bot
         self.listens = False
@@ -81,7 +83,9 @@ class BotConnection:
         self._host = host
         self._executions = begun
         self._in_turn = asyncio.Lock()
+        self._epochs = epochs
         self._leases: dict[int, _Held] = {}
+        self._moved: set[int] = set()
         # What was asked for by number: kernels that start, executions that are followed.
         self._calls: dict[int, asyncio.Task[None]] = {}
         self._sending: set[asyncio.Task[None]] = set()
@@ -138,6 +142,11 @@ class BotConnection:
 
     async def _lease(self, said: dict[str, Any]) -> None:
         key = str(said["key"])
+        try:
+            await self._epochs.check(key, int(said["epoch"]))
+        except errors.SessionMovedError:
+            self._moved.add(int(said["call"]))
+            return
         if not self._may_start() and key not in await self._host.statuses([key]):
             return  # Asked for its kernel, we say why there is none.
         stack = contextlib.AsyncExitStack()
@@ -147,15 +156,19 @@ class BotConnection:
         self._leases[int(said["call"])] = _Held(key, lease, stack, is_ephemeral)
 
     async def _kernel(self, said: dict[str, Any]) -> None:
-        number = int(said["call"])
-        held = self._leases.get(int(said["lease"]))
+        number, lease = int(said["call"]), int(said["lease"])
+        held = self._leases.get(lease)
 
         def waiting(ahead: int) -> None:
             self._send_soon({"call": number, "ahead": ahead})
 
         async def start() -> None:
             if held is None:
-                raise errors.KernelStartError(_ENDING)
+                raise (
+                    errors.SessionMovedError()
+                    if lease in self._moved
+                    else errors.KernelStartError(_ENDING)
+                )
             kernel = await held.lease.kernel(waiting=waiting)
             held.kernels[kernel.id] = kernel
             beginning = ports.KernelBeginning(
@@ -236,6 +249,7 @@ class BotConnection:
 
     async def _cancel(self, said: dict[str, Any]) -> None:
         number = int(said["call"])
+        self._moved.discard(number)
         if (held := self._leases.pop(number, None)) is not None:
             await self._end_lease(held)
         if (task := self._calls.get(number)) is not None:

@@ -13,10 +13,12 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import functools
 import json
 import logging
 import os
 import pathlib
+import secrets
 import socket
 import struct
 import time
@@ -27,13 +29,14 @@ from typing import Final
 
 from aiohttp import web
 
-from interpreter_bot import errors
+from interpreter_bot import errors, private_files
 from interpreter_bot.hosting import (
     bot_connections,
     door_handovers,
     file_requests,
     journaled_executions,
     operator_requests,
+    session_epochs,
 )
 from interpreter_bot.hosts import host_addresses, host_messages, ports
 
@@ -41,6 +44,7 @@ _log = logging.getLogger(__name__)
 
 _REQUEST_BYTES: Final = 16 * 1024 * 1024
 _PEER: Final = struct.Struct("3i")
+_ID_BYTES: Final = 16
 _MOST_LOSSES: Final = 1000
 _RETRY_SECONDS: Final = 0.1
 _SHUTDOWN_SECONDS: Final = 2.0
@@ -77,6 +81,8 @@ class HostServer:
         self._private = private
         self._allowed_uids = frozenset(allowed_uids)
         self.id = uuid.uuid4().hex
+        self._data_id = ""
+        self._epochs = session_epochs.SessionEpochs(host.data / "epochs", host.release)
         self.connections: list[bot_connections.BotConnection] = []
         self.last_seen = time.monotonic()
         self.is_draining = False
@@ -123,6 +129,9 @@ class HostServer:
             fingerprint=fingerprint,
             private=private,
         )
+        made = functools.partial(secrets.token_hex, _ID_BYTES)
+        file = host.data / "host.id"
+        server._data_id = await asyncio.to_thread(private_files.read_or_create, file, made)
         runner = web.AppRunner(
             server._application(), access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS
         )
@@ -146,7 +155,7 @@ class HostServer:
 
     def _application(self) -> web.Application:
         application = web.Application(
-            middlewares=[self._admit, _tell_errors], client_max_size=_REQUEST_BYTES
+            middlewares=[self._admit, _tell_errors, self._fence], client_max_size=_REQUEST_BYTES
         )
         application.on_shutdown.append(self._close_connections)
         application.add_routes(
@@ -187,6 +196,14 @@ class HostServer:
             raise web.HTTPForbidden
         return await handler(request)
 
+    @web.middleware
+    async def _fence(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        """Refuse what is said of a session that was moved."""
+        await self._epochs.check_request(request)
+        return await handler(request)
+
     async def _events(self, request: web.Request) -> web.WebSocketResponse:
         response = web.WebSocketResponse(
             heartbeat=_HEARTBEAT_SECONDS, compress=False, max_msg_size=_REQUEST_BYTES
@@ -199,6 +216,7 @@ class HostServer:
             may_start=lambda: not self.is_draining,
             told=self._news.set,
             is_bot="bot" in request.query,
+            epochs=self._epochs,
         )
         self.connections.append(connection)
         try:
@@ -241,6 +259,7 @@ class HostServer:
         return _json(
             {
                 "id": self.id,
+                "data_id": self._data_id,
                 "protocol": host_messages.PROTOCOL,
                 "release": metadata.version("interpreter-bot"),
                 "pid": os.getpid(),

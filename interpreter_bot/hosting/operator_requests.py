@@ -1,14 +1,15 @@
-"""What an operator asks of a host over its socket, and no session does."""
+"""What an operator, or who places sessions, asks of a host, and no session does."""
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Collection
 from typing import Protocol
 
 from aiohttp import web
 
 from interpreter_bot import session_variables
-from interpreter_bot.hosts import host_messages, ports
+from interpreter_bot.hosts import host_messages, placement_offers, ports
 
 
 class OperatedHost(ports.Hosts, Protocol):
@@ -24,6 +25,13 @@ class OperatedHost(ports.Hosts, Protocol):
             key: of the session.
             reason: a sentence for people; they are told it as of a kernel that is lost.
         """
+
+    @property
+    def data(self) -> pathlib.Path:
+        """Its data directory."""
+
+    async def offer(self, key: str) -> placement_offers.Offer:
+        """Say what this host could be for a session."""
 
     async def snapshot_sizes(self, keys: Collection[str]) -> session_variables.SnapshotSizes:
         """Return what is saved of sessions."""
@@ -44,11 +52,20 @@ def routes(host: OperatedHost) -> list[web.RouteDef]:
         await host.end(str(said["key"]), str(said["reason"]))
         return _json({})
 
+    async def offer(request: web.Request) -> web.Response:
+        return _json(await host.offer(str((await request.json())["key"])))
+
+    async def fence(_: web.Request) -> web.Response:
+        # That it was said in a later epoch is all.
+        return _json({})
+
     async def snapshot_sizes(request: web.Request) -> web.Response:
         keys = list(map(str, (await request.json())["keys"]))
         return _json(await host.snapshot_sizes(keys))
 
     return [
+        web.post("/v1/offer", offer),
+        web.post("/v1/fence", fence),
         web.post("/v1/save", save),
         web.post("/v1/end", end),
         web.post("/v1/snapshot_sizes", snapshot_sizes),

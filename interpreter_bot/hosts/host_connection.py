@@ -159,6 +159,11 @@ class HostConnection:
         return self._socket is not None
 
     @property
+    def away_seconds(self) -> float:
+        """How long the host has been away; 0 while it listens."""
+        return 0.0 if self.is_connected else time.monotonic() - self._seen
+
+    @property
     def is_used(self) -> bool:
         """Whether anything is wanted of the host, beside answers."""
         return bool(self._calls)
@@ -184,7 +189,9 @@ class HostConnection:
         if self._socket is not None:
             self._outgoing.put_nowait(message)
 
-    async def request(self, method: str, path: str, said: object = None) -> Any:  # noqa: ANN401
+    async def request(
+        self, method: str, path: str, said: object = None, params: Mapping[str, str] | None = None
+    ) -> Any:  # noqa: ANN401
         """Ask for something that is answered at once.
 
         Raises:
@@ -192,7 +199,7 @@ class HostConnection:
             KernelError: it cannot be reached.
         """
         body = host_messages.document(said) if said is not None else None
-        async with self.requested(method, path, data=body) as response:
+        async with self.requested(method, path, data=body, params=params) as response:
             return await response.json()
 
     @contextlib.asynccontextmanager

@@ -22,7 +22,7 @@ from interpreter_bot.hosts import ports
 Event: TypeAlias = values.Output | ports.ExecutionEnd
 """What is told of an execution: its outputs, and last its end."""
 
-PROTOCOL: Final = 4
+PROTOCOL: Final = 5
 """Number of what is said on the wire; a bot and a host need the same."""
 
 EVENT_BYTES: Final = 48 * settings.MIB
@@ -60,6 +60,7 @@ _ERRORS: Final[Mapping[str, type[errors.BotError]]] = {
         errors.KernelLostError,
         errors.PoolFullError,
         errors.SessionExistsError,
+        errors.SessionMovedError,
         errors.WorkspaceError,
         errors.FileNameError,
         errors.FileTooLargeError,

@@ -37,6 +37,7 @@ class HostStatus:
 
     Attributes:
         id: of its process: another one after each start.
+        data_id: of its data directory: the same after each start.
         protocol: see `host_messages.PROTOCOL`.
         release: of the program.
         pid: of its process.
@@ -53,6 +54,7 @@ class HostStatus:
     """
 
     id: str
+    data_id: str
     protocol: int
     release: str
     pid: int

@@ -5,21 +5,25 @@ Above 300 lines: one port, all of it.
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import contextlib
 import functools
 import logging
+import pathlib
+import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import Final
 
 from interpreter_bot import errors, network_reach, schedules, session_variables, settings, values
-from interpreter_bot.hosts import kernel_doors, local_executions, ports
+from interpreter_bot.hosts import kernel_doors, local_executions, placement_offers, ports
 from interpreter_bot.kernels import (
     branches,
     launchers,
     leases,
     live_kernels,
+    memory_reserve,
     pools,
     snapshot_expiry,
     snapshot_sizes,
@@ -169,6 +173,15 @@ class LocalHost:
         """Let go of kernels that were idle for so long, and have no more spare ones."""
         await self.pool.end_spares()
         await self.pool.reap(idle_seconds)
+
+    @property
+    def data(self) -> pathlib.Path:
+        """Its data directory."""
+        return self.pool.settings.paths.data
+
+    async def settle(self, key: str) -> bool:
+        """Keep all sessions."""
+        return False
 
     @property
     def is_sandboxed(self) -> bool:
@@ -328,6 +341,12 @@ class LocalHost:
         if launched is not None:
             await self._lose(key, launched.kernel, reason)
 
+    async def offer(self, key: str) -> placement_offers.Offer:
+        """Say what this host could be for a session."""
+        stored = workspaces.Workspaces(self.data / "workspaces", self.pool.settings.limits)
+        has_files = await asyncio.to_thread(stored.named(key).directory.exists)
+        return placement_offers.Offer(has_files, memory_reserve.machine_memory().free_bytes)
+
     async def snapshot_sizes(self, keys: Collection[str]) -> session_variables.SnapshotSizes:
         """Return what is saved of sessions."""
         return await snapshot_sizes.measure(await self.pool.stored_workspaces(), keys)
@@ -354,7 +373,8 @@ class LocalHost:
                 _log.warning("workspace %s is not counted", workspace.name, exc_info=True)
         named = {key: workspaces.Workspaces.name_of(key) for key in keys}
         by_key = {key: sizes.pop(name) for key, name in named.items() if name in sizes}
-        return ports.StoredBytes(by_key, sum(sizes.values()))
+        disk = await asyncio.to_thread(shutil.disk_usage, self.data)
+        return ports.StoredBytes(by_key, sum(sizes.values()), disk.total)
 
 
 async def _keep(_: workspaces.Workspace) -> None:

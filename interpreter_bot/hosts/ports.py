@@ -8,9 +8,8 @@ An execution runs in the host to its end, whoever listens. What it shows has num
 host keeps all of it, bounded, until `Hosts.acknowledge`, and `Hosts.follow` gives what one has not
 heard. Of what is delivered twice because an answer was lost, the host does everything once.
 
-What goes wrong is a `BotError` with a sentence for people. A host that is gone for good is no error
-of its own: its executions end as `CRASHED`, with `kernel_lost`, and its kernels cannot be started.
-
+What goes wrong is a `BotError` with a sentence for people. Of a host that is gone for good, kernels
+cannot be started, and executions end as `CRASHED`, with `kernel_lost`.
 Above 300 lines: one contract, most of it promises in words.
 """
 
@@ -123,14 +122,16 @@ class StoredBytes:
     Attributes:
         by_key: those that were asked for; one is missing that does not exist or cannot be counted.
         others: all others together.
+        disk_bytes: size of the disks that they are on.
     """
 
     by_key: Mapping[str, int]
     others: int
+    disk_bytes: int
 
 
 class Content(Protocol):
-    """Bytes of an open file, as many as it had when it was opened; fewer if it shrinks."""
+    """Bytes of an open file, as many as when it was opened; fewer if it shrinks."""
 
     @property
     def info(self) -> values.FileInfo:
@@ -150,8 +151,8 @@ class Workspace(Protocol):
     async def put(self, name: str, chunks: AsyncIterable[bytes]) -> values.FileInfo:
         """Store a file that a person sent, under its `file_names.safe_name`.
 
-        It appears whole or not at all. If the name is taken, the new file gets a number ("data
-        (2).csv"): nothing is ever replaced. What `chunks` raises is passed on.
+        It appears whole or not at all. A name that is taken gets a number ("data (2).csv"):
+        nothing is ever replaced. What `chunks` raises is passed on.
 
         Returns:
             The file under the name it got.
@@ -286,6 +287,9 @@ class Hosts(Protocol):
     def ends_with_bot(self) -> bool:
         """Whether they end, with their variables saved, when this process ends in order."""
 
+    async def settle(self, key: str) -> bool:
+        """Find a session's machine, perhaps wait; say once whether all was lost with another."""
+
     @property
     def packages(self) -> Mapping[str, str]:
         """Packages that code may import, with their versions."""
@@ -302,8 +306,7 @@ class Hosts(Protocol):
     ) -> session_variables.SavedVariables | None:
         """Let a new session begin as another one is, or was at a checkpoint.
 
-        It returns and raises what `go_back` does, or a SessionExistsError; then nothing is left.
-        """
+        It returns and raises what `go_back` does, or a SessionExistsError; then nothing is left."""
 
     async def note_checkpoint(self, key: str, name: str) -> None:
         """Remember what a session with a kernel is, before code runs; where it can be had at once.
@@ -323,8 +326,7 @@ class Hosts(Protocol):
             name: of the checkpoint.
             is_whole: only where all variables of that time come back.
 
-        Returns:
-            The variables that its next kernel begins with; None if there were none.
+        Returns the variables that its next kernel begins with; None if there were none.
 
         Raises:
             KernelError: that is not kept, or code runs; nothing is changed then.
@@ -337,8 +339,7 @@ class Hosts(Protocol):
     async def listen(self, told: OnLoss | None) -> None:
         """From now on tell this one, or nobody, of each kernel that ends though no person asked.
 
-        Of those that ended while nobody listened, at most the latest 1000, it is told at once.
-        """
+        Of those that ended while nobody listened, at most the latest 1000, it is told at once."""
 
     def lease(self, key: str, *, person: str = "") -> AbstractAsyncContextManager[Lease]:
         """Lease a session's kernel; if it has none, its start begins now, beside the caller.
@@ -367,8 +368,7 @@ class Hosts(Protocol):
             ask: as in `Kernel.execute`; None leaves questions to others.
 
         Raises:
-            ExecutionMissingError: there is none by that id: it never began, was acknowledged, is
-                too old, or its host has gone.
+            ExecutionMissingError: it never began, was acknowledged, is too old, or its host left.
         """
 
     async def stop(self, execution_id: str, reason: str = "") -> None:

@@ -33,9 +33,11 @@ def read(kind: type[T], said: object) -> T:
 class LeaseCall:
     """A lease; it is over when it is ended."""
 
-    def __init__(self, number: int, key: str, person: str, *, is_ephemeral: bool = False) -> None:
+    def __init__(
+        self, number: int, key: str, person: str, *, epoch: int = 0, is_ephemeral: bool = False
+    ) -> None:
         said = {"do": "lease", "call": number, "key": key, "person": person}
-        self._message: dict[str, object] = said | {"ephemeral": is_ephemeral}
+        self._message: dict[str, object] = said | {"ephemeral": is_ephemeral, "epoch": epoch}
 
     def message(self, *, is_other_host: bool) -> dict[str, object]:
         """Lease, also from another host."""

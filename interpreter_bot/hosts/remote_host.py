@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import functools
 import logging
 import pathlib
@@ -21,6 +22,7 @@ from interpreter_bot.hosts import (
     host_addresses,
     host_connection,
     kernel_doors,
+    placement_offers,
     ports,
     remote_calls,
     remote_doors,
@@ -104,6 +106,7 @@ class RemoteHost:
         is_bot: bool = False,
     ) -> None:
         self.connection = connection
+        self._epoch = 0
         self._doors = remote_doors.RemoteDoors(connection, doorkeeper, is_bot=is_bot)
         self._is_ephemeral = is_ephemeral
         self.ephemeral_keys: set[str] = set()
@@ -153,10 +156,20 @@ class RemoteHost:
             call = remote_calls.LeaseCall(number, key, "", is_ephemeral=True)
             self._stack.enter_context(self.connection.wanting(number, call))
 
+    def at(self, epoch: int) -> RemoteHost:
+        """Return this host as it is spoken to of sessions in an epoch; see `placed_hosts`."""
+        same = copy.copy(self)
+        same._epoch = epoch
+        return same
+
     @property
     def is_used(self) -> bool:
         """Whether anything is wanted of it now."""
         return self.connection.is_used or bool(self._tasks)
+
+    async def settle(self, key: str) -> bool:
+        """Keep all sessions."""
+        return False
 
     @property
     def ends_with_bot(self) -> bool:
@@ -217,7 +230,8 @@ class RemoteHost:
         """Lease a session's kernel."""
         self._begin(key)
         number = self.connection.new_number()
-        with self.connection.wanting(number, remote_calls.LeaseCall(number, key, person)):
+        call = remote_calls.LeaseCall(number, key, person, epoch=self._epoch)
+        with self.connection.wanting(number, call):
             yield RemoteLease(self.connection, number, functools.partial(self._doors.open, key))
 
     async def follow(
@@ -268,6 +282,14 @@ class RemoteHost:
         kind = dict[str, session_variables.SnapshotSize]
         return remote_calls.read(kind, await self._post("snapshot_sizes", keys=list(keys)))
 
+    async def offer(self, key: str) -> placement_offers.Offer:
+        """Say what it could be for a session."""
+        return remote_calls.read(placement_offers.Offer, await self._post("offer", key=key))
+
+    async def fence(self, key: str) -> None:
+        """Let it know that a session is elsewhere, in the epoch that this is said in."""
+        await self._post("fence", key=key)
+
     async def forget(self, key: str) -> None:
         """End a session's kernel and delete its files."""
         await self._post("forget", key=key)
@@ -275,7 +297,7 @@ class RemoteHost:
     async def workspace(self, key: str) -> remote_workspaces.RemoteWorkspace:
         """Return a session's files."""
         self._begin(key)
-        return remote_workspaces.RemoteWorkspace(self.connection, key)
+        return remote_workspaces.RemoteWorkspace(self.connection, key, self._epoch)
 
     async def stored_bytes(self, keys: Collection[str]) -> ports.StoredBytes:
         """Measure workspaces, also of sessions without a kernel."""
@@ -284,7 +306,8 @@ class RemoteHost:
         )
 
     async def _post(self, name: str, **said: object) -> Any:  # noqa: ANN401
-        return await self.connection.request("POST", f"/v1/{name}", said)
+        in_epoch = {"key": str(said.get("key")), "epoch": str(self._epoch)} if self._epoch else {}
+        return await self.connection.request("POST", f"/v1/{name}", said, in_epoch)
 
 
 async def _followed(

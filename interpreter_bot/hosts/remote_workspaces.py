@@ -43,9 +43,9 @@ class RemoteContent:
 class RemoteWorkspace:
     """A session's files in another process; implements `ports.Workspace`."""
 
-    def __init__(self, connection: host_connection.HostConnection, key: str) -> None:
+    def __init__(self, connection: host_connection.HostConnection, key: str, epoch: int) -> None:
         self._connection = connection
-        self._key = key
+        self._asked = {"key": key} | ({"epoch": str(epoch)} if epoch else {})
 
     async def put(self, name: str, chunks: AsyncIterable[bytes]) -> values.FileInfo:
         """Store a file; see `ports.Workspace.put`."""
@@ -63,7 +63,7 @@ class RemoteWorkspace:
         async with _translated():
             try:
                 async with self._connection.requested(
-                    "PUT", "/v1/file", params={"key": self._key, "name": name}, data=passed_on()
+                    "PUT", "/v1/file", params={**self._asked, "name": name}, data=passed_on()
                 ) as response:
                     said = await response.json()
             except errors.BotError as error:
@@ -84,7 +84,7 @@ class RemoteWorkspace:
         may_be_sparse: bool = True,
     ) -> AsyncIterator[RemoteContent]:
         """Open a file; see `ports.Workspace.read`."""
-        asked = {"key": self._key, "name": name, "start": str(start)}
+        asked = {**self._asked, "name": name, "start": str(start)}
         asked |= {} if most_bytes is None else {"most": str(most_bytes)}
         asked |= {"sparse": "1"} if may_be_sparse else {}
         async with contextlib.AsyncExitStack() as stack:
@@ -113,7 +113,7 @@ class RemoteWorkspace:
 
     async def _ask(self, method: str, place: str, /, **asked: str) -> Any:  # noqa: ANN401
         async with _translated():
-            asked["key"] = self._key
+            asked |= self._asked
             async with self._connection.requested(method, f"/v1/{place}", params=asked) as response:
                 return await response.json()
 

@@ -184,6 +184,10 @@ class SuccessiveHosts:
                         return host
         return self._hosts[0]
 
+    async def settle(self, key: str) -> bool:
+        """Keep all sessions: on one machine, each host begins with what the former left."""
+        return False
+
     @property
     def ends_with_bot(self) -> bool:
         """Whether it ends with bots that end in order."""

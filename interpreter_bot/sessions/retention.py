@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from interpreter_bot import errors, schedules, values
+from interpreter_bot.hosts import ports
 from interpreter_bot.sessions import lanes, session_service, turn_services
 from interpreter_bot.store import columns, records
 from interpreter_bot.text import quantities
@@ -88,10 +89,10 @@ class Retention:
         """Warn of what gets old, delete what is old or too much; return how many sessions lost
         their files.
         """
-        held, _ = await self._holdings()
+        held, stored = await self._holdings()
         now = columns.now()
         kept = [one for one in held if not await self._finish_or_delete_old(one, now)]
-        gone = await self._fit(kept)
+        gone = await self._fit(kept, stored.disk_bytes)
         await self._warn_some([one for one in kept if one.session.id not in gone], now)
         count = len(held) - len(kept) + len(gone)
         if count:
@@ -104,7 +105,7 @@ class Retention:
         free = shutil.disk_usage(config.paths.data).free
         is_full = free < config.limits.disk_reserve_bytes
         if is_full and not self._was_full:
-            held, unknown = await self._holdings()
+            held, stored = await self._holdings()
             largest = sorted(held, key=lambda one: one.bytes, reverse=True)[:_SHOWN]
             _log.error(
                 "the disk of %s is nearly full, %s free: %s in files of %d conversations (%s), %s "
@@ -114,7 +115,7 @@ class Retention:
                 quantities.size(sum(one.bytes for one in held)),
                 len(held),
                 ", ".join(f"{one.session.key}: {quantities.size(one.bytes)}" for one in largest),
-                quantities.size(unknown),
+                quantities.size(stored.others),
             )
         self._was_full = is_full
 
@@ -122,8 +123,8 @@ class Retention:
     def _warning(self) -> datetime.timedelta:
         return datetime.timedelta(days=self._limits.warning_days)
 
-    async def _holdings(self) -> tuple[list[_Holding], int]:
-        """Return what sessions hold, the least recently used first, and workspaces of none."""
+    async def _holdings(self) -> tuple[list[_Holding], ports.StoredBytes]:
+        """Return what sessions hold, the least recently used first, and what hosts say of it."""
         database = self._services.database
         owned = await database.sessions.owned()
         keys = {values.text(session.key) for session, _ in owned}
@@ -135,7 +136,7 @@ class Retention:
             if count:
                 whose = (session.key.platform, session.key.workspace, person)
                 held.append(_Holding(session, whose, count))
-        return held, stored.others
+        return held, stored
 
     def _was_warned(self, session: records.Session, now: datetime.datetime) -> bool | None:
         """Say whether people were told long enough ago; None if they were not, or came since."""
@@ -192,13 +193,13 @@ class Retention:
                 self._unheard.add(session.id)
                 await sessions.note_files(session.id, session.files, instead_of=row)
 
-    async def _fit(self, held: Sequence[_Holding]) -> set[int]:
+    async def _fit(self, held: Sequence[_Holding], disk_bytes: int) -> set[int]:
         """Delete files until each person, then all of them together, are within the limits; return
         whose, by session id.
         """
         total = self._limits.total_bytes
         if not total:
-            total = shutil.disk_usage(self._services.config.paths.data).total // 2
+            total = disk_bytes // 2
         most = self._limits.person_bytes
         gone: set[int] = set()
         if most:

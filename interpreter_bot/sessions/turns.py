@@ -175,10 +175,11 @@ class _Work:
             session.kernel, services.id, self._recorder.kernel, person=person
         )
         if self._former is None:
+            moved = variable_losses.MOVED if await services.hosts.settle(key) else ""
             status = (await services.hosts.statuses({key})).get(key)
-            now = (status.kernel_id, status.loss_reason) if status else ("", "")
+            now = (status.kernel_id, status.loss_reason) if status else ("", moved)
             saved = (await services.hosts.variables(key)).saved if held.are_gone(*now) else None
-            await self._tell_losses(session, held.lost(*now, saved=saved))
+            await self._tell_losses(session, held.lost(*now, saved=saved), moved)
         if services.connections is not None:
             services.connections.note_person(key, person, beside=held.people)
         async with services.hosts.lease(key, person=self._person) as lease:
@@ -230,10 +231,10 @@ class _Work:
         return session
 
     async def _tell_losses(
-        self, session: records.Session, loss: variable_losses.Told | None
+        self, session: records.Session, loss: variable_losses.Told | None, moved: str
     ) -> None:
         """Tell people and model what was lost since the last turn: variables, and perhaps files."""
-        gone = session.files.get("gone", "")
+        gone = session.files.get("gone", "") or (moved and variable_losses.ELSEWHERE)
         if session.files:
             await self._services.database.sessions.note_files(session.id, {})
         if loss is not None:

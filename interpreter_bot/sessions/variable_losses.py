@@ -10,6 +10,8 @@ The row is `records.Session.kernel`: {"kernel": id, "bot": id, "names": […], "
 "runs": how many pieces of code were begun there, "reason": sentence, empty as long as the kernel
 lives, "people": those whose code ran there, or made what it was given of an earlier one}. Without
 "kernel", nothing is held, or the loss was told.
+
+Above 300 lines: what is told of variables, and the row that it is told from.
 """
 
 from __future__ import annotations
@@ -31,6 +33,10 @@ _log = logging.getLogger(__name__)
 
 _RESTARTED: Final = "The bot was restarted."
 _LET_GO: Final = "It was let go."
+MOVED: Final = "The machine that kept it cannot be reached."
+"""Sentence: why a session goes on on another machine."""
+ELSEWHERE: Final = "Files of this conversation were on a machine that cannot be reached."
+"""Sentence: what became of its files."""
 _SHOWN: Final = 8
 _TOLD_CHARACTERS: Final = 300
 _REMARKED_CHARACTERS: Final = 2000
@@ -173,7 +179,7 @@ class Variables:
 
         Args:
             kernel_id: of the kernel that the session has now; empty if it has none.
-            loss_reason: why that one is gone; empty if it lives.
+            loss_reason: why that one, or else the former one, is gone; empty if it lives.
         """
         held_by = self._row.get("kernel")
         return bool(held_by) and (kernel_id != held_by or bool(loss_reason))
@@ -200,7 +206,7 @@ class Variables:
             return None
         row = self._row
         names, reason = tuple(row.get("names", ())), row.get("reason", "")
-        if kernel_id == row["kernel"]:
+        if kernel_id == row["kernel"] or (loss_reason and not kernel_id):
             reason = loss_reason
         known = _LET_GO if row.get("bot") == self._bot else _RESTARTED
         # What is restored may run what they left in it.

@@ -134,6 +134,11 @@ class Host(fields.Group):
     """User, by name or number, whose bots may use it besides its own, where it runs as root."""
     listen: str = ""
     """Address and port, as `0.0.0.0:7443`, at which it takes bots of other machines, over TLS."""
+    fleet: tuple[str, ...] = ()
+    """Hosts of other machines for bots, instead of one of this: `host-1.example:7443`, or
+    `dns:hosts.example:7443` for all addresses of a name, or a directory of sockets."""
+    lost_seconds: fields.Seconds = 30.0
+    """How long one of a fleet may be away before its sessions begin again on another."""
     tls: pathlib.Path | None = None
     """Directory with the certificate and key of this host or bot, and the authority that it trusts:
     `tls.crt`, `tls.key`, `ca.crt`. They are read again when they change."""

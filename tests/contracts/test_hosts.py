@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import itertools
 import pathlib
+import socket
 import tempfile
 import time
 
@@ -18,8 +19,17 @@ import pytest_asyncio
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.hosting import host_server, journaled_executions
-from interpreter_bot.hosts import detached_executions, local_host, remote_host
+from interpreter_bot.hosts import (
+    certificate_authorities,
+    detached_executions,
+    fleets,
+    host_addresses,
+    local_host,
+    placed_hosts,
+    remote_host,
+)
 from interpreter_bot.sessions import live_completions
+from interpreter_bot.store import databases
 from tests.fakes import package_indexes
 
 pytestmark = [pytest.mark.kernel, pytest.mark.asyncio(loop_scope="module")]
@@ -57,6 +67,30 @@ async def _remote(config):
         yield remote
 
 
+@contextlib.asynccontextmanager
+async def _placed(config):
+    """A fleet of one host, over TLS."""
+    data = config.paths.data
+    authority = certificate_authorities.CertificateAuthority(data / "certificates")
+    ours = authority.issue(["127.0.0.1"], is_bot=False, days=1)
+    bots = authority.issue(["bot"], is_bot=True, days=1)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    credentials = host_addresses.Credentials(ours, is_host=True)
+    tls = host_addresses.TlsAddress("127.0.0.1", port, credentials=credentials)
+    async with (
+        local_host.LocalHost.open(config) as host,
+        journaled_executions.JournaledExecutions.open(host, data / "journals") as begun,
+        host_server.HostServer.open(host, begun, data / "host.sock", tls=tls),
+        databases.Database.open(f"sqlite:///{data}/bot.db", files=data / "kept") as database,
+        placed_hosts.PlacedHosts.open(
+            fleets.Fleet([f"127.0.0.1:{port}"], bots), database.placements
+        ) as hosts,
+    ):
+        yield hosts
+
+
 @pytest.fixture(scope="module")
 def index():
     with package_indexes.serving() as index:
@@ -64,7 +98,10 @@ def index():
 
 
 @pytest_asyncio.fixture(
-    scope="module", loop_scope="module", params=[_local, _remote], ids=["local", "remote"]
+    scope="module",
+    loop_scope="module",
+    params=[_local, _remote, _placed],
+    ids=["local", "remote", "placed"],
 )
 async def hosts(request, index):
     with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as place:
@@ -433,6 +470,8 @@ async def test_releasing_ends_the_kernel_and_forgetting_the_files_too(hosts, key
 
 
 async def test_a_session_is_saved_ended_for_a_reason_and_measured(hosts, key):
+    if isinstance(hosts, placed_hosts.PlacedHosts):
+        pytest.skip("an operator asks each host")
     assert await hosts.snapshot_sizes({key}) == {}
     assert not await hosts.save(key)
     async with hosts.lease(key) as lease:

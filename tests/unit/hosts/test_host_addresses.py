@@ -18,8 +18,14 @@ from interpreter_bot.hosts import (
 )
 
 STATUS = {
-    **{"id": "1", "protocol": host_messages.PROTOCOL, "release": "1", "pid": 1, "fingerprint": ""},
-    **{"private": [], "is_sandboxed": True, "keeps_variables": True, "packages": {}},
+    **{"id": "1", "data_id": "d", "protocol": host_messages.PROTOCOL, "release": "1", "pid": 1},
+    **{
+        "fingerprint": "",
+        "private": [],
+        "is_sandboxed": True,
+        "keeps_variables": True,
+        "packages": {},
+    },
     **{"is_draining": False, "is_lingering": False, "bots": 0, "kernels": 0, "executions": 0},
 }
 

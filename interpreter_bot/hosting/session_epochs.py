@@ -1,0 +1,72 @@
+"""Epochs of sessions, as this host has heard of them: what is said in an older one is refused.
+
+A session that is moved to another machine has an epoch more there. Who comes back with the former
+one, as a bot that was cut off, would use a kernel that is nobody's any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import pathlib
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from interpreter_bot import errors, private_files
+
+
+class SessionEpochs:
+    """The latest epochs, on disk: they outlive this process."""
+
+    def __init__(
+        self, directory: pathlib.Path, end_kernel: Callable[[str], Awaitable[None]]
+    ) -> None:
+        """Read nothing yet.
+
+        Args:
+            directory: of small files, made when needed.
+            end_kernel: ends that of a session, with its variables, which another machine went
+                on without.
+        """
+        self._directory = directory
+        self._end_kernel = end_kernel
+        self._known: dict[str, int] = {}
+        self._raising = asyncio.Lock()
+
+    async def check(self, key: str, epoch: int) -> None:
+        """Take part in an epoch.
+
+        Args:
+            key: of the session.
+            epoch: 0 where only one machine is there.
+
+        Raises:
+            SessionMovedError: it is an older one.
+        """
+        if epoch == 0 or self._known.get(key) == epoch:
+            return
+        async with self._raising:
+            digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+            file = self._directory / digest[:2] / digest
+            known = self._known.get(key) or int(
+                await asyncio.to_thread(private_files.read, file) or 0
+            )
+            if epoch < known:
+                raise errors.SessionMovedError
+            if epoch > known:
+                # Until all of it is done, nobody passes by what is remembered.
+                self._known.pop(key, None)
+                if known:
+                    await self._end_kernel(key)
+                await asyncio.to_thread(private_files.replace, file, str(epoch))
+            self._known[key] = epoch
+
+    async def check_request(self, request: web.Request) -> None:
+        """Check what a request is said in, if it says so.
+
+        Raises:
+            SessionMovedError: an older epoch.
+        """
+        if "epoch" in request.query:
+            await self.check(request.query["key"], int(request.query["epoch"]))

@@ -1,0 +1,72 @@
+"""Which hosts there are, beside each other: of addresses, of directories of sockets, of a name.
+
+A name, `dns:hosts.example:7443`, leads to one host for each of its addresses; that of a headless
+Service of Kubernetes does. It is looked up again and again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pathlib
+import socket
+from collections.abc import Sequence
+from typing import Final
+
+from interpreter_bot import errors
+from interpreter_bot.hosts import host_addresses
+
+_log = logging.getLogger(__name__)
+
+_DNS: Final = "dns:"
+_NEWEST: Final = "host.sock"
+_NO_TLS: Final = "host.fleet needs host.tls, a directory that `host certificate --bot` makes."
+
+
+class Fleet:
+    """The hosts of a list of settings."""
+
+    def __init__(self, entries: Sequence[str], tls: pathlib.Path | None) -> None:
+        """Read the list.
+
+        Args:
+            entries: `name:port`, `dns:name:port`, or the directory of a host's sockets.
+            tls: see `host_addresses.Credentials`.
+
+        Raises:
+            SettingsError: an entry is none of these, or a file cannot be used.
+        """
+        self._fixed: set[host_addresses.Address] = set()
+        self._names: dict[tuple[str, int], frozenset[host_addresses.Address]] = {}
+        self._credentials: host_addresses.Credentials | None = None
+        for entry in entries:
+            if entry.startswith("/"):
+                self._fixed.add(pathlib.Path(entry, _NEWEST))
+                continue
+            name = host_addresses.parsed(entry.removeprefix(_DNS))
+            if tls is None:
+                raise errors.SettingsError(_NO_TLS)
+            if self._credentials is None:
+                self._credentials = host_addresses.Credentials(tls, is_host=False)
+            if entry.startswith(_DNS):
+                self._names[name] = frozenset()
+            else:
+                address = host_addresses.TlsAddress(*name, credentials=self._credentials)
+                self._fixed.add(address)
+
+    async def addresses(self) -> frozenset[host_addresses.Address]:
+        """Return where all of them listen; a name that leads nowhere leads where it did."""
+        await asyncio.gather(*(self._look_up(*name) for name in self._names))
+        return frozenset(self._fixed).union(*self._names.values())
+
+    async def _look_up(self, name: str, port: int) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            _log.warning("the hosts of %s cannot be looked up: %s", name, error)
+            return
+        self._names[name, port] = frozenset(
+            host_addresses.TlsAddress(name, port, str(address[0]), self._credentials)
+            for *_, address in found
+        )

@@ -1,0 +1,353 @@
+"""Hosts of several machines, as one: each session is on one of them, and stays there.
+
+Where it is, a row of the database says (`placement_offers.Placements`). A session that has none
+goes where its files are, else to the roomier of two hosts by chance. A host that is lost loses the
+others nothing; its own sessions begin again elsewhere, once it was away for long, in a later epoch:
+what comes back from the dead is refused, and its kernels of those sessions end.
+
+Above 300 lines: one port, all of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from typing import Final, TypeVar
+
+from interpreter_bot import errors, network_reach, session_variables
+from interpreter_bot.hosts import (
+    fleets,
+    host_addresses,
+    placement_offers,
+    ports,
+    remote_host,
+    remote_workspaces,
+)
+
+_log = logging.getLogger(__name__)
+
+_LOOK_SECONDS: Final = 5.0
+_POLL_SECONDS: Final = 0.05
+_RETRY_SECONDS: Final = 1.0
+_OFFER_SECONDS: Final = 5.0
+_FIRST_SECONDS: Final = 20.0
+_NONE: Final = "No machine that runs Python can be reached right now."
+
+T = TypeVar("T")
+
+
+class PlacedHosts:
+    """All hosts of a fleet; implements `ports.Hosts`. Use `open`.
+
+    Attributes:
+        outlives_bot: true.
+        ends_with_bot: false.
+        faults: why hosts cannot be used that cannot, a sentence for each.
+    """
+
+    outlives_bot = True
+    ends_with_bot = False
+
+    def __init__(
+        self, fleet: fleets.Fleet, placed: placement_offers.Placements, *, lost_seconds: float
+    ) -> None:
+        self._fleet = fleet
+        self._placements = placed
+        self._lost_seconds = lost_seconds
+        self._hosts: dict[host_addresses.Address, remote_host.RemoteHost] = {}
+        self.faults: dict[host_addresses.Address, str] = {}
+        self._members: dict[host_addresses.Address, asyncio.Task[None]] = {}
+        # When hosts were heard of last that are in no list any more, or were never there.
+        self._began = time.monotonic()
+        self._left: dict[str, float] = {}
+        self._welcoming: set[asyncio.Task[None]] = set()
+        self._told: ports.OnLoss | None = None
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(
+        cls, fleet: fleets.Fleet, placed: placement_offers.Placements, *, lost_seconds: float = 30.0
+    ) -> AsyncIterator[PlacedHosts]:
+        """Connect to all hosts there are, and to those that come.
+
+        Args:
+            fleet: says which.
+            placed: where sessions are.
+            lost_seconds: how long a host may be away before its sessions go elsewhere.
+
+        Raises:
+            KernelError: none can be used; the sentence says why.
+        """
+        hosts = cls(fleet, placed, lost_seconds=lost_seconds)
+        looking = asyncio.create_task(hosts._look(), name="hosts of a fleet")
+        try:
+            await hosts._first()
+            yield hosts
+        finally:
+            tasks = {looking, *hosts._welcoming, *hosts._members.values()}
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def _first(self) -> None:
+        """Wait until it is known of each host whether it can be used."""
+        give_up = time.monotonic() + _FIRST_SECONDS
+        while time.monotonic() < give_up:
+            known = self._hosts.keys() | self.faults.keys()
+            if self._members and known >= self._members.keys():
+                break
+            await asyncio.sleep(_POLL_SECONDS)
+        if not self._hosts:
+            raise errors.KernelError(" ".join([_NONE, *sorted(set(self.faults.values()))]))
+
+    async def _look(self) -> None:
+        """Connect to hosts that come, and leave those that went, for ever."""
+        while True:
+            addresses = await self._fleet.addresses()
+            for address in addresses - self._members.keys():
+                keeping = self._keep(address)
+                self._members[address] = asyncio.create_task(keeping, name=f"host at {address}")
+            for address in self._members.keys() - addresses:
+                host = self._hosts.get(address)
+                # One that is not listed any more may still have kernels.
+                if host is None or not host.connection.is_connected:
+                    self._members.pop(address).cancel()
+                    self.faults.pop(address, None)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _keep(self, address: host_addresses.Address) -> None:
+        """Have a host, whenever it can be reached."""
+        while True:
+            opening = remote_host.RemoteHost.open(address, patience_seconds=self._lost_seconds)
+            try:
+                async with opening as host:
+                    self._hosts[address] = host
+                    self.faults.pop(address, None)
+                    host.connection.on_connect = functools.partial(self._welcome_soon, host)
+                    await host.listen(self._told)
+                    try:
+                        await asyncio.get_running_loop().create_future()
+                    finally:
+                        self._left[host.connection.status.data_id] = time.monotonic()
+                        del self._hosts[address]
+            except errors.BotError as error:
+                if self.faults.get(address) != str(error):
+                    _log.warning("the host at %s cannot be used: %s", address, error)
+                self.faults[address] = str(error)
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    def _welcome_soon(self, host: remote_host.RemoteHost) -> None:
+        task = asyncio.create_task(self._welcome(host), name="sessions that a host has no more")
+        self._welcoming.add(task)
+        task.add_done_callback(self._welcoming.discard)
+
+    async def _welcome(self, host: remote_host.RemoteHost) -> None:
+        """Let a host that is here (again) know which of its sessions are elsewhere by now."""
+        try:
+            for key in await host.statuses():
+                found = await self._placements.find(key)
+                if found is not None and found[0] != host.connection.status.data_id:
+                    await host.at(found[1]).fence(key)
+        except errors.BotError:
+            # Whoever uses one of them there is refused all the same, once its epoch was heard.
+            _log.warning("a host could not be told what it lost", exc_info=True)
+
+    def _connected(self) -> list[remote_host.RemoteHost]:
+        return [host for host in self._hosts.values() if host.connection.is_connected]
+
+    async def _reached(self, data_id: str) -> remote_host.RemoteHost | None:
+        """Return the host of a data directory; None once it was away for too long."""
+        while True:
+            known = [
+                host for host in self._hosts.values() if host.connection.status.data_id == data_id
+            ]
+            for host in known:
+                if host.connection.is_connected:
+                    return host
+            away_seconds = [host.connection.away_seconds for host in known] or [
+                time.monotonic() - self._left.get(data_id, self._began)
+            ]
+            if min(away_seconds) > self._lost_seconds:
+                return None
+            await asyncio.sleep(_POLL_SECONDS)
+
+    async def _placed(
+        self, key: str, *, beside: remote_host.RemoteHost | None = None
+    ) -> tuple[remote_host.RemoteHost, bool, int]:
+        """Return the host of a session in its epoch, whether people know of it, and the epoch.
+
+        Args:
+            key: of the session, which is placed if it is not, or its host is lost.
+            beside: the host that it goes to, if it has none.
+
+        Raises:
+            KernelError: there is none.
+        """
+        found = await self._placements.find(key)
+        while True:
+            if found is not None:
+                data_id, epoch, is_told = found
+                if (host := await self._reached(data_id)) is not None:
+                    return host.at(epoch), is_told, epoch
+                _log.warning("the host %s of a session is lost", data_id)
+            chosen = beside or await self._chosen(key)
+            after = 0 if found is None else found[1]
+            found = await self._placements.put(key, chosen.connection.status.data_id, after=after)
+
+    async def _chosen(self, key: str) -> remote_host.RemoteHost:
+        """Choose a host for a session.
+
+        Raises:
+            KernelStartError: there is none.
+        """
+        taking = [one for one in self._connected() if not one.connection.status.is_draining]
+        offers = dict(
+            zip(taking, await self._asked(taking, lambda one: one.offer(key)), strict=True)
+        )
+        able = [(host, offer) for host, offer in offers.items() if offer is not None]
+        if not able:
+            raise errors.KernelStartError(_NONE)
+        having = [host for host, offer in able if offer.has_files]
+        if having:
+            return having[0]
+        two = random.sample(able, min(2, len(able)))
+        return max(two, key=lambda pair: pair[1].free_bytes)[0]
+
+    async def _asked(
+        self,
+        hosts: Collection[remote_host.RemoteHost],
+        ask: Callable[[remote_host.RemoteHost], Awaitable[T]],
+    ) -> list[T | None]:
+        """Ask several hosts at once; None is the answer of one that does not give one soon."""
+
+        async def answer(host: remote_host.RemoteHost) -> T | None:
+            try:
+                async with asyncio.timeout(_OFFER_SECONDS):
+                    return await ask(host)
+            except (errors.BotError, TimeoutError):
+                _log.warning("a host does not answer", exc_info=True)
+                return None
+
+        return await asyncio.gather(*map(answer, hosts))
+
+    async def _at(self, key: str) -> remote_host.RemoteHost:
+        return (await self._placed(key))[0]
+
+    async def settle(self, key: str) -> bool:
+        """Find a session's machine; say, once, whether it lost all with another."""
+        _, is_told, epoch = await self._placed(key)
+        return not is_told and await self._placements.tell(key, epoch)
+
+    @property
+    def is_sandboxed(self) -> bool:
+        """Whether all code runs in sandboxes."""
+        return all(host.is_sandboxed for host in self._hosts.values())
+
+    @property
+    def packages(self) -> Mapping[str, str]:
+        """Packages that code may import, with their versions: of one host, as all are alike."""
+        return next((host.packages for host in self._hosts.values()), {})
+
+    @property
+    def keeps_variables(self) -> bool:
+        """Whether variables of idle sessions are saved."""
+        return all(host.keeps_variables for host in self._hosts.values())
+
+    def reach(self, key: str) -> network_reach.Reach:
+        """Return that code reaches nothing: doors stay on their machine."""
+        return network_reach.NOWHERE
+
+    async def variables(self, key: str) -> session_variables.HeldVariables:
+        """Return what a session has of variables."""
+        return await (await self._at(key)).variables(key)
+
+    async def fork(
+        self, key: str, new_key: str, *, checkpoint: str = ""
+    ) -> session_variables.SavedVariables | None:
+        """Let a new session begin as a copy of another, on the same machine."""
+        host = await self._at(key)
+        await self._placed(new_key, beside=host)
+        return await host.fork(key, new_key, checkpoint=checkpoint)
+
+    async def note_checkpoint(self, key: str, name: str) -> None:
+        """Remember what a session is; see `ports.Hosts.note_checkpoint`."""
+        await (await self._at(key)).note_checkpoint(key, name)
+
+    async def go_back(
+        self, key: str, name: str, *, is_whole: bool = False
+    ) -> session_variables.SavedVariables | None:
+        """Let a session be what it was; see `ports.Hosts.go_back`."""
+        return await (await self._at(key)).go_back(key, name, is_whole=is_whole)
+
+    async def listen(self, told: ports.OnLoss | None) -> None:
+        """Tell this one of lost kernels; see `ports.Hosts.listen`."""
+        self._told = told
+        for host in tuple(self._hosts.values()):
+            await host.listen(told)
+
+    @contextlib.asynccontextmanager
+    async def lease(self, key: str, *, person: str = "") -> AsyncIterator[remote_host.RemoteLease]:
+        """Lease a session's kernel."""
+        async with (await self._at(key)).lease(key, person=person) as lease:
+            yield lease
+
+    async def follow(
+        self, execution_id: str, *, after: int = 0, show: ports.Show, ask: ports.Ask | None
+    ) -> ports.ExecutionEnd:
+        """Follow an execution; see `ports.Hosts.follow`."""
+        # Those that are away may have it, and are waited for as long as they may be.
+        hosts = sorted(self._hosts.values(), key=lambda one: not one.connection.is_connected)
+        for host in hosts:
+            with contextlib.suppress(errors.ExecutionMissingError):
+                return await host.follow(execution_id, after=after, show=show, ask=ask)
+        raise errors.ExecutionMissingError
+
+    async def stop(self, execution_id: str, reason: str = "") -> None:
+        """Interrupt an execution, or keep it from beginning."""
+        await self._asked(self._connected(), lambda host: host.stop(execution_id, reason))
+
+    def acknowledge(self, execution_id: str) -> None:
+        """Let the hosts forget an execution."""
+        for host in self._connected():
+            host.acknowledge(execution_id)
+
+    async def statuses(
+        self, keys: Collection[str] | None = None
+    ) -> Mapping[str, ports.KernelStatus]:
+        """Return the kernels of sessions, by their keys."""
+        found: dict[str, ports.KernelStatus] = {}
+        for told in await self._asked(self._connected(), lambda host: host.statuses(keys)):
+            found |= told or {}
+        return found
+
+    async def release(self, key: str) -> None:
+        """End a session's kernel, at a person's request."""
+        await (await self._at(key)).release(key)
+
+    async def forget(self, key: str) -> None:
+        """End a session's kernel and delete its files, also those of earlier times elsewhere."""
+        host = await self._at(key)
+        await host.forget(key)
+        others = [one for one in self._connected() if one.connection is not host.connection]
+        await self._asked(others, lambda other: other.forget(key))
+
+    async def workspace(self, key: str) -> remote_workspaces.RemoteWorkspace:
+        """Return a session's files."""
+        return await (await self._at(key)).workspace(key)
+
+    async def stored_bytes(self, keys: Collection[str]) -> ports.StoredBytes:
+        """Measure workspaces of all hosts that answer."""
+        by_key: dict[str, int] = {}
+        others = disk_bytes = 0
+        for told in await self._asked(self._connected(), lambda host: host.stored_bytes(keys)):
+            if told is not None:
+                for key, count_bytes in told.by_key.items():
+                    by_key[key] = by_key.get(key, 0) + count_bytes
+                others += told.others
+                disk_bytes += told.disk_bytes
+        return ports.StoredBytes(by_key, others, disk_bytes)

@@ -1,0 +1,230 @@
+"""Two machines, as far as two processes with data directories of their own are: over TLS."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.app import host_startup, service_startup
+from interpreter_bot.hosts import (
+    certificate_authorities,
+    detached_executions,
+    fleets,
+    placed_hosts,
+)
+from interpreter_bot.sessions import requests
+from tests.fakes import replies
+
+pytestmark = pytest.mark.kernel
+
+LOST_SECONDS = 1.0
+
+
+class Machine:
+    """A host process with a data directory and a port of its own."""
+
+    def __init__(self, place, runtime, certificates):
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            self.port = unused.getsockname()[1]
+        self.address = f"127.0.0.1:{self.port}"
+        self.data = place
+        config = settings.Settings(
+            kernels=settings.Kernels(preload=(), spares=0),
+            paths=settings.Paths(data=place, runtime=runtime),
+            host=settings.Host(listen=self.address, tls=certificates),
+        )
+        self._environment = dict(os.environ) | config.for_host()
+        self.process = None
+
+    def start(self):
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "interpreter_bot", "host", "--linger", "600"],
+            env=self._environment,
+            stdout=subprocess.PIPE,
+        )
+        assert "ready" in json.loads(self.process.stdout.readline())
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def end(self):
+        if self.process is not None:
+            if self.process.poll() is None:
+                self.process.send_signal(signal.SIGTERM)
+            self.process.wait(60)
+            self.process.stdout.close()
+
+
+@pytest.fixture
+def certificates(tmp_path):
+    authority = certificate_authorities.CertificateAuthority(tmp_path / "ca")
+    host = authority.issue(["127.0.0.1"], is_bot=False, days=1)
+    return host, authority.issue(["bot"], is_bot=True, days=1)
+
+
+@pytest.fixture
+def machines(tmp_path, short_path, certificates):
+    both = [Machine(tmp_path / n, short_path / n, certificates[0]) for n in ("a", "b")]
+    try:
+        for one in both:
+            one.start()
+        yield both
+    finally:
+        for one in both:
+            one.end()
+
+
+@pytest.fixture
+def config(tmp_path, short_path, machines, certificates):
+    """Of the bot, which has no kernels of its own."""
+    return settings.Settings(
+        paths=settings.Paths(data=tmp_path / "bot", runtime=short_path / "bot"),
+        host=settings.Host(
+            fleet=tuple(one.address for one in machines),
+            tls=certificates[1],
+            lost_seconds=LOST_SECONDS,
+        ),
+    )
+
+
+@contextlib.asynccontextmanager
+async def opened(config):
+    async with host_startup.open_database(config, takes_orphans=False) as database:
+        fleet = fleets.Fleet(config.host.fleet, config.host.tls)
+        opening = placed_hosts.PlacedHosts.open(
+            fleet, database.placements, lost_seconds=LOST_SECONDS
+        )
+        async with opening as hosts:
+            await until(lambda: len(hosts._connected()) == len(config.host.fleet))
+            yield hosts, database
+
+
+async def until(is_so):
+    async with asyncio.timeout(60):
+        while not is_so():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def ran(hosts, key, code):
+    shown = []
+    async with hosts.lease(key) as lease:
+        kernel = await lease.kernel()
+        await detached_executions.run(hosts, kernel, code, show=lambda one: shown.append(one.plain))
+    return "".join(shown).strip()
+
+
+def machine_of(machines, database_row):
+    data_id = database_row[0]
+    return next(one for one in machines if (one.data / "host.id").read_text().strip() == data_id)
+
+
+async def test_sessions_are_on_both_and_stay_where_they_are(config, machines):
+    keys = [f"s{number}" for number in range(12)]
+    async with opened(config) as (hosts, database):
+        await asyncio.gather(*(ran(hosts, key, f"kept = {key!r}") for key in keys))
+        placed = {key: await database.placements.find(key) for key in keys}
+        # Of twelve that all went to one by chance, nobody has ever heard, unless it had more room.
+        assert {epoch for _, epoch, _ in placed.values()} == {1}
+    async with opened(config) as (hosts, database):
+        assert await asyncio.gather(*(ran(hosts, key, "print(kept)") for key in keys)) == keys
+        assert {key: await database.placements.find(key) for key in keys} == placed
+
+
+async def test_a_session_goes_where_its_files_are(config, machines):
+    for machine in machines:
+        key = f"files in {machine.data.name}"
+        async with opened(config) as (hosts, database):
+            host = next(
+                one for one in hosts._hosts.values() if one.connection.address.port == machine.port
+            )
+            await ran(host, key, "open('here.txt', 'w').write('x')")
+            assert await ran(hosts, key, "import os; print(os.listdir())") == "['here.txt']"
+            assert machine_of(machines, await database.placements.find(key)) is machine
+
+
+async def test_a_host_that_is_killed_loses_its_own_sessions_only(config, machines):
+    async with opened(config) as (hosts, database):
+        lost, kept = await sessions_of_both(hosts, database, machines)
+        machines[0].kill()
+        # Those of the other go on at once, whatever becomes of the first.
+        assert await ran(hosts, kept, "print(x)") == kept
+        assert await hosts.settle(lost)
+        assert not await hosts.settle(lost)
+        assert not await hosts.settle(kept)
+        assert await ran(hosts, lost, "print('x' in globals())") == "False"
+        host, epoch, _ = await database.placements.find(lost)
+        assert (machine_of(machines, (host,)), epoch) == (machines[1], 2)
+
+
+async def test_a_host_that_was_only_cut_off_is_refused_what_it_lost(config, machines):
+    async with opened(config) as (hosts, database):
+        lost, kept = await sessions_of_both(hosts, database, machines)
+        former = next(
+            one for one in hosts._hosts.values() if one.connection.address.port == machines[0].port
+        )
+        machines[0].process.send_signal(signal.SIGSTOP)
+        try:
+            # As good as dead, and nobody waits for its heartbeat.
+            await former.connection._socket.close()
+            await until(lambda: former.connection.away_seconds > LOST_SECONDS)
+            assert await ran(hosts, lost, "x = 'again'; print(x)") == "again"
+        finally:
+            machines[0].process.send_signal(signal.SIGCONT)
+        await until(lambda: former.connection.is_connected)
+        # It had its kernel still; it ends as soon as it hears that the session is elsewhere.
+        while await former.statuses([lost]):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        with pytest.raises(errors.SessionMovedError):
+            await ran(former.at(1), lost, "print(x)")
+        with pytest.raises(errors.WorkspaceError, match="on another machine by now"):
+            await (await former.at(1).workspace(lost)).list()
+        assert await ran(hosts, lost, "print(x)") == "again"
+        assert await ran(hosts, kept, "print(x)") == kept
+
+
+async def sessions_of_both(hosts, database, machines):
+    """A session of each machine, with a variable."""
+    found = []
+    for number, machine in enumerate(machines):
+        host = next(
+            one for one in hosts._hosts.values() if one.connection.address.port == machine.port
+        )
+        await database.placements.put(f"s{number}", host.connection.status.data_id, after=0)
+        await ran(hosts, f"s{number}", f"x = 's{number}'")
+        found.append(f"s{number}")
+    return found
+
+
+async def test_people_hear_that_a_machine_took_variables_and_files(config, machines):
+    async with (
+        host_startup.open_hosts(config, kernels_outlive=True) as hosts,
+        service_startup.open_conversations(config, {}, hosts=hosts) as service,
+    ):
+        key, person = values.SessionKey("console", thread="t"), requests.Person("you")
+
+        async def said(code):
+            reply = replies.Reply()
+            asked = requests.Request(key=key, person=person, text=code, is_code=True)
+            await service.handle(asked, reply)
+            return reply
+
+        await said("kept = 1; open('f.txt', 'w').write('x')")
+        async with host_startup.open_database(config, takes_orphans=False) as database:
+            placement = await database.placements.find(values.text(key))
+        machine_of(machines, placement).kill()
+        reply = await said("import os; print(os.listdir())")
+        told = " ".join(str(one) for one in reply.of("announcement"))
+        assert "without the variables of the earlier one (kept)" in told
+        assert "The machine that kept it cannot be reached." in told
+        assert "Files of this conversation were on a machine that cannot be reached." in told
+        assert "".join(one.plain for one in reply.of("output")).strip() == "[]"
+        assert not (await said("1")).of("announcement")
