@@ -97,7 +97,11 @@ class FencedLlm:
         ):
             _append(said, message)
         reminder = (
-            small_model_remedies.reminder(prompt.messages, is_small=self._is_small)
+            small_model_remedies.reminder(
+                prompt.messages,
+                is_small=self._is_small,
+                query=small_model_remedies.query_example(prompt.system),
+            )
             if may_call
             else ""
         )

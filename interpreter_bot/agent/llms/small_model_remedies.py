@@ -75,6 +75,11 @@ _ANSWER_LINES: Final = 5
 _ANSWER_CHARACTERS: Final = 400
 _QUESTION_WORDS: Final = 4
 _WORDS_CHARACTERS: Final = 1000
+# As the system prompt names it, on a line of its own.
+_CONNECTION: Final = re.compile(r'^connections\["([^"\n]+)"\] \(', re.MULTILINE)
+_FILE: Final = "reads the file"
+_QUERY: Final = 'connections["{name}"].query("SELECT …")'
+_ONLY_WAY: Final = "Only {query} reaches the database; it returns a DataFrame."
 _FIGURES: Final = 10
 
 
@@ -151,25 +156,45 @@ def _is_refused_call(one: chat_messages.Message | None) -> bool:
     return isinstance(one, chat_messages.ToolResult) and one.text.startswith(tool_execution.REFUSAL)
 
 
-def reminder(transcript: tuple[chat_messages.Message, ...], *, is_small: bool) -> str:
-    """Return the reminder after the last question; empty if there is nothing to compute with."""
+def query_example(system: str) -> str:
+    """Return how the first data connection of a system prompt is asked; empty without one."""
+    found = _CONNECTION.search(system)
+    return _QUERY.format(name=found.group(1)) if found else ""
+
+
+def reminder(
+    transcript: tuple[chat_messages.Message, ...], *, is_small: bool, query: str = ""
+) -> str:
+    """Return the reminder after the last question; empty if there is nothing to compute with.
+
+    Args:
+        transcript: what was said and run.
+        is_small: the model is.
+        query: how a database is asked, if there is one. A small model otherwise makes a connection
+            of its own, to a file that is not there.
+    """
     last = transcript[-1] if transcript else None
     if is_small and isinstance(last, chat_messages.ToolResult):
-        return _about_output(transcript)
-    if (
-        not isinstance(last, chat_messages.UserMessage)
-        or last.is_ours
-        or not unfounded_claims.has_data(transcript)
-    ):
+        return _about_output(transcript, query)
+    if not isinstance(last, chat_messages.UserMessage):
         return ""
+    if last.is_ours:
+        return f"[{_ONLY_WAY.format(query=query)}]" if query and is_small else ""
+    if not (query or unfounded_claims.has_data(transcript)):
+        return ""
+    way = f"asks {query}" if query else _FILE
+    return _about_question(last, way, is_small=is_small)
+
+
+def _about_question(last: chat_messages.UserMessage, way: str, *, is_small: bool) -> str:
     words = _words(last)
     if _ASKS.match(words) or not _PICTURE.search(words):
         is_question = is_small and not _may_be_talk(words)
-        return prompt_texts.read("reminder" if is_question else "reminder_talk")
+        return prompt_texts.read("reminder" if is_question else "reminder_talk").format(way=way)
     # It copies any way of drawing it reads of, so only the one that is meant is mentioned.
     if _GROUPS.search(words) and not _KIND_OF_PICTURE.search(words):
-        return prompt_texts.read("reminder_groups")
-    return prompt_texts.read("reminder_picture")
+        return prompt_texts.read("reminder_groups").format(way=way)
+    return prompt_texts.read("reminder_picture").format(way=way)
 
 
 def _may_be_talk(words: str) -> bool:
@@ -180,7 +205,7 @@ def _may_be_talk(words: str) -> bool:
     return len(words.split()) < _QUESTION_WORDS
 
 
-def _about_output(transcript: tuple[chat_messages.Message, ...]) -> str:
+def _about_output(transcript: tuple[chat_messages.Message, ...], query: str) -> str:
     """Repeat the question after an output, which makes the model forget parts of it."""
     question, since = _last_question(transcript)
     # A repeat that was refused has the output of what it repeats.
@@ -195,6 +220,8 @@ def _about_output(transcript: tuple[chat_messages.Message, ...]) -> str:
     else:
         name = _name(outputs[0].text) if len(outputs) == 1 else "reminder_output"
     hint = _hint(ran[-1].text, _code_before(ran[-1], since))
+    if query and name == "reminder_failed":
+        hint = f"{_ONLY_WAY.format(query=query)} {hint}"
     return prompt_texts.read(name).format(question=question, hint=hint).strip()
 
 

@@ -119,6 +119,7 @@ class Stage:
     limits: settings.Turn
     waits: list
     cache_key: str = ""
+    system: str = "You are a test."
 
     async def run(self, *, stop=None, allowance=None):
         budget = budgets.Budget(self.limits, self.model, allowance=allowance)
@@ -126,7 +127,7 @@ class Stage:
             llm=self.catalogue.llm(),
             model=self.model,
             limits=self.limits,
-            system="You are a test.",
+            system=self.system,
             transcript=self.transcript,
             environment=self.environment,
             observer=self.observer,

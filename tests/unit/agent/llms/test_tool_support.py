@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from interpreter_bot import errors, settings, values
+from interpreter_bot import errors, network_reach, settings, values
 from interpreter_bot.agent import (
     budgets,
     chat_messages,
@@ -241,7 +241,8 @@ async def test_model_without_tools_is_reminded_to_compute_where_there_is_data():
         stage.transcript.add_user_message("Thanks.")
         await stage.run()
     said = [one.messages[-1]["content"] for one in stage.server.requests]
-    assert [prompt_texts.read("reminder") in one for one in said] == [True, False, False]
+    reminder = prompt_texts.read("reminder").format(way="reads the file")
+    assert [reminder in one for one in said] == [True, False, False]
     # "Thanks." wants no code, and a model that is told of a way out takes it.
     assert [prompt_texts.read("reminder_talk") in one for one in said] == [False, False, True]
     stored = json.dumps([chat_messages.to_dict(one) for one in stage.transcript.entries])
@@ -602,7 +603,50 @@ async def test_who_wants_a_picture_is_to_get_one(words, name):
         question=question,
     ) as stage:
         await stage.run()
-    assert stage.server.requests[0].messages[-1]["content"].endswith(prompt_texts.read(name))
+    reminder = prompt_texts.read(name).format(way="reads the file")
+    assert stage.server.requests[0].messages[-1]["content"].endswith(reminder)
+
+
+QUERY = 'connections["shop"].query("SELECT …")'
+SHOP = network_reach.Offer("connections", "shop", "orders", "  orders(id, region)")
+
+
+async def test_a_small_model_is_told_how_the_database_is_asked_until_it_has_asked():
+    own = "```python\nimport sqlite3\nsqlite3.connect('shop.db').execute('SELECT {}')\n```"
+    replies = [*(server.text(own.format(number)) for number in range(3)), server.text("42")]
+    error = scripts.raised("OperationalError", "no such table: orders")
+    async with scripts.stage(
+        replies,
+        *[error] * 2,
+        scripts.printed(TABLE),
+        protocol="fenced",
+        name="tiny-1b",
+        question="How many orders by region, as a chart?",
+    ) as stage:
+        stage.system = prompt_texts.system(
+            settings.Limits(),
+            today=datetime.date(2030, 1, 1),
+            reach=network_reach.Reach(offers=(SHOP,)),
+            is_small=True,
+        )
+        await stage.run()
+    said = [one.messages[-1]["content"] for one in stage.server.requests]
+    assert f"asks {QUERY}" in said[0]
+    only = [f"Only {QUERY} reaches the database" in one for one in said]
+    assert only == [False, True, True, False]
+
+
+async def test_no_model_is_told_of_a_database_where_there_is_none():
+    async with scripts.stage(
+        [*(server.text(f"```python\n{number}\n```") for number in range(3)), server.text("42")],
+        *[scripts.raised()] * 2,
+        scripts.printed(TABLE),
+        protocol="fenced",
+        name="tiny-1b",
+        question=DATA,
+    ) as stage:
+        await stage.run()
+    assert "connections" not in str([one.messages for one in stage.server.requests])
 
 
 async def test_model_without_tools_is_left_alone_where_there_is_no_data():
