@@ -12,6 +12,7 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from ipykernel import zmqshell
@@ -23,6 +24,9 @@ _PIP = re.compile(r"pip[\d.]*")
 # What people write behind a command so that it prints less.
 _QUIETED = re.compile(r"(\s*(&?[12]?>>?(?!=)\s*\S+|\|\s*(tail|head|grep|cat)\b[^|;&]*))+\s*$")
 _MOST_AGAIN = 10
+_MOST_LOOKED_AT = 50_000
+_SKILLS = "/skills"
+_CODE = (".py", ".pyc", ".pyi", ".so", ".ipynb", ".pyx", ".zip")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,60}")
 
 
@@ -74,7 +78,25 @@ def install_for_import(kernel: Any, error: BaseException) -> tuple[str, bool]:
         return "", True
     module = error.name.partition(".")[0]
     is_known = module in sys.stdlib_module_names or module in sys.modules
-    return ("", True) if is_known or not _NAME.fullmatch(module) else _ask(kernel, module)
+    if is_known or not _NAME.fullmatch(module) or is_own(module, (os.getcwd(), _SKILLS)):
+        return "", True
+    return _ask(kernel, module)
+
+
+def is_own(module: str, directories: Iterable[str]) -> bool:
+    """Whether files of these directories have a module's name, wherever: no index is to hear it."""
+    left = _MOST_LOOKED_AT
+    for directory in directories:
+        for _, subdirectories, files in os.walk(directory):
+            if module in subdirectories:
+                return True
+            if any(name.partition(".")[0] == module and name.endswith(_CODE) for name in files):
+                return True
+            left -= len(files) + len(subdirectories)
+            if left < 0:
+                # Of so many, one may be it.
+                return True
+    return False
 
 
 def _ask(kernel: Any, wanted: list[str] | str) -> tuple[str, bool]:

@@ -17,6 +17,10 @@ _NO: Final = "no"
 _QUESTION: Final = "Install {summary}? Answer yes or no."
 _REFUSED: Final = "Nothing was installed: the person did not allow it."
 _OFFER: Final = "{module} is not installed. Install {summary} and run this again? Yes or no: "
+_LOOK: Final = (
+    "{module} is not installed, and is not widely known. Ask the package index for {package}, "
+    "which tells it that name? Yes or no: "
+)
 _OFFER_SECONDS: Final = 180.0
 _DECLINED: Final = "{package} was not installed: the person did not want it."
 _HINT: Final = "If you mean the package {package}, install it: %pip install {package}"
@@ -94,26 +98,45 @@ class Installer:
         lock_files.check_names([package], self._config)
         is_sure = how == "install" and import_names.is_sure(module, package, self._config.allow)
         hint = errors.PackagesError(_HINT.format(package=package))
-        if how == "say" or (ask is None and not is_sure):
+        is_public = import_names.is_public(module, package, self._config.allow)
+        is_private = not (is_public or self._config.guesses)
+        if how == "say" or is_private or (ask is None and not is_sure):
             raise hint
+        if ask is not None and not is_public:
+            # The name of a module of their own may be nobody else's business.
+            look = _LOOK.format(module=module, package=package)
+            await self._agreed(ask, look, package, hint, yes=values.YES)
         wanted = pip_arguments.read([package])
         lock, summary = await self._installations.planned(self._launched, wanted)
         if ask is not None and not is_sure:
             # Also where packages are installed that code names: this one is only guessed.
-            question = values.InputRequested(
-                _OFFER.format(module=module, summary=summary),
-                is_password=False,
-                choices=(_INSTALL, _NO),
-            )
-            try:
-                async with asyncio.timeout(_OFFER_SECONDS):
-                    answer = (await ask(question)).strip().lower()
-            except (errors.BotError, TimeoutError):
-                # Nobody is there: the code ends as it would without an offer.
-                raise hint from None
-            if answer not in _YES:
-                raise errors.PackagesError(_DECLINED.format(package=package))
+            offer = _OFFER.format(module=module, summary=summary)
+            await self._agreed(ask, offer, package, hint, yes=_INSTALL)
         return await self._add(lock, summary, say)
+
+    async def _agreed(
+        self,
+        ask: execution_streams.Ask,
+        prompt: str,
+        package: str,
+        hint: errors.PackagesError,
+        *,
+        yes: str,
+    ) -> None:
+        """Return once a person agrees.
+
+        Raises:
+            PackagesError: they do not; `hint`, if nobody is there: the code ends as it would
+                without an offer.
+        """
+        question = values.InputRequested(prompt, is_password=False, choices=(yes, _NO))
+        try:
+            async with asyncio.timeout(_OFFER_SECONDS):
+                answer = (await ask(question)).strip().lower()
+        except (errors.BotError, TimeoutError):
+            raise hint from None
+        if answer not in _YES:
+            raise errors.PackagesError(_DECLINED.format(package=package))
 
     async def _add(
         self, lock: lock_files.Lock, summary: str, say: Callable[[str], None]

@@ -40,6 +40,9 @@ class PackageIndex(fields.Group):
     """What is done about a module that code imports and that is not there: the package it probably
     comes from is offered, to whoever runs the code; or installed at once, which takes only what
     `allow` names in full and what is well known; or its name is said."""
+    guesses: bool = True
+    """Whether people may let the index be asked for a missing module whose name is not widely known
+    and not in `allow`. It may be the name of a module of their own, so they are asked before."""
     cooldown_days: Annotated[int, pydantic.Field(ge=0, le=3650)] = 7
     """A release younger than this is not taken: most malicious ones are found within days. The
     index has to tell when files were uploaded; 0 takes all."""
