@@ -21,6 +21,8 @@ from anyio.streams import memory
 from mcp.shared import message as messages
 
 from interpreter_bot import settings
+from interpreter_bot.kernels.metering import memory as memory_use
+from interpreter_bot.kernels.metering import procfs
 from interpreter_bot.text import safe_text
 
 _log = logging.getLogger(__name__)
@@ -34,6 +36,7 @@ _ENVIRONMENT: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"
 _PROCESSES: Final = 256
 _FILES: Final = 1024
 _END_SECONDS: Final = 2.0
+_MEASURE_SECONDS: Final = 0.5
 _SAID_BYTES: Final = 4_000
 _MOST_SAID_BYTES: Final = 64_000
 
@@ -68,6 +71,7 @@ async def started(
         asyncio.create_task(_hear(server.name, process, heard, on_end), name="MCP program"),
         asyncio.create_task(_tell(process, said), name="words to an MCP program"),
         asyncio.create_task(_log_errors(server.name, process), name="errors of an MCP program"),
+        asyncio.create_task(_watch_memory(server, process), name="memory of an MCP program"),
     ]
     try:
         yield hearing, saying
@@ -153,6 +157,26 @@ async def _log_errors(name: str, process: asyncio.subprocess.Process) -> None:
 def _log_printed(name: str, printed: bytes) -> None:
     if shown := safe_text.harmless(printed.decode("utf-8", "replace")).rstrip():
         _log.warning("the MCP server %s printed: %s", name, shown)
+
+
+async def _watch_memory(server: settings.McpServer, process: asyncio.subprocess.Process) -> None:
+    """Kill a program that takes too much together with all that it started: walls bound each."""
+    while process.returncode is None:
+        await asyncio.sleep(_MEASURE_SECONDS)
+        if await asyncio.to_thread(_held_bytes, process.pid) > server.memory_bytes:
+            _log.warning("the MCP server %s took too much memory, and is ended", server.name)
+            _kill(process)
+            return
+
+
+def _held_bytes(pid: int) -> int:
+    """Return the memory of a process and of all below it; what several share counts once."""
+    below, held = [pid], 0
+    while below:
+        number = below.pop()
+        below += procfs.children(number)
+        held += memory_use.proportional_bytes(number)
+    return held
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

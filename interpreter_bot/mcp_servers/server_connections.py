@@ -32,6 +32,7 @@ from interpreter_bot.mcp_servers import (
 _log = logging.getLogger(__name__)
 
 _CONNECT_SECONDS: Final = 20.0
+_ALIVE_SECONDS: Final = 5.0
 _FRESH_SECONDS: Final = 300.0
 _IDLE_SECONDS: Final = 300.0
 _FIRST_PAUSE_SECONDS: Final = 1.0
@@ -52,6 +53,10 @@ _SECRET_CHARACTERS: Final = 8
 
 class McpServerError(errors.BotError):
     """A server cannot be used, or refuses a call."""
+
+
+class _SlowError(McpServerError):
+    """A call took longer than it may."""
 
 
 class ServerConnection:
@@ -155,6 +160,8 @@ class ServerConnection:
                 self._pause_seconds = 0.0
                 return result
             except McpServerError as error:
+                if self._server.command and isinstance(error, _SlowError):
+                    await self._drop_hung(client)
                 # The server knows nothing of us any more, so it has not begun.
                 is_lost = _TERMINATED in str(error.__cause__)
                 if is_again or not is_lost:
@@ -164,6 +171,19 @@ class ServerConnection:
                     if self._client is client:
                         await self._disconnect()
         raise AssertionError("unreachable")
+
+    async def _drop_hung(self, client: mcp.Client) -> None:
+        """End a program that answers nothing at all any more, so that the next call starts it."""
+        try:
+            async with asyncio.timeout(_ALIVE_SECONDS):
+                await client.list_tools()
+        except (TimeoutError, exceptions.MCPError, *_BREAKS):
+            _log.warning("the MCP server %s hangs, and is ended", self._server.name)
+            async with self._order:
+                # Another call may have found the same.
+                if self._client is client:
+                    self._note_failure()
+                    await self._disconnect()
 
     async def rest(self) -> None:
         """End a program that nobody has used for a while; the next call starts it again."""
@@ -235,7 +255,9 @@ class ServerConnection:
         def lose() -> None:
             # The program ended by itself: the next call starts another.
             if not closing.is_set():
-                self._note_failure()
+                # Who waits for one that never began notes that.
+                if ready.done():
+                    self._note_failure()
                 closing.set()
 
         try:
@@ -278,10 +300,10 @@ class ServerConnection:
         try:
             yield
         except TimeoutError as error:
-            raise McpServerError(_SLOW.format(name=name, seconds=seconds)) from error
+            raise _SlowError(_SLOW.format(name=name, seconds=seconds)) from error
         except exceptions.MCPError as error:
             if error.code == mcp_types.REQUEST_TIMEOUT:
-                raise McpServerError(_SLOW.format(name=name, seconds=seconds)) from error
+                raise _SlowError(_SLOW.format(name=name, seconds=seconds)) from error
             if error.code == mcp_types.CONNECTION_CLOSED:
                 closing.set()
                 raise McpServerError(_BROKEN.format(name=name)) from error

@@ -31,6 +31,15 @@ def called(name, given):
             time.sleep(600)
             os._exit(0)
         return "left"
+    if name == "spread":
+        for _ in range(given["count"]):
+            if not os.fork():
+                held = bytearray(given["bytes"])
+                time.sleep(600 + len(held[:0]))
+                os._exit(0)
+        time.sleep(600)
+    if name == "hang":
+        time.sleep(600)
     if name == "environment":
         return os.environ["KEY"]
     return json.dumps(
@@ -55,7 +64,7 @@ def answer(message):
             "serverInfo": {"name": "program", "version": "1"},
         }
     if message["method"] == "tools/list":
-        names = ("look", "crash", "flood", "memory", "leave", "environment")
+        names = ("look", "crash", "flood", "memory", "leave", "environment", "spread", "hang")
         schema = {"type": "object", "properties": {}}
         return {"tools": [{"name": name, "inputSchema": schema} for name in names]}
     text = called(message["params"]["name"], message["params"].get("arguments", {}))

@@ -90,6 +90,34 @@ async def test_a_program_that_crashes_or_floods_is_started_again_after_a_pause(
         assert await told(program, "environment") == "[redacted]"
 
 
+async def test_a_program_is_ended_that_takes_too_much_by_many_processes(program, caplog):
+    # Each of them has less than one may, which is 256 MiB.
+    async with asyncio.timeout(60):
+        with pytest.raises(errors.BotError, match="broke during the call"):
+            await told(program, "spread", count=3, bytes=100 * settings.MIB)
+    assert "took too much memory" in caplog.text
+
+
+async def test_a_program_that_answers_nothing_is_started_again(tmp_path, program, monkeypatch):
+    monkeypatch.setattr(server_connections, "_ALIVE_SECONDS", 0.5)
+    monkeypatch.setattr(server_connections, "_FIRST_PAUSE_SECONDS", 3600)
+    monkeypatch.setattr(server_connections, "_LONGEST_PAUSE_SECONDS", 3600)
+    program._server = program._server.model_copy(update={"call_seconds": 1.0})
+    with pytest.raises(errors.BotError, match="did not answer within 1 seconds"):
+        await told(program, "hang")
+    with pytest.raises(errors.BotError, match="cannot be reached"):
+        await told(program, "environment")
+    program._failed_at -= 4000
+    assert await told(program, "environment") == "[redacted]"
+
+
+async def test_a_start_that_fails_counts_once(program):
+    program._server = program._server.model_copy(update={"command": ("false",)})
+    with pytest.raises(errors.BotError, match="cannot be reached"):
+        await told(program, "environment")
+    assert program._pause_seconds == server_connections._FIRST_PAUSE_SECONDS
+
+
 async def test_a_program_that_nobody_uses_ends_with_all_that_it_started(program, monkeypatch):
     assert await told(program, "leave") == "left"
     await program.rest()
