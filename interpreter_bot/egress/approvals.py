@@ -24,7 +24,7 @@ _SHOWN_BYTES: Final = 200
 _TARGET_CHARACTERS: Final = 1000
 _QUESTION: Final = (
     "Code wants to send {method} to {host}, port {port}: {target}{first} "
-    "Let it? Answer once, session (for as long as its Python lives) or no: "
+    "Let it? Answer once, session (for everybody here, as long as its Python lives) or no: "
 )
 _CUT: Final = "… (and {count} characters more)"
 _FIRST: Final = " It begins with {first!a}."
