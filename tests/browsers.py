@@ -69,10 +69,6 @@ _MIDDLE = """selector => {
   const box = element.getBoundingClientRect();
   return box.width && [box.x + box.width / 2, box.y + box.height / 2];
 }"""
-# What pulses never ends.
-_AT_REST = """Promise.allSettled(document.getAnimations()
-  .filter(one => one.effect.getComputedTiming().endTime !== Infinity)
-  .map(one => one.finished)).then(() => 0)"""
 
 
 def found(*, is_peoples=True):
@@ -150,9 +146,8 @@ class Page:
         raise AssertionError(f"never true: {expression} ({last})\n{text}\n{self.faults}")
 
     async def drawn(self):
-        """Wait until what the page has to draw is drawn, and what moves has come to rest."""
+        """Wait until what the page has to draw is drawn, which is with the next frame."""
         await self.value("new Promise((go) => requestAnimationFrame(() => setTimeout(go)))")
-        await self.value(_AT_REST)
 
     async def text(self, selector):
         found = f"[...document.querySelectorAll({json.dumps(selector)})]"
