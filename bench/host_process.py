@@ -14,7 +14,18 @@ from collections.abc import AsyncIterator
 
 from bench import measured_bots, metrics, sample_sizes
 from interpreter_bot import settings, values
-from interpreter_bot.hosts import host_processes, host_sockets, local_host, ports
+from interpreter_bot.hosting import host_server, journaled_executions
+from interpreter_bot.hosts import (
+    certificate_authorities,
+    fleets,
+    host_addresses,
+    host_processes,
+    host_sockets,
+    local_host,
+    placed_hosts,
+    ports,
+)
+from interpreter_bot.store import databases
 
 _SPARES = 2
 _SETTLE_SECONDS = 0.2
@@ -35,6 +46,7 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
                     await _execute(kernel, "1+1")
                     if number >= 10:
                         taken.append(measured_bots.milliseconds(began))
+        over_tls = await _more_over_tls(inside, effort.trips)
         firsts: tuple[list[float], list[float]] = [], []
         for number in range(effort.starts + 1):
             for host, taken in zip((inside, apart), firsts, strict=True):
@@ -62,6 +74,7 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
             alternative=metrics.Alternative("in the bot's", trips[0]),
         ),
         metrics.Measure("what the process costs of that", "ms", more, bar=0.8),
+        metrics.Measure("what TLS and a machine of a fleet cost of 1+1", "ms", over_tls, bar=1.5),
         metrics.Measure(
             "spare → first pandas, in a host process",
             "ms",
@@ -70,6 +83,38 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
             alternative=metrics.Alternative("in the bot's", firsts[0]),
         ),
     ]
+
+
+async def _more_over_tls(inside: local_host.LocalHost, count: int) -> list[float]:
+    """Milliseconds that each trip takes longer to the same host over TLS, as one of a fleet."""
+    data, name = inside.data, "127.0.0.1"
+    authority = certificate_authorities.CertificateAuthority(data / "certificates")
+    ours = authority.issue([name], is_bot=False, days=1)
+    theirs = authority.issue(["bot"], is_bot=True, days=1)
+    with socket.socket() as unused:
+        unused.bind((name, 0))
+        port = unused.getsockname()[1]
+    credentials = host_addresses.Credentials(ours, is_host=True)
+    tls = host_addresses.TlsAddress(name, port, credentials=credentials)
+    fleet = fleets.Fleet([f"{name}:{port}"], theirs)
+    async with (
+        journaled_executions.JournaledExecutions.open(inside, data / "journals") as begun,
+        host_server.HostServer.open(inside, begun, data / "host.sock", tls=tls),
+        databases.Database.open(f"sqlite:///{data}/bot.db", files=data / "kept") as database,
+        placed_hosts.PlacedHosts.open(fleet, database.placements) as placed,
+        inside.lease("near") as near_lease,
+        placed.lease("far") as far_lease,
+    ):
+        near, far = await near_lease.kernel(), await far_lease.kernel()
+        more = []
+        for _ in range(count + 10):
+            taken = []
+            for kernel in (near, far):
+                began = time.perf_counter()
+                await _execute(kernel, "1+1")
+                taken.append(measured_bots.milliseconds(began))
+            more.append(taken[1] - taken[0])
+        return more[10:]
 
 
 async def _held_megabytes(count: int) -> float:
@@ -114,7 +159,7 @@ async def _execute(kernel: ports.Kernel, code: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _opened() -> AsyncIterator[tuple[ports.Hosts, ports.Hosts]]:
+async def _opened() -> AsyncIterator[tuple[local_host.LocalHost, ports.Hosts]]:
     """Open a host in this process and one in another."""
     with (
         tempfile.TemporaryDirectory(prefix="b-") as near,

@@ -56,6 +56,10 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         from interpreter_bot.doctor import package_checks
 
         found += tuple(package_checks.check(config))
+    if config.host.fleet:
+        from interpreter_bot.doctor import fleet_checks
+
+        found += tuple(fleet_checks.check(config))
     level = diagnosis.level(found)
     say = as_json if options.json else as_lines
     sys.stdout.write(say(found, level) + "\n")

@@ -13,10 +13,13 @@ import pytest
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.app import host_startup, service_startup
+from interpreter_bot.commands import host as host_command
+from interpreter_bot.doctor import fleet_checks
 from interpreter_bot.hosts import (
     certificate_authorities,
     detached_executions,
     fleets,
+    host_statuses,
     placed_hosts,
 )
 from interpreter_bot.sessions import requests
@@ -127,12 +130,20 @@ def machine_of(machines, database_row):
     return next(one for one in machines if (one.data / "host.id").read_text().strip() == data_id)
 
 
-async def test_sessions_are_on_both_and_stay_where_they_are(config, machines):
-    keys = [f"s{number}" for number in range(12)]
+async def test_new_sessions_go_to_both(config, machines):
+    async with opened(config) as (hosts, database):
+        keys = [f"s{number}" for number in range(64)]
+        for key in keys:
+            assert not await hosts.settle(key)
+        placed = {machine_of(machines, await database.placements.find(key)) for key in keys}
+        assert placed == set(machines)
+
+
+async def test_sessions_stay_where_they_are(config, machines):
+    keys = [f"s{number}" for number in range(6)]
     async with opened(config) as (hosts, database):
         await asyncio.gather(*(ran(hosts, key, f"kept = {key!r}") for key in keys))
         placed = {key: await database.placements.find(key) for key in keys}
-        # Of twelve that all went to one by chance, nobody has ever heard, unless it had more room.
         assert {epoch for _, epoch, _ in placed.values()} == {1}
     async with opened(config) as (hosts, database):
         assert await asyncio.gather(*(ran(hosts, key, "print(kept)") for key in keys)) == keys
@@ -189,6 +200,20 @@ async def test_a_host_that_was_only_cut_off_is_refused_what_it_lost(config, mach
             await (await former.at(1).workspace(lost)).list()
         assert await ran(hosts, lost, "print(x)") == "again"
         assert await ran(hosts, kept, "print(x)") == kept
+
+
+def test_doctor_and_status_tell_of_each_host(config, machines):
+    machines[1].kill()
+    reached, lost = sorted(
+        fleet_checks.check(config), key=lambda one: str(machines[1].port) in one.name
+    )
+    assert reached.is_active
+    assert reached.name == f"host {machines[0].address}"
+    assert reached.detail.endswith("0 kernels, takes sessions")
+    assert not lost.is_active
+    assert lost.detail == host_statuses.UNREACHABLE
+    told = asyncio.run(host_command._statuses(config))
+    assert {one.get("error") for one in told} == {None, host_statuses.UNREACHABLE}
 
 
 async def sessions_of_both(hosts, database, machines):

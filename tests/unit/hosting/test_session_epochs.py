@@ -1,0 +1,84 @@
+"""Epochs of sessions: what is said in an older one is refused, also by the next process."""
+
+import asyncio
+
+import pytest
+
+from interpreter_bot import errors
+from interpreter_bot.hosting import session_epochs
+
+
+@pytest.fixture
+def ended():
+    return []
+
+
+@pytest.fixture
+def opening(tmp_path, ended):
+    async def end(key):
+        ended.append(key)
+
+    return lambda: session_epochs.SessionEpochs(tmp_path / "epochs", end)
+
+
+async def test_an_older_epoch_is_refused_also_by_the_next_process(opening, ended):
+    epochs = opening()
+    await epochs.check("s", 2)
+    for again in (epochs, opening()):
+        await again.check("s", 2)
+        with pytest.raises(errors.SessionMovedError):
+            await again.check("s", 1)
+        await again.check("another", 1)
+    assert ended == []
+
+
+async def test_a_later_epoch_ends_the_kernel_of_the_former(opening, ended):
+    epochs = opening()
+    await epochs.check("s", 1)
+    await epochs.check("s", 3)
+    assert ended == ["s"]
+    with pytest.raises(errors.SessionMovedError):
+        await epochs.check("s", 1)
+
+
+async def test_on_one_machine_there_are_none(opening, tmp_path):
+    await opening().check("s", 0)
+    assert not (tmp_path / "epochs").exists()
+
+
+async def test_nobody_comes_in_while_the_former_kernel_ends(tmp_path):
+    ending, may_end = asyncio.Event(), asyncio.Event()
+
+    async def end(_):
+        ending.set()
+        await may_end.wait()
+
+    epochs = session_epochs.SessionEpochs(tmp_path / "epochs", end)
+    await epochs.check("s", 1)
+    later = asyncio.create_task(epochs.check("s", 2))
+    await ending.wait()
+    former = asyncio.create_task(epochs.check("s", 1))
+    latest = asyncio.create_task(epochs.check("s", 2))
+    await asyncio.sleep(0)
+    assert not former.done()
+    assert not latest.done()
+    may_end.set()
+    await asyncio.gather(later, latest)
+    with pytest.raises(errors.SessionMovedError):
+        await former
+
+
+async def test_a_kernel_that_cannot_be_ended_is_tried_again(tmp_path):
+    tries = []
+
+    async def end(key):
+        tries.append(key)
+        if len(tries) == 1:
+            raise errors.KernelError
+
+    epochs = session_epochs.SessionEpochs(tmp_path / "epochs", end)
+    await epochs.check("s", 1)
+    with pytest.raises(errors.KernelError):
+        await epochs.check("s", 2)
+    await epochs.check("s", 2)
+    assert tries == ["s", "s"]

@@ -1,0 +1,43 @@
+"""Lists of hosts: addresses, directories of sockets, and names that are looked up."""
+
+import pathlib
+
+import pytest
+
+from interpreter_bot import errors
+from interpreter_bot.hosts import certificate_authorities, fleets
+
+
+@pytest.fixture
+def tls(tmp_path):
+    authority = certificate_authorities.CertificateAuthority(tmp_path)
+    return authority.issue(["bot"], is_bot=True, days=1)
+
+
+async def test_a_list_may_hold_addresses_and_directories(tls):
+    fleet = fleets.Fleet(["host-1.test:7443", "/run/hosts", "[::1]:7443"], tls)
+    found = await fleet.addresses()
+    assert pathlib.Path("/run/hosts/host.sock") in found
+    assert sorted(map(str, found)) == ["/run/hosts/host.sock", "[::1]:7443", "host-1.test:7443"]
+
+
+async def test_a_name_leads_to_a_host_for_each_of_its_addresses(tls):
+    found = await fleets.Fleet(["dns:localhost:7443"], tls).addresses()
+    assert {(one.name, one.port) for one in found} == {("localhost", 7443)}
+    assert {one.ip for one in found} <= {"127.0.0.1", "::1"}
+
+
+async def test_a_name_that_leads_nowhere_loses_the_others_nothing(tls):
+    found = await fleets.Fleet(["dns:nowhere.invalid:1", "dns:localhost:2"], tls).addresses()
+    assert {one.name for one in found} == {"localhost"}
+
+
+def test_addresses_need_certificates():
+    fleets.Fleet(["/run/hosts"], None)
+    with pytest.raises(errors.SettingsError, match=r"host\.fleet needs host\.tls"):
+        fleets.Fleet(["host-1.test:7443"], None)
+
+
+def test_what_is_none_of_these_is_refused(tls):
+    with pytest.raises(errors.SettingsError, match="is no address"):
+        fleets.Fleet(["host-1.test"], tls)
