@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.web import event_json, tab_hub, validation
+from interpreter_bot.platforms.web import event_json, notebook_progress, tab_hub, validation
 from interpreter_bot.sessions import past_turns, requests, session_service
 
 _INTERRUPTED: Final = (
@@ -187,6 +187,15 @@ async def keep_listed(service: session_service.SessionService, hub: tab_hub.Hub)
             _log.exception("the conversations could not be listed")
 
 
+def _rest(
+    progress: notebook_progress.NotebookProgress | None, *, is_running: bool
+) -> event_json.Event | None:
+    """Say what a restart left of a notebook; None of one whose cells run just now."""
+    if progress is None or is_running or progress.begun >= progress.count:
+        return None
+    return {"name": progress.name, "left": progress.count - progress.begun}
+
+
 async def show(
     service: session_service.SessionService,
     hub: tab_hub.Hub,
@@ -202,6 +211,7 @@ async def show(
     """
     model = await service.queries.model(key)
     of_files = await service.queries.notice(key)
+    notebook = await notebook_progress.load(service, key)
     while True:
         ended = hub.ended(key.thread)
         past = await service.queries.history(key, most=most + 1)
@@ -222,6 +232,7 @@ async def show(
         "live": [turn.with_events() for turn in live],
         "notices": list(dict.fromkeys([*notices, *filter(None, [of_files])])),
         "is_more": len(past) > most,
+        "notebook": _rest(notebook, is_running=key.thread in hub.notebooks),
         "alternatives": [
             {"number": one.turn_id, "at": one.at, "threads": [to.thread for to in one.keys]}
             for one in alternatives

@@ -1,12 +1,15 @@
 """Notebooks that a person brings: their cells run one after the other, as if each had been typed.
 
 What else is in a notebook is passed over. The first cell that fails, or is stopped, is the last.
+What a restart of the bot leaves of them is run when somebody wants it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
+import hashlib
 import pathlib
 import secrets
 from typing import Final
@@ -14,7 +17,13 @@ from typing import Final
 from aiohttp import web
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.web import files, validation, websocket_actions
+from interpreter_bot.platforms.web import (
+    files,
+    notebook_progress,
+    tab_hub,
+    validation,
+    websocket_actions,
+)
 from interpreter_bot.sessions import past_turns, requests, session_service
 from interpreter_bot.text import notebook_cells, quantities
 
@@ -23,6 +32,9 @@ _MOST_CELLS: Final = 300
 _RECENT_TURNS: Final = 5
 _EMPTY: Final = "{name} has no code in it."
 _LONG: Final = "{name} has {count:,} cells of code, and {most:,} is the most."
+_RUNNING: Final = "The cells of a notebook run in this conversation already."
+_CHANGED: Final = "{name} is another notebook now, so its remaining cells cannot be told."
+_NOTHING_LEFT: Final = "No cells are left of a notebook here."
 _ENDED: Final = "The notebook ended here; not run: {left} of {count}."
 
 
@@ -30,10 +42,14 @@ class NotebookRuns:
     """The route that begins them."""
 
     def __init__(
-        self, service: session_service.SessionService, tabs: websocket_actions.TabConnection
+        self,
+        service: session_service.SessionService,
+        tabs: websocket_actions.TabConnection,
+        hub: tab_hub.Hub,
     ) -> None:
         self._service = service
         self._tabs = tabs
+        self._running = hub.notebooks
 
     async def begin(self, request: web.Request) -> web.Response:
         """Begin to run the cells of a file in a session; the response is their number.
@@ -41,16 +57,39 @@ class NotebookRuns:
         Raises:
             BotError: it is no notebook, or a very large one.
         """
-        source, name = files.where(request)
         key = validation.key(request.query.get("to"))
-        cells = await asyncio.to_thread(notebook_cells.read, await self._read(source, name), name)
+        if key.thread in self._running:
+            raise errors.BotError(_RUNNING)
+        progress = await self._asked(request, key)
+        source = values.SessionKey("web", thread=progress.thread)
+        data = await self._read(source, progress.name)
+        cells = await asyncio.to_thread(notebook_cells.read, data, progress.name)
         if not cells:
-            raise errors.BotError(_EMPTY.format(name=name))
+            raise errors.BotError(_EMPTY.format(name=progress.name))
         if len(cells) > _MOST_CELLS:
-            raise errors.BotError(_LONG.format(name=name, count=len(cells), most=_MOST_CELLS))
-        await self._service.rename(key, pathlib.PurePath(name).stem)
-        self._tabs.start(functools.partial(self._run, key, cells), f"web: notebook {key.thread}")
-        return web.json_response({"cells": len(cells)})
+            words = {"name": progress.name, "count": len(cells), "most": _MOST_CELLS}
+            raise errors.BotError(_LONG.format(**words))
+        sha256 = hashlib.sha256(data).hexdigest()
+        if progress.begun and sha256 != progress.sha256:
+            raise errors.BotError(_CHANGED.format(name=progress.name))
+        if not progress.begun:
+            await self._service.rename(key, pathlib.PurePath(progress.name).stem)
+        progress = dataclasses.replace(progress, sha256=sha256, count=len(cells))
+        self._running.add(key.thread)
+        work = functools.partial(self._run, key, cells, progress)
+        self._tabs.start(work, f"web: notebook {key.thread}")
+        return web.json_response({"cells": len(cells) - progress.begun})
+
+    async def _asked(
+        self, request: web.Request, key: values.SessionKey
+    ) -> notebook_progress.NotebookProgress:
+        """Return what is to be run: all of a file, or the rest of what a restart cut short."""
+        if "rest" not in request.query:
+            source, name = files.where(request)
+            return notebook_progress.NotebookProgress(source.thread, name, "", begun=0, count=0)
+        if (progress := await notebook_progress.load(self._service, key)) is None:
+            raise errors.BotError(_NOTHING_LEFT)
+        return progress
 
     async def _read(self, key: values.SessionKey, name: str) -> bytes:
         async with self._service.queries.reading(key, name) as (info, pieces):
@@ -58,29 +97,57 @@ class NotebookRuns:
                 raise errors.FileTooLargeError(files.too_large(_MOST_BYTES))
             return b"".join([piece async for piece in pieces])
 
-    async def _run(self, key: values.SessionKey, cells: list[str]) -> None:
-        for number, code in enumerate(cells, 1):
-            request = requests.Request(
-                key=key,
-                person=validation.PERSON,
-                text=code,
-                is_code=True,
-                id=secrets.token_urlsafe(16),
-            )
-            await self._tabs.go_on(request)
-            if not await self._is_well(key, request.id):
-                if left := len(cells) - number:
-                    told = _ENDED.format(left=quantities.count(left, "cell"), count=len(cells))
-                    await self._service.notify(key, told)
-                return
+    async def _run(
+        self,
+        key: values.SessionKey,
+        cells: list[str],
+        progress: notebook_progress.NotebookProgress,
+    ) -> None:
+        try:
+            for number, code in enumerate(cells[progress.begun :], progress.begun + 1):
+                begun = dataclasses.replace(progress, begun=number)
+                await notebook_progress.save(self._service, key, begun)
+                request = requests.Request(
+                    key=key,
+                    person=validation.PERSON,
+                    text=code,
+                    is_code=True,
+                    id=secrets.token_urlsafe(16),
+                )
+                await self._tabs.go_on(request)
+                turn = await self._turn(key, request.id)
+                if turn is None:
+                    # The bot ends, and had not begun with it; or its session is gone.
+                    if await self._service.queries.exists(key):
+                        await notebook_progress.save(
+                            self._service, key, dataclasses.replace(begun, begun=number - 1)
+                        )
+                    return
+                if turn.status in (values.TurnStatus.INTERRUPTED, values.TurnStatus.RUNNING):
+                    # The next bot goes on with it, or says that it was cut short.
+                    return
+                if not _is_well(turn):
+                    await self._end(key, left=len(cells) - number, count=len(cells))
+                    return
+            await notebook_progress.save(self._service, key, None)
+        finally:
+            self._running.discard(key.thread)
 
-    async def _is_well(self, key: values.SessionKey, request_id: str) -> bool:
-        """Whether a cell ran to its end without an error; not if its session is gone."""
+    async def _end(self, key: values.SessionKey, *, left: int, count: int) -> None:
+        await notebook_progress.save(self._service, key, None)
+        if left:
+            told = _ENDED.format(left=quantities.count(left, "cell"), count=count)
+            await self._service.notify(key, told)
+
+    async def _turn(self, key: values.SessionKey, request_id: str) -> past_turns.PastTurn | None:
+        """Return the turn of a cell; None if its session is gone."""
         # The next turn may have begun: of what somebody asked meanwhile.
-        for turn in reversed(await self._service.queries.history(key, most=_RECENT_TURNS)):
-            if turn.request_id != request_id:
-                continue
-            ends = [part for part in turn.parts if isinstance(part, past_turns.PastFinished)]
-            is_done = turn.status is values.TurnStatus.DONE
-            return is_done and all(one.finished.ending is values.Ending.OK for one in ends)
-        return False
+        past = await self._service.queries.history(key, most=_RECENT_TURNS)
+        return next((turn for turn in past if turn.request_id == request_id), None)
+
+
+def _is_well(turn: past_turns.PastTurn) -> bool:
+    """Whether a cell ran to its end without an error."""
+    ends = [part for part in turn.parts if isinstance(part, past_turns.PastFinished)]
+    is_done = turn.status is values.TurnStatus.DONE
+    return is_done and all(one.finished.ending is values.Ending.OK for one in ends)

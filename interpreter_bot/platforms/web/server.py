@@ -73,7 +73,8 @@ async def serve(
             lists = tasks.create_task(initial_events.keep_listed(service, hub), name="web: lists")
             shown = sandboxed_displays.Displays(service, hub, has_scripts=config.page_scripts)
             visited = visits.Visits(service, gate, hub)
-            app = _application(service, gate, shown, listener, visited)
+            notebooks = notebook_runs.NotebookRuns(service, listener, hub)
+            app = _application(service, gate, shown, listener, visited, notebooks)
             # No access log: it would have the token in it.
             runner = web.AppRunner(app, access_log=None, shutdown_timeout=_CLOSING_SECONDS)
             await runner.setup()
@@ -92,6 +93,7 @@ def _application(
     shown: sandboxed_displays.Displays,
     listener: websocket_actions.TabConnection,
     visited: visits.Visits,
+    notebooks: notebook_runs.NotebookRuns,
 ) -> web.Application:
     @web.middleware
     async def gated(request: web.Request, handler: access.Handler) -> web.StreamResponse:
@@ -121,7 +123,7 @@ def _application(
         "/open": stored.open_table,
         "/visit": visited.enter,
         "/continue": visited.go_on,
-        "/run-notebook": notebook_runs.NotebookRuns(service, listener).begin,
+        "/run-notebook": notebooks.begin,
     }.items():
         app.router.add_post(path, handler)
     return app

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.rendering import branch_words
-from interpreter_bot.platforms.web import initial_events, tab_hub, validation
+from interpreter_bot.platforms.web import initial_events, notebook_progress, tab_hub, validation
 from interpreter_bot.sessions import session_service
 
 Message: TypeAlias = Mapping[str, Any]
@@ -68,6 +68,7 @@ class SessionActions:
     async def _delete(self, _: tab_hub.Tab, message: Message) -> None:
         for key in await self._tree(message):
             await self._service.delete(key)
+            await notebook_progress.save(self._service, key, None)
             self._hub.forget(key.thread)
             self._hub.tell("deleted", {}, thread=key.thread)
         self._hub.is_changed.set()

@@ -61,6 +61,7 @@ class Hub:
 
     Attributes:
         is_changed: set when the list of sessions may have changed.
+        notebooks: the sessions in which cells of a notebook run.
     """
 
     def __init__(self) -> None:
@@ -71,6 +72,7 @@ class Hub:
         self._count = 0
         self._notices = cachetools.LRUCache[str, list[str]](_MOST_NOTED)
         self.is_changed = asyncio.Event()
+        self.notebooks: set[str] = set()
         self._blobs: collections.OrderedDict[str, bytes] = collections.OrderedDict()
         self._blob_bytes = 0
 

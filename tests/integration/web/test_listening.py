@@ -35,6 +35,11 @@ def _gated():
     return gate, wait
 
 
+async def _text(asking):
+    async with asking as response:
+        return await response.text()
+
+
 def _kinds(tab):
     return [one["event"]["kind"] for one in tab.heard if one["kind"] == "event"]
 
@@ -158,6 +163,48 @@ async def test_a_notebook_goes_on_behind_what_somebody_asks_meanwhile(serving_fa
             while len(past := await bot.queries.history(KEY)) < 3:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert [turn.request for turn in past] == ["wait", "hello one", "hello two"]
+
+
+async def test_what_a_restart_leaves_of_a_notebook_is_run_when_it_is_wanted(serving_fake, browsing):
+    async def forever(turn):
+        turn.reply.step(1)
+        turn.reply.text("begun")
+        await asyncio.sleep(600)
+
+    sources = ("hello one", "wait", "hello two", "hello three")
+    cells = [{"cell_type": "code", "metadata": {}, "source": one} for one in sources]
+    notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+    script, where = {"wait": forever, "hello": _hello}, f"?thread={THREAD}&name=n.ipynb"
+    rest = f"/run-notebook?to={THREAD}&rest="
+    async with serving_fake(script, again="bot") as (_, client), client.tab(THREAD) as tab:
+        async with client.post(f"/upload{where}", data=json.dumps(notebook)) as response:
+            assert response.status == 200
+        async with client.post(f"/run-notebook{where}&to={THREAD}") as response:
+            assert await response.json() == {"cells": 4}
+        while (await tab.event("text"))["delta"] != "begun":
+            pass
+        for path in (f"/run-notebook{where}&to={THREAD}", rest):
+            async with client.post(path) as response:
+                assert (response.status, "already" in await response.text()) == (400, True)
+        async with client.tab(THREAD) as other:
+            assert other.whole["notebook"] is None
+    async with serving_fake(script, again="bot") as (bot, client), browsing() as browser:
+        page = await browser.page()
+        await page.go(str(client.address))
+        await page.until("!document.getElementById('welcome').hidden")
+        await page.value(f"location.hash = '{THREAD}'")
+        await page.until("document.querySelector('.between button')")
+        assert "n.ipynb was cut short by a restart of the bot." in await page.text(".between")
+        assert await page.text(".between button") == "Run the remaining 2 cells"
+        assert len(await bot.queries.history(KEY)) == 2
+        await page.click(".between button")
+        await page.until("document.querySelectorAll('.turn:not([aria-busy])').length === 4")
+        assert [turn.request for turn in await bot.queries.history(KEY)] == list(sources)
+        async with asyncio.timeout(30):
+            while "No cells are left" not in await _text(client.post(rest)):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        async with client.tab(THREAD) as tab:
+            assert tab.whole["notebook"] is None
 
 
 async def test_stop_ends_what_runs(serving_fake):

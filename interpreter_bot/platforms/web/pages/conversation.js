@@ -1,6 +1,6 @@
 // The conversation that is shown: its turns, put in order without showing anything twice.
 
-import { $, el } from "./dom.js";
+import { $, count, el, plain } from "./dom.js";
 import { Turn } from "./turns.js";
 
 const NEAR_THE_END = 120;
@@ -70,6 +70,7 @@ export class Conversation {
     if (!whole.is_more && $("earlier").contains(document.activeElement)) this.pane.focus();
     $("earlier").hidden = !whole.is_more;
     for (const text of whole.notices) this.notice(text);
+    if (whole.notebook) this.offerRest(whole.notebook);
     // What came before it must not push away what is being read.
     if (anchor?.isConnected && !this.isAtEnd) this.pane.scrollTop += anchor.getBoundingClientRect().top - top;
     this.isLoaded = true;
@@ -121,6 +122,13 @@ export class Conversation {
     this.list.querySelector(".between")?.remove();
     this.list.append(el("p", { class: "notice between" }, text));
     this.follow();
+  }
+
+  /** What a restart of the bot left of a notebook is run only when somebody wants it. */
+  offerRest({ name, left }) {
+    this.notice(`${plain(name)} was cut short by a restart of the bot.`);
+    const run = (event) => (event.target.closest(".between").remove(), dispatchEvent(new CustomEvent("rest")));
+    this.list.lastElementChild.append(el("button", { type: "button", class: "small", onclick: run }, `Run the remaining ${count(left, "cell", "cells")}`));
   }
 
   noteScroll() {

@@ -330,6 +330,7 @@ addEventListener("click", async (event) => {
   (await import("./gallery.js")).enlarge(picture);
 });
 addEventListener("reveal", ({ detail }) => conversation.reveal(detail));
+addEventListener("rest", () => post("/run-notebook", { to: thread, rest: "" }).catch((error) => composer.complain(error.message)));
 addEventListener("notebook", ({ detail }) => runNotebook(detail));
 $("actions").addEventListener("keydown", (event) => moveByArrows($("actions"), event));
 $("panel-close").append(icon("close"));
