@@ -1,10 +1,12 @@
 """`interpreter-bot ask`, as people run it, with a scripted model behind the real wire format."""
 
 import asyncio
+import contextlib
 import json
 import os
 import pty
 import signal
+import sqlite3
 import sys
 
 import pytest
@@ -88,7 +90,7 @@ async def _at_a_terminal(command, environment, typed):
 def ask(tmp_path, short_path):
     """Run the command to its end, or until `stop` was printed: then it gets a SIGINT."""
 
-    async def run(script, *arguments, stop=None, stdin=None, typed=()):
+    async def run(script, *arguments, stop=None, stdin=None, typed=(), connections=()):
         async with openai_server.Server(script) as server:
             environment = {
                 "PATH": os.environ["PATH"],
@@ -100,6 +102,7 @@ def ask(tmp_path, short_path):
                 "INTERPRETER_BOT_PATHS__RUNTIME": str(short_path),
                 # Nearly all of these need nothing of the stack, and start sooner without it.
                 "INTERPRETER_BOT_KERNELS__PRELOAD": "[]",
+                "INTERPRETER_BOT_CONNECTIONS": json.dumps(connections),
             }
             command = (sys.executable, "-m", "interpreter_bot", "ask", *map(str, arguments))
             if typed:
@@ -137,6 +140,20 @@ async def test_a_question_about_a_file_is_answered_and_what_was_made_is_saved(as
     kept = {path.name for path in (tmp_path / "kept").rglob("*") if path.is_file()}
     assert "out.txt" in kept
     assert any(name.endswith(".png") for name in kept)
+
+
+async def test_queries_are_printed_below_an_answer_where_they_are_asked_for(ask, tmp_path):
+    place = tmp_path / "sales.db"
+    with contextlib.closing(sqlite3.connect(place)) as database, database:
+        database.execute("create table orders (id integer)")
+    code = "connections['sales'].query('select id from orders')"
+    listed = [{"name": "sales", "kind": "sqlite", "address": str(place)}]
+    for arguments, is_shown in ((["--queries"], True), ([], False)):
+        script = [openai_server.code(code), openai_server.text("None.")]
+        ran = await ask(script, *arguments, "how many?", connections=listed)
+        assert ran.status == 0
+        assert ("-- sales: 0 rows in" in ran.err) == is_shown
+        assert ("\nselect id from orders\n" in ran.err) == is_shown
 
 
 async def test_several_prompts_are_turns_of_one_session(ask):
