@@ -29,6 +29,8 @@ class BotProcess:
         started: when its process was started last, by `time.monotonic`.
         paths: its directories.
         log: what it and its host say of themselves.
+        environment: of its process.
+        on_death: is called when it was killed, before it is started again.
     """
 
     def __init__(self, place: pathlib.Path, model: settings.Model, key: str) -> None:
@@ -36,7 +38,8 @@ class BotProcess:
         self.log = place / "log"
         self.pid = 0
         self.started = 0.0
-        self._environment = {
+        self.on_death: Callable[[], None] = lambda: None
+        self.environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(place),
             "OPENAI_API_KEY": key,
@@ -79,7 +82,7 @@ class BotProcess:
             with self.log.open("ab") as log:
                 process = await asyncio.create_subprocess_exec(
                     *(sys.executable, "-m", "interpreter_bot", "run"),
-                    env=self._environment,
+                    env=self.environment,
                     stdout=asyncio.subprocess.PIPE,
                     stderr=log,
                 )
@@ -91,6 +94,7 @@ class BotProcess:
                         at(found[0])
                 if await process.wait() != -signal.SIGKILL:
                     raise RuntimeError(f"the bot ended: {self.log.read_text()[-2000:]}")
+                self.on_death()
             finally:
                 if process.returncode is None:
                     process.send_signal(signal.SIGTERM)
@@ -108,17 +112,23 @@ class BotProcess:
             return 0
 
 
+def all_below(pid: int) -> list[int]:
+    """Return a process and all below it; none where there is none."""
+    found = [pid] if pid else []
+    for one in found:  # Grows while it is walked.
+        found += procfs.children(one)
+    return found
+
+
 def found_below(host: int, what: str) -> int:
     """Return a process of a host's: its fork server, or the kernel made last; 0 if there is none.
 
     They are known by their namespaces of pids: a fork server is the second in one, a kernel is in
     another one within that.
     """
-    found = [host] if host else []
-    for pid in found:  # Grows while it is walked.
-        found += procfs.children(pid)
     lines = {
-        pid: re.search(rb"^NSpid:(.*)$", procfs.read(f"/proc/{pid}/status"), re.M) for pid in found
+        pid: re.search(rb"^NSpid:(.*)$", procfs.read(f"/proc/{pid}/status"), re.M)
+        for pid in all_below(host)
     }
     spaces = {pid: line[1].split() for pid, line in lines.items() if line is not None}
     if what == "kernel":

@@ -22,6 +22,7 @@ class Visitor:
     Attributes:
         address: of the page, with its token; changes with the bot's process.
         shown: all turns of the session as they were shown when it was connected last, and since.
+        accepted: what it said that the bot has.
         on_event: is told of each event as it comes.
         on_look: is called when what `look_into` asked for has come.
     """
@@ -40,7 +41,7 @@ class Visitor:
         self._thread = thread
         self._answer = answer
         self._asked: dict[str, dict[str, Any]] = {}
-        self._accepted: set[str] = set()
+        self.accepted: set[str] = set()
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._task: asyncio.Task[None] | None = None
         self._telling: set[asyncio.Task[None]] = set()
@@ -106,7 +107,7 @@ class Visitor:
                 ids = [request_id for request_id, _ in turns]
                 assert len(set(ids)) == len(ids), "a turn is shown twice"
                 # As the page says it of what the bot had, and had not begun when it ended.
-                self.shown = {name: [_LOST] for name in self._accepted.difference(ids)}
+                self.shown = {name: [_LOST] for name in self.accepted.difference(ids)}
                 self.shown |= {name: [] for name in ids}
                 for name, events in turns:
                     for event in events:
@@ -122,7 +123,7 @@ class Visitor:
                 self.on_look()
             case "accepted":
                 if self._asked.pop(told["id"], None):
-                    self._accepted.add(told["id"])
+                    self.accepted.add(told["id"])
 
     async def _see(self, name: str, event: dict[str, Any]) -> None:
         events = self.shown.setdefault(name, [])
