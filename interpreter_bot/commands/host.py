@@ -88,7 +88,8 @@ async def _statuses(config: settings.Settings) -> list[dict[str, object]]:
             if config.host.fleet:
                 found.append({"socket": str(path), "error": host_statuses.UNREACHABLE})
         else:
-            found.append(dataclasses.asdict(told) | {"packages": len(told.packages)})
+            about = dataclasses.asdict(told) | {"packages": len(told.packages)}
+            found.append({"socket": str(path), **about})
     if not found:
         raise errors.KernelError(_NONE)
     return found

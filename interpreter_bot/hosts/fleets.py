@@ -63,7 +63,7 @@ class Fleet:
         loop = asyncio.get_running_loop()
         try:
             found = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             _log.warning("the hosts of %s cannot be looked up: %s", name, error)
             return
         self._names[name, port] = frozenset(
