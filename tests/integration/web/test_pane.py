@@ -1,13 +1,13 @@
 """The files beside the conversation, with the kernel that reads them, in a real browser."""
 
 import io
+import json
 import zipfile
 
 import pytest
 
+from interpreter_bot import values
 from tests.integration.web import visits
-
-pytestmark = pytest.mark.kernel
 
 CODE = """
 import pandas
@@ -28,6 +28,15 @@ del frame
 """
 TITLES = "[...document.querySelectorAll('#pane .file-title')].map(e => e.innerText).sort().join()"
 STATUS = "document.querySelector('#pane .table-bar [role=status]')?.innerText"
+THREAD = "0123456789abcdef"
+PREVIEW = """(async (name) => {
+  const { preview } = await import("/previews.js");
+  const shown = preview({ name, size_bytes: 9 }, { thread: "%s", say() {} });
+  document.getElementById("turns").replaceChildren(shown);
+  const words = () => shown.querySelector("pre")?.textContent;
+  while (words() === undefined) await new Promise((go) => setTimeout(go, 10));
+  return words();
+})("%s")"""
 
 
 async def view(page, name):
@@ -42,6 +51,21 @@ async def press(page, words):
     await page.value(f"{buttons}.find(e => e.innerText === '{words}').click()")
 
 
+async def test_json_is_indented_unless_it_is_nested_to_be_too_much(serving_fake, browsing):
+    deep = "[" * 2000 + ",".join("0" * 50_000) + "]" * 2000
+    wide = "[" * 40 + ",".join("0" * 50_000) + "]" * 40
+    written = {"plain": '{"a": ["]]", 1]}', "deep": deep, "wide": wide, "none": "{[" * 60}
+    async with serving_fake() as (bot, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        for name, text in written.items():
+            key = values.SessionKey("web", thread=THREAD)
+            (bot.directory(key) / f"{name}.json").write_text(text)
+            shown = await page.value(PREVIEW % (THREAD, f"{name}.json"))
+            lines = json.dumps(json.loads(text), indent=2) if name == "plain" else text
+            assert shown == lines, name
+
+
+@pytest.mark.kernel
 async def test_files_are_looked_into_renamed_deleted_and_taken_along(serving_kernels, browsing):
     async with serving_kernels() as (_, address), browsing() as browser:
         page = await browser.page(width=1400)

@@ -12,6 +12,8 @@ const PLAYED = { audio: /\.(?:mp3|m4a|wav|flac|ogg)$/i, video: /\.(?:mp4|m4v|web
 const BUSY_MILLISECONDS = 700;
 const MOST_TRIES = 20;
 const MOST_CELLS = 300;
+const DEEPEST = 50;
+const MOST_TIMES = 8;
 const MOST_BYTES = 256 * 1024;
 
 /**
@@ -105,9 +107,17 @@ function notebook(json) {
   }));
 }
 
+/** A line for each value, unless that is many times as much: a few bytes may be nested very deeply. */
 function indented(json) {
+  let depth = 0, deepest = 0;
+  for (const [mark] of json.matchAll(/"(?:[^"\\]|\\.)*"|[[\]{}]/g)) {
+    if (mark === "[" || mark === "{") deepest = Math.max(deepest, ++depth);
+    else if (mark === "]" || mark === "}") depth--;
+  }
+  if (deepest > DEEPEST) return json;
   try {
-    return JSON.stringify(JSON.parse(json), null, 2);
+    const lines = JSON.stringify(JSON.parse(json), null, 2);
+    return lines.length > MOST_TIMES * json.length ? json : lines;
   } catch {
     return json;
   }
