@@ -24,16 +24,25 @@ async def test_earlier_turns_come_above_what_is_being_read(serving_fake, browsin
         await visits.answered(page, 30)
         await page.value("document.getElementById('scroll').scrollTop = 0")
         await page.drawn()
-        place = (
-            "[...document.querySelectorAll('.turn')].find(e => e.innerText.includes('echo 51'))"
-            ".getBoundingClientRect().top"
+        # What is far away has no text that is seen, and only about a height.
+        turn = (
+            "[...document.querySelectorAll('.turn')].find(e => e.textContent.includes('echo 51'))"
         )
+        seen = "checkVisibility({contentVisibilityAuto: true})"
+        await page.until(f"{turn}.querySelector('.answer').{seen}")
+        await page.drawn()
+        place = f"{turn}.getBoundingClientRect().top"
         before = await page.value(place)
         await page.click("#earlier button")
         await page.until("document.querySelectorAll('.turn').length === 80")
         await page.drawn()
         assert abs(await page.value(place) - before) < 60
         assert await page.value("document.activeElement.id") == "scroll"
+        # Only what is near is painted, but for a printer.
+        painted = f"[...document.querySelectorAll('.answer')].filter(e => e.{seen}).length"
+        assert 0 < await page.value(painted) < 70
+        await page.call("Emulation.setEmulatedMedia", media="print")
+        await page.until(f"{painted} === 80")
 
 
 async def test_only_the_latest_word_about_a_conversation_stands(serving_fake, browsing):
