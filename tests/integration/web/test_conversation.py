@@ -351,6 +351,7 @@ async def test_queries_stand_folded_below_the_code_also_after_a_reload(serving_f
         await visits.say(page, "ask")
         for _ in range(2):
             await visits.answered(page)
+            await page.until("document.querySelector('.cell + .queries')")
             assert await page.text(".cell + .queries summary") == "2 queries"
             assert not await page.value("document.querySelector('.queries').open")
             await page.click(".queries summary")

@@ -4,8 +4,22 @@ import { el, styled } from "./dom.js";
 
 await styled("/forms.css");
 
+/** Let the question of a turn be written anew where it stands. */
+export function edit(turn) {
+  if (turn.asked.hidden) return;
+  const close = () => {
+    form.remove();
+    turn.asked.hidden = false;
+    turn.meta.querySelector("button")?.focus();
+  };
+  const form = editForm(turn.head, { send: (text) => turn.around.branch(turn, text), close });
+  turn.asked.hidden = true;
+  turn.asked.after(form);
+  form.firstChild.focus();
+}
+
 /** A form with a question in it; what is sent goes on in a branch of its own. */
-export function editForm({ request, is_code: isCode }, { send, close }) {
+function editForm({ request, is_code: isCode }, { send, close }) {
   const field = el("textarea", { "aria-label": isCode ? "Code" : "Question", dir: isCode ? "ltr" : "auto", spellcheck: String(!isCode), rows: Math.min(request.split("\n").length + 1, 20) });
   field.value = request;
   const form = el("form", { class: `edit-asked ${isCode ? "is-code" : ""}`, onsubmit: submit, onkeydown: key }, field,

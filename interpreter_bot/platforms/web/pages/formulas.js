@@ -1,16 +1,14 @@
-// Formulas, typeset as MathML by Temml, which is fetched when the first one appears. What cannot be
+// Formulas, typeset by `typesetting.js`, which is fetched when the first one appears. What cannot be
 // typeset stands as it was written. Whoever wrote a formula is not trusted: it is short, defines
 // nothing, names no address, and waits its turn where there are many.
 
-import { el, scrollable, styled } from "./dom.js";
+import { el, scrollable } from "./dom.js";
 
 const LONGEST = 2000;
 const DEEPEST = 60;
 const MOST_KEPT = 500;
 const SLICE_MILLISECONDS = 8;
 const DEFINING = /\\(?:def|[gex]def|let|futurelet|(?:re)?newcommand|providecommand|newenvironment|global|long)(?![a-zA-Z])/;
-const FOREIGN = "a, img, iframe, script, [href], [src]";
-const OPTIONS = { throwOnError: true, trust: false, strict: false, maxExpand: 200, maxSize: [20, 20] };
 
 const kept = new Map();
 let waiting = [];
@@ -46,9 +44,8 @@ function isFit(tex) {
 
 async function start() {
   try {
-    typesetting ??= fetched();
-    const temml = await typesetting;
-    setTimeout(work, 0, temml);
+    typesetting ??= import("./typesetting.js");
+    setTimeout(work, 0, (await typesetting).typeset);
   } catch {
     // There is no connection: they stand as they were written, and the next one tries again.
     typesetting = null;
@@ -56,34 +53,18 @@ async function start() {
   }
 }
 
-async function fetched() {
-  styled("/temml.css");
-  return (await import("./temml.js")).default;
-}
-
 /** Typeset some, and leave time for everything else. */
-function work(temml) {
+function work(typeset) {
   const until = performance.now() + SLICE_MILLISECONDS;
   let done = 0;
   while (done < waiting.length && performance.now() < until) {
     const entry = waiting[done++];
     // What was drawn anew meanwhile is typeset where it is now.
-    if (!kept.has(entry.key)) keep(entry.key, typeset(temml, entry));
+    if (!kept.has(entry.key)) keep(entry.key, typeset(entry));
     put(entry);
   }
   waiting.splice(0, done);
-  if (waiting.length) setTimeout(work, 0, temml);
-}
-
-function typeset(temml, { tex, isDisplay }) {
-  const drawn = document.createElement("span");
-  try {
-    temml.render(tex, drawn, { ...OPTIONS, displayMode: isDisplay });
-  } catch {
-    // No formula, or one that is not known: of errors of theirs, and of ours on what they sent.
-    return null;
-  }
-  return drawn.querySelector(FOREIGN) ? null : drawn;
+  if (waiting.length) setTimeout(work, 0, typeset);
 }
 
 function keep(key, drawn) {

@@ -234,7 +234,7 @@ export class Turn {
     this.finishWords(end);
     this.showState("");
     this.state.remove();
-    if (end.queries?.length) this.afterCode(queriesOf(end.queries));
+    if (end.queries?.length) import("./queries.js").then(({ queriesOf }) => this.afterCode(queriesOf(end.queries)));
     if (this.files) this.body.append(this.files);
     const words = this.wordsOf(end);
     if (words) this.body.append(sentence({ ...end, sentence: words }, () => this.around.again(this), this.isWithdrawn));
@@ -289,17 +289,7 @@ export class Turn {
 
   /** Let the question be written anew where it stands. */
   async edit() {
-    const { editForm } = await import("./branches.js");
-    if (this.asked.hidden) return;
-    const close = () => {
-      form.remove();
-      this.asked.hidden = false;
-      this.meta.querySelector("button")?.focus();
-    };
-    const form = editForm(this.head, { send: (text) => this.around.branch(this, text), close });
-    this.asked.hidden = true;
-    this.asked.after(form);
-    form.firstChild.focus();
+    (await import("./branches.js")).edit(this);
   }
 
   /** Show the way to what stands in its place in other branches, if anything does. */
@@ -323,15 +313,6 @@ export class Turn {
     if (last) last.after(node);
     else this.add(node);
   }
-}
-
-/** What code asked of data connections, folded: each statement, and what came of it. */
-function queriesOf(queries) {
-  const one = ({ connection, statement, outcome }) => connection
-    ? el("li", {}, el("p", { class: "muted" }, named(connection), `: ${outcome}`), scrollable(el("pre", {}, el("code", { dir: "ltr" }, statement))))
-    : el("li", { class: "muted" }, statement);
-  const summary = el("summary", {}, count(queries.length, "query", "queries"));
-  return el("details", { class: "queries" }, summary, el("ol", {}, queries.map(one)));
 }
 
 /** What was asked, under a heading by which one can go from turn to turn. */
