@@ -14,6 +14,7 @@
     │   ├── FileTooLargeError    one file is over the limit
     │   ├── WorkspaceFullError   the workspace as a whole is over its limits
     │   └── FileMissingError     no such regular file
+    ├── LoginNeededError         a person has no account to do it with, but can log in
     ├── UnansweredError          a person was asked, and did not answer in time
     ├── StoreError               the database cannot be used, or what was asked for is gone
     └── PlatformLostError        a chat platform cannot be reached, and may be tried again
@@ -94,6 +95,10 @@ class WorkspaceFullError(WorkspaceError):
 
 class FileMissingError(WorkspaceError):
     """There is no such file in the workspace."""
+
+
+class LoginNeededError(BotError):
+    """A person has to log in first."""
 
 
 class UnansweredError(BotError):

@@ -42,7 +42,7 @@ from interpreter_bot.setting_groups.sessions_and_storage import (
     Snapshots,
     Store,
 )
-from interpreter_bot.setting_groups.tool_servers import McpServer, OAuthLogin
+from interpreter_bot.setting_groups.tool_servers import McpServer, OAuthLogin, ToolLogins
 
 __all__ = [
     "GIB",
@@ -76,6 +76,7 @@ __all__ = [
     "Slack",
     "Snapshots",
     "Store",
+    "ToolLogins",
     "Turn",
     "Web",
     "load",
@@ -139,6 +140,8 @@ class Settings(pydantic_settings.BaseSettings):
     """How much of that."""
     mcp_servers: tuple[McpServer, ...] = ()
     """Servers whose tools code can call."""
+    tool_logins: ToolLogins = ToolLogins()
+    """Logins of people there."""
     connections: tuple[Connection, ...] = ()
     """Data that code may query."""
     connection_limits: ConnectionLimits = ConnectionLimits()

@@ -32,16 +32,38 @@ Address = Annotated[str, pydantic.AfterValidator(_address)]
 
 
 class OAuthLogin(fields.Group):
-    """A login of the bot itself at an MCP server, by OAuth's client credentials."""
+    """Logins at an MCP server by OAuth: of the bot itself, by client credentials, or of people."""
 
     issuer: Address
     """Who gives the tokens; the secret is sent to no other origin."""
-    client_id: str
-    """As whom."""
-    client_secret: Annotated[str, pydantic.Field(repr=False)]
+    client_id: str = ""
+    """As whom. Where people log in, none lets the bot register itself there."""
+    client_secret: Annotated[str, pydantic.Field(repr=False)] = ""
     """With what, such as `${JIRA_SECRET}`: of the bot's own environment."""
     scope: str = ""
-    """What is asked for, separated by spaces."""
+    """What is asked for, separated by spaces; none means what the server says."""
+
+
+class ToolLogins(fields.Group):
+    """Logins of people at MCP servers whose `authorization` is `person`.
+
+    The bot serves the page that they open, and to which the server's login leads back.
+    """
+
+    public_url: str = ""
+    """Where the browsers of people reach that page, such as `https://bot.example.org`. Without one,
+    only people at this machine can log in: of the page and of the terminal."""
+    host: str = "127.0.0.1"
+    """Where it listens; put a proxy with TLS before it."""
+    port: Annotated[int, pydantic.Field(ge=0, le=65535)] = 8767
+    """0 takes any that is free."""
+
+    @pydantic.field_validator("public_url")
+    @classmethod
+    def _is_safe(cls, url: str) -> str:
+        if url and urllib.parse.urlsplit(_address(url)).scheme != "https":
+            raise ValueError("it must begin with https://")
+        return url.rstrip("/")
 
 
 class McpServer(fields.Group):
@@ -72,6 +94,10 @@ class McpServer(fields.Group):
     """File of a token that is sent instead of an `Authorization`."""
     oauth: OAuthLogin | None = None
     """How the bot logs in there; none for a server that takes a token, or nothing."""
+    authorization: Literal["bot", "person"] = "bot"
+    """Whose account there the tools are called with. `person`: each person's own, who gets a
+    private link to log in, by OAuth; see `tool_logins`. Without `oauth.issuer` the server says who
+    gives the tokens, which must be at a public address then."""
     places: tuple[str, ...] = ()
     """Where people may use it: `slack`, `slack/T024BE7LD`, `discord/GUILD/CHANNEL`, `web`,
     `console`, …; none named means everywhere."""
@@ -91,6 +117,12 @@ class McpServer(fields.Group):
             raise ValueError("it takes either a url, or the command of a program")
         if self.command and (self.headers or self.token_file or self.oauth):
             raise ValueError("a program takes no headers, token_file or oauth, but an environment")
+        if self.authorization == "person":
+            named = {name.lower() for name in self.headers}
+            if self.command or self.token_file or "authorization" in named:
+                raise ValueError("where people log in, there is a url, and no token of the bot")
+        elif self.oauth and not (self.oauth.client_id and self.oauth.client_secret):
+            raise ValueError("oauth needs client_id and client_secret where the bot logs in")
         if self.url and (self.readable or self.environment or self.network):
             raise ValueError("readable, environment and network are for programs")
         if not all(path.is_absolute() for path in self.readable):

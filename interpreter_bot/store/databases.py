@@ -21,6 +21,7 @@ from sqlalchemy.ext import asyncio as sa_asyncio
 
 from interpreter_bot import errors
 from interpreter_bot.store import (
+    accounts,
     blobs,
     door_uses,
     engines,
@@ -168,6 +169,7 @@ class Database:
         self.queries = door_uses.queries(begin)
         self.installations = door_uses.installations(begin)
         self.tool_audit = tool_audit.ToolAudit(begin)
+        self.accounts = accounts.Accounts(begin)
 
     @classmethod
     @contextlib.asynccontextmanager

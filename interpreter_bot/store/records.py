@@ -265,3 +265,20 @@ class ToolCall:
     sent_bytes: int = 0
     received_bytes: int = 0
     seconds: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Account:
+    """An account at an MCP server that a person let the bot use, or is about to.
+
+    Attributes:
+        platform: where the person is known to the bot.
+        workspace: of the platform, where it has several.
+        person: the platform's id of them.
+        server: as the settings call it.
+    """
+
+    platform: str
+    workspace: str
+    person: str
+    server: str

@@ -258,3 +258,30 @@ QUERIES = _table(
     sa.Column("seconds", sa.Double, nullable=False),
     sa.Column("began", columns.Moment, nullable=False, index=True),
 )
+
+# Accounts at MCP servers that people let the bot use, with tokens; all that is secret is encrypted.
+ACCOUNTS = _table(
+    "accounts",
+    _name("platform"),
+    _name("workspace"),
+    _name("person"),
+    _name("server"),
+    _prose("sealed"),
+    _moment("changed"),
+    sa.UniqueConstraint("platform", "workspace", "person", "server"),
+)
+
+# Logins there that have begun: one of a person at a server, found by a digest of what only their
+# browser knows.
+LOGINS = _table(
+    "logins",
+    _name("platform"),
+    _name("workspace"),
+    _name("person"),
+    _name("server"),
+    sa.Column("digest", sa.String(64), nullable=False),
+    _prose("sealed"),
+    _moment("began"),
+    sa.UniqueConstraint("digest"),
+    sa.UniqueConstraint("platform", "workspace", "person", "server"),
+)
