@@ -65,7 +65,7 @@ class KeyRing:
             SettingsError: the keys cannot be used.
         """
         if not self._fernets and self._file is not None:
-            self._fernets = self._parsed(private_files.read_or_create(self._file, _new_key))
+            self._fernets = self._parsed(private_files.read_or_create(self._file, new_key))
         self._require_key()
         return MARK + self._fernets[0].encrypt(text.encode()).decode("ascii")
 
@@ -100,7 +100,7 @@ class KeyRing:
         """
         if self._file is None:
             return False
-        keys = "\n".join(filter(None, [_new_key(), private_files.read(self._file)]))
+        keys = "\n".join(filter(None, [new_key(), private_files.read(self._file)]))
         private_files.replace(self._file, keys)
         self._fernets = self._parsed(keys)
         return True
@@ -145,5 +145,6 @@ def unseal(key: bytes, name: str, content: bytes) -> bytes:
         raise ValueError("a document cannot be decrypted") from error
 
 
-def _new_key() -> str:
+def new_key() -> str:
+    """Return a key for a ring."""
     return fernet.Fernet.generate_key().decode("ascii")

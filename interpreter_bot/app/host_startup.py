@@ -12,14 +12,14 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final
 
-from interpreter_bot import errors, private_files, settings
+from interpreter_bot import encryption, errors, private_files, settings
 from interpreter_bot.hosts import host_sockets, kernel_doors, ports
 
 if TYPE_CHECKING:
     from interpreter_bot.data_connections import connection_service
     from interpreter_bot.egress import broker
     from interpreter_bot.mcp_servers import tool_broker
-    from interpreter_bot.store import databases
+    from interpreter_bot.store import accounts, databases
 
 _NO_DOORS: Final = (
     "host.fleet does not go with egress, connections or kernels.doors yet: what code reaches "
@@ -104,13 +104,18 @@ async def prepared_connections(
 
 @contextlib.asynccontextmanager
 async def open_tools(
-    config: settings.Settings, environment: Mapping[str, str]
+    config: settings.Settings,
+    environment: Mapping[str, str],
+    store: accounts.Accounts | None = None,
+    keys: encryption.KeyRing | None = None,
 ) -> AsyncIterator[tool_broker.ToolBroker | None]:
     """Open the tools of MCP servers; None where the settings list none.
 
     Args:
         config: the settings in effect.
         environment: holds the secrets that `mcp_servers` names.
+        store: see `tool_broker.opened`.
+        keys: likewise; those of the settings by default.
 
     Raises:
         SettingsError: a server cannot be used.
@@ -123,7 +128,7 @@ async def open_tools(
     # Imported here: without servers, nothing needs the SDK, which is large.
     from interpreter_bot.mcp_servers import tool_broker
 
-    async with tool_broker.opened(config, environment) as opened:
+    async with tool_broker.opened(config, environment, store, keys) as opened:
         yield opened
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import pydantic
 
-from interpreter_bot import logs, schedules, settings
+from interpreter_bot import encryption, logs, schedules, settings
 from interpreter_bot.agent.llms import catalogues, model_discovery
 from interpreter_bot.agent.llms.embedded import on_demand_model
 from interpreter_bot.app import host_startup
@@ -106,8 +106,11 @@ async def open_conversations(
         database = await stack.enter_async_context(memory)
         catalogue, notice = await _models(config, environment, stack)
         skills = await _skills(config, is_ephemeral=is_ephemeral)
+        named = environment if secrets is None else secrets
+        # What a key encrypts that nobody knows is gone with the process.
+        keys = encryption.KeyRing(encryption.new_key(), config.paths.data) if is_ephemeral else None
         tools = await stack.enter_async_context(
-            host_startup.open_tools(config, environment if secrets is None else secrets)
+            host_startup.open_tools(config, named, database.accounts, keys)
         )
         connections = (
             None if broker is None else await host_startup.prepared_connections(broker, hosts)

@@ -123,6 +123,12 @@ def _openings(
         from interpreter_bot.platforms.discord import startup as discord
 
         openings["Discord"] = functools.partial(discord.serve, service, config.discord, token=token)
+    if service.logins.are_possible:
+        from interpreter_bot.platforms import login_pages
+
+        openings["Logins at tools"] = functools.partial(
+            login_pages.serve, service, config.tool_logins
+        )
     if config.mcp.enabled:
         # It takes a second and 59 MiB, which nobody else is to pay.
         from interpreter_bot.commands import mcp

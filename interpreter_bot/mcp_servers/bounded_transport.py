@@ -11,7 +11,8 @@ from typing import Final
 import httpx2
 
 _STREAM_TIMES: Final = 16
-_IDENTITY: Final = frozenset({"", "identity"})
+IDENTITY: Final = frozenset({"", "identity"})
+"""Encodings of an answer that is as long as it seems."""
 
 
 class OversizedError(httpx2.TransportError):
@@ -29,7 +30,7 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
                 refused.
             most_bytes: of an answer; a stream of several may have a multiple.
         """
-        self._origins = {_origin(httpx2.URL(url)) for url in urls}
+        self._origins = {origin(httpx2.URL(url)) for url in urls}
         self._most_bytes = most_bytes
         # No proxy of the environment: what is sent has secrets.
         self._inner = httpx2.AsyncHTTPTransport(trust_env=False)
@@ -40,7 +41,7 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
         Raises:
             TransportError: it goes elsewhere, or what comes is too much.
         """
-        if _origin(request.url) not in self._origins:
+        if origin(request.url) not in self._origins:
             raise httpx2.UnsupportedProtocol("The server leads elsewhere.", request=request)
         # What is packed may be far more than it seems.
         request.headers["Accept-Encoding"] = "identity"
@@ -48,7 +49,7 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
         stream = response.stream
         if not isinstance(stream, httpx2.AsyncByteStream):
             raise OversizedError("The answer is no stream.", request=request)
-        if response.headers.get("content-encoding", "").lower() not in _IDENTITY:
+        if response.headers.get("content-encoding", "").lower() not in IDENTITY:
             await stream.aclose()
             raise OversizedError("The answer is packed, though that was not wanted.")
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
@@ -56,7 +57,7 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(
             response.status_code,
             headers=response.headers,
-            stream=_Bounded(stream, most),
+            stream=BoundedStream(stream, most),
             extensions=response.extensions,
         )
 
@@ -65,7 +66,9 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
         await self._inner.aclose()
 
 
-class _Bounded(httpx2.AsyncByteStream):
+class BoundedStream(httpx2.AsyncByteStream):
+    """The bytes of an answer, up to a number."""
+
     def __init__(self, stream: httpx2.AsyncByteStream, most_bytes: int) -> None:
         self._stream = stream
         self._left_bytes = most_bytes
@@ -81,5 +84,6 @@ class _Bounded(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+def origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+    """Return what tells who gets a request."""
     return url.scheme, url.host, url.port

@@ -26,8 +26,10 @@ from interpreter_bot.mcp_servers import (
     bounded_transport,
     definitions,
     oauth_logins,
+    person_logins,
     program_transport,
 )
+from interpreter_bot.store import records
 
 _log = logging.getLogger(__name__)
 
@@ -66,12 +68,21 @@ class ServerConnection:
         secrets: that the server, or who gives tokens for it, is sent. Replaced when there are more.
     """
 
-    def __init__(self, server: settings.McpServer, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        server: settings.McpServer,
+        environment: Mapping[str, str],
+        *,
+        account: records.Account | None = None,
+        logins: person_logins.PersonLogins | None = None,
+    ) -> None:
         """Connect to nothing yet.
 
         Args:
             server: as the settings say.
             environment: holds what its headers name.
+            account: of the person whose connection it is, where each has their own.
+            logins: have its tokens.
 
         Raises:
             SettingsError: a secret is missing.
@@ -94,8 +105,11 @@ class ServerConnection:
         texts = (*server.headers.values(), *server.environment.values())
         templates = map(string.Template, texts)
         self._note_secrets(environment[name] for one in templates for name in one.get_identifiers())
-        self._login = None
-        if server.oauth is not None:
+        self._bearer: person_logins.PersonBearer | None = None
+        self._login: httpx2.Auth | None = None
+        if account is not None and logins is not None:
+            self._login = self._bearer = logins.bearer(account, self._note_secrets)
+        elif server.oauth is not None:
             self._login = oauth_logins.provider(
                 server, server.oauth, environment, note=self._note_secrets
             )
@@ -185,11 +199,15 @@ class ServerConnection:
                     self._note_failure()
                     await self._disconnect()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody has used it for a while."""
+        return not self._calls and time.monotonic() - self._used_at > _IDLE_SECONDS
+
     async def rest(self) -> None:
         """End a program that nobody has used for a while; the next call starts it again."""
         async with self._order:
-            is_used = self._calls or time.monotonic() - self._used_at < _IDLE_SECONDS
-            if self._server.command and not is_used:
+            if self._server.command and self.is_idle:
                 await self._disconnect()
 
     async def close(self) -> None:
@@ -239,6 +257,7 @@ class ServerConnection:
             if not self._server.command:
                 self._pause_seconds = 0.0
             return self._client
+        self._check_login()
         self._note_failure()
         raise McpServerError(_UNREACHABLE.format(name=self._server.name))
 
@@ -293,6 +312,11 @@ class ServerConnection:
             trust_env=False,
         )
 
+    def _check_login(self) -> None:
+        """Raise LoginNeededError if that is why something failed."""
+        if self._bearer is not None:
+            self._bearer.check()
+
     @contextlib.contextmanager
     def _translated(self, seconds: float) -> Iterator[None]:
         # Of the connection that is there now: it may be another by the time that this one breaks.
@@ -307,10 +331,12 @@ class ServerConnection:
             if error.code == mcp_types.CONNECTION_CLOSED:
                 closing.set()
                 raise McpServerError(_BROKEN.format(name=name)) from error
+            self._check_login()
             said = definitions.readable(error.message, _REFUSAL_CHARACTERS)
             said = redaction.redact(said, self.secrets)
             raise McpServerError(_REFUSED.format(name=name, said=said)) from error
         except _BREAKS as error:
+            self._check_login()
             _log.info("a call of the MCP server %s failed", name, exc_info=error)
             raise McpServerError(_BROKEN.format(name=name)) from error
 

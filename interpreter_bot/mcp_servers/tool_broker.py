@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import dataclasses
 import logging
@@ -12,13 +13,15 @@ from typing import Any, Final
 
 from mcp.shared import dispatcher
 
-from interpreter_bot import errors, schedules, settings, values
+from interpreter_bot import encryption, errors, schedules, settings, values
 from interpreter_bot.mcp_servers import (
     accepted_definitions,
     call_results,
     definitions,
+    person_logins,
     server_connections,
 )
+from interpreter_bot.store import accounts, records
 
 _log = logging.getLogger(__name__)
 
@@ -30,6 +33,9 @@ _NOT_ACCEPTED: Final = (
     "The tool {tool} of {server} is off: it is new, or was changed, and whoever runs the bot has "
     "not accepted it as it is now."
 )
+_NOBODY: Final = "What {name} offers is known once a person has logged in there."
+_MOST_PERSONAL: Final = 500
+_MANY: Final = "Too many people use tools of servers at the moment."
 _OFF: Final = "The tool {tool} of {server} is off, by the settings of the bot."
 
 
@@ -51,13 +57,19 @@ class OfferedServer:
 
 
 class ToolBroker:
-    """Knows all servers, and calls their tools. Use `opened`."""
+    """Knows all servers, and calls their tools. Use `opened`.
+
+    Attributes:
+        definitions: that were accepted, and those that servers sent last.
+        logins: of people, where they log in; None if nothing of them can be kept.
+    """
 
     def __init__(
         self,
         servers: Sequence[settings.McpServer],
         environment: Mapping[str, str],
         data: pathlib.Path,
+        logins: person_logins.PersonLogins | None = None,
     ) -> None:
         """Connect to nothing yet.
 
@@ -65,6 +77,7 @@ class ToolBroker:
             servers: as the settings list them.
             environment: holds what their headers name.
             data: the directory with what was accepted.
+            logins: of people.
 
         Raises:
             SettingsError: one cannot be used.
@@ -76,7 +89,13 @@ class ToolBroker:
         self._connections = {
             server.name: server_connections.ServerConnection(server, environment)
             for server in servers
+            if server.authorization == "bot"
         }
+        self._personal: collections.OrderedDict[
+            records.Account, server_connections.ServerConnection
+        ] = collections.OrderedDict()
+        self._environment = environment
+        self.logins = logins
         self.definitions = accepted_definitions.AcceptedDefinitions(data)
 
     def offered(self, key: values.SessionKey) -> tuple[OfferedServer, ...]:
@@ -97,19 +116,37 @@ class ToolBroker:
         said = definitions.readable(usable.instructions, _INSTRUCTIONS_CHARACTERS)
         return OfferedServer(server, said, tools, len(offered) - len(tools))
 
+    def server(self, key: values.SessionKey, name: str) -> settings.McpServer:
+        """Return a server that a conversation may use.
+
+        Raises:
+            BotError: there is none.
+        """
+        found = self._servers.get(name)
+        if found is None or not found.is_in(key.platform, key.workspace, key.channel, key.thread):
+            raise errors.BotError(_NO_SERVER.format(name=name))
+        return found
+
     async def find(
-        self, key: values.SessionKey, server: str, tool: str
+        self, key: values.SessionKey, account: records.Account, tool: str
     ) -> tuple[settings.McpServer, definitions.Definition]:
         """Return a tool that a conversation may call, once it was seen to be what was accepted.
 
+        Args:
+            key: of the conversation.
+            account: of the person whose code asks, at the server whose tool it is.
+            tool: its name there.
+
         Raises:
+            LoginNeededError: the person has to log in there.
             BotError: there is none; the sentence says why.
         """
-        found = self._servers.get(server)
-        if found is None or not found.is_in(key.platform, key.workspace, key.channel, key.thread):
-            raise errors.BotError(_NO_SERVER.format(name=server))
-        await self.look(server)
-        usable = await asyncio.to_thread(self.definitions.usable, server)
+        server = account.server
+        found = self.server(key, server)
+        listing = await self.look(server, account)
+        # What this person was offered: another one's may be less, or more.
+        accepted = await asyncio.to_thread(self.definitions.accepted, server)
+        usable = await asyncio.to_thread(accepted_definitions.compared, accepted, listing)
         standing = usable.standings.get(tool) if tool else None
         if standing is None or standing is accepted_definitions.Standing.GONE:
             raise errors.BotError(_NO_TOOL.format(server=server, tool=tool))
@@ -122,40 +159,95 @@ class ToolBroker:
 
     async def call(
         self,
-        server: str,
+        account: records.Account,
         tool: str,
         arguments: dict[str, Any],
         *,
         progress: dispatcher.ProgressFnT,
     ) -> dict[str, Any]:
-        """Call a tool that `find` returned; see `call_results.read`.
+        """Call a tool that `find` returned, for a person; see `call_results.read`.
 
         Raises:
+            LoginNeededError: the person has to log in there.
             BotError: it could not be done.
         """
-        connection = self._connections[server]
+        connection = await self._connection(account.server, account)
         result = await connection.call(tool, arguments, progress=progress)
         return await asyncio.to_thread(call_results.read, result, connection.secrets)
 
-    async def look(self, server: str) -> definitions.Listing:
-        """Look at what a server offers now, unless that was done a moment ago.
+    async def _connection(
+        self, server: str, account: records.Account | None
+    ) -> server_connections.ServerConnection:
+        """Return the connection to a server, of a person where each has their own.
 
         Raises:
+            LoginNeededError: the person has to log in there.
+            BotError: they cannot.
+        """
+        if server in self._connections:
+            return self._connections[server]
+        if account is None or self.logins is None:
+            raise errors.BotError(_NOBODY.format(name=server))
+        await self.logins.check(account)
+        if account not in self._personal:
+            if len(self._personal) >= _MOST_PERSONAL:
+                await self._let_go()
+            if len(self._personal) >= _MOST_PERSONAL:
+                raise errors.BotError(_MANY)
+            self._personal[account] = server_connections.ServerConnection(
+                self._servers[server], self._environment, account=account, logins=self.logins
+            )
+        return self._personal[account]
+
+    async def _let_go(self) -> None:
+        """Close connections of people that nobody has used for a while."""
+        for account, connection in list(self._personal.items()):
+            if connection.is_idle:
+                del self._personal[account]
+                await connection.close()
+
+    async def forget(self, account: records.Account) -> bool:
+        """Forget that a person has logged in; says whether they had."""
+        if self.logins is None:
+            return False
+        was_there = await self.logins.forget(account)
+        if (connection := self._personal.pop(account, None)) is not None:
+            await connection.close()
+        return was_there
+
+    async def look(
+        self, server: str, account: records.Account | None = None
+    ) -> definitions.Listing:
+        """Look at what a server offers now, unless that was done a moment ago.
+
+        Args:
+            server: its name.
+            account: of the person who looks.
+
+        Raises:
+            LoginNeededError: the person has to log in there.
             BotError: it cannot be reached.
         """
-        listing = await self._connections[server].listing()
-        await asyncio.to_thread(self.definitions.note, server, listing)
+        listing = await (await self._connection(server, account)).listing()
+        seen = listing
+        if server not in self._connections:
+            # An administrator accepts what all people together are offered.
+            tools = {**self.definitions.seen(server).tools, **listing.tools}
+            seen = dataclasses.replace(listing, tools=tools)
+        await asyncio.to_thread(self.definitions.note, server, seen)
         return listing
 
     async def look_at_all(self) -> None:
         """Look at all servers; one that cannot be reached is looked at the next time.
 
-        One that is a program is not started for that, and ended if nobody uses it.
+        One that is a program is not started for that, and ended if nobody uses it. None is looked
+        at for a person who does not ask.
         """
-        for name, server in self._servers.items():
+        await self._let_go()
+        for name, connection in self._connections.items():
             try:
-                if server.command:
-                    await self._connections[name].rest()
+                if self._servers[name].command:
+                    await connection.rest()
                 else:
                     await self.look(name)
             except errors.BotError as error:
@@ -167,19 +259,33 @@ class ToolBroker:
 
     async def close(self) -> None:
         """Close all connections."""
-        await asyncio.gather(*(one.close() for one in self._connections.values()))
+        everyone = (*self._connections.values(), *self._personal.values())
+        await asyncio.gather(*(one.close() for one in everyone))
 
 
 @contextlib.asynccontextmanager
 async def opened(
-    config: settings.Settings, environment: Mapping[str, str]
+    config: settings.Settings,
+    environment: Mapping[str, str],
+    store: accounts.Accounts | None = None,
+    keys: encryption.KeyRing | None = None,
 ) -> AsyncIterator[ToolBroker]:
     """Open the tools of the settings.
+
+    Args:
+        config: the settings in effect.
+        environment: holds the secrets that they name.
+        store: has the accounts of people; without one, nobody logs in.
+        keys: encrypt what it keeps.
 
     Raises:
         SettingsError: a server cannot be used.
     """
-    broker = ToolBroker(config.mcp_servers, environment, config.paths.data)
+    servers, logins = config.mcp_servers, None
+    if store is not None and any(one.authorization == "person" for one in servers):
+        keys = keys or encryption.KeyRing.of(config)
+        logins = person_logins.PersonLogins(servers, environment, store, keys)
+    broker = ToolBroker(servers, environment, config.paths.data, logins)
     try:
         yield broker
     finally:

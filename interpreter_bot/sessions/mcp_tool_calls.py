@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import pydantic
 
 from interpreter_bot import cancellation, errors, settings
-from interpreter_bot.sessions import ports, requests, tool_approvals, turn_events
+from interpreter_bot.sessions import ports, requests, tool_approvals, tool_logins, turn_events
 from interpreter_bot.store import records
 
 if TYPE_CHECKING:
@@ -37,6 +37,15 @@ _TOO_MANY: Final = f"The code asked for tools more than {_MOST_CALLS} times in t
 _MALFORMED: Final = "That is no call of a tool."
 _NOT_APPROVED: Final = "The person did not let the tool {tool} of {server} be called."
 _EDITED: Final = "The person did not let the tool be called so. They want instead:\n{code}"
+_SENT: Final = (
+    "{name} is used with each person's own account, and the person who asked has not logged in. "
+    "They were just sent a link that nobody else sees. Nothing was called; ask them to say when "
+    "they are done."
+)
+_UNSENT: Final = (
+    "{name} is used with each person's own account, and the person who asked has not logged in. "
+    "They get a link that nobody else sees by the command `connect {name}`. Nothing was called."
+)
 _REPEATED: Final = (
     "The bot was restarted during this call. Whether the tool was called is not known."
 )
@@ -82,10 +91,11 @@ class ToolRequests:
         self._broker = broker
         self._audit = audit
         self._key = request.key
-        self._person = request.person.id
+        self._person = request.person
         self._events = events
         self._approvals = approvals
         self._calls = 0
+        self._told: dict[str, str] = {}
 
     def prompt(self) -> str:
         """Return what a model is told of the tools; empty if there are none here."""
@@ -121,6 +131,9 @@ class ToolRequests:
                 answer = await asyncio.to_thread(self._listed)
             else:
                 answer = await self._called(wish, kernel_id)
+        except errors.LoginNeededError:
+            server = wish.server if isinstance(wish, _Call) else ""
+            answer = {"error": await self._told_to_log_in(server)}
         except errors.BotError as error:
             answer = {"error": str(error)}
         # Beside the event loop: a result may be large.
@@ -139,6 +152,17 @@ class ToolRequests:
             }
         }
 
+    async def _told_to_log_in(self, server: str) -> str:
+        """Send the person a link, once in a turn; return what the code is told."""
+        if server not in self._told:
+            try:
+                link = await tool_logins.link(self._broker, self._key, self._person, server)
+                was_told = await self._events.tell_privately(link)
+                self._told[server] = (_SENT if was_told else _UNSENT).format(name=server)
+            except errors.BotError as error:
+                self._told[server] = str(error)
+        return self._told[server]
+
     async def _called(self, wish: _Call, kernel_id: str) -> dict[str, Any]:
         """Call a tool, if it may be called, and record that.
 
@@ -148,7 +172,7 @@ class ToolRequests:
         arguments = json.dumps(wish.arguments)
         call = records.ToolCall(
             key=self._key,
-            person=self._person,
+            person=self._person.id,
             call_id=wish.id,
             server=wish.server,
             tool=wish.tool,
@@ -179,12 +203,13 @@ class ToolRequests:
         Raises:
             BotError: it may not be called.
         """
-        server, definition = await self._broker.find(self._key, wish.server, wish.tool)
+        account = tool_logins.account(self._key, self._person.id, wish.server)
+        server, definition = await self._broker.find(self._key, account, wish.tool)
         wanted = server.approval_of(definition.name, is_read_only=definition.is_read_only)
         if wanted == "never":
             return server, definition, False
         lasting = tool_approvals.ToolApproval(
-            self._person, server.name, definition.function, definition.digest
+            self._person.id, server.name, definition.function, definition.digest
         )
         if lasting in self._approvals.of(self._key, kernel_id):
             return server, definition, True
@@ -220,7 +245,10 @@ class ToolRequests:
         reason, size_bytes = "It was stopped.", 0
         try:
             result = await self._broker.call(
-                server.name, definition.name, wish.arguments, progress=report
+                tool_logins.account(self._key, self._person.id, server.name),
+                definition.name,
+                wish.arguments,
+                progress=report,
             )
             reason, size_bytes = "", result.pop("size_bytes")
             if not result["is_error"]:

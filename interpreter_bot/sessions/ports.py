@@ -147,6 +147,13 @@ class Reply(OutputSink, Protocol):
             The code to be run, perhaps edited; one of the choices; None to refuse.
         """
 
+    async def tell_privately(self, text: str) -> bool:
+        """Show a sentence to the person who asked, and to nobody else; it may hold a link.
+
+        Returns:
+            Whether that could be done; if not, nothing was shown.
+        """
+
     def usage(self, spent: values.Usage) -> None:
         """The usage of the turn until now."""
 

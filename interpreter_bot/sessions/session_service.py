@@ -29,6 +29,7 @@ from interpreter_bot.sessions import (
     session_titles,
     stored_transcripts,
     suspended_turns,
+    tool_logins,
     turn_inputs,
     turn_services,
     turn_stops,
@@ -58,6 +59,7 @@ class SessionService:
         files: those of sessions, outside of turns.
         branches: copies, and ways back.
         visits: how people of other platforms read one on the page.
+        logins: of people, where code calls tools with their accounts.
         events: claims of what networks send.
         resumptions: turns that a bot began which is gone.
     """
@@ -74,6 +76,7 @@ class SessionService:
         self.files = session_files.SessionFiles(services)
         self.improve_title = functools.partial(session_titles.improve, services)
         self.branches = session_branches.SessionBranches(services, self._lanes)
+        self.logins = tool_logins.ToolLogins(services)
         self._stops: dict[values.SessionKey, turn_stops.StopSignal] = {}
         self._signals: dict[tuple[values.SessionKey, str], turn_stops.StopSignal] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -355,10 +358,7 @@ class SessionService:
     ) -> AsyncIterator[turn_stops.StopSignal]:
         """Hold the session's lane; the signal that is given stops the turn when it is set."""
         turn = self._lanes.turn(
-            request.key,
-            person=request.person.id,
-            request_id=request.id,
-            waiting=reply.queued,
+            request.key, person=request.person.id, request_id=request.id, waiting=reply.queued
         )
         # Before the turn: it may be cancelled when it has the lane and does not know it yet.
         stop = self._signals[request.key, request.id] = turn_stops.StopSignal()

@@ -273,6 +273,10 @@ class LateReply:
         """Refuse: nobody can be asked."""
         return None
 
+    async def tell_privately(self, text: str) -> bool:
+        """Refuse: what is shown later is shown to all."""
+        return False
+
     def code(self, cell: int, code: str) -> None:
         """What earlier code showed was for the model."""
         self._screen = output_screens.Screen()

@@ -99,6 +99,10 @@ class TurnEvents:
         """Ask the person whether code may run; see `ports.Reply.approve`."""
         return await self._reply.approve(self.cell + 1, code, choices=choices)
 
+    async def tell_privately(self, sentence: str) -> bool:
+        """Tell the person alone; nobody else hears of it, and it is not recorded."""
+        return await self._reply.tell_privately(sentence)
+
     def end(self, finished: values.Finished) -> None:
         """The running code has ended."""
         self.last = finished

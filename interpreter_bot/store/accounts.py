@@ -78,7 +78,7 @@ class Accounts:
         """Return the account of a login, and what is kept of it; None if there is none so young."""
         query = sa.select(*_kept()).where(*_is_young(digest, age))
         async with self._begin.reading() as transaction:
-            return _read((await transaction.execute(query)).first())
+            return _read((await transaction.execute(query)).mappings().first())
 
     async def take_login(
         self, digest: str, age: datetime.timedelta
@@ -86,7 +86,7 @@ class Accounts:
         """Return the same, and end the login: of two who take it, one gets it. Old ones go."""
         taken = sa.delete(_L).where(*_is_young(digest, age)).returning(*_kept())
         async with self._begin.writing() as transaction:
-            found = _read((await transaction.execute(taken)).first())
+            found = _read((await transaction.execute(taken)).mappings().first())
             await transaction.execute(sa.delete(_L).where(_L.c.began < columns.now() - age))
         return found
 
@@ -116,8 +116,7 @@ def _kept() -> list[sa.Column[str]]:
     return [*(_L.c[name] for name in _NAMES), _L.c.sealed]
 
 
-def _read(row: sa.Row[tuple[str, ...]] | None) -> tuple[records.Account, str] | None:
+def _read(row: sa.RowMapping | None) -> tuple[records.Account, str] | None:
     if row is None:
         return None
-    *names, sealed = row
-    return records.Account(*names), sealed
+    return records.Account(*(row[name] for name in _NAMES)), row["sealed"]

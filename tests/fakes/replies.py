@@ -86,6 +86,10 @@ class Reply:
         self._hear("approve", code)
         return self._approvals.pop(0)
 
+    async def tell_privately(self, text):
+        self._hear("tell_privately", text)
+        return True
+
     def finished(self, cell, finished):
         assert cell == self._running
         self._running = None

@@ -130,6 +130,11 @@ class TurnJsonLines(ExecutionJsonLines):
     def writing(self, delta: str) -> None:
         """Ignored: code is written when it is complete."""
 
+    async def tell_privately(self, text: str) -> bool:
+        """Write a sentence for the person whose program reads this."""
+        self._write("private", None, {"text": text})
+        return True
+
     def code(self, cell: int, code: str) -> None:
         """Write code that runs now."""
         self._write("code", cell, {"text": code})

@@ -196,6 +196,11 @@ class TurnPrinter(ExecutionPrinter):
         lines = safe_text.harmless(code).rstrip("\n").split("\n")
         self._say("\n".join(f"│ {line}" for line in lines), style=_DIM)
 
+    async def tell_privately(self, text: str) -> bool:
+        """Print a sentence: nobody else is at this terminal."""
+        self._say(text, style=_YELLOW)
+        return True
+
     def usage(self, spent: values.Usage) -> None:
         """Store it for the end."""
         self._spent = spent

@@ -63,9 +63,11 @@ class DiscordReply:
         style: ReplyStyle,
         target: message_targets.MessageTarget,
         waiting: pending_questions.PendingQuestions,
+        tell: Callable[[int, str], Awaitable[bool]],
         instead_of: DiscordReply | None,
     ) -> None:
         self._style = style
+        self._tell = tell
         self._questions = waiting
         self._contents = answer_contents.AnswerContents(
             owner=style.owner, is_code=style.is_code, shows_code=style.shows_code
@@ -94,6 +96,7 @@ class DiscordReply:
         waiting: pending_questions.PendingQuestions,
         *,
         on_lost: Callable[[], Awaitable[object]],
+        tell: Callable[[int, str], Awaitable[bool]],
         instead_of: DiscordReply | None = None,
     ) -> AsyncIterator[DiscordReply]:
         """Show a turn inside the context, which ends when all of it stands.
@@ -103,9 +106,10 @@ class DiscordReply:
             target: where.
             waiting: registry of its questions.
             on_lost: called when nothing can be shown there any more.
+            tell: sends a person a direct message; says whether they take any.
             instead_of: an earlier reply whose messages become this one's.
         """
-        reply = cls(style, target, waiting, instead_of)
+        reply = cls(style, target, waiting, tell, instead_of)
         try:
             async with asyncio.TaskGroup() as tasks:
                 watching = tasks.create_task(reply._watch(on_lost), name="watch an answer")
@@ -275,6 +279,10 @@ class DiscordReply:
         """Record a file that was made."""
         known = [one for one in self._contents.artifacts if one.name != artifact.name]
         self._contents.artifacts = [*known, artifact]
+
+    async def tell_privately(self, text: str) -> bool:
+        """Send a direct message."""
+        return await self._tell(self._style.owner, text)
 
     def finished(self, cell: int, finished: values.Finished) -> None:
         """Show how a cell ended."""

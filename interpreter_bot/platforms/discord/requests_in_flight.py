@@ -94,6 +94,7 @@ class RequestsInFlight:
 
     Attributes:
         questions: pending questions of running code.
+        client: through which people are reached, once there is one.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class RequestsInFlight:
         tasks: asyncio.TaskGroup,
     ) -> None:
         self._service = service
+        self.client: discord.Client | None = None
         self._config = config
         self._tasks = tasks
         self._running: set[asyncio.Task[None]] = set()
@@ -147,6 +149,19 @@ class RequestsInFlight:
         run = self._runs.get(number)
         return run is not None and await self._service.cancel(run.place.key, run.request.id)
 
+    async def _tell(self, person: int, text: str) -> bool:
+        """Send a person a direct message; says whether it arrived."""
+        if self.client is None:
+            return False
+        try:
+            user = self.client.get_user(person) or await self.client.fetch_user(person)
+            nobody = discord.AllowedMentions.none()
+            await user.send(text, suppress_embeds=True, allowed_mentions=nobody)
+        except api_errors.ANY as error:
+            _log.info("a person could not be told something privately: %r", error)
+            return False
+        return True
+
     async def carry_out(
         self,
         run: InFlight,
@@ -174,6 +189,7 @@ class RequestsInFlight:
                 run.target,
                 self.questions,
                 on_lost=functools.partial(self._service.cancel, place.key, request.id),
+                tell=self._tell,
                 instead_of=instead_of.reply if instead_of is not None else None,
             ) as reply:
                 run.reply = reply

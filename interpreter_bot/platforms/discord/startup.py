@@ -219,7 +219,7 @@ def _furnished(
     with_content: bool,
 ) -> gateway_client.Client:
     """Create a client with all its event handlers."""
-    client = gateway_client.make(config, with_content=with_content)
+    client = in_flight.client = gateway_client.make(config, with_content=with_content)
     client.accepted = asyncio.Event()
     files = file_transfers.Attachments(session)
     client.listener = message_events.MessageEvents(client, service, config, in_flight, files)

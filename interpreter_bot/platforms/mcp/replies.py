@@ -96,6 +96,10 @@ class RunReply:
         """Refuse: only a model's code would be asked about, and there is none here."""
         return None
 
+    async def tell_privately(self, text: str) -> bool:
+        """Refuse: no person is there."""
+        return False
+
     def code(self, cell: int, code: str) -> None:
         """Ignore what is run: the client knows it."""
 

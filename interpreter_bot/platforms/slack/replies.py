@@ -24,6 +24,7 @@ from interpreter_bot.platforms.slack import (
     handler_dependencies,
     live_messages,
     markdown,
+    posted_messages,
     questions_to_people,
     result_blocks,
 )
@@ -162,6 +163,15 @@ class SlackReply:
             )
         finally:
             await message.status("processing")
+
+    async def tell_privately(self, text: str) -> bool:
+        """See the port: an ephemeral message."""
+        try:
+            await posted_messages.whisper(self._message.api, self._message.place, text)
+        except api_errors.SlackError:
+            _log.exception("a person could not be told something privately")
+            return False
+        return True
 
     def finished(self, cell: int, finished: values.Finished) -> None:
         """See the port."""

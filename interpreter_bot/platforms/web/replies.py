@@ -60,6 +60,11 @@ class TabReply:
             )
         )
 
+    async def tell_privately(self, text: str) -> bool:
+        """Show a sentence in the tabs, whose people are one: who has the token of the page."""
+        self._turn.say(event_json.announcement(text))
+        return True
+
     def code(self, cell: int, code: str) -> None:
         """Show what is run."""
         self._turn.say(event_json.code(cell, code))

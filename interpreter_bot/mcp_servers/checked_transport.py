@@ -1,0 +1,104 @@
+"""Requests to addresses that strangers name: of who gives tokens for an MCP server.
+
+Such an address must be public and speak TLS, unless the operator named it; what was checked is what
+is dialled; no redirect is followed, and little is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import socket
+from collections.abc import Iterable
+from typing import Final
+
+import httpx2
+
+from interpreter_bot.egress import addresses
+from interpreter_bot.mcp_servers import bounded_transport
+
+_log = logging.getLogger(__name__)
+
+_MOST_BYTES: Final = 256 * 1024
+_SECONDS: Final = 20.0
+_PORTS: Final = {"https": 443, "http": 80}
+
+
+class CheckedTransport(httpx2.AsyncBaseTransport):
+    """Sends requests, each over a connection of its own."""
+
+    def __init__(self, named: Iterable[str]) -> None:
+        """Args: `named` are URLs of the settings: their origins may be anywhere."""
+        self._named = {bounded_transport.origin(httpx2.URL(url)) for url in named}
+        # A connection is kept for no other request: it may be to another host at that address.
+        limits = httpx2.Limits(max_keepalive_connections=0)
+        self._inner = httpx2.AsyncHTTPTransport(trust_env=False, limits=limits)
+
+    def is_safe(self, url: str) -> bool:
+        """Whether a URL may be sent secrets, or a person: over TLS, or named by the operator."""
+        parsed = httpx2.URL(url)
+        if parsed.userinfo or parsed.fragment:
+            return False
+        return parsed.scheme == "https" or bounded_transport.origin(parsed) in self._named
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request.
+
+        Raises:
+            TransportError: it must not go there, does not arrive, or what comes is too much.
+        """
+        url = request.url
+        if not self.is_safe(str(url)):
+            raise httpx2.UnsupportedProtocol("That is no safe address.", request=request)
+        if bounded_transport.origin(url) not in self._named:
+            address = await _public_address(request)
+            request.extensions = request.extensions | {"sni_hostname": url.raw_host.decode("ascii")}
+            # The header `Host` was set already, and stays.
+            request.url = url.copy_with(host=address)
+        request.headers["Accept-Encoding"] = "identity"
+        async with asyncio.timeout(_SECONDS):
+            response = await self._inner.handle_async_request(request)
+            try:
+                return await _read(response, request)
+            finally:
+                await response.aclose()
+
+    async def aclose(self) -> None:
+        """Close what is open."""
+        await self._inner.aclose()
+
+
+async def _public_address(request: httpx2.Request) -> str:
+    """Return an address of a request's host that may be dialled.
+
+    Raises:
+        ConnectError: there is none.
+    """
+    host, port = request.url.host, request.url.port or _PORTS[request.url.scheme]
+    try:
+        async with asyncio.timeout(_SECONDS):
+            found = await asyncio.get_running_loop().getaddrinfo(
+                host, port, type=socket.SOCK_STREAM
+            )
+    except OSError as error:
+        raise httpx2.ConnectError("The host cannot be found.", request=request) from error
+    for entry in found:
+        address = str(entry[4][0])
+        if addresses.is_allowed(address):
+            return str(ipaddress.ip_address(address))
+    _log.warning("%s, which gives tokens, is at no public address: %s", host, found)
+    raise httpx2.ConnectError("The host is at no public address.", request=request)
+
+
+async def _read(response: httpx2.Response, request: httpx2.Request) -> httpx2.Response:
+    """Read a bounded answer."""
+    if response.headers.get("content-encoding", "").lower() not in bounded_transport.IDENTITY:
+        raise bounded_transport.OversizedError("The answer is packed, though that was not wanted.")
+    stream = response.stream
+    assert isinstance(stream, httpx2.AsyncByteStream)  # noqa: S101
+    bounded = bounded_transport.BoundedStream(stream, _MOST_BYTES)
+    content = b"".join([chunk async for chunk in bounded])
+    return httpx2.Response(
+        response.status_code, headers=response.headers, content=content, request=request
+    )

@@ -1,0 +1,352 @@
+"""Logins of people at MCP servers: links to begin one, its end, and the tokens that it gave.
+
+A login has three secrets, of which the store has only digests, or has them encrypted: the link that
+a person is sent, the mark of the browser in which they went on, and the state with which they come
+back. Each is used once, within ten minutes. A person's tokens serve that person alone.
+
+Above 300 lines: a login and its tokens are kept in one form, which nobody else reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import dataclasses
+import datetime
+import hashlib
+import hmac
+import json
+import secrets
+import time
+import urllib.parse
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import httpx2
+import pydantic
+from mcp.client import auth as client_auth
+from mcp.client.auth import utils
+from mcp.shared import auth
+
+from interpreter_bot import encryption, errors, logs, settings
+from interpreter_bot.mcp_servers import token_issuers
+from interpreter_bot.store import accounts, records
+
+PATH: Final = "/tool-logins"
+_AGE: Final = datetime.timedelta(minutes=10)
+_EARLY_SECONDS: Final = 60.0
+_CLOSED: Final = "Nobody can log in at {name} now: the bot does not serve the page for it."
+_OVER: Final = (
+    "This link was used already, or is older than ten minutes. Ask the bot for another one."
+)
+_UNKNOWN: Final = "The settings of the bot do not know a login at {name} any more."
+_DENIED: Final = "The login at {name} was given up there."
+_MIXED: Final = "This answer is not of whom the login was begun with, so it was refused."
+_NEEDED: Final = "{name} wants the person who asks to log in there first."
+
+
+class _Begun(pydantic.BaseModel):
+    """What is kept of a login that has begun; the later fields once the person went on."""
+
+    name: str
+    issuer: token_issuers.Issuer | None = None
+    verifier: str = ""
+    mark: str = ""
+
+
+class _Kept(pydantic.BaseModel):
+    """What is kept of an account."""
+
+    issuer: token_issuers.Issuer
+    token: auth.OAuthToken
+    ends: float | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Login:
+    """A login, for display.
+
+    Attributes:
+        account: that it gives.
+        name: of the person, as they call themselves.
+        issuer: the host where they log in; empty before they went on.
+    """
+
+    account: records.Account
+    name: str
+    issuer: str = ""
+
+
+class PersonLogins:
+    """The logins at all servers where people log in.
+
+    Attributes:
+        address: where browsers reach the page of logins; empty while none is served.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[settings.McpServer],
+        environment: Mapping[str, str],
+        store: accounts.Accounts,
+        keys: encryption.KeyRing,
+    ) -> None:
+        """Know nobody yet.
+
+        Raises:
+            SettingsError: a secret is missing.
+        """
+        self.address = ""
+        self._requests = {
+            server.name: token_issuers.TokenRequests(server, environment)
+            for server in servers
+            if server.authorization == "person"
+        }
+        self._store = store
+        self._keys = keys
+        self._refreshing: collections.defaultdict[records.Account, asyncio.Lock]
+        self._refreshing = collections.defaultdict(asyncio.Lock)
+
+    async def link(self, account: records.Account, name: str) -> str:
+        """Return a link for a person, and nobody else; an earlier one ends.
+
+        Raises:
+            BotError: nobody can log in.
+        """
+        if not self.address:
+            raise errors.BotError(_CLOSED.format(name=account.server))
+        self._of(account)
+        ticket = secrets.token_urlsafe(32)
+        sealed = await self._sealed(account, _Begun(name=name))
+        await self._store.begin_login(account, _digest(ticket), sealed)
+        return f"{self.address}{PATH}/{ticket}"
+
+    async def look(self, ticket: str) -> Login:
+        """Return the login of a link, which stays usable.
+
+        Raises:
+            BotError: there is none.
+        """
+        account, begun = await self._opened(ticket)
+        return Login(account, begun.name)
+
+    async def go_on(self, ticket: str) -> tuple[str, str]:
+        """Use a link up; return where the person logs in, and the mark of their browser.
+
+        Raises:
+            BotError: it cannot be used.
+        """
+        account, begun = await self._opened(ticket, takes=True)
+        redirect = f"{self.address}{PATH}/back/{account.server}"
+        issuer = await self._of(account).find(redirect)
+        proof = client_auth.PKCEParameters.generate()
+        state, mark = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+        begun.issuer, begun.verifier, begun.mark = issuer, proof.code_verifier, _digest(mark)
+        sealed = await self._sealed(account, begun)
+        await self._store.begin_login(account, _digest(state), sealed)
+        return issuer.address(challenge=proof.code_challenge, state=state), mark
+
+    async def come_back(self, server: str, returned: Mapping[str, str], mark: str) -> Login:
+        """Return the login with which a person came back; nothing is done yet.
+
+        Args:
+            server: to whose login the browser was sent back.
+            returned: what the browser brought: `state`, `code`, `iss`, `error`.
+            mark: of the browser.
+
+        Raises:
+            BotError: there is none of that browser, or it is not to be finished.
+        """
+        account, begun, issuer = await self._returned(server, returned, mark)
+        host = urllib.parse.urlsplit(str(issuer.metadata.issuer)).hostname or ""
+        return Login(account, begun.name, host)
+
+    async def finish(self, server: str, returned: Mapping[str, str], mark: str) -> Login:
+        """Take the tokens of a person who came back, and agreed; arguments as for `come_back`.
+
+        Raises:
+            BotError: there are none.
+        """
+        await self._returned(server, returned, mark)
+        account, begun, issuer = await self._returned(server, returned, mark, takes=True)
+        requests = self._of(account)
+        token = await requests.exchange(issuer, returned.get("code", ""), begun.verifier)
+        await self._store.put(account, await self._sealed(account, _kept(issuer, token)))
+        return Login(account, begun.name)
+
+    async def has(self, account: records.Account) -> bool:
+        """Whether a person has logged in."""
+        return await self._store.find(account) is not None
+
+    async def check(self, account: records.Account) -> None:
+        """Raise LoginNeededError if a person has not logged in."""
+        if not await self.has(account):
+            raise _needed(account)
+
+    async def forget(self, account: records.Account) -> bool:
+        """Forget a person's tokens, and have them revoked; says whether there were any."""
+        sealed = await self._store.remove(account)
+        if sealed is None:
+            return False
+        kept = _Kept.model_validate(await self._unsealed(account, sealed))
+        await self._of(account).revoke(kept.issuer, kept.token)
+        return True
+
+    def bearer(
+        self, account: records.Account, note: Callable[[Iterable[str]], None]
+    ) -> PersonBearer:
+        """Make what adds a person's tokens to requests.
+
+        Args:
+            account: of the person.
+            note: gets tokens as they come, which may not come back out of an answer.
+        """
+        return PersonBearer(self, account, note)
+
+    async def token(self, account: records.Account, *, refused: str = "") -> str | None:
+        """Return the token of a person, a new one if need be; None if there is none.
+
+        Args:
+            account: of the person.
+            refused: a token that the server does not take, so it must be another.
+
+        Raises:
+            BotError: it is unknown whether there is one.
+        """
+        # One after the other: the second one finds what the first one got.
+        async with self._refreshing[account]:
+            sealed = await self._store.find(account)
+            if sealed is None:
+                return None
+            kept = _Kept.model_validate(await self._unsealed(account, sealed))
+            is_old = kept.ends is not None and time.time() > kept.ends - _EARLY_SECONDS
+            if not is_old and kept.token.access_token != refused:
+                return kept.token.access_token
+            if not kept.token.refresh_token:
+                return None
+            return await self._refreshed(account, kept, sealed)
+
+    async def _refreshed(self, account: records.Account, kept: _Kept, sealed: str) -> str | None:
+        try:
+            token = await self._of(account).refresh(kept.issuer, kept.token)
+        except token_issuers.TokenRefusedError:
+            # Another process of the bot may have been faster.
+            now = await self._store.find(account)
+            if now is None or now == sealed:
+                return None
+            kept = _Kept.model_validate(await self._unsealed(account, now))
+            return kept.token.access_token
+        new = await self._sealed(account, _kept(kept.issuer, token))
+        # A person who left meanwhile stays away.
+        if await self._store.replace(account, new, instead_of=sealed):
+            return token.access_token
+        return None
+
+    def _of(self, account: records.Account) -> token_issuers.TokenRequests:
+        found = self._requests.get(account.server)
+        if found is None:
+            raise errors.BotError(_UNKNOWN.format(name=account.server))
+        return found
+
+    async def _opened(self, secret: str, *, takes: bool = False) -> tuple[records.Account, _Begun]:
+        """Return what is kept of a login."""
+        find = self._store.take_login if takes else self._store.find_login
+        found = await find(_digest(secret), _AGE)
+        if found is None:
+            raise errors.BotError(_OVER)
+        account, sealed = found
+        begun = _Begun.model_validate(await self._unsealed(account, sealed))
+        self._of(account)
+        return account, begun
+
+    async def _returned(
+        self, server: str, returned: Mapping[str, str], mark: str, *, takes: bool = False
+    ) -> tuple[records.Account, _Begun, token_issuers.Issuer]:
+        account, begun = await self._opened(returned.get("state", ""), takes=takes)
+        # A link opens no such login: it has no issuer yet.
+        if begun.issuer is None or not hmac.compare_digest(begun.mark, _digest(mark)):
+            raise errors.BotError(_OVER)
+        if account.server != server:
+            raise errors.BotError(_MIXED)
+        try:
+            utils.validate_authorization_response_iss(returned.get("iss"), begun.issuer.metadata)
+        except client_auth.OAuthFlowError:
+            raise errors.BotError(_MIXED) from None
+        if not returned.get("code"):
+            raise errors.BotError(_DENIED.format(name=account.server))
+        return account, begun, begun.issuer
+
+    async def _sealed(self, account: records.Account, kept: pydantic.BaseModel) -> str:
+        told = {"of": dataclasses.astuple(account), "kept": kept.model_dump(mode="json")}
+        return await asyncio.to_thread(self._keys.encrypt, json.dumps(told))
+
+    async def _unsealed(self, account: records.Account, sealed: str) -> Any:  # noqa: ANN401
+        """Read what was kept of an account; what was kept of another one is none of it."""
+        told = json.loads(await asyncio.to_thread(self._keys.decrypt, sealed))
+        if told["of"] != list(dataclasses.astuple(account)):
+            raise errors.StoreError
+        return told["kept"]
+
+
+class PersonBearer(httpx2.Auth):
+    """Adds a person's token to requests.
+
+    Attributes:
+        is_refused: whether the server took none in the last request.
+    """
+
+    requires_request_body = True
+
+    def __init__(
+        self,
+        logins: PersonLogins,
+        account: records.Account,
+        note: Callable[[Iterable[str]], None],
+    ) -> None:
+        self._logins = logins
+        self._account = account
+        self._note = note
+        self.is_refused = False
+
+    async def async_auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Send a request with a token, and once again with another one if that is refused."""
+        token, self.is_refused = "", False
+        for _ in range(2):
+            try:
+                found = await self._logins.token(self._account, refused=token)
+            except errors.BotError as error:
+                raise httpx2.ConnectError(str(error), request=request) from error
+            if found is None:
+                # Sent without one, so that the server says so, once.
+                self.is_refused = True
+                if not token:
+                    yield request
+                return
+            token = found
+            logs.redact([token])
+            self._note([token])
+            request.headers["Authorization"] = f"Bearer {token}"
+            self.is_refused = (yield request).status_code == httpx2.codes.UNAUTHORIZED
+            if not self.is_refused:
+                return
+
+    def check(self) -> None:
+        """Raise LoginNeededError if the server took none."""
+        if self.is_refused:
+            raise _needed(self._account)
+
+
+def _needed(account: records.Account) -> errors.LoginNeededError:
+    """Return what says that a person has to log in."""
+    return errors.LoginNeededError(_NEEDED.format(name=account.server))
+
+
+def _kept(issuer: token_issuers.Issuer, token: auth.OAuthToken) -> _Kept:
+    ends = None if token.expires_in is None else time.time() + token.expires_in
+    return _Kept(issuer=issuer, token=token, ends=ends)
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()

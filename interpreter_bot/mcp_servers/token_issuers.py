@@ -1,0 +1,337 @@
+"""Who gives tokens of people for an MCP server: found, registered at, asked for tokens.
+
+What is found is what strangers wrote; see `checked_transport`. The SDK reads and writes the
+messages, in the order that its own `OAuthClientProvider` has; but that waits in one process until a
+person is back, and knows of no token that it did not get itself.
+
+Above 300 lines: each step depends on what the one before found.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import string
+import time
+import urllib.parse
+from collections.abc import Mapping
+from typing import Final
+
+import httpx2
+import pydantic
+from mcp.client import auth as client_auth
+from mcp.client.auth import oauth2, utils
+from mcp.shared import auth, auth_utils
+
+from interpreter_bot import errors, logs, settings
+from interpreter_bot.mcp_servers import bounded_transport, checked_transport
+
+_log = logging.getLogger(__name__)
+
+_SECONDS: Final = 20.0
+_REFUSALS: Final = frozenset({400, 401, 403})
+_TOKEN: Final = re.compile(r"[\x21-\x7e]{1,16384}")
+_UNUSABLE: Final = "The login of {name} cannot be used: {why}"
+_UNREACHABLE: Final = "Who gives tokens for {name} cannot be reached right now."
+_NO_ISSUER: Final = "it is found nowhere."
+_OTHER_ISSUER: Final = "the server names another one than the settings of the bot."
+_NO_PKCE: Final = "it does not support PKCE with S256."
+_UNSAFE: Final = "it names an address that is not safe."
+_BY_HAND: Final = (
+    "it wants the bot to be registered by hand; whoever runs the bot can set `oauth` of the server."
+)
+_FOREIGN: Final = "the server names another one as its own."
+_REFUSED: Final = "it refuses the bot."
+
+
+class TokenRefusedError(errors.BotError):
+    """Who gives tokens gives none for what was shown."""
+
+
+class Issuer(pydantic.BaseModel):
+    """Who gives tokens, and what the bot is to them. All of it is kept with the tokens.
+
+    Attributes:
+        metadata: of them.
+        client: the bot, as they know it.
+        resource: for which the tokens are.
+        scope: that is asked for.
+        redirect: where they send people back.
+    """
+
+    metadata: auth.OAuthMetadata
+    client: auth.OAuthClientInformationFull
+    resource: str
+    scope: str | None
+    redirect: str
+
+    def address(self, *, challenge: str, state: str) -> str:
+        """Return where a person logs in."""
+        asked = {
+            "response_type": "code",
+            "client_id": self.client.client_id,
+            "redirect_uri": self.redirect,
+            "state": state,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+            "resource": self.resource,
+        }
+        if self.scope:
+            asked["scope"] = self.scope
+            if "offline_access" in self.scope.split():
+                asked["prompt"] = "consent"
+        endpoint = str(self.metadata.authorization_endpoint)
+        joint = "&" if urllib.parse.urlsplit(endpoint).query else "?"
+        return f"{endpoint}{joint}{urllib.parse.urlencode(asked)}"
+
+
+class TokenRequests:
+    """Asks who gives tokens for one server."""
+
+    def __init__(self, server: settings.McpServer, environment: Mapping[str, str]) -> None:
+        """Ask nothing yet.
+
+        Raises:
+            SettingsError: a secret is missing.
+        """
+        self._server = server
+        self._url = server.url or ""
+        login = server.oauth
+        try:
+            template = string.Template(login.client_secret if login else "")
+            self._secret = template.substitute(environment)
+        except (KeyError, ValueError):
+            said = f"mcp_servers, {server.name}: what oauth.client_secret names is not set."
+            raise errors.SettingsError(said) from None
+        logs.redact([self._secret] if self._secret else [])
+        self._named = [self._url, *([login.issuer] if login else [])]
+        self._registered: dict[tuple[str, str], auth.OAuthClientInformationFull] = {}
+
+    async def find(self, redirect: str) -> Issuer:
+        """Find who gives tokens, and register the bot there if that is needed.
+
+        Args:
+            redirect: where people are to be sent back.
+
+        Raises:
+            BotError: that cannot be done; the sentence says why.
+        """
+        async with self._opened() as http:
+            try:
+                probe = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+                headers = {"Accept": "application/json, text/event-stream"}
+                challenge = await http.post(self._url, json=probe, headers=headers)
+                resource = await self._resource(http, challenge)
+                metadata = await self._metadata(http, resource)
+                login = self._server.oauth
+                scope = (login.scope if login else "") or utils.get_client_metadata_scopes(
+                    utils.extract_scope_from_www_auth(challenge),
+                    resource,
+                    metadata,
+                    list(auth.DEFAULT_GRANT_TYPES),
+                )
+                client = await self._client(http, metadata, redirect, scope)
+            except (httpx2.HTTPError, OSError, httpx2.InvalidURL) as error:
+                _log.info("no login of %s", self._server.name, exc_info=error)
+                raise errors.BotError(_UNREACHABLE.format(name=self._server.name)) from error
+            except (client_auth.OAuthFlowError, ValueError) as error:
+                # Its text may quote what was sent.
+                _log.warning("no login of %s: %s", self._server.name, type(error).__name__)
+                raise self._unusable(_NO_ISSUER) from None
+        own = auth_utils.resource_url_from_server_url(self._url)
+        meant = str(resource.resource) if resource else own
+        return Issuer(
+            metadata=metadata, client=client, resource=meant, scope=scope, redirect=redirect
+        )
+
+    async def exchange(self, issuer: Issuer, code: str, verifier: str) -> auth.OAuthToken:
+        """Return the tokens for a code that a person came back with.
+
+        Raises:
+            BotError: there are none.
+        """
+        asked = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": issuer.redirect,
+            "code_verifier": verifier,
+        }
+        return await self._tokens(issuer, asked)
+
+    async def refresh(self, issuer: Issuer, token: auth.OAuthToken) -> auth.OAuthToken:
+        """Return new tokens instead of old ones.
+
+        Raises:
+            TokenRefusedError: there are none for these any more.
+            BotError: there are none now.
+        """
+        asked = {"grant_type": "refresh_token", "refresh_token": token.refresh_token or ""}
+        found = await self._tokens(issuer, asked)
+        return found.model_copy(
+            update={"refresh_token": found.refresh_token or token.refresh_token}
+        )
+
+    async def revoke(self, issuer: Issuer, token: auth.OAuthToken) -> None:
+        """Let who gave tokens forget them, if they can; nobody depends on it."""
+        endpoint = issuer.metadata.revocation_endpoint
+        if endpoint is None:
+            return
+        async with self._opened() as http:
+            try:
+                asked = {"token": token.refresh_token or token.access_token}
+                await self._sent(http, issuer, str(endpoint), asked)
+            except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+                _log.info("a token of %s was not revoked: %r", self._server.name, error)
+
+    def _opened(self) -> httpx2.AsyncClient:
+        transport = checked_transport.CheckedTransport(self._named)
+        return httpx2.AsyncClient(transport=transport, timeout=_SECONDS, trust_env=False)
+
+    def _unusable(self, why: str) -> errors.BotError:
+        return errors.BotError(_UNUSABLE.format(name=self._server.name, why=why))
+
+    async def _resource(
+        self, http: httpx2.AsyncClient, challenge: httpx2.Response
+    ) -> auth.ProtectedResourceMetadata | None:
+        """Return what the server says of itself; None if it says nothing, as older ones.
+
+        Raises:
+            BotError: it says that it is another.
+        """
+        told = utils.extract_resource_metadata_from_www_auth(challenge)
+        own = bounded_transport.origin(httpx2.URL(self._url))
+        for url in utils.build_protected_resource_metadata_discovery_urls(told, self._url):
+            if bounded_transport.origin(httpx2.URL(url)) != own:
+                continue
+            answer = await http.send(utils.create_oauth_metadata_request(url))
+            found = await utils.handle_protected_resource_response(answer)
+            if found is not None:
+                wanted = auth_utils.resource_url_from_server_url(self._url)
+                if not auth_utils.check_resource_allowed(wanted, str(found.resource)):
+                    raise self._unusable(_FOREIGN)
+                return found
+        return None
+
+    async def _metadata(
+        self, http: httpx2.AsyncClient, resource: auth.ProtectedResourceMetadata | None
+    ) -> auth.OAuthMetadata:
+        """Return what who gives tokens says of themselves.
+
+        Raises:
+            BotError: it cannot be used.
+        """
+        listed = [str(url) for url in resource.authorization_servers] if resource else []
+        if self._server.oauth is not None:
+            wanted = self._server.oauth.issuer
+            if listed and not any(utils.issuers_match(wanted, one) for one in listed):
+                raise self._unusable(_OTHER_ISSUER)
+        elif listed:
+            wanted = listed[0]
+        else:
+            parts = urllib.parse.urlsplit(self._url)
+            wanted = f"{parts.scheme}://{parts.netloc}"
+        urls = utils.build_oauth_authorization_server_metadata_discovery_urls(wanted, self._url)
+        for url in urls:
+            answer = await http.send(utils.create_oauth_metadata_request(url))
+            _, found = await utils.handle_auth_metadata_response(answer)
+            if found is not None and utils.issuers_match(str(found.issuer), wanted):
+                return self._checked(found)
+        raise self._unusable(_NO_ISSUER)
+
+    def _checked(self, metadata: auth.OAuthMetadata) -> auth.OAuthMetadata:
+        transport = checked_transport.CheckedTransport(self._named)
+        endpoints = (
+            *(metadata.authorization_endpoint, metadata.token_endpoint),
+            *(metadata.registration_endpoint, metadata.revocation_endpoint),
+        )
+        if not all(transport.is_safe(str(one)) for one in endpoints if one is not None):
+            raise self._unusable(_UNSAFE)
+        if "S256" not in (metadata.code_challenge_methods_supported or ()):
+            raise self._unusable(_NO_PKCE)
+        return metadata
+
+    async def _client(
+        self,
+        http: httpx2.AsyncClient,
+        metadata: auth.OAuthMetadata,
+        redirect: str,
+        scope: str | None,
+    ) -> auth.OAuthClientInformationFull:
+        """Return the bot as who gives tokens knows it: by the settings, or registered.
+
+        Raises:
+            BotError: it cannot be registered.
+        """
+        login = self._server.oauth
+        methods = metadata.token_endpoint_auth_methods_supported or ["client_secret_basic"]
+        if login is not None and login.client_id:
+            by_post = "client_secret_basic" not in methods
+            method = "client_secret_post" if by_post else "client_secret_basic"
+            return auth.OAuthClientInformationFull(
+                client_id=login.client_id,
+                client_secret=self._secret or None,
+                token_endpoint_auth_method=method if self._secret else "none",
+            )
+        if metadata.registration_endpoint is None:
+            raise self._unusable(_BY_HAND)
+        known = self._registered.get((str(metadata.issuer), redirect))
+        if known is not None and (known.client_secret_expires_at or 2 * time.time()) > time.time():
+            return known
+        wanted = auth.OAuthClientMetadata(
+            client_name="interpreter-bot",
+            redirect_uris=[pydantic.AnyUrl(redirect)],
+            application_type="web" if redirect.startswith("https:") else "native",
+            token_endpoint_auth_method="none" if "none" in methods else None,
+            scope=scope,
+        )
+        answer = await http.send(
+            utils.create_client_registration_request(metadata, wanted, self._url)
+        )
+        if answer.status_code not in (200, 201):
+            _log.warning("%s refused to register the bot: %d", metadata.issuer, answer.status_code)
+            raise self._unusable(_REFUSED)
+        made = await utils.handle_registration_response(answer)
+        oauth2.check_registration_usable(made)
+        logs.redact([made.client_secret] if made.client_secret else [])
+        self._registered[str(metadata.issuer), redirect] = made
+        return made
+
+    async def _tokens(self, issuer: Issuer, asked: dict[str, str]) -> auth.OAuthToken:
+        async with self._opened() as http:
+            try:
+                asked |= {"resource": issuer.resource}
+                endpoint = str(issuer.metadata.token_endpoint)
+                answer = await self._sent(http, issuer, endpoint, asked)
+                if answer.status_code in _REFUSALS:
+                    _log.info("no token for %s: %d", self._server.name, answer.status_code)
+                    raise TokenRefusedError(self._unusable(_REFUSED).args[0])
+                answer.raise_for_status()
+                token = await utils.handle_token_response_scopes(answer)
+            except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+                _log.info("no token for %s: %s", self._server.name, type(error).__name__)
+                raise errors.BotError(_UNREACHABLE.format(name=self._server.name)) from None
+            except (client_auth.OAuthFlowError, ValueError):
+                # The error would quote the tokens.
+                raise self._unusable(_REFUSED) from None
+        sent = [token.access_token, *filter(None, [token.refresh_token])]
+        if not all(map(_TOKEN.fullmatch, sent)):
+            raise self._unusable(_REFUSED)
+        logs.redact(sent)
+        return token
+
+    async def _sent(
+        self, http: httpx2.AsyncClient, issuer: Issuer, url: str, asked: dict[str, str]
+    ) -> httpx2.Response:
+        """Send a form as the bot that the issuer knows."""
+        context = oauth2.OAuthContext(
+            server_url=self._url,
+            client_metadata=auth.OAuthClientMetadata(redirect_uris=None),
+            # Nothing is stored by what writes a request.
+            storage=None,  # type: ignore[arg-type]
+            redirect_handler=None,
+            callback_handler=None,
+            client_info=issuer.client,
+        )
+        form = asked | {"client_id": issuer.client.client_id}
+        form, headers = context.prepare_token_auth(form, {"Accept": "application/json"})
+        return await http.post(url, data=form, headers=headers)

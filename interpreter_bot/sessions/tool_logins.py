@@ -1,0 +1,99 @@
+"""Logins of people at servers whose tools their code calls: links, pages, and the end of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from interpreter_bot import errors, values
+from interpreter_bot.sessions import requests
+from interpreter_bot.store import records
+
+if TYPE_CHECKING:
+    # Who has no servers imports nothing of their protocol.
+    from interpreter_bot.mcp_servers.person_logins import Login as Login
+    from interpreter_bot.mcp_servers.person_logins import PersonLogins
+    from interpreter_bot.mcp_servers.tool_broker import ToolBroker
+    from interpreter_bot.sessions import turn_services
+
+_LINK: Final = (
+    "To let the bot use {name} with your account, open this within ten minutes. It is for you "
+    "alone: {link}"
+)
+_NONE: Final = "There is no server {name!r} here at which people log in."
+_FORGOTTEN: Final = "You are logged out of {name}: what the bot had of your account is deleted."
+_UNKNOWN: Final = "You were not logged in at {name}."
+
+
+def account(key: values.SessionKey, person: str, server: str) -> records.Account:
+    """Return the account of a person of a conversation at a server."""
+    return records.Account(key.platform, key.workspace, person, server)
+
+
+async def link(
+    broker: ToolBroker, key: values.SessionKey, person: requests.Person, server: str
+) -> str:
+    """Return a sentence with a link to log in, for that person's eyes alone.
+
+    Raises:
+        BotError: nobody can log in there.
+    """
+    if broker.logins is None or broker.server(key, server).authorization != "person":
+        raise errors.BotError(_NONE.format(name=server))
+    made = await broker.logins.link(account(key, person.id, server), person.name)
+    return _LINK.format(name=server, link=made)
+
+
+class ToolLogins:
+    """Logins, for platforms."""
+
+    def __init__(self, services: turn_services.TurnServices) -> None:
+        self._broker = services.tools
+
+    @property
+    def are_possible(self) -> bool:
+        """Whether there is a server at which people log in."""
+        return self._broker is not None and self._broker.logins is not None
+
+    def serve_at(self, address: str) -> None:
+        """Note where browsers reach the pages of logins; nowhere, if empty."""
+        self._logins.address = address
+
+    async def link(self, key: values.SessionKey, person: requests.Person, server: str) -> str:
+        """Return a sentence with a link to log in, for that person's eyes alone.
+
+        Raises:
+            BotError: nobody can log in there.
+        """
+        if self._broker is None:
+            raise errors.BotError(_NONE.format(name=server))
+        return await link(self._broker, key, person, server)
+
+    async def forget(self, key: values.SessionKey, person: str, server: str) -> str:
+        """Delete what is kept of a person's account; return a sentence."""
+        was_there = self._broker is not None and await self._broker.forget(
+            account(key, person, server)
+        )
+        return (_FORGOTTEN if was_there else _UNKNOWN).format(name=server)
+
+    async def look(self, ticket: str) -> Login:
+        """Return the login of a link, which stays usable; see `PersonLogins.look`."""
+        return await self._logins.look(ticket)
+
+    async def go_on(self, ticket: str) -> tuple[str, str]:
+        """Use a link up; see `PersonLogins.go_on`."""
+        return await self._logins.go_on(ticket)
+
+    async def come_back(self, server: str, returned: Mapping[str, str], mark: str) -> Login:
+        """Return the login with which a person came back; see `PersonLogins.come_back`."""
+        return await self._logins.come_back(server, returned, mark)
+
+    async def finish(self, server: str, returned: Mapping[str, str], mark: str) -> Login:
+        """Finish a login; see `PersonLogins.finish`."""
+        return await self._logins.finish(server, returned, mark)
+
+    @property
+    def _logins(self) -> PersonLogins:
+        if self._broker is None or self._broker.logins is None:
+            raise errors.BotError(_NONE.format(name=""))
+        return self._broker.logins

@@ -1,0 +1,351 @@
+"""Logins of people at a real MCP server, guarded by a strict server of OAuth, over real pages."""
+
+import asyncio
+import contextlib
+import dataclasses
+import functools
+import logging
+import re
+import types
+
+import aiohttp
+import cryptography.fernet
+import pytest
+
+from interpreter_bot import encryption, errors, settings, values
+from interpreter_bot.mcp_servers import tool_broker
+from interpreter_bot.platforms import login_pages
+from interpreter_bot.sessions import requests, tool_logins
+from interpreter_bot.store import databases
+from tests.fakes import authorization_server, tool_servers
+
+KEY = values.SessionKey("slack", "T1", "C1", "1.2")
+ANNA = requests.Person("U1", 'Anna <b>"&')
+BERT = requests.Person("U2", "Bert")
+
+
+@dataclasses.dataclass
+class World:
+    """A bot with one server of tools, who gives tokens for it, and its database."""
+
+    giver: authorization_server.AuthorizationServer
+    server: tool_servers.ToolServer
+    broker: tool_broker.ToolBroker
+    logins: tool_logins.ToolLogins
+    database: databases.Database
+
+    async def link(self, person=ANNA):
+        """Return the link that a person is sent."""
+        sentence = await self.logins.link(KEY, person, "jira")
+        return re.search(r"http://\S+", sentence)[0]
+
+    async def log_in(self, person=ANNA, at_the_giver="anna"):
+        """Log a person in, as they do it in a browser."""
+        async with browser() as mine:
+            self.giver.person = at_the_giver
+            page = await mine.agree(await mine.come_back(await self.link(person)))
+            assert "Logged in" in page, page
+
+    async def call(self, person=ANNA):
+        """Call a tool for a person."""
+        account = tool_logins.account(KEY, person.id, "jira")
+        await self.broker.find(KEY, account, "whoami")
+        result = await self.broker.call(account, "whoami", {}, progress=None)
+        return result["parts"][0]["text"]
+
+
+class Browser:
+    """A browser, with its cookies."""
+
+    def __init__(self, session):
+        self.session = session
+        self.text = ""
+
+    async def get(self, address, **more):
+        async with self.session.get(address, **more) as answer:
+            self.text = await answer.text()
+            return answer
+
+    async def post(self, address, data=None, **more):
+        async with self.session.post(address, data=data, **more) as answer:
+            self.text = await answer.text()
+            return answer
+
+    async def go_on(self, link):
+        """Open a link, and press its button; return where the browser is led."""
+        assert (await self.get(link)).status == 200
+        answer = await self.post(link, allow_redirects=False)
+        assert answer.status == 303, self.text
+        return answer.headers["Location"]
+
+    async def come_back(self, link):
+        """Go on, log in, and return the address to which the giver leads back."""
+        answer = await self.get(await self.go_on(link), allow_redirects=False)
+        assert answer.status == 302, self.text
+        return answer.headers["Location"]
+
+    async def agree(self, back):
+        """Open what the giver leads back to, press its button; return the page then."""
+        answer = await self.get(back)
+        if answer.status == 200:
+            fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', self.text))
+            await self.post(back.partition("?")[0], fields)
+        return self.text
+
+
+@contextlib.asynccontextmanager
+async def browser():
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with aiohttp.ClientSession(cookie_jar=jar, trust_env=False) as session:
+        yield Browser(session)
+
+
+@contextlib.asynccontextmanager
+async def opened(tmp_path, *, is_named=True, **options):
+    """Open a world."""
+    giver = authorization_server.AuthorizationServer()
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(giver.serving())
+        whoami = tool_servers.tool("whoami")
+        server = await stack.enter_async_context(giver.guarding(whoami))
+
+        async def answer(context, name, arguments):
+            token = server.headers[-1]["authorization"].removeprefix("Bearer ")
+            return f"{giver.tokens[token]} {token}"
+
+        server.answer = answer
+        if is_named:
+            options["oauth"] = settings.OAuthLogin(issuer=giver.url, **options.get("oauth", {}))
+        entry = settings.McpServer(
+            name="jira", url=server.url, authorization="person", approval="never", **options
+        )
+        opening = databases.Database.open(f"sqlite:///{tmp_path}/b.db", files=tmp_path / "kept")
+        database = await stack.enter_async_context(opening)
+        keys = encryption.KeyRing(cryptography.fernet.Fernet.generate_key().decode(), tmp_path)
+        config = settings.Settings(
+            mcp_servers=(entry,), paths=settings.Paths(data=tmp_path / "data")
+        )
+        opening = tool_broker.opened(config, {}, database.accounts, keys)
+        broker = await stack.enter_async_context(opening)
+        logins = tool_logins.ToolLogins(types.SimpleNamespace(tools=broker))
+        service = types.SimpleNamespace(logins=logins)
+        pages = login_pages.serve(service, settings.ToolLogins(port=0))
+        await stack.enter_async_context(pages)
+        yield World(giver, server, broker, logins, database)
+
+
+@pytest.fixture
+def opening(tmp_path):
+    return functools.partial(opened, tmp_path)
+
+
+async def accept(world, person=ANNA):
+    """Let an administrator accept the tools that a person was offered."""
+    listing = await world.broker.look("jira", tool_logins.account(KEY, person.id, "jira"))
+    world.broker.definitions.accept("jira", listing.digest)
+
+
+async def test_a_person_logs_in_and_calls_with_their_own_account(opening, tmp_path, caplog):
+    caplog.set_level(logging.DEBUG, "interpreter_bot")
+    async with opening() as world, browser() as mine:
+        with pytest.raises(errors.LoginNeededError):
+            await world.call()
+        link = await world.link()
+        back = await mine.come_back(link)
+        assert "Anna &lt;b&gt;&quot;&amp;" in (await mine.agree(back), mine.text)[1]
+        await accept(world)
+        said = await world.call()
+        assert said.startswith("anna ")
+        # The token is nowhere: not in the answer, the database or a log.
+        (token,) = world.giver.tokens
+        (renewing,) = world.giver.renewable
+        assert token not in said
+        stored = (tmp_path / "b.db").read_bytes() + (tmp_path / "b.db-wal").read_bytes()
+        for secret in (token, renewing, link.rpartition("/")[2]):
+            assert secret.encode() not in stored
+            assert secret not in caplog.text
+
+
+async def test_two_people_of_a_thread_never_share_an_account(opening):
+    async with opening() as world:
+        await world.log_in()
+        await accept(world)
+        with pytest.raises(errors.LoginNeededError):
+            await world.call(BERT)
+        await world.log_in(BERT, "bert")
+        said = await asyncio.gather(*(world.call(one) for one in (ANNA, BERT) * 3))
+        assert [one.split()[0] for one in said] == ["anna", "bert"] * 3
+
+
+async def test_an_old_token_is_refreshed_once_by_all_who_call(opening):
+    async with opening() as world:
+        world.giver.seconds = 30
+        await world.log_in()
+        world.giver.seconds = 3600
+        await accept(world)
+        said = await asyncio.gather(*(world.call() for _ in range(5)))
+        assert {one.split()[0] for one in said} == {"anna"}
+        kinds = [form["grant_type"] for form in world.giver.asked]
+        assert kinds == ["authorization_code", "refresh_token"]
+        assert all(form["resource"] == world.server.url for form in world.giver.asked)
+
+
+async def test_a_token_that_the_server_forgot_is_refreshed_else_the_person_logs_in(opening):
+    async with opening() as world:
+        await world.log_in()
+        await accept(world)
+        world.giver.tokens.clear()
+        assert (await world.call()).startswith("anna ")
+        world.giver.tokens.clear()
+        world.giver.renewable.clear()
+        with pytest.raises(errors.LoginNeededError):
+            await world.call()
+        await world.log_in()
+        assert (await world.call()).startswith("anna ")
+
+
+async def test_who_leaves_is_forgotten_and_the_token_is_revoked(opening):
+    async with opening() as world:
+        await world.log_in()
+        await accept(world)
+        assert "logged out" in await world.logins.forget(KEY, ANNA.id, "jira")
+        assert not world.giver.tokens
+        with pytest.raises(errors.LoginNeededError):
+            await world.call()
+        assert "were not" in await world.logins.forget(KEY, ANNA.id, "jira")
+
+
+async def test_a_link_is_used_once_and_opening_it_has_no_effect(opening):
+    async with opening() as world, browser() as mine, browser() as other:
+        link = await world.link()
+        for _ in range(3):
+            assert (await other.get(link)).status == 200
+        back = await mine.come_back(link)
+        assert (await other.get(link)).status == 400
+        assert (await other.post(link)).status == 400
+        assert "Logged in" in await mine.agree(back)
+        # Neither can the way back be gone twice.
+        assert "That did not work" in await mine.agree(back)
+        assert len(world.giver.asked) == 1
+
+
+async def test_a_newer_link_ends_the_one_before(opening):
+    async with opening() as world, browser() as mine:
+        former = await world.link()
+        await world.link()
+        assert (await mine.get(former)).status == 400
+
+
+async def test_only_the_browser_that_went_on_may_come_back(opening):
+    async with opening() as world, browser() as mine, browser() as other:
+        back = await mine.come_back(await world.link())
+        assert "That did not work" in await other.agree(back)
+        assert not world.giver.asked
+        # Which ends nothing for the person.
+        assert "Logged in" in await mine.agree(back)
+
+
+async def test_a_state_of_another_login_is_refused(opening):
+    async with opening() as world, browser() as mine, browser() as other:
+        annas = await mine.come_back(await world.link())
+        berts = await other.come_back(await world.link(BERT))
+        swapped = re.sub(r"code=[^&]+", re.search(r"code=[^&]+", annas)[0], berts)
+        # The code is of another challenge, so the giver refuses it.
+        assert "That did not work" in await other.agree(swapped)
+        forged = re.sub(r"state=[^&]+", "state=x", annas)
+        assert "That did not work" in await mine.agree(forged)
+        for person in (ANNA, BERT):
+            with pytest.raises(errors.LoginNeededError):
+                await world.call(person)
+
+
+@pytest.mark.parametrize("lie", ["iss=http%3A%2F%2Fevil.test", ""])
+async def test_an_answer_of_another_issuer_is_refused(opening, lie):
+    async with opening() as world, browser() as mine:
+        back = await mine.come_back(await world.link())
+        mixed = re.sub(r"iss=[^&]+", lie, back)
+        assert "so it was refused" in await mine.agree(mixed)
+        elsewhere = back.replace("/back/jira", "/back/other")
+        assert "so it was refused" in await mine.agree(elsewhere)
+        assert not world.giver.asked
+
+
+async def test_a_login_is_over_after_ten_minutes(opening, monkeypatch):
+    from interpreter_bot.mcp_servers import person_logins
+
+    async with opening() as world, browser() as mine:
+        link = await world.link()
+        back = await mine.come_back(await world.link(BERT))
+        monkeypatch.setattr(person_logins, "_AGE", person_logins._AGE * 0)
+        assert (await mine.get(link)).status == 400
+        assert "older than ten minutes" in await mine.agree(back)
+
+
+async def test_pages_of_others_cannot_press_the_buttons(opening):
+    async with opening() as world, browser() as mine:
+        link = await world.link()
+        foreign = {"Origin": "http://evil.test"}
+        assert (await mine.post(link, headers=foreign)).status == 403
+        answer = await mine.get(link)
+        assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
+        assert answer.headers["Referrer-Policy"] == "no-referrer"
+
+
+LIES = {
+    "another resource": ("resource", {"resource": "http://127.0.0.1:9/mcp"}),
+    "another issuer": ("resource", {"authorization_servers": ["https://evil.test"]}),
+    "no PKCE": ("metadata", {"code_challenge_methods_supported": ["plain"]}),
+    "says nothing of PKCE": ("metadata", {"code_challenge_methods_supported": None}),
+    "not itself": ("metadata", {"issuer": "https://evil.test"}),
+    "plain HTTP": ("metadata", {"token_endpoint": "http://evil.test/token"}),
+    "a page that is none": ("metadata", {"authorization_endpoint": "javascript:alert(1)"}),
+    "a page in the clear": ("metadata", {"authorization_endpoint": "http://evil.test/"}),
+    "this machine": ("metadata", {"registration_endpoint": "https://127.0.0.1:9/x"}),
+    "this machine, in hexadecimals": ("metadata", {"registration_endpoint": "https://0x7f.1/x"}),
+    "a cloud's credentials": ("metadata", {"registration_endpoint": "https://169.254.169.254/"}),
+    "a private network": ("metadata", {"registration_endpoint": "https://[fd00::1]/"}),
+    "huge": ("metadata", {"service_documentation": "https://evil.test/" + "x" * 1_000_000}),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+async def test_lies_about_who_gives_tokens_are_refused_with_a_sentence(opening, lie):
+    async with opening() as world, browser() as mine:
+        where, told = LIES[lie]
+        getattr(world.giver, where).update(told)
+        answer = await mine.post(await world.link(), allow_redirects=False)
+        assert (answer.status, "jira" in mine.text) == (400, True), mine.text
+        assert "/authorize" not in world.giver.visited
+
+
+async def test_who_gives_tokens_at_a_private_address_is_not_asked_unless_named(opening):
+    async with opening(is_named=False) as world, browser() as mine:
+        answer = await mine.post(await world.link(), allow_redirects=False)
+        assert answer.status == 400
+        assert world.giver.visited == []
+
+
+async def test_a_bot_that_is_registered_by_hand_registers_nowhere(opening):
+    async with opening(oauth={"client_id": "ours"}) as world:
+        page = f"{world.logins._logins.address}{login_pages.PATH}/back/jira"
+        world.giver.clients["ours"] = {"redirect_uris": [page]}
+        del world.giver.metadata["registration_endpoint"]
+        await world.log_in()
+        assert world.giver.asked[0]["client_id"] == "ours"
+        assert "/register" not in world.giver.visited
+
+
+async def test_two_people_are_one_client(opening):
+    async with opening() as world:
+        await world.log_in()
+        await world.log_in(BERT, "bert")
+        assert world.giver.visited.count("/register") == 1
+
+
+async def test_what_is_kept_of_one_person_serves_no_other(opening):
+    async with opening() as world:
+        await world.log_in()
+        anna, bert = (tool_logins.account(KEY, one.id, "jira") for one in (ANNA, BERT))
+        await world.database.accounts.put(bert, await world.database.accounts.find(anna))
+        with pytest.raises(errors.BotError):
+            await world.call(BERT)
