@@ -96,8 +96,8 @@ async def open_conversations(
         BotError: it cannot be opened; the sentence says why.
     """
     async with contextlib.AsyncExitStack() as stack:
+        secrets = environment if secrets is None else secrets
         if hosts is None:
-            secrets = environment if secrets is None else secrets
             broker = await stack.enter_async_context(host_startup.open_broker(config, secrets))
             opening = host_startup.open_hosts(config, doorkeeper=broker, is_ephemeral=is_ephemeral)
             hosts = await stack.enter_async_context(opening)
@@ -106,12 +106,10 @@ async def open_conversations(
         database = await stack.enter_async_context(memory)
         catalogue, notice = await _models(config, environment, stack)
         skills = await _skills(config, is_ephemeral=is_ephemeral)
-        named = environment if secrets is None else secrets
         # What a key encrypts that nobody knows is gone with the process.
         keys = encryption.KeyRing(encryption.new_key(), config.paths.data) if is_ephemeral else None
-        tools = await stack.enter_async_context(
-            host_startup.open_tools(config, named, database.accounts, keys)
-        )
+        opening_tools = host_startup.open_tools(config, secrets, database.accounts, keys)
+        tools = await stack.enter_async_context(opening_tools)
         connections = (
             None if broker is None else await host_startup.prepared_connections(broker, hosts)
         )

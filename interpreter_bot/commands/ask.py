@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import itertools
 import os
@@ -14,6 +15,7 @@ from collections.abc import AsyncIterator, Sequence
 from interpreter_bot import errors, settings, values
 from interpreter_bot.app import service_startup
 from interpreter_bot.commands import interrupt_signals
+from interpreter_bot.platforms import login_pages
 from interpreter_bot.platforms.console import (
     json_replies,
     saved_files,
@@ -29,6 +31,10 @@ _CODE = "/py"
 _VARIABLES = "/variables"
 _TOOLS = "/tools"
 _NETWORK = "/network"
+_CONNECT = "/connect"
+_DISCONNECT = "/disconnect"
+_LISTS = frozenset({_VARIABLES, _TOOLS, _NETWORK, _CONNECT, _DISCONNECT})
+_PERSON = requests.Person(_NAME)
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
@@ -63,14 +69,20 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
 
     async def work(interrupter: interrupt_signals.Interrupter) -> int:
         is_answered = True
-        async with service_startup.open_conversations(
-            config.for_one_session(), os.environ, is_ephemeral=True
-        ) as service:
+        async with contextlib.AsyncExitStack() as stack:
+            opening = service_startup.open_conversations(
+                config.for_one_session(), os.environ, is_ephemeral=True
+            )
+            service = await stack.enter_async_context(opening)
+            if service.logins.are_possible:
+                # At a port of its own: the page of a bot that runs knows nothing of these.
+                pages = login_pages.serve(service, settings.ToolLogins(port=0))
+                await stack.enter_async_context(pages)
             if options.model:
                 service.queries.check_model(options.model)
             key = values.SessionKey("console", thread=uuid.uuid4().hex)
             async for prompt in _asked(prompts, writer, service, key):
-                if not prompts and prompt.strip() in (_VARIABLES, _TOOLS, _NETWORK):
+                if not prompts and prompt.partition(" ")[0].strip() in _LISTS:
                     out.write(await _listed(service, key, prompt.strip()))
                     out.flush()
                     continue
@@ -127,11 +139,19 @@ async def _completions(
 
 
 async def _listed(
-    service: session_service.SessionService, key: values.SessionKey, command: str
+    service: session_service.SessionService, key: values.SessionKey, line: str
 ) -> str:
+    command, _, name = line.partition(" ")
     match command:
+        case "/connect":
+            try:
+                return f"{await service.logins.link(key, _PERSON, name.strip())}\n"
+            except errors.BotError as error:
+                return f"{error}\n"
+        case "/disconnect":
+            return f"{await service.logins.forget(key, _PERSON.id, name.strip())}\n"
         case "/tools":
-            facts = usage_and_limits.tools(await service.queries.tools(key))
+            facts = usage_and_limits.tools(await service.queries.tools(key, _PERSON))
         case "/network":
             facts = usage_and_limits.network(service.queries.reach(key))
         case _:
@@ -149,7 +169,7 @@ def _request(
     is_code = not options.prompt and command == _CODE and bool(code.strip())
     return requests.Request(
         key=key,
-        person=requests.Person(_NAME),
+        person=_PERSON,
         text=code if is_code else prompt,
         is_code=is_code,
         attachments=attachments,

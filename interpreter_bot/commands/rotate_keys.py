@@ -25,9 +25,10 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         BotError: a key is missing, or the database cannot be used; the sentence says so.
     """
     keys = encryption.KeyRing.of(config)
-    count = asyncio.run(_encrypt(config, keys))
+    installed, logged_in = asyncio.run(_encrypt(config, keys))
     sys.stdout.write(
-        f"{quantities.count(count, 'installation')} of Slack encrypted anew. Once the bot was "
+        f"{quantities.count(installed, 'installation')} of Slack and "
+        f"{quantities.count(logged_in, 'account')} of people encrypted anew. Once the bot was "
         f"started again, only backups need the older keys of {keys.where}.\n"
     )
     if snapshot_keys.rotate(config):
@@ -38,11 +39,16 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     return 0
 
 
-async def _encrypt(config: settings.Settings, keys: encryption.KeyRing) -> int:
+async def _encrypt(config: settings.Settings, keys: encryption.KeyRing) -> tuple[int, int]:
+    def resealed(sealed: str) -> str:
+        return sealed if keys.is_current(sealed) else keys.encrypt(keys.decrypt(sealed))
+
     async with host_startup.open_database(config, takes_orphans=False) as database:
         tables = third_party_tables.LibraryTables(database.engine, keys)
         # With the present keys first: should one be missing, no key is added.
         await installations.store(config.slack, tables)
+        count = await database.accounts.reseal(resealed)
         if keys.add_key():
             await installations.store(config.slack, tables)
-        return tables.encrypted
+            count = await database.accounts.reseal(resealed)
+        return tables.encrypted, count

@@ -59,6 +59,9 @@ async def _list(config: settings.Settings, broker: ToolBroker) -> int:
     everyone = {}
     unreachable = {}
     for server in config.mcp_servers:
+        if server.authorization == "person" and broker.definitions.seen(server.name).tools:
+            everyone[server.name] = broker.definitions.seen(server.name)
+            continue
         try:
             everyone[server.name] = await broker.look(server.name)
         except errors.BotError as error:

@@ -131,6 +131,11 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
         "Code cannot call those that are off.",
         "Read what has changed: interpreter-bot tools; it ends with the command that accepts it.",
     ),
+    "logins at tools": (
+        "People cannot let the bot call tools with their own accounts.",
+        "Set tool_logins.public_url to where their browsers reach tool_logins.port, by https; keep "
+        "the keys of encryption where the bot can read them.",
+    ),
     "runtime directory": (
         "No kernel can be reached: socket paths end at 107 bytes.",
         "Set paths.runtime to a shorter path that the bot may write to, such as "

@@ -19,7 +19,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from interpreter_bot import errors, settings, values
+from interpreter_bot import encryption, errors, settings, values
 from interpreter_bot.doctor import advice, trial_kernels
 from interpreter_bot.kernels import memory_reserve
 from interpreter_bot.kernels.files import directory_contents, workspace_copies
@@ -103,6 +103,7 @@ def diagnose(config: settings.Settings) -> tuple[Finding, ...]:
         *(_disk(config), _reserve(config), _runtime(config), _open_files(config)),
         *_skills(config),
         *_tools(config),
+        *_logins(config),
     )
     told = _Complaints()
     logger = logging.getLogger("interpreter_bot.kernels")
@@ -335,6 +336,27 @@ def _tools(config: settings.Settings) -> Iterator[Finding]:
     detail = f"{quantities.count(count, 'tool')} of {len(config.mcp_servers)} servers are on"
     listed = ", ".join(off[:_SHOWN])
     yield _finding("tools", not off, f"{detail}; off: {listed}" if off else detail)
+
+
+def _logins(config: settings.Settings) -> Iterator[Finding]:
+    """Say whether people can log in at servers of tools, where there are such."""
+    names = [one.name for one in config.mcp_servers if one.authorization == "person"]
+    if not names:
+        return
+    try:
+        keys = encryption.KeyRing.of(config)
+        # Which reads them, and makes none: that is for the bot's own user to do.
+        keys.is_current("")
+    except errors.BotError as error:
+        yield _finding("logins at tools", False, str(error))
+        return
+    is_remote = config.slack.is_on or bool(config.discord.token.get_secret_value())
+    if is_remote and not config.tool_logins.public_url:
+        told = f"tool_logins.public_url is not set, so only people at this machine: {names[0]}"
+        yield _finding("logins at tools", False, told)
+        return
+    place = config.tool_logins.public_url or f"port {config.tool_logins.port} of this machine"
+    yield _finding("logins at tools", True, f"{', '.join(names)}, by {place}; {keys.where}")
 
 
 def _existing(path: pathlib.Path) -> pathlib.Path:

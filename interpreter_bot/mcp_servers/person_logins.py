@@ -35,6 +35,7 @@ from interpreter_bot.store import accounts, records
 PATH: Final = "/tool-logins"
 _AGE: Final = datetime.timedelta(minutes=10)
 _EARLY_SECONDS: Final = 60.0
+_LONGEST_SECONDS: Final = 10**9
 _CLOSED: Final = "Nobody can log in at {name} now: the bot does not serve the page for it."
 _OVER: Final = (
     "This link was used already, or is older than ten minutes. Ask the bot for another one."
@@ -219,7 +220,7 @@ class PersonLogins:
             if sealed is None:
                 return None
             kept = _Kept.model_validate(await self._unsealed(account, sealed))
-            is_old = kept.ends is not None and time.time() > kept.ends - _EARLY_SECONDS
+            is_old = kept.ends is not None and time.time() > kept.ends
             if not is_old and kept.token.access_token != refused:
                 return kept.token.access_token
             if not kept.token.refresh_token:
@@ -344,7 +345,11 @@ def _needed(account: records.Account) -> errors.LoginNeededError:
 
 
 def _kept(issuer: token_issuers.Issuer, token: auth.OAuthToken) -> _Kept:
-    ends = None if token.expires_in is None else time.time() + token.expires_in
+    ends = None
+    if token.expires_in is not None:
+        seconds = min(token.expires_in, _LONGEST_SECONDS)
+        # It must not end on the way.
+        ends = time.time() + seconds - min(_EARLY_SECONDS, seconds / 4)
     return _Kept(issuer=issuer, token=token, ends=ends)
 
 

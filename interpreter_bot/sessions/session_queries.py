@@ -197,9 +197,11 @@ class SessionQueries:
         """Return what code of a session may reach outside."""
         return self._services.hosts.reach(values.text(key))
 
-    async def tools(self, key: values.SessionKey) -> tuple[tool_listings.ServerTools, ...]:
-        """Return the tools of servers that code of a session may call."""
-        return await tool_listings.listed(self._services, key)
+    async def tools(
+        self, key: values.SessionKey, person: requests.Person
+    ) -> tuple[tool_listings.ServerTools, ...]:
+        """Return the tools of servers that code of a session may call, as a person sees them."""
+        return await tool_listings.listed(self._services, key, person.id)
 
     @contextlib.asynccontextmanager
     async def reading(

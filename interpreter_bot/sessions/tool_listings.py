@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from interpreter_bot import values
+from interpreter_bot import settings, values
+from interpreter_bot.sessions import tool_logins
 
 if TYPE_CHECKING:
     from interpreter_bot.sessions import turn_services
@@ -21,6 +22,7 @@ class ServerTools:
         asked: functions for whose calls a person is asked.
         allowed: those of them that somebody let their code call as long as its Python lives.
         off_count: how many others it offers.
+        is_logged_in: whether the person who looks has logged in there; None if nobody does.
     """
 
     server: str
@@ -28,12 +30,13 @@ class ServerTools:
     asked: tuple[str, ...]
     allowed: tuple[str, ...]
     off_count: int
+    is_logged_in: bool | None = None
 
 
 async def listed(
-    services: turn_services.TurnServices, key: values.SessionKey
+    services: turn_services.TurnServices, key: values.SessionKey, person: str
 ) -> tuple[ServerTools, ...]:
-    """Return the tools that code of a session may call."""
+    """Return the tools that code of a session may call, as one person sees them."""
     address = values.text(key)
     status = (await services.hosts.statuses({address})).get(address)
     lasting = services.tool_approvals.of(key, status.kernel_id if status else "")
@@ -53,6 +56,18 @@ async def listed(
                 asked=tuple(sorted(asked)),
                 allowed=tuple(sorted(allowed)),
                 off_count=one.off_count,
+                is_logged_in=await _is_logged_in(services, key, person, one.server),
             )
         )
     return tuple(found)
+
+
+async def _is_logged_in(
+    services: turn_services.TurnServices,
+    key: values.SessionKey,
+    person: str,
+    server: settings.McpServer,
+) -> bool | None:
+    if server.authorization == "bot" or services.tools is None or services.tools.logins is None:
+        return None
+    return await services.tools.logins.has(tool_logins.account(key, person, server.name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from interpreter_bot.mcp_servers.person_logins import PersonLogins
     from interpreter_bot.mcp_servers.tool_broker import ToolBroker
     from interpreter_bot.sessions import turn_services
+
+_log = logging.getLogger(__name__)
 
 _LINK: Final = (
     "To let the bot use {name} with your account, open this within ten minutes. It is for you "
@@ -90,7 +93,14 @@ class ToolLogins:
 
     async def finish(self, server: str, returned: Mapping[str, str], mark: str) -> Login:
         """Finish a login; see `PersonLogins.finish`."""
-        return await self._logins.finish(server, returned, mark)
+        login = await self._logins.finish(server, returned, mark)
+        if self._broker is not None:
+            try:
+                # So that an administrator knows what to accept, from the first login on.
+                await self._broker.look(server, login.account)
+            except errors.BotError:
+                _log.warning("%s was not looked at after a login", server, exc_info=True)
+        return login
 
     @property
     def _logins(self) -> PersonLogins:

@@ -298,6 +298,13 @@ async def test_a_turn_is_shown_from_its_wait_to_its_end(opened):
         await opened.shows(words)
 
 
+async def test_what_is_for_the_person_alone_is_shown_at_once(opened):
+    _begin(opened.reply)
+    assert await opened.reply.tell_privately("Open http://127.0.0.1/private now.")
+    await opened.shows("http://127.0.0.1/private")
+    opened.reply.ended(ports.End(status=values.TurnStatus.DONE, text="There it is."))
+
+
 @pytest.mark.parametrize(
     "status", [one for one in values.TurnStatus if one.value not in ("running", "done")]
 )

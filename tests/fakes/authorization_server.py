@@ -8,9 +8,11 @@ import base64
 import contextlib
 import hashlib
 import json
+import re
 import secrets
 import urllib.parse
 
+import aiohttp
 from aiohttp import web
 
 from tests.fakes import tool_servers
@@ -185,3 +187,49 @@ class AuthorizationServer:
         person = self.renewable.pop(form["token"], None)
         self.tokens = {token: one for token, one in self.tokens.items() if one != person}
         return web.Response()
+
+
+class Browser:
+    """A browser, with its cookies."""
+
+    def __init__(self, session):
+        self.session = session
+        self.text = ""
+
+    async def get(self, address, **more):
+        async with self.session.get(address, **more) as answer:
+            self.text = await answer.text()
+            return answer
+
+    async def post(self, address, data=None, **more):
+        async with self.session.post(address, data=data, **more) as answer:
+            self.text = await answer.text()
+            return answer
+
+    async def go_on(self, link):
+        """Open a link, and press its button; return where the browser is led."""
+        assert (await self.get(link)).status == 200
+        answer = await self.post(link, allow_redirects=False)
+        assert answer.status == 303, self.text
+        return answer.headers["Location"]
+
+    async def come_back(self, link):
+        """Go on, log in, and return the address to which the giver leads back."""
+        answer = await self.get(await self.go_on(link), allow_redirects=False)
+        assert answer.status == 302, self.text
+        return answer.headers["Location"]
+
+    async def agree(self, back):
+        """Open what the giver leads back to, press its button; return the page then."""
+        answer = await self.get(back)
+        if answer.status == 200:
+            fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', self.text))
+            await self.post(back.partition("?")[0], fields)
+        return self.text
+
+
+@contextlib.asynccontextmanager
+async def browser():
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with aiohttp.ClientSession(cookie_jar=jar, trust_env=False) as session:
+        yield Browser(session)

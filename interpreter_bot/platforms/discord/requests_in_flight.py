@@ -154,9 +154,9 @@ class RequestsInFlight:
         if self.client is None:
             return False
         try:
-            user = self.client.get_user(person) or await self.client.fetch_user(person)
+            channel = await self.client.create_dm(discord.Object(person))
             nobody = discord.AllowedMentions.none()
-            await user.send(text, suppress_embeds=True, allowed_mentions=nobody)
+            await channel.send(text, suppress_embeds=True, allowed_mentions=nobody)
         except api_errors.ANY as error:
             _log.info("a person could not be told something privately: %r", error)
             return False

@@ -80,6 +80,7 @@ def add_commands(
     )
     _add_session(group, handler, actions)
     _add_exports(group, handler, actions)
+    _add_logins(group, handler, actions)
     _add_branches(group, handler, actions)
     _add_choosing(group, handler, actions)
     tree.add_command(group)
@@ -195,6 +196,26 @@ def _add_exports(
     async def page(interaction: _Interaction) -> None:
         if await handler.begins(interaction):
             await actions.page(interaction)
+
+
+def _add_logins(
+    group: app_commands.Group,
+    handler: interactions.InteractionHandler,
+    actions: subcommands.CommandEffects,
+) -> None:
+    """Add the subcommands about a person's accounts at servers of tools."""
+
+    @group.command(name="connect", description="Log in, so that tools are called as you")
+    @app_commands.describe(name="The server, as `tools` lists it")
+    async def connect(interaction: _Interaction, name: str) -> None:
+        if await handler.begins(interaction):
+            await actions.connect(interaction, name)
+
+    @group.command(name="disconnect", description="Log out: what I have of your account goes")
+    @app_commands.describe(name="The server, as `tools` lists it")
+    async def disconnect(interaction: _Interaction, name: str) -> None:
+        if await handler.begins(interaction):
+            await actions.disconnect(interaction, name)
 
 
 def _add_branches(

@@ -169,8 +169,23 @@ class CommandEffects:
     async def tools(self, interaction: _Interaction) -> None:
         """Show what code may call of other systems."""
         place = channels_and_threads.of_interaction(interaction)
-        found = usage_and_limits.tools(await self._service.queries.tools(place.key))
+        person = channels_and_threads.person(interaction.user)
+        found = usage_and_limits.tools(await self._service.queries.tools(place.key, person))
         await self._handler.tell(interaction, _cut(_listed("Tools", found)))
+
+    async def connect(self, interaction: _Interaction, name: str) -> None:
+        """Give a person a link to log in at a server of tools."""
+        place = channels_and_threads.of_interaction(interaction)
+        person = channels_and_threads.person(interaction.user)
+        link = await self._service.logins.link(place.key, person, name)
+        await self._handler.tell(interaction, link)
+
+    async def disconnect(self, interaction: _Interaction, name: str) -> None:
+        """Forget a person's account at a server of tools."""
+        place = channels_and_threads.of_interaction(interaction)
+        person = channels_and_threads.person(interaction.user)
+        told = await self._service.logins.forget(place.key, person.id, name)
+        await self._handler.tell(interaction, markdown.plain(told))
 
     async def variables(self, interaction: _Interaction) -> None:
         """Show what the session has of variables."""

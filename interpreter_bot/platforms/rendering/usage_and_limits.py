@@ -168,6 +168,12 @@ def tools(found: Sequence[tool_listings.ServerTools]) -> list[Fact]:
         return [Fact("Tools", "none", said)]
     facts = []
     for one in found:
+        if one.is_logged_in is not None:
+            command, now = (
+                ("disconnect", "logged in") if one.is_logged_in else ("connect", "not logged in")
+            )
+            said = f"With your own account; `{command} {one.server}` changes that."
+            facts.append(Fact(f"tools.{one.server}", now, said))
         for label, names in (
             ("", one.free),
             (", each call once you allow it", one.asked),

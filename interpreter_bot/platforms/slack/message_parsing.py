@@ -16,6 +16,8 @@ _COMMANDS: Final = frozenset(
     [
         "again",
         "approval",
+        "connect",
+        "disconnect",
         "files",
         "follow",
         "fork",
@@ -34,7 +36,9 @@ _COMMANDS: Final = frozenset(
         "variables",
     ]
 )
-_WITH_ARGUMENT: Final = frozenset({"approval", "files", "follow", "model", "py", "reset"})
+_WITH_ARGUMENT: Final = frozenset(
+    {"approval", "connect", "disconnect", "files", "follow", "model", "py", "reset"}
+)
 _BLANK: Final = re.compile(r"\s")
 _SMART: Final = {
     **dict.fromkeys("\u2018\u2019\u201a\u201b", "'"),
@@ -102,7 +106,9 @@ class SlackCommand:
             return self.argument in SWITCH
         if self.name == "reset":
             return self.argument == "files"
-        return self.name in ("files", "model") and not _BLANK.search(self.argument)
+        return self.name in ("connect", "disconnect", "files", "model") and not _BLANK.search(
+            self.argument
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ editor. In a thread: mention me with `py CODE`.
 - `files` lists the files, `files NAME` sends one · `notebook` sends it all as a notebook
 - `page` gives you, and nobody else, a link to read it on the page
 - `model` lists the models, `model NAME` takes another · `usage` · `limits` · `network` · `tools`
+- `connect NAME` lets tools of a server be called with your account there; `disconnect NAME` ends it
 - `variables` lists what Python has, and what is saved of it for the next one; `again` runs the \
 cells again that made what could not be kept
 - `fork` opens a thread with a copy of this: variables, files and history · `undo` goes back to \
@@ -111,7 +112,16 @@ class CommandEffects:
             case "network":
                 return markdown.listed(usage_and_limits.network(service.queries.reach(key)))
             case "tools":
-                return markdown.listed(usage_and_limits.tools(await service.queries.tools(key)))
+                return markdown.listed(
+                    usage_and_limits.tools(await service.queries.tools(key, person))
+                )
+            case "connect":
+                link = await service.logins.link(key, person, command.argument)
+                # For that person's eyes, wherever the command was said.
+                await posted_messages.whisper(self._services.api, place, link)
+                return ""
+            case "disconnect":
+                return await service.logins.forget(key, person.id, command.argument)
             case "variables":
                 held = await service.queries.variables(key)
                 return markdown.listed(usage_and_limits.variables(held))

@@ -24,6 +24,8 @@ HELP: Final = (
     ("/limits", "Show what one conversation may use."),
     ("/network", "Show what code may reach outside."),
     ("/tools", "Show what code may call of other systems."),
+    ("/connect NAME", "Log in at a server of tools, so that they are called as you."),
+    ("/disconnect NAME", "Log out there: what the bot has of your account is deleted."),
     ("/model [NAME]", "Show the models, or choose one for this conversation."),
     ("/approval [never|plan|every]", "Show or choose whether you are asked before code runs."),
     ("/usage", "Show what was spent."),
@@ -40,6 +42,7 @@ HELP: Final = (
 _NAMES: Final = frozenset(command.split()[0].removeprefix("/") for command, _ in HELP)
 NAMES: Final = frozenset(
     {"files", "variables", "limits", "network", "tools", "model", "approval", "usage", "help"}
+    | {"connect", "disconnect"}
 )
 
 
@@ -93,6 +96,7 @@ async def panel(
     key: values.SessionKey,
     *,
     approval: requests.Approval = "never",
+    argument: str = "",
 ) -> event_json.Event:
     """Return the content of a panel.
 
@@ -101,6 +105,7 @@ async def panel(
         name: of the panel.
         key: the session that it is beside.
         approval: what the page's own settings demand.
+        argument: of its command.
 
     Raises:
         BotError: it cannot be had, or there is no such panel.
@@ -120,7 +125,13 @@ async def panel(
         case "network":
             return {"rows": usage_and_limits.network(service.queries.reach(key))}
         case "tools":
-            return {"rows": usage_and_limits.tools(await service.queries.tools(key))}
+            return {
+                "rows": usage_and_limits.tools(await service.queries.tools(key, validation.PERSON))
+            }
+        case "connect":
+            return {"text": await service.logins.link(key, validation.PERSON, argument)}
+        case "disconnect":
+            return {"text": await service.logins.forget(key, validation.PERSON.id, argument)}
         case "variables":
             rows = usage_and_limits.variables(await service.queries.variables(key))
             told = {"rows": rows, "lost_cells": await _lost_cells(service, key)}

@@ -42,6 +42,11 @@ def announcement(text: str) -> Event:
     return {"kind": "announcement", "text": text}
 
 
+def private(text: str) -> Event:
+    """Event: a sentence of the bot with a link, which is not kept."""
+    return {"kind": "private", "text": text}
+
+
 def step(number: int) -> Event:
     """Event: the model is called."""
     return {"kind": "step", "number": number}

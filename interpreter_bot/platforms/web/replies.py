@@ -62,7 +62,7 @@ class TabReply:
 
     async def tell_privately(self, text: str) -> bool:
         """Show a sentence in the tabs, whose people are one: who has the token of the page."""
-        self._turn.say(event_json.announcement(text))
+        self._turn.say(event_json.private(text))
         return True
 
     def code(self, cell: int, code: str) -> None:

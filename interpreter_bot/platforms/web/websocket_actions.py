@@ -297,7 +297,7 @@ class TabConnection:
         elif command.name == "approval" and command.rest:
             await self._approve(tab, {**message, "approval": command.rest.lower()})
         elif command.name in command_panels.NAMES:
-            await self._show(tab, {**message, "panel": command.name})
+            await self._show(tab, {**message, "panel": command.name, "rest": command.rest})
         elif command.name in ("stop", "reset", "fork", "undo"):
             await self._actions[command.name](tab, message)
         else:
@@ -334,7 +334,10 @@ class TabConnection:
     async def _show(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
         key = validation.key(message.get("thread"))
         name = str(message.get("panel"))
-        shown = await command_panels.panel(self._service, name, key, approval=self._approval)
+        argument = str(message.get("rest", ""))
+        shown = await command_panels.panel(
+            self._service, name, key, approval=self._approval, argument=argument
+        )
         tab.send(tab_hub.encoded_message("panel", {"panel": name} | shown))
 
     async def _save(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:

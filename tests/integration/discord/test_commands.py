@@ -207,6 +207,20 @@ async def test_interpreter_says(discord_server, lab, connect, name):
     assert all(message.seen_by is alice for message in done.messages if message.content)
 
 
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [("connect", "There is no server 'jira' here"), ("disconnect", "were not logged in at jira")],
+)
+async def test_logins_are_between_the_bot_and_one_person(
+    discord_server, lab, connect, name, answer
+):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect():
+        done = await discord_server.command(alice, channel, f"interpreter {name}", {"name": "jira"})
+        assert answer in await steps.finished(done)
+    assert all(message.seen_by is alice for message in done.messages if message.content)
+
+
 async def test_reset_tells_everybody(discord_server, lab, connect):
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect() as service:

@@ -8,7 +8,6 @@ import logging
 import re
 import types
 
-import aiohttp
 import cryptography.fernet
 import pytest
 
@@ -18,6 +17,7 @@ from interpreter_bot.platforms import login_pages
 from interpreter_bot.sessions import requests, tool_logins
 from interpreter_bot.store import databases
 from tests.fakes import authorization_server, tool_servers
+from tests.fakes.authorization_server import browser
 
 KEY = values.SessionKey("slack", "T1", "C1", "1.2")
 ANNA = requests.Person("U1", 'Anna <b>"&')
@@ -52,52 +52,6 @@ class World:
         await self.broker.find(KEY, account, "whoami")
         result = await self.broker.call(account, "whoami", {}, progress=None)
         return result["parts"][0]["text"]
-
-
-class Browser:
-    """A browser, with its cookies."""
-
-    def __init__(self, session):
-        self.session = session
-        self.text = ""
-
-    async def get(self, address, **more):
-        async with self.session.get(address, **more) as answer:
-            self.text = await answer.text()
-            return answer
-
-    async def post(self, address, data=None, **more):
-        async with self.session.post(address, data=data, **more) as answer:
-            self.text = await answer.text()
-            return answer
-
-    async def go_on(self, link):
-        """Open a link, and press its button; return where the browser is led."""
-        assert (await self.get(link)).status == 200
-        answer = await self.post(link, allow_redirects=False)
-        assert answer.status == 303, self.text
-        return answer.headers["Location"]
-
-    async def come_back(self, link):
-        """Go on, log in, and return the address to which the giver leads back."""
-        answer = await self.get(await self.go_on(link), allow_redirects=False)
-        assert answer.status == 302, self.text
-        return answer.headers["Location"]
-
-    async def agree(self, back):
-        """Open what the giver leads back to, press its button; return the page then."""
-        answer = await self.get(back)
-        if answer.status == 200:
-            fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', self.text))
-            await self.post(back.partition("?")[0], fields)
-        return self.text
-
-
-@contextlib.asynccontextmanager
-async def browser():
-    jar = aiohttp.CookieJar(unsafe=True)
-    async with aiohttp.ClientSession(cookie_jar=jar, trust_env=False) as session:
-        yield Browser(session)
 
 
 @contextlib.asynccontextmanager
@@ -179,14 +133,15 @@ async def test_two_people_of_a_thread_never_share_an_account(opening):
 
 async def test_an_old_token_is_refreshed_once_by_all_who_call(opening):
     async with opening() as world:
-        world.giver.seconds = 30
+        world.giver.seconds = 0
         await world.log_in()
-        world.giver.seconds = 3600
         await accept(world)
+        world.giver.seconds = 10**400
+        world.giver.asked.clear()
         said = await asyncio.gather(*(world.call() for _ in range(5)))
         assert {one.split()[0] for one in said} == {"anna"}
         kinds = [form["grant_type"] for form in world.giver.asked]
-        assert kinds == ["authorization_code", "refresh_token"]
+        assert kinds == ["refresh_token"]
         assert all(form["resource"] == world.server.url for form in world.giver.asked)
 
 
@@ -216,7 +171,11 @@ async def test_who_leaves_is_forgotten_and_the_token_is_revoked(opening):
 
 
 async def test_a_link_is_used_once_and_opening_it_has_no_effect(opening):
-    async with opening() as world, browser() as mine, browser() as other:
+    async with (
+        opening() as world,
+        browser() as mine,
+        browser() as other,
+    ):
         link = await world.link()
         for _ in range(3):
             assert (await other.get(link)).status == 200
@@ -237,7 +196,11 @@ async def test_a_newer_link_ends_the_one_before(opening):
 
 
 async def test_only_the_browser_that_went_on_may_come_back(opening):
-    async with opening() as world, browser() as mine, browser() as other:
+    async with (
+        opening() as world,
+        browser() as mine,
+        browser() as other,
+    ):
         back = await mine.come_back(await world.link())
         assert "That did not work" in await other.agree(back)
         assert not world.giver.asked
@@ -246,7 +209,11 @@ async def test_only_the_browser_that_went_on_may_come_back(opening):
 
 
 async def test_a_state_of_another_login_is_refused(opening):
-    async with opening() as world, browser() as mine, browser() as other:
+    async with (
+        opening() as world,
+        browser() as mine,
+        browser() as other,
+    ):
         annas = await mine.come_back(await world.link())
         berts = await other.come_back(await world.link(BERT))
         swapped = re.sub(r"code=[^&]+", re.search(r"code=[^&]+", annas)[0], berts)

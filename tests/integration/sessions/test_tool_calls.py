@@ -9,6 +9,7 @@ import pytest
 
 from interpreter_bot import settings, values
 from interpreter_bot.mcp_servers import tool_broker
+from interpreter_bot.sessions import requests
 from tests.fakes import openai_server, replies, tool_servers
 
 pytestmark = pytest.mark.kernel
@@ -122,7 +123,9 @@ async def test_nothing_is_called_that_may_not_be(opened, jira, tmp_path):
         again = replies.Reply(approvals=["session"])
         await house.run("jira.delete(id='4')\njira.delete(id='5')", again)
         assert len(again.of("approve")) == 1
-        (listed,) = await house.service.queries.tools(values.SessionKey("web", thread="t"))
+        (listed,) = await house.service.queries.tools(
+            values.SessionKey("web", thread="t"), requests.Person("u1")
+        )
         assert (listed.asked, listed.allowed) == (("delete", "search_issues"), ("delete",))
         assert plain(reply) == (
             "list {}\ndelete {'id': '1'}\n"

@@ -299,6 +299,11 @@ async def test_commands_are_answered_to_whoever_asked(serving_fake):
             await tab.say("say", id=f"{number:016}", text=f"/{name}")
             assert (await tab.next("panel"))["panel"] == name
             await tab.next("accepted")
+        await tab.say("say", id=ONE, text="/disconnect jira")
+        assert (await tab.next("panel"))["text"] == "You were not logged in at jira."
+        await tab.next("accepted")
+        await tab.say("say", id=ONE, text="/connect jira")
+        assert "no server 'jira'" in (await tab.next("refused"))["sentence"]
         await tab.say("say", id=ONE, text="/model B")
         assert (await other.next("model"))["model"] == "B"
         await tab.say("say", id=TWO, text="/model C")

@@ -37,6 +37,12 @@ export function el(tag, properties = {}, ...children) {
   return element;
 }
 
+/** A sentence of the bot's own, whose addresses are links. */
+export function linked(text) {
+  return text.split(/(https?:\/\/\S+)/).map((one, index) =>
+    index % 2 ? el("a", { href: one, target: "_blank", rel: "noopener noreferrer" }, one) : one);
+}
+
 export function icon(name) {
   const space = "http://www.w3.org/2000/svg";
   const svg = document.createElementNS(space, "svg");

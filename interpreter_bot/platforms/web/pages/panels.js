@@ -1,6 +1,6 @@
 // What is shown beside a conversation: files, variables, limits, network, tools, models, usage, help.
 
-import { count, el, plain, scrollable, size } from "./dom.js";
+import { count, el, linked, plain, scrollable, size } from "./dom.js";
 import { closePanel, openPanel } from "./dialogs.js";
 
 export function showPanel(shown, actions) {
@@ -82,6 +82,14 @@ const DRAWERS = {
 
   tools({ rows: all }) {
     openPanel("Tools", el("p", { class: "muted" }, "What code may call of other systems:"), rows(all));
+  },
+
+  connect({ text }) {
+    openPanel("Log in", el("p", {}, linked(text)));
+  },
+
+  disconnect({ text }) {
+    openPanel("Log out", el("p", {}, text));
   },
 
   usage({ rows: all }) {

@@ -1,6 +1,6 @@
 // One turn: what was asked, and everything that came of it, in order.
 
-import { count, duration, el, icon, named, copier, scrollable } from "./dom.js";
+import { count, duration, el, icon, named, copier, linked, scrollable } from "./dom.js";
 import { fileCard, fileLink } from "./files.js";
 import { Words, codeBlock, requester } from "./markdown.js";
 import { Outputs } from "./outputs.js";
@@ -174,6 +174,10 @@ export class Turn {
 
   on_announcement({ text }) {
     this.add(el("p", { class: "notice" }, text));
+  }
+
+  on_private({ text }) {
+    this.add(el("p", { class: "notice" }, linked(text)));
   }
 
   on_asking(event) {

@@ -1,0 +1,108 @@
+"""Code that calls tools with the account of the person whose turn runs, in a real kernel."""
+
+import contextlib
+import re
+
+import pytest
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.platforms import login_pages
+from interpreter_bot.sessions import requests
+from tests.fakes import authorization_server, tool_servers
+
+pytestmark = pytest.mark.kernel
+
+KEY = values.SessionKey("web", thread="t")
+BERT = requests.Person("u2", "Bert")
+CALL = "from tools.jira import whoami\nprint(whoami())"
+TWICE = """
+from tools import ToolError, jira
+for _ in range(2):
+    try: jira.whoami()
+    except ToolError as error: print(error)
+"""
+
+
+@contextlib.asynccontextmanager
+async def _world(opened):
+    giver = authorization_server.AuthorizationServer()
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(giver.serving())
+        whoami = tool_servers.tool("whoami")
+        server = await stack.enter_async_context(giver.guarding(whoami))
+
+        async def answer(context, name, arguments):
+            return giver.tokens[server.headers[-1]["authorization"].removeprefix("Bearer ")]
+
+        server.answer = answer
+        entry = settings.McpServer(
+            name="jira",
+            url=server.url,
+            authorization="person",
+            oauth=settings.OAuthLogin(issuer=giver.url),
+            approval="never",
+        )
+        house = await stack.enter_async_context(opened(mcp_servers=(entry,)))
+        pages = login_pages.serve(house.service, settings.ToolLogins(port=0))
+        await stack.enter_async_context(pages)
+        yield giver, house
+
+
+def said(reply):
+    """Return what code printed, or failed with."""
+    return " ".join(str(output) for output in reply.of("output"))
+
+
+def link(reply):
+    """Return the only link that a person was sent."""
+    (sentence,) = reply.of("tell_privately")
+    return re.search(r"http://\S+", sentence)[0]
+
+
+async def log_in(giver, address, at_the_giver):
+    """Log a person in by the link that they were sent."""
+    async with authorization_server.browser() as mine:
+        giver.person = at_the_giver
+        assert "Logged in" in await mine.agree(await mine.come_back(address))
+
+
+async def test_each_person_of_a_thread_is_asked_to_log_in_and_is_themselves(opened):
+    async with _world(opened) as (giver, house):
+        broker = house.service._services.tools
+        first = await house.service.logins.link(KEY, requests.Person("u1", "Anna"), "jira")
+        await log_in(giver, re.search(r"http://\S+", first)[0], "anna")
+        # The first login told what there is to be accepted.
+        broker.definitions.accept("jira", broker.definitions.seen("jira").digest)
+        assert "anna" in said(await house.run(CALL))
+
+        asked = await house.run(TWICE, person=BERT)
+        address = link(asked)
+        assert said(asked).count("has not logged in") == 2
+        # Neither code, nor what is recorded, has the link.
+        secret = address.rpartition("/")[2]
+        assert secret not in said(asked)
+        past = await house.service.queries.history(KEY)
+        assert secret not in repr(past)
+        await log_in(giver, address, "bert")
+        assert "bert" in said(await house.run(CALL, person=BERT))
+        assert "anna" in said(await house.run(CALL))
+
+        listed = [
+            (await house.service.queries.tools(KEY, requests.Person(one)))[0].is_logged_in
+            for one in ("u1", "u2", "u3")
+        ]
+        assert listed == [True, True, False]
+        await house.service.logins.forget(KEY, "u2", "jira")
+        assert "has not logged in" in said(await house.run(CALL, person=BERT))
+        assert "anna" in said(await house.run(CALL))
+        for token in giver.tokens:
+            assert token not in repr(await house.service.queries.history(KEY))
+
+
+async def test_nobody_logs_in_where_no_page_is_served(opened):
+    async with _world(opened) as (_, house):
+        house.service.logins.serve_at("")
+        with pytest.raises(errors.BotError, match="does not serve the page"):
+            await house.service.logins.link(KEY, BERT, "jira")
+        with pytest.raises(errors.BotError, match="no server 'other'"):
+            await house.service.logins.link(KEY, BERT, "other")
