@@ -172,7 +172,7 @@ def tools(found: Sequence[tool_listings.ServerTools]) -> list[Fact]:
             command, now = (
                 ("disconnect", "logged in") if one.is_logged_in else ("connect", "not logged in")
             )
-            said = f"With your own account; `{command} {one.server}` changes that."
+            said = f"With your own account; {command} {one.server} changes that."
             facts.append(Fact(f"tools.{one.server}", now, said))
         for label, names in (
             ("", one.free),

@@ -64,7 +64,7 @@ async def opened(tmp_path, *, is_named=True, **options):
         server = await stack.enter_async_context(giver.guarding(whoami))
 
         async def answer(context, name, arguments):
-            token = server.headers[-1]["authorization"].removeprefix("Bearer ")
+            token = context.request.headers["authorization"].removeprefix("Bearer ")
             return f"{giver.tokens[token]} {token}"
 
         server.answer = answer
@@ -255,7 +255,7 @@ async def test_pages_of_others_cannot_press_the_buttons(opening):
         assert (await mine.post(link, headers=foreign)).status == 403
         answer = await mine.get(link)
         assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
-        assert answer.headers["Referrer-Policy"] == "no-referrer"
+        assert answer.headers["Referrer-Policy"] == "same-origin"
 
 
 LIES = {

@@ -32,7 +32,7 @@ async def _world(opened):
         server = await stack.enter_async_context(giver.guarding(whoami))
 
         async def answer(context, name, arguments):
-            return giver.tokens[server.headers[-1]["authorization"].removeprefix("Bearer ")]
+            return giver.tokens[context.request.headers["authorization"].removeprefix("Bearer ")]
 
         server.answer = answer
         entry = settings.McpServer(
