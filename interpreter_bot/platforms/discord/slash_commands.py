@@ -1,4 +1,7 @@
-"""The slash commands `/py` and `/interpreter`, and the context menus of messages."""
+"""The slash commands `/py` and `/interpreter`, and the context menus of messages.
+
+Above 300 lines: one function for each subcommand.
+"""
 
 from __future__ import annotations
 

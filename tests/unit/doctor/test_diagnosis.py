@@ -313,3 +313,40 @@ def test_kernel_that_says_nothing_is_heard_as_silence():
             return values.Finished(values.Ending.OK, 0.0)
 
     assert asyncio.run(trial_kernels._look(Mute(), "in_kernel_limits.py", {"mark": "m"})) == {}
+
+
+def _logins(tmp_path, **more):
+    server = settings.McpServer(name="jira", url="http://127.0.0.1:9/mcp", authorization="person")
+    paths = settings.Paths(data=tmp_path)
+    config = settings.Settings(mcp_servers=(server,), paths=paths, **more)
+    (finding,) = diagnosis._logins(config)
+    return finding
+
+
+def test_logins_at_tools_need_an_address_where_people_are_elsewhere_and_keys(tmp_path):
+    assert _logins(tmp_path).is_active
+    slack = settings.Slack(bot_token="xoxb-1")
+    assert "public_url is not set" in _logins(tmp_path, slack=slack).detail
+    there = settings.ToolLogins(public_url="https://127.0.0.1/")
+    assert _logins(tmp_path, slack=slack, tool_logins=there).is_active
+    (tmp_path / "keys").write_text("none")
+    (tmp_path / "keys").chmod(0o600)
+    assert not _logins(tmp_path).is_active
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"token_file": "/run/secrets/x"},
+        {"headers": {"authorization": "Bearer x"}},
+        {"url": None, "command": ("/bin/true",)},
+        {"authorization": "bot", "oauth": {"issuer": "http://127.0.0.1:9"}},
+    ],
+)
+def test_a_server_has_either_an_account_of_the_bot_or_those_of_people(wrong):
+    right = {"name": "jira", "url": "http://127.0.0.1:9/mcp", "authorization": "person"}
+    settings.McpServer(**right)
+    with pytest.raises(ValueError, match=r"log in|client_id"):
+        settings.McpServer(**right | wrong)
+    with pytest.raises(ValueError, match="https"):
+        settings.ToolLogins(public_url="http://127.0.0.1")
