@@ -112,16 +112,13 @@ class CommandEffects:
             case "network":
                 return markdown.listed(usage_and_limits.network(service.queries.reach(key)))
             case "tools":
-                return markdown.listed(
-                    usage_and_limits.tools(await service.queries.tools(key, person))
-                )
+                offered = await service.queries.tools(key, person)
+                return markdown.listed(usage_and_limits.tools(offered))
             case "connect":
-                link = await service.logins.link(key, person, command.argument)
-                # For that person's eyes, wherever the command was said.
-                await posted_messages.whisper(self._services.api, place, link)
-                return ""
+                return await self._connect(key, place, person, command.argument)
             case "disconnect":
-                return await service.logins.forget(key, person.id, command.argument)
+                told = await service.logins.forget(key, person.id, command.argument)
+                return markdown.defused(told)
             case "variables":
                 held = await service.queries.variables(key)
                 return markdown.listed(usage_and_limits.variables(held))
@@ -146,6 +143,18 @@ class CommandEffects:
             case _:
                 notice = service.model_notice
                 return f"{HELP}\n\n_{markdown.defused(notice)}_" if notice else HELP
+
+    async def _connect(
+        self,
+        key: values.SessionKey,
+        place: posted_messages.Place,
+        person: requests.Person,
+        server: str,
+    ) -> str:
+        """Send a link to log in, for that person's eyes, wherever the command was said."""
+        link = await self._service.logins.link(key, person, server)
+        await posted_messages.whisper(self._services.api, place, link)
+        return ""
 
     async def _fork(
         self, key: values.SessionKey, place: posted_messages.Place, person: requests.Person
