@@ -100,7 +100,7 @@ class FencedLlm:
             small_model_remedies.reminder(
                 prompt.messages,
                 is_small=self._is_small,
-                query=small_model_remedies.query_example(prompt.system),
+                query=small_model_remedies.query_example(prompt),
             )
             if may_call
             else ""

@@ -76,7 +76,11 @@ _ANSWER_CHARACTERS: Final = 400
 _QUESTION_WORDS: Final = 4
 _WORDS_CHARACTERS: Final = 1000
 # As the system prompt names it, on a line of its own.
-_CONNECTION: Final = re.compile(r'^connections\["([^"\n]+)"\] \(', re.MULTILINE)
+_CONNECTION: Final = re.compile(
+    r'^connections\["(?P<name>[^"\n]+)"\] \(.*(?:\n(?! *\n|connections).+)*', re.MULTILINE
+)
+# Shorter ones stand in any question: "with", "each", "from".
+_TOPIC: Final = re.compile(r"[^\W\d_]{5,}")
 _FILE: Final = "reads the file"
 _QUERY: Final = 'connections["{name}"].query("SELECT …")'
 _ONLY_WAY: Final = "Only {query} reaches the database; it returns a DataFrame."
@@ -156,10 +160,21 @@ def _is_refused_call(one: chat_messages.Message | None) -> bool:
     return isinstance(one, chat_messages.ToolResult) and one.text.startswith(tool_execution.REFUSAL)
 
 
-def query_example(system: str) -> str:
-    """Return how the first data connection of a system prompt is asked; empty without one."""
-    found = _CONNECTION.search(system)
-    return _QUERY.format(name=found.group(1)) if found else ""
+def query_example(prompt: chat_messages.Prompt) -> str:
+    """Return how the data connection is asked that the last question is about; empty without one.
+
+    It is about the first whose tables, columns or description share a longer word with it: told of
+    a database where none is meant, a small model asks that and nothing else.
+    """
+    asked = _topics(_last_question(prompt.messages)[0])
+    for found in _CONNECTION.finditer(prompt.system):
+        if asked & _topics(found.group()):
+            return _QUERY.format(name=found["name"])
+    return ""
+
+
+def _topics(text: str) -> set[str]:
+    return {word.removesuffix("s") for word in _TOPIC.findall(text.lower())}
 
 
 def reminder(

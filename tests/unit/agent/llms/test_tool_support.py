@@ -636,17 +636,31 @@ async def test_a_small_model_is_told_how_the_database_is_asked_until_it_has_aske
     assert only == [False, True, True, False]
 
 
-async def test_no_model_is_told_of_a_database_where_there_is_none():
+@pytest.mark.parametrize(
+    ("question", "has_connection"),
+    [
+        (DATA, False),
+        (DATA, True),
+        ("Install the package greeter, and print its version", True),
+    ],
+)
+async def test_no_model_is_told_of_a_database_that_is_not_meant(question, has_connection):
     async with scripts.stage(
         [*(server.text(f"```python\n{number}\n```") for number in range(3)), server.text("42")],
         *[scripts.raised()] * 2,
         scripts.printed(TABLE),
         protocol="fenced",
         name="tiny-1b",
-        question=DATA,
+        question=question,
     ) as stage:
+        stage.system = prompt_texts.system(
+            settings.Limits(),
+            today=datetime.date(2030, 1, 1),
+            reach=network_reach.Reach(offers=(SHOP,) * has_connection),
+            is_small=True,
+        )
         await stage.run()
-    assert "connections" not in str([one.messages for one in stage.server.requests])
+    assert QUERY not in str([one.messages[1:] for one in stage.server.requests])
 
 
 async def test_model_without_tools_is_left_alone_where_there_is_no_data():
