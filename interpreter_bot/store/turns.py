@@ -94,8 +94,11 @@ class ClaimedEvents:
             if not dead:
                 return ()
             theirs = (is_awaited, _EVENTS.c.owner.in_(dead))
-            # What became a turn is told of, or goes on, as that.
-            is_begun = _EVENTS.c.request_id.in_(sa.select(_T.c.request_id))
+            # What became a turn is told of, or goes on, as that. A command becomes none; turns
+            # without the name of a request, as that of a reset, are of no event.
+            is_begun = sa.and_(
+                _EVENTS.c.request_id != "", _EVENTS.c.request_id.in_(sa.select(_T.c.request_id))
+            )
             names = [one.name for one in dataclasses.fields(records.ClaimedEvent)]
             found = sa.select(*(_EVENTS.c[name] for name in names)).where(*theirs, ~is_begun)
             rows = (await transaction.execute(found.order_by(_EVENTS.c.seen))).all()

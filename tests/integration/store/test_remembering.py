@@ -280,6 +280,16 @@ async def test_what_a_dead_bot_claimed_and_did_not_begin_is_found_once(opening, 
     assert not await database.events.claim("slack", "lost")
 
 
+async def test_a_command_of_a_dead_bot_is_told_of_although_turns_have_no_request(
+    opening, database, session
+):
+    async with opening() as other:
+        assert await other.events.claim("slack", "command", address="slack/lost")
+        # As a reset records one.
+        await other.turns.start(session.id, person="", text="")
+    assert [one.event_id for one in await database.events.take_orphans()] == ["command"]
+
+
 async def test_old_events_are_forgotten(database):
     await database.events.claim("slack", "old")
     assert await database.events.prune(datetime.timedelta(hours=1)) == 0
