@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator
 
 from bench import measured_bots, metrics, sample_sizes
 from interpreter_bot import settings, values
-from interpreter_bot.hosting import host_server, journaled_executions
 from interpreter_bot.hosts import (
     certificate_authorities,
     fleets,
@@ -25,6 +24,7 @@ from interpreter_bot.hosts import (
     placed_hosts,
     ports,
 )
+from interpreter_bot.kernel_host import host_server, journaled_executions
 from interpreter_bot.store import databases
 
 _SPARES = 2

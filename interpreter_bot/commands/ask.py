@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.app import service_startup
-from interpreter_bot.commands import interrupt_signals
+from interpreter_bot.commands import interruptible_runs
 from interpreter_bot.platforms import login_pages
 from interpreter_bot.platforms.console import (
     json_replies,
@@ -43,7 +43,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     Raises:
         BotError: no turn was run.
     """
-    interrupt_signals.check_files(options.file)
+    interruptible_runs.check_files(options.file)
     prompts: list[str] = options.prompt
     is_question = "-" in prompts or not (prompts or terminal_input.is_possible())
     piped = None
@@ -67,7 +67,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         printer.shows_queries = options.queries
         return printer
 
-    async def work(interrupter: interrupt_signals.Interrupter) -> int:
+    async def work(interrupter: interruptible_runs.Interrupter) -> int:
         is_answered = True
         async with contextlib.AsyncExitStack() as stack:
             opening = service_startup.open_conversations(
@@ -93,16 +93,16 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
                 # Files come with the first question; they stay for the others.
                 attachments.clear()
         # In a chat, the person saw an unanswered question, and could ask again.
-        return 0 if is_answered or not prompts else interrupt_signals.FAILED
+        return 0 if is_answered or not prompts else interruptible_runs.FAILED
 
-    return interrupt_signals.run(work, writer, keeper)
+    return interruptible_runs.run(work, writer, keeper)
 
 
 def _attachments(
     files: Sequence[pathlib.Path], piped: terminal_input.Piped | None
 ) -> list[requests.Attachment]:
     attachments = [
-        requests.Attachment(path.name, functools.partial(interrupt_signals.chunks, path))
+        requests.Attachment(path.name, functools.partial(interruptible_runs.chunks, path))
         for path in files
     ]
     if piped is not None:
@@ -121,10 +121,10 @@ async def _asked(
         yield prompt
     if not prompts:
         # Imported here: who asks one question does not wait for an editor of lines.
-        from interpreter_bot.platforms.console import chat_lines
+        from interpreter_bot.platforms.console import line_editor
 
         complete = functools.partial(_completions, service, key)
-        async for line in chat_lines.lines(writer, complete):
+        async for line in line_editor.lines(writer, complete):
             yield line
 
 

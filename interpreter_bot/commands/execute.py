@@ -13,7 +13,7 @@ from typing import Final
 
 from interpreter_bot import settings
 from interpreter_bot.app import host_startup
-from interpreter_bot.commands import interrupt_signals
+from interpreter_bot.commands import interruptible_runs
 from interpreter_bot.platforms.console import (
     code_sources,
     json_replies,
@@ -42,7 +42,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         raise code_sources.InputFileError(
             "There is no code to run; see interpreter-bot exec --help."
         )
-    interrupt_signals.check_files(options.file)
+    interruptible_runs.check_files(options.file)
     keeper = saved_files.SavedFiles(options.keep) if options.keep is not None else None
     answers = terminal_input.StdinAnswers(is_script=options.source == "-")
     writer = threaded_stdout.StdoutWriter()
@@ -55,7 +55,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
             keeper, answers, out=out, err=writer.file(sys.stderr)
         )
 
-    async def work(interrupter: interrupt_signals.Interrupter) -> int:
+    async def work(interrupter: interruptible_runs.Interrupter) -> int:
         one = config.for_one_session()
         async with (
             host_startup.open_broker(config, os.environ) as broker,
@@ -66,18 +66,18 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
                 hosts, key, limits=config.limits, audience=audience
             )
             try:
-                files = ((path.name, interrupt_signals.chunks(path)) for path in options.file)
+                files = ((path.name, interruptible_runs.chunks(path)) for path in options.file)
                 await session.attach(files)
                 interrupter.stop_by(session.stop)
                 is_ok = await session.run(codes)
                 while watched is not None and (others := await watched.changed(interrupter)):
                     interrupter.stop_by(session.stop)
                     is_ok = await session.run(others + options.cell)
-                return 0 if is_ok else interrupt_signals.FAILED
+                return 0 if is_ok else interruptible_runs.FAILED
             finally:
                 await hosts.forget(key)
 
-    return interrupt_signals.run(work, writer, keeper)
+    return interruptible_runs.run(work, writer, keeper)
 
 
 class _WatchedFile:
@@ -87,7 +87,7 @@ class _WatchedFile:
         self._path = pathlib.Path(source)
         self._known = self._state()
 
-    async def changed(self, interrupter: interrupt_signals.Interrupter) -> list[str]:
+    async def changed(self, interrupter: interruptible_runs.Interrupter) -> list[str]:
         """Wait until it has other cells, and return them; none if that is interrupted."""
         is_over = asyncio.Event()
 

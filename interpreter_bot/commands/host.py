@@ -18,7 +18,6 @@ from typing import Final
 
 from interpreter_bot import errors, settings
 from interpreter_bot.app import host_startup
-from interpreter_bot.hosting import host_server, journaled_executions
 from interpreter_bot.hosts import (
     fleets,
     host_addresses,
@@ -28,6 +27,7 @@ from interpreter_bot.hosts import (
     host_statuses,
     local_host,
 )
+from interpreter_bot.kernel_host import host_server, journaled_executions
 
 _log = logging.getLogger(__name__)
 

@@ -18,12 +18,12 @@ import pydantic
 
 from interpreter_bot import errors, network_reach, settings, values
 from interpreter_bot.data_connections import (
+    connection_registry,
     connection_rules,
-    data_sources,
     session_turns,
     worker_messages,
 )
-from interpreter_bot.egress import door_services, policies
+from interpreter_bot.egress import door_service_port, policies
 from interpreter_bot.hosts import ports
 
 _log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class _Asked(pydantic.BaseModel):
 
 
 class ConnectionService:
-    """All data connections; implements `door_services.DoorService`. Use `opened`.
+    """All data connections; implements `door_service_port.DoorService`. Use `opened`.
 
     Attributes:
         name: of its part of the path.
@@ -83,7 +83,7 @@ class ConnectionService:
             SettingsError: a connection cannot be used.
         """
         self._limits = config.connection_limits
-        self.sources = data_sources.DataSources(config, environment)
+        self.sources = connection_registry.DataSources(config, environment)
         self.on_query: Callable[[network_reach.Query], None] | None = None
         self.workspace: Callable[[str], Awaitable[ports.Workspace]] | None = None
         self._people: collections.OrderedDict[str, tuple[str, frozenset[str]]] = (
@@ -175,7 +175,7 @@ class ConnectionService:
             for rule in self._usable(key).values()
         )
 
-    async def answer(self, call: door_services.ServiceCall) -> None:
+    async def answer(self, call: door_service_port.ServiceCall) -> None:
         """Answer code; see `DoorService.answer`."""
         name, _, verb = call.path.partition("/")
         self._admit(call.key)
@@ -205,7 +205,7 @@ class ConnectionService:
 
     async def _work(
         self,
-        call: door_services.ServiceCall,
+        call: door_service_port.ServiceCall,
         rule: connection_rules.Rule,
         verb: str,
         asked: _Asked,
@@ -234,7 +234,7 @@ class ConnectionService:
         await call.send(worker_messages.note(told))
 
     async def _query(
-        self, call: door_services.ServiceCall, rule: connection_rules.Rule, asked: _Asked
+        self, call: door_service_port.ServiceCall, rule: connection_rules.Rule, asked: _Asked
     ) -> dict[str, Any]:
         if rule.writes and not self.turns.use_up(call.key, rule.name, asked.sql, asked.parameters):
             return {"is_approval_wanted": True}
@@ -258,7 +258,7 @@ class ConnectionService:
             return told | {"notice": record.reason}
 
     async def _files(
-        self, call: door_services.ServiceCall, rule: connection_rules.Rule, prefix: str
+        self, call: door_service_port.ServiceCall, rule: connection_rules.Rule, prefix: str
     ) -> dict[str, Any]:
         async with self._recorded(call, rule, f"files {prefix}") as record:
             told = await self.sources.ask(rule, {"do": "list", "prefix": prefix})
@@ -266,7 +266,7 @@ class ConnectionService:
             return told
 
     async def _get(
-        self, call: door_services.ServiceCall, rule: connection_rules.Rule, name: str
+        self, call: door_service_port.ServiceCall, rule: connection_rules.Rule, name: str
     ) -> dict[str, Any]:
         """Put a file into the session's workspace, as one that a person sent; returns its name."""
         if self.workspace is None:
@@ -303,7 +303,7 @@ class ConnectionService:
 
     @contextlib.asynccontextmanager
     async def _recorded(
-        self, call: door_services.ServiceCall, rule: connection_rules.Rule, statement: str
+        self, call: door_service_port.ServiceCall, rule: connection_rules.Rule, statement: str
     ) -> AsyncIterator[network_reach.Query]:
         """Wait until a session may ask, and record what became of it."""
         record = network_reach.Query(

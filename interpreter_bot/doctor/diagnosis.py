@@ -22,7 +22,7 @@ from typing import Final
 from interpreter_bot import encryption, errors, settings, values
 from interpreter_bot.doctor import advice, trial_kernels
 from interpreter_bot.kernels import memory_reserve
-from interpreter_bot.kernels.files import directory_contents, workspace_copies
+from interpreter_bot.kernels.files import directory_contents, workspace_io
 from interpreter_bot.kernels.metering import session_metering
 from interpreter_bot.mcp_servers import accepted_definitions
 from interpreter_bot.skills import accepted_skills
@@ -263,7 +263,7 @@ def _largest_parts(data: pathlib.Path) -> str:
             if path.is_symlink() or not path.is_dir():
                 sizes[path.name] = path.lstat().st_blocks * 512
                 continue
-            directory = workspace_copies.open_root(path)
+            directory = workspace_io.open_root(path)
             try:
                 usage = directory_contents.measure(
                     directory, most_bytes=_MOST_BYTES, most_files=_MOST_FILES

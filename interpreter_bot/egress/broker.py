@@ -19,12 +19,12 @@ from interpreter_bot import logs, network_reach, settings, values
 from interpreter_bot.egress import (
     approvals,
     certificates,
-    door_services,
+    door_service_port,
     echoed_secrets,
     outbound_connections,
+    plain_http_door,
     policies,
     proxies,
-    services_door,
     traffic_limits,
 )
 from interpreter_bot.hosts import kernel_doors
@@ -47,7 +47,7 @@ class Broker:
         config: settings.Settings,
         environment: Mapping[str, str],
         *,
-        services: Sequence[door_services.DoorService] = (),
+        services: Sequence[door_service_port.DoorService] = (),
         seed: bytes = b"",
         resolve: outbound_connections.Resolve | None = None,
     ) -> None:
@@ -194,7 +194,7 @@ class Broker:
         try:
             async with asyncio.TaskGroup() as both:
                 proxy = proxies.Proxy(context)
-                aliases = services_door.HostAliases(context, self.services)
+                aliases = plain_http_door.HostAliases(context, self.services)
                 both.create_task(proxy.serve(doors.proxy), name="proxy of a kernel")
                 both.create_task(aliases.serve(doors.services), name="aliases of a kernel")
         finally:
@@ -227,7 +227,7 @@ async def opened(
     config: settings.Settings,
     environment: Mapping[str, str],
     *,
-    services: Sequence[door_services.DoorService] = (),
+    services: Sequence[door_service_port.DoorService] = (),
     seed: bytes = b"",
     resolve: outbound_connections.Resolve | None = None,
 ) -> AsyncIterator[Broker]:

@@ -14,7 +14,7 @@ import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from . import safe_reprs, signatures, static_values
+from . import call_signatures, safe_reprs, static_evaluation
 
 _MOST_READ = 20_000
 _MOST_OPTIONS = 200
@@ -31,7 +31,7 @@ _QUOTED = re.compile(r"#[^\n]*|[\"']{3}|[\"']|[()\[\]{}]")
 _FUNCTIONS = (
     types.FunctionType,
     types.MethodType,
-    *signatures.DESCRIBED,
+    *call_signatures.DESCRIBED,
     staticmethod,
     classmethod,
 )
@@ -63,7 +63,7 @@ def answer(before: str, space: dict[str, Any], hidden: dict[str, Any]) -> dict[s
     typed = _WORD.search(before)[0]  # type: ignore[index]
     called = _called(before, brackets, space)
     if called is not None:
-        found["signature"] = signatures.describe(called.value, skips=_skips(called))
+        found["signature"] = call_signatures.describe(called.value, skips=_skips(called))
     shown = {name: value for name, value in space.items() if value is not hidden.get(name, found)}
     options = _names(before, len(before) - len(typed), called, shown)
     return found | {"typed": len(typed), "options": _fitting(options, typed)}
@@ -124,22 +124,22 @@ def _fitting(options: Iterable[tuple[str, str, str]], typed: str) -> list[list[s
 
 
 def _names(
-    before: str, start: int, called: static_values.Value | None, space: dict[str, Any]
+    before: str, start: int, called: static_evaluation.Value | None, space: dict[str, Any]
 ) -> Iterator[tuple[str, str, str]]:
     if (match := _FROM.search(before)) is not None:
         module = sys.modules.get(match[1])
         if type(module) is types.ModuleType:
-            yield from _members(static_values.known(module))
+            yield from _members(static_evaluation.known(module))
     elif (match := _IMPORT.search(before)) is not None:
         yield from _modules(match[1])
     elif before[:start].rstrip().endswith("."):
         text = before[:start].rstrip()[:-1]
-        value = static_values.evaluated(static_values.expression(text), space)
+        value = static_evaluation.evaluated(static_evaluation.expression(text), space)
         if value is not None:
             yield from _members(value)
     else:
         if called is not None and re.search(r"[(,]\s*\Z", before[:start]):
-            for name in signatures.parameters(called.value, skips=_skips(called)):
+            for name in call_signatures.parameters(called.value, skips=_skips(called)):
                 yield f"{name}=", "property", ""
         for name in itertools.islice(reversed(space), _MOST_READ):
             if type(name) is str:
@@ -147,26 +147,26 @@ def _names(
 
 
 def _kind(value: Any) -> str:
-    if signatures.is_class(value):
+    if call_signatures.is_class(value):
         return "class"
     if type(value) is types.ModuleType:
         return "namespace"
     return "function" if safe_reprs.is_among(type(value), _FUNCTIONS) else "property"
 
 
-def _members(value: static_values.Value) -> Iterator[tuple[str, str, str]]:
+def _members(value: static_evaluation.Value) -> Iterator[tuple[str, str, str]]:
     if value.is_known and value.kind is types.ModuleType:
         yield from _options(vars(value.value))
         return
     if value.is_known:
-        for name in static_values.columns(value.value):
+        for name in static_evaluation.columns(value.value):
             if name.isidentifier():
                 yield name, "property", "column"
     is_class = value.is_known and issubclass(value.kind, type)
     if value.is_known and not is_class:
-        yield from _options(static_values.own(value))
-    for one in static_values.mro_of(value.value if is_class else value.kind):
-        yield from _options(static_values.dict_of(one))
+        yield from _options(static_evaluation.own(value))
+    for one in static_evaluation.mro_of(value.value if is_class else value.kind):
+        yield from _options(static_evaluation.dict_of(one))
 
 
 def _options(held: Any) -> Iterator[tuple[str, str, str]]:
@@ -179,7 +179,7 @@ def _modules(typed: str) -> Iterator[tuple[str, str, str]]:
     if "." in typed:
         module = sys.modules.get(typed.rpartition(".")[0])
         places = (
-            static_values.own(static_values.known(module)).get("__path__")
+            static_evaluation.own(static_evaluation.known(module)).get("__path__")
             if module is not None
             else None
         )
@@ -210,7 +210,7 @@ def _in_string(
     typed = before[quote:]
     opening = before[:quote].rstrip("\"'rbfRBF").rstrip()
     if opening.endswith("[") and brackets and brackets[-1] == len(opening) - 1:
-        value = static_values.evaluated(static_values.expression(opening[:-1]), space)
+        value = static_evaluation.evaluated(static_evaluation.expression(opening[:-1]), space)
         if value is not None and value.is_known:
             keys = _keys(value.value)
             if keys:
@@ -228,19 +228,25 @@ def _keys(value: Any) -> list[str]:
         keys = itertools.islice(value, _MOST_KEYS)
         return [key for key in keys if type(key) is str and key.isprintable()]
     is_table = safe_reprs.class_name(value) in ("DataFrame", "Table", "RecordBatch")
-    return [name for name in static_values.columns(value) if name.isprintable()] if is_table else []
+    return (
+        [name for name in static_evaluation.columns(value) if name.isprintable()]
+        if is_table
+        else []
+    )
 
 
-def _called(before: str, brackets: list[int], space: dict[str, Any]) -> static_values.Value | None:
+def _called(
+    before: str, brackets: list[int], space: dict[str, Any]
+) -> static_evaluation.Value | None:
     """Return the function whose arguments are being written."""
     if not brackets or before[brackets[-1]] != "(":
         return None
     text = before[: brackets[-1]]
     if not re.search(r"[\w\])]\Z", text):
         return None
-    value = static_values.evaluated(static_values.expression(text), space)
+    value = static_evaluation.evaluated(static_evaluation.expression(text), space)
     return value if value is not None and value.is_known else None
 
 
-def _skips(called: static_values.Value) -> bool:
-    return isinstance(called, static_values.Method) and called.skips
+def _skips(called: static_evaluation.Value) -> bool:
+    return isinstance(called, static_evaluation.Method) and called.skips

@@ -1,6 +1,6 @@
 """The host that is another process, of this machine or another: its kernels outlive this bot.
 
-It is `local_host` behind a wire, whose other end is `hosting.host_server`. What a host sends is
+It is `local_host` behind a wire, whose other end is `kernel_host.host_server`. What a host sends is
 checked in `host_messages`; what is lost on the way is said again by `host_connection`.
 
 Above 300 lines: one port, all of it.

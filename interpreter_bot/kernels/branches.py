@@ -11,7 +11,7 @@ from interpreter_bot.kernels import checkpoints, pools, snapshot_generations
 from interpreter_bot.kernels.files import (
     directory_contents,
     file_copies,
-    workspace_copies,
+    workspace_io,
     workspaces,
 )
 
@@ -56,7 +56,7 @@ class Branches:
         source, target = await self._pool.workspace(key), await self._pool.workspace(new_key)
         if new_key in self._pool.sessions or await target.list():
             raise errors.SessionExistsError
-        launched, work = self._pool.live.get(key), workspace_copies.file_work
+        launched, work = self._pool.live.get(key), workspace_io.file_work
         former = await work(checkpoints.read, source, checkpoint) if checkpoint else None
         if former is None and launched is not None and launched.kernel.is_alive:
             await self._pool.snapshots.save(launched)
@@ -90,8 +90,8 @@ class Branches:
             wanted = checkpoints.plan(source, former, limits)
         doomed = set(wanted.doomed)
         with (
-            workspace_copies.opened(source.directory) as root,
-            workspace_copies.opened(target.directory) as copies,
+            workspace_io.opened(source.directory) as root,
+            workspace_io.opened(target.directory) as copies,
         ):
             found = directory_contents.scan(root, limits.workspace_files).entries
             file_copies.copy_files(
@@ -135,7 +135,7 @@ class Branches:
         missed_runs = kernel.runs - kernel.kept_runs
         try:
             # Not under the lock: files may be copied meanwhile, and the person waits for this.
-            await workspace_copies.file_work(self._note, workspace, name, missed_runs)
+            await workspace_io.file_work(self._note, workspace, name, missed_runs)
         except errors.BotError:
             _log.exception("a checkpoint could not be written")
 
@@ -172,7 +172,7 @@ class Branches:
             WorkspaceError: the operating system refuses.
         """
         launched, saved = self._pool.live.get(key), self._pool.snapshots
-        workspace, work = await self._pool.workspace(key), workspace_copies.file_work
+        workspace, work = await self._pool.workspace(key), workspace_io.file_work
         checkpoint = await work(checkpoints.read, workspace, name)
         snapshot = None
         if checkpoint.pointer:

@@ -24,7 +24,7 @@ from interpreter_bot.kernels.files import (
     directory_contents,
     file_copies,
     safe_open,
-    workspace_copies,
+    workspace_io,
     workspaces,
 )
 
@@ -135,7 +135,7 @@ def remove_since(workspace: workspaces.Workspace, name: str) -> None:
 def forget(workspace: workspaces.Workspace) -> None:
     """Delete all checkpoints of a session."""
     own = workspace.checkpoints.parent
-    with contextlib.suppress(FileNotFoundError), workspace_copies.opened(own) as parent:
+    with contextlib.suppress(FileNotFoundError), workspace_io.opened(own) as parent:
         safe_open.remove_tree(parent, workspace.checkpoints.name)
 
 
@@ -161,8 +161,8 @@ def keep_files(
             needed.update(map(_copy_name, checkpoint.files.values()))
     left = config.checkpoint_bytes
     with (
-        workspace_copies.opened(directory) as copies,
-        workspace_copies.opened(workspace.directory) as root,
+        workspace_io.opened(directory) as copies,
+        workspace_io.opened(workspace.directory) as root,
     ):
         present = set(os.listdir(copies))
         for name in present - needed:
@@ -256,7 +256,7 @@ def carry_out(
         WorkspaceFullError: the disk is nearly full.
         OSError: the operating system refuses.
     """
-    with workspace_copies.opened(workspace.directory) as root:
+    with workspace_io.opened(workspace.directory) as root:
         for path in wanted.doomed:
             folder, name = os.path.split(path)
             with contextlib.suppress(FileNotFoundError):
@@ -267,7 +267,7 @@ def carry_out(
                     os.close(directory)
         if not wanted.missing:
             return
-        with workspace_copies.opened((copies_of or workspace).checkpoints / _COPIES) as copies:
+        with workspace_io.opened((copies_of or workspace).checkpoints / _COPIES) as copies:
             for path, copy in wanted.missing.items():
                 file = safe_open.open_file(copies, copy.encode())
                 try:
@@ -307,7 +307,7 @@ def _copy_name(of: Identity) -> str:
 
 def _scanned(workspace: workspaces.Workspace) -> list[directory_contents.Entry] | None:
     """Return the files of a workspace; None if there are too many."""
-    with workspace_copies.opened(workspace.directory) as root:
+    with workspace_io.opened(workspace.directory) as root:
         found = directory_contents.scan(root, _MOST_FILES)
     return None if found.is_truncated else [one for one in found.entries if not one.refusal]
 

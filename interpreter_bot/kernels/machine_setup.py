@@ -17,7 +17,7 @@ import sys
 from collections.abc import AsyncIterator
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels import installers, launchers, package_installations
+from interpreter_bot.kernels import installation_requests, launchers, package_installations
 from interpreter_bot.kernels.files import safe_open, workspaces
 from interpreter_bot.kernels.metering import session_metering
 from interpreter_bot.kernels.packages import layers
@@ -155,7 +155,7 @@ class MachineSetup:
         launched.workspace = workspace
         if self.packages is not None:
             await self.packages.serve(launched, key)
-            launched.kernel.install = installers.Installer(self.packages, launched)
+            launched.kernel.install = installation_requests.Installer(self.packages, launched)
 
 
 @contextlib.asynccontextmanager

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from interpreter_bot import errors
 from interpreter_bot.kernels import snapshots
-from interpreter_bot.kernels.files import session_locks, workspace_copies, workspaces
+from interpreter_bot.kernels.files import session_locks, workspace_io, workspaces
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ async def expire(
     Returns:
         How many were deleted.
     """
-    work, generations, found = workspace_copies.file_work, saved.generations, []
+    work, generations, found = workspace_io.file_work, saved.generations, []
     for workspace in everyone:
         try:
             async with locks.unused(workspace) as is_unused:

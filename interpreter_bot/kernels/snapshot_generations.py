@@ -28,7 +28,7 @@ from interpreter_bot.kernels.files import (
     directory_contents,
     file_copies,
     safe_open,
-    workspace_copies,
+    workspace_io,
     workspaces,
 )
 
@@ -258,8 +258,8 @@ class Generations:
             return False
         wanted = {f"{snapshot.number}", "blobs"}
         with (
-            workspace_copies.opened(source.variables) as root,
-            workspace_copies.opened(target.variables) as copies,
+            workspace_io.opened(source.variables) as root,
+            workspace_io.opened(target.variables) as copies,
         ):
             found = directory_contents.scan(root, _MOST_FILES).entries
             entries = [
@@ -285,7 +285,7 @@ class Generations:
         """Measure what is saved of a session; None if nothing counts."""
         if (used := used_at(workspace)) is None:
             return None
-        with workspace_copies.opened(workspace.variables) as root:
+        with workspace_io.opened(workspace.variables) as root:
             usage = directory_contents.measure(
                 root, most_bytes=self._config.bytes, most_files=_MOST_FILES
             )
@@ -346,7 +346,7 @@ def _delete_others(workspace: workspaces.Workspace, needed: Collection[Snapshot]
     blobs = {blob for one in needed for blob in one.blobs}
     with (
         contextlib.suppress(FileNotFoundError),
-        workspace_copies.opened(workspace.variables) as root,
+        workspace_io.opened(workspace.variables) as root,
     ):
         names = os.listdir(root)
         if not names:

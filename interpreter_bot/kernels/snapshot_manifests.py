@@ -15,7 +15,7 @@ from typing import Annotated, Final, Literal
 import pydantic
 
 from interpreter_bot import errors, session_variables
-from interpreter_bot.kernels.files import safe_open, workspace_copies, workspaces
+from interpreter_bot.kernels.files import safe_open, workspace_io, workspaces
 from interpreter_bot.text import safe_text
 
 _log = logging.getLogger(__name__)
@@ -126,7 +126,7 @@ def _read(workspace: workspaces.Workspace, name: str, data_key: str) -> object:
         WorkspaceError, OSError: nobody knows, as it cannot be read now.
     """
     try:
-        root = workspace_copies.open_root(workspace.variables)
+        root = workspace_io.open_root(workspace.variables)
     except FileNotFoundError:
         return None
     try:

@@ -8,7 +8,7 @@ from typing import Final
 
 from interpreter_bot import errors, session_variables
 from interpreter_bot.kernels import snapshot_generations
-from interpreter_bot.kernels.files import workspace_copies, workspaces
+from interpreter_bot.kernels.files import workspace_io, workspaces
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ async def measure(
         if (key := named.get(workspace.name)) is None:
             continue
         try:
-            at = await workspace_copies.file_work(snapshot_generations.used_at, workspace)
+            at = await workspace_io.file_work(snapshot_generations.used_at, workspace)
             if at is not None:
                 usage = await workspace.variables_usage(most_bytes=_NO_LIMIT)
                 sizes[key] = session_variables.SnapshotSize(usage.bytes, at)

@@ -33,7 +33,7 @@ from interpreter_bot.kernels import (
     snapshot_keys,
     snapshot_manifests,
 )
-from interpreter_bot.kernels.files import workspace_copies, workspaces
+from interpreter_bot.kernels.files import workspace_io, workspaces
 
 _log = logging.getLogger(__name__)
 
@@ -162,7 +162,7 @@ class Snapshots:
     ) -> snapshot_generations.Snapshot | None:
         if not (self.is_used or self._key.fault) or workspace is None:
             return None
-        return await workspace_copies.file_work(self.generations.find, workspace)
+        return await workspace_io.file_work(self.generations.find, workspace)
 
     async def _find_tidied(
         self, workspace: workspaces.Workspace | None
@@ -173,7 +173,7 @@ class Snapshots:
             return await self._find(workspace)
         try:
             async with self.lock(workspace):
-                return await workspace_copies.file_work(self.generations.prune, workspace)
+                return await workspace_io.file_work(self.generations.prune, workspace)
         except errors.BotError:
             _log.exception("a session's variables cannot be tidied")
             return await self._find(workspace)
@@ -185,7 +185,7 @@ class Snapshots:
         work = self.generations.prune if self.is_used else snapshot_generations.forget
         async with self.lock(workspace):
             try:
-                await workspace_copies.file_work(work, workspace)
+                await workspace_io.file_work(work, workspace)
             except errors.BotError:
                 _log.exception("variables of session %s cannot be tidied", workspace.name)
 
@@ -243,13 +243,13 @@ class Snapshots:
 
     async def forget(self, workspace: workspaces.Workspace) -> None:
         """Delete the snapshot of a session, which has no kernel now."""
-        await workspace_copies.file_work(snapshot_generations.forget, workspace)
+        await workspace_io.file_work(snapshot_generations.forget, workspace)
 
     async def _tell_restored(
         self, kernel: live_kernels.Kernel, snapshot: snapshot_generations.Snapshot
     ) -> None:
         """Note in a kernel which variables it has back."""
-        failed = await workspace_copies.file_work(
+        failed = await workspace_io.file_work(
             snapshot_manifests.failures, snapshot.workspace, snapshot.number, snapshot.data_key
         )
         told = snapshot_manifests.harmless(failed)
@@ -264,13 +264,13 @@ class Snapshots:
             listed = ", ".join(f"{name} ({why})" for name, why in told[:_MOST_SHOWN])
             kernel.unrestored = _PARTLY.format(listed=listed)
         try:
-            await workspace_copies.file_work(snapshot_generations.touch, snapshot.workspace)
+            await workspace_io.file_work(snapshot_generations.touch, snapshot.workspace)
         except errors.BotError:
             _log.exception("that variables were brought back could not be noted")
 
     async def _note_death(self, snapshot: snapshot_generations.Snapshot) -> None:
         try:
-            await workspace_copies.file_work(self.generations.note_death, snapshot)
+            await workspace_io.file_work(self.generations.note_death, snapshot)
         except errors.BotError:
             _log.exception("that Python died of saved variables could not be noted")
 
@@ -305,7 +305,7 @@ class Snapshots:
             number = time.time_ns()
             try:
                 try:
-                    seal, key = await workspace_copies.file_work(self.generations.seal, workspace)
+                    seal, key = await workspace_io.file_work(self.generations.seal, workspace)
                     if await self._is_written(launched, workspace, number, seconds, key):
                         told = {"number": number, "kernel": kernel.id, "runs": runs, "deaths": 0}
                         told["seal"] = seal
@@ -327,7 +327,7 @@ class Snapshots:
         told: dict[str, Any] | None = None,
     ) -> None:
         """Let a generation of a live kernel's count, or delete what none needs that counts."""
-        work, counted = workspace_copies.file_work, launched.kernel.generations
+        work, counted = workspace_io.file_work, launched.kernel.generations
         async with self.lock(workspace):
             # What a dead one left is no business of its own any more: the next may have begun.
             if launched.kernel.is_alive and told is not None:

@@ -24,7 +24,7 @@ from interpreter_bot.store import records
 if TYPE_CHECKING:
     # Who has no servers imports nothing of their protocol, and who records nothing no database.
     from interpreter_bot.mcp_servers.definitions import Definition
-    from interpreter_bot.mcp_servers.prompted_tools import ToolIndex
+    from interpreter_bot.mcp_servers.model_tool_listings import ToolIndex
     from interpreter_bot.mcp_servers.tool_broker import ToolBroker
     from interpreter_bot.sessions import turn_services
     from interpreter_bot.store.tool_audit import ToolAudit
@@ -100,15 +100,15 @@ class ToolRequests:
     def prompt(self) -> str:
         """Return what a model is told of the tools; empty if there are none here."""
         # The SDK is there where there are servers.
-        from interpreter_bot.mcp_servers import prompted_tools
+        from interpreter_bot.mcp_servers import model_tool_listings
 
-        return prompted_tools.written(self._broker.offered(self._key))
+        return model_tool_listings.written(self._broker.offered(self._key))
 
     def index(self) -> ToolIndex | None:
         """Return where a model finds the tools that it is not told of; None if it is of all."""
-        from interpreter_bot.mcp_servers import prompted_tools
+        from interpreter_bot.mcp_servers import model_tool_listings
 
-        found = prompted_tools.ToolIndex(self._broker.offered(self._key))
+        found = model_tool_listings.ToolIndex(self._broker.offered(self._key))
         return found if found.has_more else None
 
     async def answer(self, told: str, kernel_id: str) -> str:

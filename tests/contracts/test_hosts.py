@@ -18,7 +18,6 @@ import pytest
 import pytest_asyncio
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.hosting import host_server, journaled_executions
 from interpreter_bot.hosts import (
     certificate_authorities,
     detached_executions,
@@ -28,6 +27,7 @@ from interpreter_bot.hosts import (
     placed_hosts,
     remote_host,
 )
+from interpreter_bot.kernel_host import host_server, journaled_executions
 from interpreter_bot.sessions import live_completions
 from interpreter_bot.store import databases
 from tests.fakes import package_indexes

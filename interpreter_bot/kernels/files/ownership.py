@@ -8,7 +8,7 @@ import pathlib
 import stat
 from collections.abc import Container, Iterable
 
-from interpreter_bot.kernels.files import safe_open, workspace_copies
+from interpreter_bot.kernels.files import safe_open, workspace_io
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ def change_owner(roots: Iterable[pathlib.Path], uid: int, kernel_uids: Container
 
 
 def _change_owner(root: pathlib.Path, uid: int, kernel_uids: Container[int]) -> None:
-    descriptor = workspace_copies.open_root(root)
+    descriptor = workspace_io.open_root(root)
     try:
         if os.fstat(descriptor).st_uid == uid:
             return

@@ -2,7 +2,7 @@
 
 Nothing here follows a link, leaves the directory or its file system, waits for a fifo, or recurses.
 Directories are held as descriptors; paths are bytes relative to them. Every function blocks, for as
-long as the disk takes. `directory_contents` lists and measures with these, `workspace_copies`
+long as the disk takes. `directory_contents` lists and measures with these, `workspace_io`
 reads and writes with them.
 """
 

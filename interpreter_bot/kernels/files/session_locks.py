@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from interpreter_bot import errors
-from interpreter_bot.kernels.files import workspace_copies, workspaces
+from interpreter_bot.kernels.files import workspace_io, workspaces
 
 _POLL_SECONDS: Final = 0.05
 # Whoever has it may be saving its variables.
@@ -42,7 +42,7 @@ class SessionLocks:
             WorkspaceError: its directory cannot be used.
         """
         if workspace.name in self._descriptors:
-            await workspace_copies.file_work(workspaces.make, workspace)
+            await workspace_io.file_work(workspaces.make, workspace)
         give_up = time.monotonic() + _MOST_SECONDS
         while workspace.name not in self._descriptors:
             taken = await _locked(workspace, is_made=True)
@@ -83,7 +83,7 @@ async def _locked(workspace: workspaces.Workspace, *, is_made: bool) -> int | No
     """Lock a session's directory; returns what holds the lock, None if another process does."""
     taken: list[int] = []
     try:
-        await workspace_copies.file_work(_lock, workspace, taken, is_made=is_made)
+        await workspace_io.file_work(_lock, workspace, taken, is_made=is_made)
     except asyncio.CancelledError:
         # It was done all the same, and nobody would end it.
         for descriptor in taken:

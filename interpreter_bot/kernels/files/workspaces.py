@@ -22,7 +22,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping
 from typing import Final
 
 from interpreter_bot import cancellation, errors, settings, values
-from interpreter_bot.kernels.files import directory_contents, safe_open, workspace_copies
+from interpreter_bot.kernels.files import directory_contents, safe_open, workspace_io
 from interpreter_bot.text import file_names
 
 _DATA = "data"
@@ -122,18 +122,18 @@ class Workspace:
             FileTooLargeError: it is over `upload_bytes`.
             WorkspaceFullError: it does not fit.
         """
-        upload = workspace_copies.Upload(self._root, file_names.safe_name(name), self._limits)
+        upload = workspace_io.Upload(self._root, file_names.safe_name(name), self._limits)
         try:
-            await workspace_copies.file_work(upload.begin)
+            await workspace_io.file_work(upload.begin)
             async for chunk in chunks:
-                await workspace_copies.file_work(upload.write, chunk)
-            return await workspace_copies.file_work(upload.commit)
+                await workspace_io.file_work(upload.write, chunk)
+            return await workspace_io.file_work(upload.commit)
         finally:
             await cancellation.in_thread(upload.close)
 
     async def list(self) -> tuple[values.FileInfo, ...]:
         """List the regular files by name, among at most `workspace_files` entries."""
-        found = await workspace_copies.file_work(self._scan)
+        found = await workspace_io.file_work(self._scan)
         return _sorted(entry.info for entry in found.entries if not entry.refusal)
 
     @contextlib.asynccontextmanager
@@ -144,7 +144,7 @@ class Workspace:
         start: int = 0,
         most_bytes: int | None = None,
         may_be_sparse: bool = True,
-    ) -> AsyncIterator[workspace_copies.Content]:
+    ) -> AsyncIterator[workspace_io.Content]:
         """Open a file: `async with workspace.read(name) as content`, then iterate for chunks.
 
         Args:
@@ -159,9 +159,9 @@ class Workspace:
         """
         if most_bytes is None:
             most_bytes = max(self._limits.file_bytes, self._limits.upload_bytes)
-        content = workspace_copies.Content(self._root, name, most_bytes=most_bytes)
+        content = workspace_io.Content(self._root, name, most_bytes=most_bytes)
         try:
-            await workspace_copies.file_work(content.begin)
+            await workspace_io.file_work(content.begin)
             if not may_be_sparse:
                 content.refuse_sparse()
             await content.skip(start)
@@ -176,15 +176,15 @@ class Workspace:
             FileMissingError: there is no such regular file.
             FileNameError: something has that name already.
         """
-        return await workspace_copies.file_work(self._rename, name, new_name)
+        return await workspace_io.file_work(self._rename, name, new_name)
 
     async def delete(self, name: str) -> None:
         """Delete a file; a FileMissingError if there is none."""
-        await workspace_copies.file_work(self._delete, name)
+        await workspace_io.file_work(self._delete, name)
 
     async def mark(self) -> str:
         """Take a snapshot of the present files; return its name, for `changes_since`."""
-        found = await workspace_copies.file_work(self._scan)
+        found = await workspace_io.file_work(self._scan)
         identities = {entry.path: entry.identity for entry in found.entries}
         return self._marks.keep(_Mark(identities, is_truncated=found.is_truncated))
 
@@ -195,7 +195,7 @@ class Workspace:
             WorkspaceError: also where the mark is not kept any more.
         """
         former = self._marks.find(mark)
-        found = await workspace_copies.file_work(self._scan)
+        found = await workspace_io.file_work(self._scan)
         new = [e for e in found.entries if former.identities.get(e.path) != e.identity]
         truncated = found.is_truncated or former.is_truncated
         skipped = sorted((entry.info.name, entry.refusal) for entry in new if entry.refusal)
@@ -211,22 +211,22 @@ class Workspace:
         Decisions by the figures should heed `is_uncountable` too: something is nested so deeply, or
         not permitted to be read, that they leave it out.
         """
-        return await workspace_copies.file_work(self._measure)
+        return await workspace_io.file_work(self._measure)
 
     async def variables_usage(self, *, most_bytes: int) -> directory_contents.DirectoryUsage:
         """Measure what its saved variables use of the disk; quick as well."""
-        return await workspace_copies.file_work(self._measure_variables, most_bytes)
+        return await workspace_io.file_work(self._measure_variables, most_bytes)
 
     async def checkpoint_bytes(self) -> int:
         """Measure what its checkpoints use of the disk."""
-        return await workspace_copies.file_work(self._measure_checkpoints)
+        return await workspace_io.file_work(self._measure_checkpoints)
 
     async def remove(self) -> None:
         """Delete the workspace and everything in it; its kernel should be dead. Missing is fine."""
-        await workspace_copies.file_work(self._remove)
+        await workspace_io.file_work(self._remove)
 
     def _scan(self) -> directory_contents.Scan:
-        with workspace_copies.opened(self._root) as root:
+        with workspace_io.opened(self._root) as root:
             return directory_contents.scan(root, self._limits.workspace_files)
 
     def _rename(self, name: str, new_name: str) -> str:
@@ -248,7 +248,7 @@ class Workspace:
         """Open the folder that a regular file is in; what code puts in its place is never left."""
         path = directory_contents.fs_name(name)
         above, _, own = path.rpartition(b"/")
-        with workspace_copies.opened(self._root) as root:
+        with workspace_io.opened(self._root) as root:
             os.close(safe_open.open_file(root, path))
             folder = safe_open.open_directory(root, above)
             try:
@@ -258,7 +258,7 @@ class Workspace:
 
     def _measure(self) -> directory_contents.DirectoryUsage:
         most_bytes, most_files = self._limits.workspace_bytes, self._limits.workspace_files
-        with workspace_copies.opened(self._root) as root:
+        with workspace_io.opened(self._root) as root:
             return directory_contents.measure(
                 root, most_bytes=most_bytes, most_files=most_files, overshoot=_OVERSHOOT
             )
@@ -267,7 +267,7 @@ class Workspace:
         # There is none where the session had no kernel since there are such directories.
         with (
             contextlib.suppress(FileNotFoundError),
-            workspace_copies.opened(self.variables) as root,
+            workspace_io.opened(self.variables) as root,
         ):
             return directory_contents.measure(root, most_bytes=most_bytes, most_files=_SAVED_FILES)
         return directory_contents.DirectoryUsage(0, 0, is_partial=False, is_over=False)
@@ -275,7 +275,7 @@ class Workspace:
     def _measure_checkpoints(self) -> int:
         with (
             contextlib.suppress(FileNotFoundError),
-            workspace_copies.opened(self.checkpoints) as root,
+            workspace_io.opened(self.checkpoints) as root,
         ):
             most = 1 << 60  # It is ours, and counted to its end.
             return directory_contents.measure(root, most_bytes=most, most_files=most).bytes
@@ -286,7 +286,7 @@ class Workspace:
         doomed = _REMOVED + secrets.token_hex(16)
         # Renamed first: the session may come back before the last file is deleted.
         with (
-            workspace_copies.opened(own.parent) as parent,
+            workspace_io.opened(own.parent) as parent,
             contextlib.suppress(FileNotFoundError),
         ):
             os.rename(own.name, doomed, src_dir_fd=parent, dst_dir_fd=parent)
@@ -309,7 +309,7 @@ class Workspaces:
     async def of(self, session_key: str) -> Workspace:
         """Return a session's workspace, created if missing, readable only by the bot."""
         workspace = self.named(session_key)
-        await workspace_copies.file_work(make, workspace)
+        await workspace_io.file_work(make, workspace)
         return workspace
 
     def named(self, session_key: str) -> Workspace:
@@ -318,14 +318,14 @@ class Workspaces:
 
     async def existing(self) -> tuple[Workspace, ...]:
         """List the existing workspaces, by name."""
-        names = await workspace_copies.file_work(self._names)
+        names = await workspace_io.file_work(self._names)
         return tuple(self._at(name) for name in names if re.fullmatch("[0-9a-f]{32}", name))
 
     async def sweep(self) -> None:
         """Clean up what a dead bot left half done. For the start, before anything else."""
         for workspace in await self.existing():
-            await workspace_copies.file_work(workspace_copies.sweep, workspace.directory)
-        await workspace_copies.file_work(self._remove_leftovers)
+            await workspace_io.file_work(workspace_io.sweep, workspace.directory)
+        await workspace_io.file_work(self._remove_leftovers)
 
     def _at(self, name: str) -> Workspace:
         return Workspace(self._directory / name / _DATA, self._limits, self._marks)
@@ -338,7 +338,7 @@ class Workspaces:
     def _remove_leftovers(self) -> None:
         for name in self._names():
             if name.startswith(_REMOVED):
-                with workspace_copies.opened(self._directory) as parent:
+                with workspace_io.opened(self._directory) as parent:
                     safe_open.remove_tree(parent, name)
 
 

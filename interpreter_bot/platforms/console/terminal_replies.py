@@ -11,7 +11,7 @@ from interpreter_bot import values
 from interpreter_bot.platforms.console import (
     saved_files,
     terminal_input,
-    terminal_lines,
+    terminal_output,
     terminal_pictures,
 )
 from interpreter_bot.platforms.rendering import query_listings, tables
@@ -55,8 +55,8 @@ class ExecutionPrinter:
         """
         self._keeper = keeper
         self._answers = answers
-        self._out = terminal_lines.Stream(out)
-        self._err = terminal_lines.Stream(err)
+        self._out = terminal_output.Stream(out)
+        self._err = terminal_output.Stream(err)
         is_terminal = self._out.is_terminal
         self._pictures = terminal_pictures.protocol(os.environ) if is_terminal else ""
 

@@ -14,9 +14,9 @@ from typing import Final, Literal, TypeAlias
 
 from interpreter_bot.platforms.slack import (
     answer_contents,
+    answer_sections,
     api_errors,
     blocks,
-    edited_answers,
     file_uploads,
     handler_dependencies,
     markdown,
@@ -66,7 +66,7 @@ class LiveMessage:
         self._heading = heading
         self._crowd = crowd
         self.is_stopped = False
-        self._sections = edited_answers.EditedAnswer(
+        self._sections = answer_sections.EditedAnswer(
             shared, place, heading=heading, payload=payload
         )
         self._stream: streamed_messages.StreamedMessage | None = None

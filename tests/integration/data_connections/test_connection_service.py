@@ -15,7 +15,7 @@ import pytest_asyncio
 from interpreter_bot import settings, values
 from interpreter_bot.app import host_startup
 from interpreter_bot.data_connections import connection_service
-from interpreter_bot.egress import services_door
+from interpreter_bot.egress import plain_http_door
 from interpreter_bot.hosts import detached_executions
 from tests.integration.data_connections.conftest import PASSWORD
 from tests.integration.egress import test_proxies
@@ -235,7 +235,7 @@ async def test_all_that_is_asked_counts_and_too_much_of_it_is_refused(sqlite_fil
     )
     ask = "POST /connections/{} HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{{}}"
     async with connection_service.opened(config, {}) as service:
-        kind = functools.partial(services_door.HostAliases, services=[service])
+        kind = functools.partial(plain_http_door.HostAliases, services=[service])
         async with test_proxies.door(kind=kind) as door:
             paths = ("", "sales/tables", "sales/tables", "", "sales/query")
             told = [await door.ask(ask.format(path).encode()) for path in paths]

@@ -10,8 +10,8 @@ import pytest
 
 from interpreter_bot import settings, values
 from interpreter_bot.app import host_startup
-from interpreter_bot.hosting import host_server, journaled_executions
 from interpreter_bot.hosts import local_host, remote_host
+from interpreter_bot.kernel_host import host_server, journaled_executions
 from interpreter_bot.sessions import past_turns, suspended_turns, turn_stops
 from interpreter_bot.store import engines
 from tests.fakes import openai_server, replies

@@ -9,7 +9,7 @@ import polars
 import pyarrow
 import pytest
 
-from interpreter_bot.guest import safe_reprs, static_values, table_columns, table_views
+from interpreter_bot.guest import safe_reprs, static_evaluation, table_columns, table_views
 
 MANY = 50_000
 
@@ -28,7 +28,7 @@ def test_columns_are_named_as_they_are_asked_for(made):
     tracemalloc.start()
     try:
         source = table_columns.read(table)
-        names = static_values.columns(table)
+        names = static_evaluation.columns(table)
         most = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

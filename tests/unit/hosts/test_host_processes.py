@@ -142,6 +142,7 @@ def status(config, **fields):
     """What a host of these settings says of itself."""
     said = {
         "id": "1",
+        "data_id": "1",
         "protocol": host_messages.PROTOCOL,
         "release": metadata.version("interpreter-bot"),
         "pid": 1,

@@ -47,7 +47,7 @@ NAMES_THAT_REPEAT = {
 }
 # Words of the field that happen to end so: Kubernetes meters, Jupyter provisions, browsers render,
 # providers host.
-GERUNDS_OF_THE_FIELD = {"hosting", "metering", "provisioning", "rendering"}
+GERUNDS_OF_THE_FIELD = {"metering", "provisioning", "rendering"}
 # What each object is called wherever it is handed in.
 PARAMETERS = {
     "session_service.SessionService": "service",

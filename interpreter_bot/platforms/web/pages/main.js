@@ -4,7 +4,7 @@ import { Composer } from "./composer.js";
 import { Connection, post } from "./connection.js";
 import { Conversation, FIRST_TURNS } from "./conversation.js";
 import { $, address, download, el, icon, madeUp, plain } from "./dom.js";
-import { completions, looked, unanswered } from "./looks.js";
+import { completions, looked, unanswered } from "./kernel_lookups.js";
 import { moveByArrows } from "./menus.js";
 import { Sidebar } from "./sidebar.js";
 import { takeDrops } from "./uploads.js";
@@ -228,7 +228,7 @@ const hear = {
       if (message.thread !== thread) return;
       const name = viewed;
       viewed = "";
-      pane ??= await import("./pane.js");
+      pane ??= await import("./file_pane.js");
       return pane.showFiles(message, { thread, say, title: sidebar.titleOf(thread) }, name);
     }
     const around = { thread, say, runAgain };

@@ -2,9 +2,9 @@
 // the web and of mail, and no picture is ever loaded from elsewhere.
 
 import { el, copier, scrollable } from "./dom.js";
-import { highlighted } from "./python.js";
+import { highlighted } from "./python_highlighting.js";
 import { formula } from "./formulas.js";
-import { inline } from "./inline.js";
+import { inline } from "./inline_markdown.js";
 
 const DEEPEST = 8;
 const MANY = 100;

@@ -158,7 +158,7 @@ function picture(event) {
     tools(link("Download", "down", save)));
 }
 
-/** A page of somebody else's, behind walls: see displays.py. */
+/** A page of somebody else's, behind walls: see sandboxed_displays.py. */
 export function framed(query, title) {
   const frame = el("iframe", { title, sandbox: "allow-scripts", loading: "lazy", src: address("/frame", query), onload: known });
   function known() {

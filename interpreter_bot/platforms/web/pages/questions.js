@@ -1,7 +1,7 @@
 // What running code, or the bot, asks a person in the middle of a turn.
 
 import { el, scrollable, styled } from "./dom.js";
-import { highlighted } from "./python.js";
+import { highlighted } from "./python_highlighting.js";
 
 // A form that moves under the mouse might be answered by mistake.
 await styled("/forms.css");

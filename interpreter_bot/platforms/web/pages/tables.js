@@ -3,7 +3,7 @@
 
 import { copier, count, el, icon, plain, styled } from "./dom.js";
 import { Grid } from "./grids.js";
-import { look } from "./looks.js";
+import { look } from "./kernel_lookups.js";
 import { spread } from "./histograms.js";
 
 const BLOCK = 100;

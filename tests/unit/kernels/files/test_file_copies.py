@@ -7,7 +7,7 @@ import os
 import pytest
 
 from interpreter_bot import errors
-from interpreter_bot.kernels.files import directory_contents, file_copies, workspace_copies
+from interpreter_bot.kernels.files import directory_contents, file_copies, workspace_io
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def copied(tmp_path):
     def copy(*, most_bytes=10**9, reserve_bytes=0):
         target = tmp_path / "target"
         target.mkdir()
-        with workspace_copies.opened(source) as old, workspace_copies.opened(target) as new:
+        with workspace_io.opened(source) as old, workspace_io.opened(target) as new:
             entries = directory_contents.scan(old, 1000).entries
             file_copies.copy_files(
                 old, new, entries, most_bytes=most_bytes, reserve_bytes=reserve_bytes

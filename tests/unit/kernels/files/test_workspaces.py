@@ -16,7 +16,7 @@ import pytest
 from hypothesis import strategies as st
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.kernels.files import workspace_copies, workspaces
+from interpreter_bot.kernels.files import workspace_io, workspaces
 from interpreter_bot.sessions import artifact_collection
 from interpreter_bot.text import file_names
 
@@ -46,7 +46,7 @@ async def workspace(all_of_them):
 
 
 def _left_behind(workspace):
-    staging = workspace.directory.parent / workspace_copies.STAGING
+    staging = workspace.directory.parent / workspace_io.STAGING
     return os.listdir(workspace.directory), os.listdir(staging) if staging.exists() else []
 
 
@@ -249,7 +249,7 @@ async def test_growing_file_is_read_up_to_the_size_it_had(workspace):
     async with workspace.read("log") as content:
         size = 0
         async for chunk in content:
-            assert len(chunk) <= workspace_copies.CHUNK_BYTES
+            assert len(chunk) <= workspace_io.CHUNK_BYTES
             size += len(chunk)
             with path.open("ab") as file:
                 file.write(b"y" * MIB)
@@ -444,7 +444,7 @@ async def test_removed_workspace_is_gone_and_can_come_back(all_of_them, workspac
 
 
 async def test_sweeping_takes_what_the_dead_left_and_spares_the_living(all_of_them, workspace):
-    staging = workspace.directory.parent / workspace_copies.STAGING
+    staging = workspace.directory.parent / workspace_io.STAGING
     staging.mkdir()
     (staging / "leftover").touch()
     doomed = workspace.directory.parent.parent / ".removed-x"

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from interpreter_bot import errors
-from interpreter_bot.hosting import journal_directories, journaled_executions
+from interpreter_bot.kernel_host import journal_directories, journaled_executions
 from interpreter_bot.kernels import execution_journals
 
 

@@ -13,7 +13,6 @@ import pytest
 import pytest_asyncio
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.hosting import host_server, journaled_executions
 from interpreter_bot.hosts import (
     detached_executions,
     host_connection,
@@ -24,6 +23,7 @@ from interpreter_bot.hosts import (
     remote_host,
     successive_hosts,
 )
+from interpreter_bot.kernel_host import host_server, journaled_executions
 from interpreter_bot.kernels import execution_journals
 
 pytestmark = [pytest.mark.kernel, pytest.mark.asyncio(loop_scope="module")]

@@ -18,8 +18,8 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from interpreter_bot import errors, schedules, values
-from interpreter_bot.hosting import journal_directories
 from interpreter_bot.hosts import execution_questions, host_messages, ports
+from interpreter_bot.kernel_host import journal_directories
 from interpreter_bot.kernels import execution_journals, kernel_loss_reasons
 
 _log = logging.getLogger(__name__)

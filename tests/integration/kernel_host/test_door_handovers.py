@@ -13,8 +13,8 @@ import pytest_asyncio
 
 from interpreter_bot import settings, values
 from interpreter_bot.egress import broker
-from interpreter_bot.hosting import host_server, journaled_executions
 from interpreter_bot.hosts import detached_executions, local_host, remote_host
+from interpreter_bot.kernel_host import host_server, journaled_executions
 from tests.fakes import outside
 
 pytestmark = [pytest.mark.kernel, pytest.mark.asyncio(loop_scope="module")]

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from interpreter_bot import errors
-from interpreter_bot.hosting import session_epochs
+from interpreter_bot.kernel_host import session_epochs
 
 
 @pytest.fixture

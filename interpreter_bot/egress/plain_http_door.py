@@ -15,7 +15,7 @@ import h11
 
 from interpreter_bot import network_reach
 from interpreter_bot.egress import (
-    door_services,
+    door_service_port,
     forwarded_requests,
     http_streams,
     policies,
@@ -33,7 +33,7 @@ class HostAliases(proxies.Proxy):
     def __init__(
         self,
         context: proxies.ProxyContext,
-        services: Sequence[door_services.DoorService] = (),
+        services: Sequence[door_service_port.DoorService] = (),
     ) -> None:
         super().__init__(context)
         self._services = {service.name: service for service in services}
@@ -52,7 +52,7 @@ class HostAliases(proxies.Proxy):
         service, key = self._services.get(name), self._context.key
         if service is not None and service.is_offered(key):
             kernel_id = self._context.kernel_id
-            await service.answer(door_services.ServiceCall(key, kernel_id, path, client))
+            await service.answer(door_service_port.ServiceCall(key, kernel_id, path, client))
             return
         contact.method = request.method[:40].decode("ascii")
         self._context.count.admit()

@@ -15,8 +15,8 @@ from typing import Final, Protocol
 from aiohttp import web
 
 from interpreter_bot import errors, values
-from interpreter_bot.hosting import operator_requests
 from interpreter_bot.hosts import host_messages, kernel_doors
+from interpreter_bot.kernel_host import operator_requests
 
 _NONE: Final = "That Python has no doors."
 _HELD: Final = "Another bot has the doors of that Python."

@@ -4,7 +4,7 @@ import asyncio
 import fcntl
 import os
 
-from interpreter_bot.hosting import journal_directories
+from interpreter_bot.kernel_host import journal_directories
 
 
 async def test_hosts_that_start_at_once_make_their_directories_one_after_the_other(tmp_path):

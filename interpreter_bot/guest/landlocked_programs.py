@@ -1,7 +1,7 @@
 """A program of the host's that works on foreign files, behind those walls that need no namespace.
 
-`python -m interpreter_bot.guest.confined_programs SPEC PROGRAM ARGUMENT…` becomes PROGRAM. SPEC is
-JSON: the directories that it may read and write, and its resource limits. It keeps the network.
+`python -m interpreter_bot.guest.landlocked_programs SPEC PROGRAM ARGUMENT…` becomes PROGRAM. SPEC
+is JSON: the directories that it may read and write, and its resource limits. It keeps the network.
 """
 
 from __future__ import annotations

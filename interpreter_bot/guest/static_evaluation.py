@@ -10,7 +10,7 @@ import sys
 import types
 from typing import Any
 
-from . import safe_reprs, signatures, table_columns
+from . import call_signatures, safe_reprs, table_columns
 
 _MOST_READ = 20_000
 _MOST_COLUMNS = 1000
@@ -140,7 +140,7 @@ def _bound(member: Any, base: Value, *, is_class: bool) -> Value | None:
     if type(member) is types.FunctionType:
         return Method(member, base.value if is_class else base.kind, skips=not is_class)
     accessor: Any = own(known(member)).get("_accessor")
-    if signatures.is_class(accessor) and safe_reprs.is_from(accessor, "pandas"):
+    if call_signatures.is_class(accessor) and safe_reprs.is_from(accessor, "pandas"):
         return Value(accessor)
     return known(member)
 
@@ -155,7 +155,7 @@ class Method(Value):
 
 
 def _result(called: Value) -> Value | None:
-    if signatures.is_class(called.value):
+    if call_signatures.is_class(called.value):
         return Value(called.value)
     owner = called.owner if isinstance(called, Method) else None
     value = called.value
@@ -167,24 +167,24 @@ def _result(called: Value) -> Value | None:
 
 def _annotated(function: Any, owner: Any) -> Value | None:
     """Say what a function returns, as far as it says so itself."""
-    function = signatures.unwrapped(function)
+    function = call_signatures.unwrapped(function)
     if type(function) is not types.FunctionType:
         return None
     told: Any = safe_reprs.plain_names(function.__annotations__).get("return")
-    if signatures.is_class(told):
+    if call_signatures.is_class(told):
         return Value(told)
     match = _TYPE_NAME.match(told) if type(told) is str else None
     if match is None:
         return None
     name, module = match[0].rpartition(".")[2], function.__module__
-    if signatures.is_class(owner) and name in ("Self", safe_reprs.name_of(owner)):
+    if call_signatures.is_class(owner) and name in ("Self", safe_reprs.name_of(owner)):
         return Value(owner)
     top = module.partition(".")[0] if type(module) is str else ""
     # What is imported for those who check types is named where libraries keep such names.
     modules = [sys.modules.get(one) for one in (top, f"{top}.api.typing")]
     for held in (function.__globals__, *(own(known(one)) for one in modules)):
         found: Any = safe_reprs.plain_names(held).get(name)
-        if signatures.is_class(found):
+        if call_signatures.is_class(found):
             return Value(found)
     return None
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interpreter_bot.platforms.console import terminal_lines
+from interpreter_bot.platforms.console import terminal_output
 
 
 class Terminal(io.StringIO):
@@ -15,7 +15,7 @@ class Terminal(io.StringIO):
 
 
 def collapsed(*pieces):
-    collapser = terminal_lines.Collapser()
+    collapser = terminal_output.Collapser()
     return "".join(map(collapser.feed, pieces)) + collapser.rest()
 
 
@@ -50,7 +50,7 @@ def test_text_without_carriage_returns_stays_as_it_is(text):
 def test_a_terminal_sees_progress_and_a_file_its_end():
     terminal, file = Terminal(), io.StringIO()
     for target in (terminal, file):
-        stream = terminal_lines.Stream(target)
+        stream = terminal_output.Stream(target)
         stream.text("1\r2\r")
         stream.flush()
     assert terminal.getvalue() == "1\r2\r"
@@ -60,7 +60,7 @@ def test_a_terminal_sees_progress_and_a_file_its_end():
 def test_a_bar_is_drawn_anew_on_a_terminal_and_not_at_all_in_a_file():
     terminal, file = Terminal(), io.StringIO()
     for target in (terminal, file):
-        stream = terminal_lines.Stream(target)
+        stream = terminal_output.Stream(target)
         for share in (0.0, 0.5, 1.0, None):
             stream.bar(share)
         stream.line("after")
@@ -73,7 +73,7 @@ def test_a_bar_is_drawn_anew_on_a_terminal_and_not_at_all_in_a_file():
 
 def test_our_lines_begin_at_the_left():
     file = io.StringIO()
-    stream = terminal_lines.Stream(file)
+    stream = terminal_output.Stream(file)
     stream.text("open")
     stream.line("ours")
     stream.line("again")
@@ -85,10 +85,10 @@ def test_our_lines_begin_at_the_left():
 def test_only_terminals_see_colours_and_not_those_that_want_none(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     terminal, plain, file = Terminal(), Terminal(), io.StringIO()
-    terminal_lines.Stream(terminal).line("x", style="31")
-    terminal_lines.Stream(file).line("x", style="31")
+    terminal_output.Stream(terminal).line("x", style="31")
+    terminal_output.Stream(file).line("x", style="31")
     monkeypatch.setenv("NO_COLOR", "1")
-    terminal_lines.Stream(plain).line("x", style="31")
+    terminal_output.Stream(plain).line("x", style="31")
     assert terminal.getvalue() == "\x1b[31mx\x1b[0m\n"
     assert plain.getvalue() == file.getvalue() == "x\n"
 
@@ -97,7 +97,7 @@ def test_colours_of_a_cell_end_before_our_own_lines(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     shown = []
     for file in (Terminal(), io.StringIO()):
-        stream = terminal_lines.Stream(file)
+        stream = terminal_output.Stream(file)
         stream.text("\x1b[31mred\n")
         stream.line("Ours.")
         shown.append(file.getvalue())
@@ -107,5 +107,5 @@ def test_colours_of_a_cell_end_before_our_own_lines(monkeypatch):
 def test_letters_that_the_locale_lacks_are_written_otherwise():
     data = io.BytesIO()
     file = io.TextIOWrapper(data, encoding="ascii")
-    terminal_lines.Stream(file).text("é\ud800\n")
+    terminal_output.Stream(file).text("é\ud800\n")
     assert data.getvalue() == b"\\xe9\\ud800\n"

@@ -22,8 +22,8 @@ import aiohttp
 from aiohttp import web
 
 from interpreter_bot import errors, values
-from interpreter_bot.hosting import journaled_executions, session_epochs
 from interpreter_bot.hosts import host_messages, ports
+from interpreter_bot.kernel_host import journaled_executions, session_epochs
 from interpreter_bot.kernels import execution_journals
 
 _log = logging.getLogger(__name__)

@@ -30,7 +30,8 @@ from typing import Final
 from aiohttp import web
 
 from interpreter_bot import errors, private_files
-from interpreter_bot.hosting import (
+from interpreter_bot.hosts import host_addresses, host_messages, ports
+from interpreter_bot.kernel_host import (
     bot_connections,
     door_handovers,
     file_requests,
@@ -38,7 +39,6 @@ from interpreter_bot.hosting import (
     operator_requests,
     session_epochs,
 )
-from interpreter_bot.hosts import host_addresses, host_messages, ports
 
 _log = logging.getLogger(__name__)
 
