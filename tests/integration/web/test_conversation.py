@@ -332,6 +332,32 @@ async def test_colours_of_printed_text_are_shown_and_nothing_else_of_escapes(
             await visits.answered(page)
 
 
+async def test_black_and_inverse_text_can_be_read_on_coloured_grounds(serving_fake, browsing):
+    printed = (
+        "\x1b[30;43mblack\x1b[0m \x1b[90;107mgrey\x1b[0m \x1b[30;48;5;226mliteral\x1b[0m"
+        " \x1b[7;33mturned\x1b[0m \x1b[7;44mground\x1b[0m \x1b[7mplain\x1b[0m"
+    )
+    colours = (
+        "[...document.querySelectorAll('.printed.stdout span:not(:has(span))')].map(e =>"
+        " [e.textContent, e.style.color, e.style.background.replace(/ 25%.*/, '')])"
+    )
+    async with (
+        serving_fake(visits.playing(values.Text("stdout", printed))) as (_, client),
+        browsing() as browser,
+    ):
+        page = await visits.opened(browser, client)
+        await visits.say(page, "show")
+        await visits.answered(page)
+        assert await page.value(colours) == [
+            ["black", "var(--ink)", "color-mix(in srgb, var(--ansi-3)"],
+            ["grey", "var(--ink)", "color-mix(in srgb, var(--ansi-15)"],
+            ["literal", "black", "rgb(255, 255, 0)"],
+            ["turned", "var(--ink)", "color-mix(in srgb, var(--ansi-3)"],
+            ["ground", "", ""],
+            ["plain", "", ""],
+        ]
+
+
 async def test_queries_stand_folded_below_the_code_also_after_a_reload(serving_fake, browsing):
     statement = "select region, sum(units)\nfrom orders -- <img src=x onerror=alert(1)>"
 

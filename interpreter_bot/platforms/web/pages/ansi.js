@@ -43,10 +43,16 @@ function rgb(values) {
 export function dyed(text, style) {
   const names = Object.keys(style).filter((name) => style[name] === true).map((name) => `ansi-${name}`);
   const span = el("span", {}, text);
-  for (const [place, property] of [["fore", "color"], ["back", "background"]]) {
-    const value = typeof style[place] === "number" ? `var(--ansi-${style[place]})` : style[place];
-    if (value) span.style[property] = value === style[place] || place === "fore" ? value : `color-mix(in srgb, ${value} 25%, transparent)`;
-  }
+  const [fore, back] = style.inverse ? [style.back, style.fore] : [style.fore, style.back];
+  const colour = typeof fore === "number" ? `var(--ansi-${fore})` : fore;
+  if (typeof back === "number") {
+    span.style.background = `color-mix(in srgb, var(--ansi-${back}) 25%, transparent)`;
+    // Black is a grey in dark colours, which is lost on a ground.
+    span.style.color = fore === undefined || fore === 0 || fore === 8 ? "var(--ink)" : colour;
+  } else if (back) {
+    span.style.background = back;
+    if (colour) span.style.color = fore === 0 ? "black" : colour;
+  } else if (colour && !style.inverse) span.style.color = colour;
   span.className = names.join(" ");
   return span;
 }
