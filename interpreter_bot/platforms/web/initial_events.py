@@ -223,6 +223,8 @@ async def show(
     # The hub's state of a turn that runs, or whose end is being recorded, is newer than its record.
     known = {turn.id for turn in live}
     recorded = [one for one in past[-most:] if one.request_id not in known]
+    # Another replica of the bot runs the notebook, whose rest is not left then.
+    is_elsewhere = any(one.status == "running" for one in recorded)
     # The record of a cut-off turn already says what the bot said about it when it came back.
     is_said = bool(past) and past[-1].status == "interrupted"
     notices = [] if is_said else hub.notices(key.thread)
@@ -232,7 +234,7 @@ async def show(
         "live": [turn.with_events() for turn in live],
         "notices": list(dict.fromkeys([*notices, *filter(None, [of_files])])),
         "is_more": len(past) > most,
-        "notebook": _rest(notebook, is_running=key.thread in hub.notebooks),
+        "notebook": _rest(notebook, is_running=is_elsewhere or key.thread in hub.notebooks),
         "alternatives": [
             {"number": one.turn_id, "at": one.at, "threads": [to.thread for to in one.keys]}
             for one in alternatives

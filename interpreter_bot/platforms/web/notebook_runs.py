@@ -7,6 +7,7 @@ What a restart of the bot leaves of them is run when somebody wants it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -60,6 +61,19 @@ class NotebookRuns:
         key = validation.key(request.query.get("to"))
         if key.thread in self._running:
             raise errors.BotError(_RUNNING)
+        # At once: another request may come while this one is looked at.
+        self._running.add(key.thread)
+        with contextlib.ExitStack() as refused:
+            refused.callback(self._running.discard, key.thread)
+            cells, progress = await self._prepared(request, key)
+            refused.pop_all()
+        work = functools.partial(self._run, key, cells, progress)
+        self._tabs.start(work, f"web: notebook {key.thread}")
+        return web.json_response({"cells": len(cells) - progress.begun})
+
+    async def _prepared(
+        self, request: web.Request, key: values.SessionKey
+    ) -> tuple[list[str], notebook_progress.NotebookProgress]:
         progress = await self._asked(request, key)
         source = values.SessionKey("web", thread=progress.thread)
         data = await self._read(source, progress.name)
@@ -74,11 +88,7 @@ class NotebookRuns:
             raise errors.BotError(_CHANGED.format(name=progress.name))
         if not progress.begun:
             await self._service.rename(key, pathlib.PurePath(progress.name).stem)
-        progress = dataclasses.replace(progress, sha256=sha256, count=len(cells))
-        self._running.add(key.thread)
-        work = functools.partial(self._run, key, cells, progress)
-        self._tabs.start(work, f"web: notebook {key.thread}")
-        return web.json_response({"cells": len(cells) - progress.begun})
+        return cells, dataclasses.replace(progress, sha256=sha256, count=len(cells))
 
     async def _asked(
         self, request: web.Request, key: values.SessionKey

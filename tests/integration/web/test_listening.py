@@ -207,6 +207,43 @@ async def test_what_a_restart_leaves_of_a_notebook_is_run_when_it_is_wanted(serv
             assert tab.whole["notebook"] is None
 
 
+async def test_a_notebook_that_is_asked_for_twice_at_once_runs_once(serving_fake):
+    cells = [{"cell_type": "code", "metadata": {}, "source": "hello one"}]
+    notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+    where = f"?thread={THREAD}&name=n.ipynb"
+    begin = f"/run-notebook{where}&to={THREAD}"
+    async with serving_fake({"hello": _hello}) as (_, client), client.tab(THREAD) as tab:
+        # What is refused keeps nobody from trying again.
+        assert "already" not in await _text(client.post(begin))
+        async with client.post(f"/upload{where}", data=json.dumps(notebook)) as response:
+            assert response.status == 200
+        said = await asyncio.gather(*(_text(client.post(begin)) for _ in range(4)))
+        assert sorted("already" in one for one in said) == [False, True, True, True]
+        await tab.event("over")
+
+
+async def test_a_notebook_that_another_replica_runs_has_no_rest(serving_fake):
+    gate, wait = _gated()
+    cells = [{"cell_type": "code", "metadata": {}, "source": one} for one in ("wait", "hello")]
+    notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+    script, where = {"wait": wait, "hello": _hello}, f"?thread={THREAD}&name=n.ipynb"
+    async with serving_fake(script, again="bot") as (_, client), client.tab(THREAD) as tab:
+        async with client.post(f"/upload{where}", data=json.dumps(notebook)) as response:
+            assert response.status == 200
+        async with client.post(f"/run-notebook{where}&to={THREAD}") as response:
+            assert response.status == 200
+        await tab.event("text")
+        async with (
+            serving_fake(script, again="bot") as (_, other),
+            other.tab(THREAD) as elsewhere,
+        ):
+            assert [turn["is_elsewhere"] for turn in elsewhere.whole["past"]] == [True]
+            assert elsewhere.whole["notebook"] is None
+        gate.set()
+        for _ in range(2):
+            await tab.event("over")
+
+
 async def test_stop_ends_what_runs(serving_fake):
     async def endless(turn):
         turn.reply.step(1)
