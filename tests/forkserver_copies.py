@@ -3,7 +3,7 @@
 Nearly all of a fork server's start is imports, and hundreds of tests start one. A copy begins at
 the first line of `guest.forkservers`, with the descriptors and the environment that the bot gives;
 it makes namespaces, root and kernels of its own. As a child of the bot, not of this process, it is
-waited for as usual. Attacks and commands start the real thing.
+waited for as usual. Attacks and commands start the real thing; so does who gets no copy.
 """
 
 from __future__ import annotations
@@ -51,9 +51,13 @@ class Template:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def _end(self) -> None:
         if self._channel is not None:
             self._channel.close()
             self._process.wait()
+            self._channel = None
 
     def _start(self, variables: dict[str, str]) -> socket.socket:
         guest = str(self._provisioning._GUEST.parent)
@@ -81,21 +85,34 @@ class Template:
         place = os.open(package, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             socket.send_fds(self._channel, [json.dumps(variables).encode()], [control, place])
+            said = self._channel.recv(_MOST_BYTES)
+        except ConnectionError:
+            said = b""
         finally:
             os.close(place)
-        return _Copy(int(self._channel.recv(_MOST_BYTES)))
+        if not said:
+            # It was killed, or could not be copied, which it told of: no other test need suffer.
+            self._end()
+            return self._real_spawn(environment, control, cores=cores, **options)
+        return _Copy(int(said))
 
 
 def _copied() -> int:
-    """Fork a child of this process's parent: 0 in it, here its pid."""
+    """Fork a child of this process's parent: 0 in it, here its pid.
+
+    Raises:
+        OSError: that is not possible. Who took -1 for a process would kill all there are with it.
+    """
     # As `os.fork` does, but for the flag; no other thread is here that could run meanwhile.
-    python, system = ctypes.pythonapi, ctypes.PyDLL(None)
+    python, system = ctypes.pythonapi, ctypes.PyDLL(None, use_errno=True)
     python.PyOS_BeforeFork()
     pid = system.syscall(_NR_CLONE, _CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0)
     if pid:
         python.PyOS_AfterFork_Parent()
     else:
         python.PyOS_AfterFork_Child()
+    if pid < 0:
+        raise OSError(ctypes.get_errno(), "a fork server cannot be copied")
     return pid
 
 

@@ -1,0 +1,39 @@
+"""Copies of fork servers: what happens to tests where none can be made."""
+
+import pathlib
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from interpreter_bot.kernels.provisioning import python_environments
+from tests import forkserver_copies
+
+
+def test_no_copy_is_an_error_and_no_pid(monkeypatch):
+    monkeypatch.setattr(forkserver_copies, "_NR_CLONE", 1 << 20)
+    with pytest.raises(OSError, match="cannot be copied"):
+        forkserver_copies._copied()
+
+
+def test_who_gets_no_copy_starts_the_real_thing(monkeypatch):
+    # Not that of the other tests, whose process is not to be killed.
+    monkeypatch.undo()
+    environment = python_environments.interrogate(pathlib.Path(sys.executable))
+
+    def started(template):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours, theirs:
+            process = template.spawn(environment, theirs.fileno(), cores=1)
+        # Nobody asks it for anything any more.
+        process.wait(60)
+        return process
+
+    with forkserver_copies.Template(python_environments) as template:
+        assert type(started(template)) is not subprocess.Popen
+        template._process.kill()
+        template._process.wait()
+        assert type(started(template)) is subprocess.Popen
+        # The next one is a copy again.
+        assert type(started(template)) is not subprocess.Popen
