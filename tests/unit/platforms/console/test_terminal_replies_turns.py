@@ -3,11 +3,10 @@
 import io
 import json
 
-from tests.unit.platforms.console.test_terminal_lines import Terminal
-
 from interpreter_bot import network_reach, values
 from interpreter_bot.platforms.console import json_replies, terminal_input, terminal_replies
 from interpreter_bot.sessions import ports
+from tests.unit.platforms.console.test_terminal_output import Terminal
 
 WAITS = (("Looking…", None), ("Downloading. Free.", 0.0), ("Downloading. Free.", 0.5), ("", None))
 
