@@ -81,7 +81,8 @@ async def _public_address(request: httpx2.Request) -> str:
             found = await asyncio.get_running_loop().getaddrinfo(
                 host, port, type=socket.SOCK_STREAM
             )
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
+        # The second for what is no name of a host, such as one with a part of 64 letters.
         raise httpx2.ConnectError("The host cannot be found.", request=request) from error
     for entry in found:
         address = str(entry[4][0])

@@ -28,7 +28,7 @@ from mcp.client import auth as client_auth
 from mcp.client.auth import utils
 from mcp.shared import auth
 
-from interpreter_bot import encryption, errors, logs, settings
+from interpreter_bot import cancellation, encryption, errors, logs, settings
 from interpreter_bot.mcp_servers import token_issuers
 from interpreter_bot.store import accounts, records
 
@@ -117,7 +117,8 @@ class PersonLogins:
         if not self.address:
             raise errors.BotError(_CLOSED.format(name=account.server))
         self._of(account)
-        ticket = secrets.token_urlsafe(32)
+        # Chats leave a `_` or `-` at the end of an address out of the link that they make of it.
+        ticket = secrets.token_hex(32)
         sealed = await self._sealed(account, _Begun(name=name))
         await self._store.begin_login(account, _digest(ticket), sealed)
         return f"{self.address}{PATH}/{ticket}"
@@ -225,7 +226,8 @@ class PersonLogins:
                 return kept.token.access_token
             if not kept.token.refresh_token:
                 return None
-            return await self._refreshed(account, kept, sealed)
+            # The old one is used up then: whoever stops waiting must not lose the new one.
+            return await cancellation.shielded(self._refreshed(account, kept, sealed))
 
     async def _refreshed(self, account: records.Account, kept: _Kept, sealed: str) -> str | None:
         try:

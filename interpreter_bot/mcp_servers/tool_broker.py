@@ -210,10 +210,15 @@ class ToolBroker:
         """Forget that a person has logged in; says whether they had."""
         if self.logins is None:
             return False
-        was_there = await self.logins.forget(account)
+        try:
+            return await self.logins.forget(account)
+        finally:
+            await self.disconnect(account)
+
+    async def disconnect(self, account: records.Account) -> None:
+        """Close the connection of a person, with all that was learned by it."""
         if (connection := self._personal.pop(account, None)) is not None:
             await connection.close()
-        return was_there
 
     async def look(
         self, server: str, account: records.Account | None = None

@@ -122,12 +122,15 @@ class _LoginPages:
     async def go_on(self, request: web.Request) -> web.StreamResponse:
         """Use a link up, and lead to the login of the server."""
         self._check_origin(request)
-        address, mark = await self._logins.go_on(request.match_info["ticket"])
+        ticket = request.match_info["ticket"]
+        server = (await self._logins.look(ticket)).account.server
+        address, mark = await self._logins.go_on(ticket)
         response = web.Response(status=303, headers={"Location": address})
         response.set_cookie(
             _COOKIE,
             mark,
-            path=PATH,
+            # Where it is wanted: somebody may log in at two servers in two tabs.
+            path=f"{PATH}/back/{server}",
             max_age=_SECONDS,
             httponly=True,
             samesite="Lax",
@@ -156,7 +159,7 @@ class _LoginPages:
         login = await self._logins.finish(request.match_info["server"], returned, _mark(request))
         told = _DONE.format(server=login.account.server, name=_shown(login.name or "you"))
         response = _page("Logged in", told)
-        response.del_cookie(_COOKIE, path=PATH)
+        response.del_cookie(_COOKIE, path=request.path)
         return response
 
     def _check_origin(self, request: web.Request) -> None:

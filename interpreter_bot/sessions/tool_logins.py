@@ -95,6 +95,8 @@ class ToolLogins:
         """Finish a login; see `PersonLogins.finish`."""
         login = await self._logins.finish(server, returned, mark)
         if self._broker is not None:
+            # What is open may be of another account that the person had there.
+            await self._broker.disconnect(login.account)
             try:
                 # So that an administrator knows what to accept, from the first login on.
                 await self._broker.look(server, login.account)

@@ -61,9 +61,15 @@ class ToolLogins(fields.Group):
     @pydantic.field_validator("public_url")
     @classmethod
     def _is_safe(cls, url: str) -> str:
-        if url and urllib.parse.urlsplit(_address(url)).scheme != "https":
+        if not url:
+            return ""
+        parts = urllib.parse.urlsplit(_address(url))
+        if parts.scheme != "https":
             raise ValueError("it must begin with https://")
-        return url.rstrip("/")
+        if parts.path.strip("/") or parts.query or parts.fragment:
+            raise ValueError("nothing may follow the host and its port")
+        # As browsers write it, who say of forms where they are from.
+        return f"https://{parts.netloc.lower().removesuffix(':443')}"
 
 
 class McpServer(fields.Group):

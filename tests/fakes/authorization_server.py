@@ -4,6 +4,7 @@ It guards a `tool_servers.ToolServer` too: only requests with a token of one of 
 that server, get through.
 """
 
+import asyncio
 import base64
 import contextlib
 import hashlib
@@ -33,6 +34,8 @@ class AuthorizationServer:
         asked: forms that came to the token endpoint.
         visited: paths that were asked for.
         seconds: that an access token is good for.
+        renewed: set once a refresh token was used.
+        may_renew: the answer to that waits for it.
         issues_iss: whether it names itself when it sends people back.
     """
 
@@ -49,6 +52,8 @@ class AuthorizationServer:
         self.visited = []
         self.seconds = 3600
         self.issues_iss = True
+        self.renewed, self.may_renew = asyncio.Event(), asyncio.Event()
+        self.may_renew.set()
         self.mcp = None
 
     @contextlib.asynccontextmanager
@@ -154,6 +159,8 @@ class AuthorizationServer:
             person = self.renewable.pop(form["refresh_token"], None)
             if person is None:
                 return web.json_response({"error": "invalid_grant"}, status=400)
+            self.renewed.set()
+            await self.may_renew.wait()
             return self._given(person)
         asked = self.codes.pop(form.get("code"), None)
         digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()

@@ -350,3 +350,11 @@ def test_a_server_has_either_an_account_of_the_bot_or_those_of_people(wrong):
         settings.McpServer(**right | wrong)
     with pytest.raises(ValueError, match="https"):
         settings.ToolLogins(public_url="http://127.0.0.1")
+
+
+def test_where_people_log_in_is_as_browsers_name_it():
+    there = settings.ToolLogins(public_url="https://Bot.Example.org:443/")
+    assert there.public_url == "https://bot.example.org"
+    for wrong in ("https://bot.example.org/bot", "https://bot.example.org/?a"):
+        with pytest.raises(ValueError, match="nothing may follow"):
+            settings.ToolLogins(public_url=wrong)
