@@ -78,15 +78,18 @@ def install_for_import(kernel: Any, error: BaseException) -> tuple[str, bool]:
         return "", True
     module = error.name.partition(".")[0]
     is_known = module in sys.stdlib_module_names or module in sys.modules
-    if is_known or not _NAME.fullmatch(module) or is_own(module, (os.getcwd(), _SKILLS)):
+    if is_known or not _NAME.fullmatch(module):
+        return "", True
+    # Code may have gone elsewhere, from where it was called or into what was deleted.
+    if is_own(module, (kernel.home, os.curdir, _SKILLS)):
         return "", True
     return _ask(kernel, module)
 
 
 def is_own(module: str, directories: Iterable[str]) -> bool:
     """Whether files of these directories have a module's name, wherever: no index is to hear it."""
-    left = _MOST_LOOKED_AT
     for directory in directories:
+        left = _MOST_LOOKED_AT
         for _, subdirectories, files in os.walk(directory):
             if module in subdirectories:
                 return True

@@ -1,5 +1,8 @@
 """Commands that install packages, told from others."""
 
+import shutil
+import types
+
 import pytest
 
 from interpreter_bot.guest import package_requests
@@ -47,3 +50,20 @@ def test_what_does_more_is_left_to_the_shell(command):
 def test_nobody_is_asked_about_what_no_package_would_bring(error):
     # Without a kernel, to ask would fail.
     assert package_requests.install_for_import(None, error) == ("", True)
+
+
+def test_no_index_hears_of_a_module_in_the_workspace_wherever_code_has_gone(tmp_path, monkeypatch):
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    (home / "lib").mkdir(parents=True)
+    (home / "lib/mine.py").touch()
+    elsewhere.mkdir()
+    (elsewhere / "other.py").touch()
+    # It cannot ask.
+    kernel = types.SimpleNamespace(home=str(home))
+    monkeypatch.chdir(elsewhere)
+    for name in ("mine", "other"):
+        told = package_requests.install_for_import(kernel, ModuleNotFoundError(name=name))
+        assert told == ("", True)
+    shutil.rmtree(elsewhere)
+    mine = ModuleNotFoundError(name="mine")
+    assert package_requests.install_for_import(kernel, mine) == ("", True)
