@@ -12,7 +12,7 @@ from typing import Final
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.web import event_json, notebook_progress, tab_hub, validation
-from interpreter_bot.sessions import past_turns, requests, session_service
+from interpreter_bot.sessions import past_turns, requests, session_service, turn_stops
 
 _INTERRUPTED: Final = (
     "This was cut short: the bot was restarted in the middle of it."
@@ -227,7 +227,9 @@ async def show(
     is_elsewhere = any(one.status == "running" for one in recorded)
     # The record of a cut-off turn already says what the bot said about it when it came back.
     is_said = bool(past) and past[-1].status == "interrupted"
-    notices = [] if is_said else hub.notices(key.thread)
+    notices = [
+        one for one in hub.notices(key.thread) if not is_said or one != turn_stops.INTERRUPTED
+    ]
     whole = {
         "model": model,
         "past": [events_of(turn) for turn in recorded],

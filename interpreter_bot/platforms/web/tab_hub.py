@@ -98,15 +98,20 @@ class Hub:
         head: event_json.Event,
         *,
         events: Iterable[event_json.Event] = (),
+        is_new: bool = True,
     ) -> live_turns.LiveTurn:
-        """Create a turn and show it, with what it has shown already."""
+        """Create a turn and show it, with what it has shown already.
+
+        What was said about the session stands where its people have not just made the request.
+        """
 
         def tell(turn: live_turns.LiveTurn, event: event_json.Event) -> None:
             self.tell("event", {"turn": turn.id, "event": event}, thread=thread)
             if event["kind"] in ("begun", "over"):
                 self.is_changed.set()
 
-        self._notices.pop(thread, None)
+        if is_new:
+            self._notices.pop(thread, None)
         turn = live_turns.LiveTurn(turn_id, head, tell, events=events)
         self._turns.setdefault(thread, []).append(turn)
         self.tell("turn", turn.with_events(), thread=thread)

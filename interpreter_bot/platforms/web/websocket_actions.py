@@ -250,7 +250,7 @@ class TabConnection:
     async def go_on(self, request: requests.Request) -> None:
         """Show the turn of a request that no tab has made, to its end."""
         head, events = await initial_events.head_and_events(self._service, request)
-        turn = self._hub.begin(request.key.thread, request.id, head, events=events)
+        turn = self._hub.begin(request.key.thread, request.id, head, events=events, is_new=False)
         await self._carry_out(request, turn, is_planned=request.approval == "plan")
 
     def start(self, work: Callable[[], Awaitable[None]], name: str) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import json
 
 from interpreter_bot import values
-from interpreter_bot.sessions import requests, turn_stops
+from interpreter_bot.sessions import event_claims, requests, turn_stops
 
 THREAD = "0123456789abcdef"
 KEY = values.SessionKey("web", thread=THREAD)
@@ -461,6 +461,19 @@ async def test_a_sentence_about_the_session_stands_until_somebody_asks(serving_f
         await tab.event("over")
         async with client.tab(THREAD) as later:
             assert later.whole["notices"] == []
+
+
+async def test_beside_a_turn_that_was_cut_short_what_else_was_lost_is_told(serving_fake):
+    async with serving_fake() as (bot, client), client.tab(THREAD):
+        database = bot._services.database
+        session = await database.sessions.open(KEY)
+        turn = await database.turns.start(session.id, person="you", text="x")
+        await database.turns.finish(turn.id, values.TurnStatus.INTERRUPTED)
+        for told in (turn_stops.INTERRUPTED, event_claims.LOST):
+            await bot.notify(KEY, told)
+        async with client.tab(THREAD) as late:
+            # The record of the turn says the one itself.
+            assert late.whole["notices"] == [event_claims.LOST]
 
 
 async def test_what_is_stored_about_the_files_is_shown_once(serving_fake):
