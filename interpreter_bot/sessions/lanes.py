@@ -34,6 +34,7 @@ class _Ticket:
     tell: Callable[[int], None]
     granted: asyncio.Future[None]
     number: int
+    is_first: bool
     told: int = 0
 
 
@@ -53,6 +54,7 @@ class Lanes:
         self._running: dict[values.SessionKey, _Ticket] = {}
         self._by_person: collections.Counter[str] = collections.Counter()
         self._arrivals = 0
+        self._expected: dict[values.SessionKey, str] = {}
         self.is_closed = False
         """Whether new requests are refused."""
         self._idle = asyncio.Event()
@@ -91,6 +93,15 @@ class Lanes:
         finally:
             self._leave(ticket)
 
+    def expect(self, key: values.SessionKey, request_id: str) -> None:
+        """Let a request that is on its way have its turn before all others of a session."""
+        self._expected[key] = request_id
+
+    def expect_no_more(self, key: values.SessionKey) -> None:
+        """Let others have their turn: it has had its own, or will not come."""
+        self._expected.pop(key, None)
+        self._serve()
+
     def withdraw(self, key: values.SessionKey, request_id: str) -> bool:
         """Withdraw a request that still waits; return whether it did."""
         for ticket in self._lanes.get(key, ()):
@@ -127,11 +138,12 @@ class Lanes:
         lane = self._lanes.get(key, collections.deque())
         if self.is_closed:
             raise LaneError(CLOSED)
+        is_first = is_first or self._expected.get(key) == request_id
         if len(lane) >= self._most_waiting and not is_first:
             raise LaneError(_FULL.format(count=len(lane)))
         self._arrivals += 1
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        ticket = _Ticket(key, person, request_id, tell, granted, self._arrivals)
+        ticket = _Ticket(key, person, request_id, tell, granted, self._arrivals, is_first)
         if is_first:
             lane.appendleft(ticket)
         else:
@@ -178,7 +190,11 @@ class Lanes:
     def _ready(self) -> list[_Ticket]:
         """Return the heads of lanes where nothing runs, in the order in which they are served."""
         heads = [lane[0] for key, lane in self._lanes.items() if key not in self._running]
-        waiting = [ticket for ticket in heads if not ticket.granted.done()]
+        waiting = [
+            ticket
+            for ticket in heads
+            if not ticket.granted.done() and (ticket.is_first or ticket.key not in self._expected)
+        ]
         return sorted(waiting, key=lambda one: (self._by_person[one.person], one.number))
 
 

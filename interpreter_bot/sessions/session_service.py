@@ -83,7 +83,7 @@ class SessionService:
         # Files on their way outside of turns, by session.
         self._uploads: collections.Counter[values.SessionKey] = collections.Counter()
         self._notify: dict[str, Notify] = {}
-        self.resumptions = suspended_turns.Resumptions(self.handle, self.notify)
+        self.resumptions = suspended_turns.Resumptions(self._lanes, self.handle, self.notify)
         self._unsaid = collections.deque[tuple[values.SessionKey, str]](maxlen=_MOST_UNSAID)
         self.model_notice = model_notice
         """What people should know of the model: how to get one, or that it is only a demo."""

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias
 from interpreter_bot import errors, values
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import (
+    lanes,
     ports,
     requests,
     stored_transcripts,
@@ -164,16 +165,21 @@ class Resumptions:
 
     Each waits for its platform: without that, nobody would see how it goes on.
 
+    Meanwhile no other turn of its session begins: its code may still run.
+
     Args:
+        waiting: the lanes of all sessions.
         handle: handles a request.
         notify: notifies people.
     """
 
     def __init__(
         self,
+        waiting: lanes.Lanes,
         handle: Callable[[requests.Request, ports.Reply], Awaitable[object]],
         notify: Callable[[values.SessionKey, str], Awaitable[object]],
     ) -> None:
+        self._lanes = waiting
         self._handle = handle
         self._notify = notify
         self._platforms: dict[str, GoOn] = {}
@@ -189,6 +195,7 @@ class Resumptions:
 
     def add(self, request: requests.Request) -> None:
         """Go on with a turn as soon as its platform is there."""
+        self._lanes.expect(request.key, request.id)
         go_on = self._platforms.get(request.key.platform)
         if go_on is None:
             self._waiting.append(request)
@@ -219,6 +226,8 @@ class Resumptions:
         except Exception:
             # Of one turn; it is found again by the next bot.
             _log.exception("turn %d did not go on", request.goes_on_with)
+        finally:
+            self._lanes.expect_no_more(request.key)
 
 
 class LateReply:

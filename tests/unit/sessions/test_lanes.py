@@ -178,3 +178,26 @@ async def test_a_lane_is_emptied_of_those_who_wait_in_it(visit):
     assert first.has_it.is_set()
     await first.go()
     assert not all_lanes.is_busy(A)
+
+
+async def test_who_is_expected_passes_all_that_came_before_and_who_comes_meanwhile(visit):
+    all_lanes = lanes.Lanes(concurrent=9, waiting=1)
+    all_lanes.expect(A, "goes on")
+    waits = await visit(all_lanes, A)
+    elsewhere = await visit(all_lanes, B)
+    assert (waits.has_it.is_set(), elsewhere.has_it.is_set()) == (False, True)
+    assert waits.heard == [1]
+    expected = await visit(all_lanes, A, request_id="goes on")
+    assert expected.has_it.is_set()
+    await expected.go()
+    assert not waits.has_it.is_set()
+    all_lanes.expect_no_more(A)
+    await settle()
+    assert waits.has_it.is_set()
+
+
+async def test_a_session_is_stopped_for_its_people_while_one_is_expected(visit):
+    all_lanes = lanes.Lanes(concurrent=9, waiting=9)
+    all_lanes.expect(A, "goes on")
+    await visit(all_lanes, A)
+    assert (await visit(all_lanes, A, is_first=True)).has_it.is_set()
