@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import aiohttp
 
 _PATIENCE_SECONDS = 0.05
 _THINKING_SECONDS = 0.3
 _MOST_TURNS = 500
-_LOST = {"kind": "over", "status": "lost", "sentence": "The bot was restarted before this."}
+LOST: Final = {"kind": "over", "status": "lost", "sentence": "The bot was restarted before this."}
 
 
 class Visitor:
@@ -23,6 +23,7 @@ class Visitor:
         address: of the page, with its token; changes with the bot's process.
         shown: all turns of the session as they were shown when it was connected last, and since.
         accepted: what it said that the bot has.
+        notices: sentences about the session, outside of any turn.
         on_event: is told of each event as it comes.
         on_look: is called when what `look_into` asked for has come.
     """
@@ -42,6 +43,7 @@ class Visitor:
         self._answer = answer
         self._asked: dict[str, dict[str, Any]] = {}
         self.accepted: set[str] = set()
+        self.notices: list[str] = []
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._task: asyncio.Task[None] | None = None
         self._telling: set[asyncio.Task[None]] = set()
@@ -107,8 +109,9 @@ class Visitor:
                 ids = [request_id for request_id, _ in turns]
                 assert len(set(ids)) == len(ids), "a turn is shown twice"
                 # As the page says it of what the bot had, and had not begun when it ended.
-                self.shown = {name: [_LOST] for name in self.accepted.difference(ids)}
+                self.shown = {name: [LOST] for name in self.accepted.difference(ids)}
                 self.shown |= {name: [] for name in ids}
+                self.notices = told["notices"]
                 for name, events in turns:
                     for event in events:
                         await self._see(name, event)
@@ -118,6 +121,8 @@ class Visitor:
                     await self._see(told["id"], event)
             case "event":
                 await self._see(told["turn"], told["event"])
+            case "notice":
+                self.notices.append(told["text"])
             case "looked":
                 assert "problem" not in told, told
                 self.on_look()

@@ -13,7 +13,7 @@ import contextlib
 import dataclasses
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from interpreter_bot import cancellation, encryption, errors, settings, values
@@ -51,20 +51,43 @@ TakeAgain: TypeAlias = Callable[[LostEvent], None]
 
 
 class EventClaims:
-    """Claims of events, in all processes of one database."""
+    """Claims of events, in all processes of one database.
 
-    def __init__(self, database: databases.Database, config: settings.Settings) -> None:
+    Args:
+        database: where they are recorded.
+        config: the settings in effect.
+        notify: notifies people.
+    """
+
+    def __init__(
+        self,
+        database: databases.Database,
+        config: settings.Settings,
+        notify: Callable[[values.SessionKey, str], Awaitable[object]],
+    ) -> None:
         self._events = database.events
         self._config = config
+        self._notify = notify
         self._platforms: dict[str, TakeAgain] = {}
-        self._waiting: list[tuple[str, LostEvent]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        # One look at a time: on PostgreSQL another one cannot tell meanwhile who is dead.
+        self._looking = asyncio.Lock()
 
     def open_platform(self, platform: str, take_again: TakeAgain) -> None:
-        """Let events of a platform be taken again that a bot claimed which is gone."""
+        """Let events of a platform be taken again that a bot claimed which is gone.
+
+        It is looked for them at once, and not before: a bot that is killed while it starts has
+        taken none.
+        """
         self._platforms[platform] = take_again
-        waiting, self._waiting = self._waiting, []
-        for name, event in waiting:
-            self._take_again(name, event)
+        task = asyncio.create_task(self._look_at_once(), name=f"lost events of {platform}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Wait until it is looked for none any more."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     async def claim(
         self,
@@ -109,17 +132,32 @@ class EventClaims:
     async def find_lost(self) -> tuple[values.SessionKey, ...]:
         """Find the events with which bots that died had not begun, and take them again.
 
+        Only those of platforms that are open.
+
         Returns:
-            The sessions with any that cannot be taken again, each once.
+            The sessions with any that cannot be taken again, each once: their people are told.
+
+        Raises:
+            StoreError: they cannot be looked for.
         """
         told: dict[values.SessionKey, None] = {}
-        for one in await self._events.take_orphans():
-            key, content = values.key(one.address), await self._decrypted(one.content)
-            if content is None:
-                told[key] = None
-            else:
-                self._take_again(one.platform, LostEvent(key, one.event_id, content))
+        async with self._looking:
+            for one in await self._events.take_orphans(self._platforms):
+                key, content = values.key(one.address), await self._decrypted(one.content)
+                if content is None:
+                    told[key] = None
+                else:
+                    self._platforms[one.platform](LostEvent(key, one.event_id, content))
+        for key in told:
+            await self._notify(key, LOST)
         return tuple(told)
+
+    async def _look_at_once(self) -> None:
+        try:
+            await self.find_lost()
+        except errors.StoreError:
+            # The next look finds them.
+            _log.exception("what a bot that died had not begun could not be looked for")
 
     async def _encrypted(self, content: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Return what is stored of a content; None without a key, and it is not taken again."""
@@ -143,10 +181,3 @@ class EventClaims:
             return None
         found: Mapping[str, Any] = json.loads(text)
         return found
-
-    def _take_again(self, platform: str, event: LostEvent) -> None:
-        """Let its platform take it, or wait for that."""
-        if (take_again := self._platforms.get(platform)) is None:
-            self._waiting.append((platform, event))
-        else:
-            take_again(event)

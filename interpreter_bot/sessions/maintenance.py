@@ -9,7 +9,6 @@ from typing import Final
 
 from interpreter_bot import schedules, values
 from interpreter_bot.sessions import (
-    event_claims,
     session_service,
     suspended_turns,
     turn_services,
@@ -94,8 +93,7 @@ class Maintenance:
         Also with messages with which it had not begun.
         """
         await self.take_over(await self._services.database.turns.take_orphans())
-        for key in await self._service.events.find_lost():
-            await self._service.notify(key, event_claims.LOST)
+        await self._service.events.find_lost()
 
     async def take_over(self, orphans: tuple[records.Turn, ...]) -> None:
         """Go on with turns where that can be; notify the people of the others, once a session."""

@@ -71,7 +71,7 @@ class SessionService:
         self._lanes = lanes.Lanes(
             concurrent=config.sessions.concurrent_turns, waiting=config.sessions.waiting_requests
         )
-        self.events = event_claims.EventClaims(services.database, config)
+        self.events = event_claims.EventClaims(services.database, config, self.notify)
         self.visits = page_visits.PageVisits(services)
         self.files = session_files.SessionFiles(services)
         self.improve_title = functools.partial(session_titles.improve, services)
@@ -100,7 +100,7 @@ class SessionService:
             yield conversations
         finally:
             await conversations.drain()
-            await conversations.resumptions.close()
+            await asyncio.gather(conversations.resumptions.close(), conversations.events.close())
             await services.hosts.listen(None)
             await services.write_retries.write()
 

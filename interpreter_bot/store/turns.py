@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -80,13 +80,15 @@ class ClaimedEvents:
         async with self._begin.writing() as transaction:
             await transaction.execute(done.values(address="", content=None))
 
-    async def take_orphans(self) -> tuple[records.ClaimedEvent, ...]:
+    async def take_orphans(self, platforms: Collection[str]) -> tuple[records.ClaimedEvent, ...]:
         """Find what dead instances claimed and did not even begin, in the order of the claims.
+
+        Only events of those platforms; the others wait until somebody can take them again.
 
         What can be taken again belongs to this instance from now on. If that dies as well, it may
         be for that event: then people are told, and it is not taken once more.
         """
-        is_awaited = _EVENTS.c.address != ""
+        is_awaited = sa.and_(_EVENTS.c.address != "", _EVENTS.c.platform.in_(platforms))
         others = sa.select(_EVENTS.c.owner).where(is_awaited, _EVENTS.c.owner != self._instance.id)
         async with self._begin.writing() as transaction:
             owners = (await transaction.execute(others.distinct())).scalars().all()

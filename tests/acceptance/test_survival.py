@@ -13,6 +13,7 @@ import pytest
 from bench import bot_processes, page_visitors
 from interpreter_bot import settings
 from interpreter_bot.hosts import host_sockets, remote_host
+from interpreter_bot.sessions import event_claims
 
 pytestmark = [pytest.mark.kernel, pytest.mark.timeout(240)]
 
@@ -20,6 +21,15 @@ MODEL = settings.Model(name="none", base_url="http://127.0.0.1:9/v1", protocol="
 BEGIN = "kept = 7\ngone = iter(one for one in 'ab')\nopen('file.txt', 'w').write('here')"
 # A generator cannot be saved: where it is there, nothing was ever gone.
 LOOK = "print(kept, next(gone) if 'gone' in globals() else 'gone', open('file.txt').read())"
+# It goes on until the file is there; what is said meanwhile waits.
+HOLD = """
+import os, time
+open('begun', 'w').close()
+while not os.path.exists('go'):
+    time.sleep(0.05)
+print('over')
+"""
+COUNT = "print(open('count', 'a').write('x'), os.path.getsize('count'))"
 LIVE, SAVED = "7 a here", "7 gone here"
 
 
@@ -132,6 +142,54 @@ async def test_variables_and_files_survive_as_readme_says(bot, victim, told):
         assert printed == told
         assert ("Your variables are back (1 of 2)" in said) == (told is SAVED), said
         assert ("Not kept: gone (a generator)" in said) == (told is SAVED), said
+
+
+async def waiting_behind_another(bot, person):
+    """Say two things; gives the file that ends the first, and both names."""
+    first = await person.begin(HOLD)
+    await person.until(lambda: list(bot.paths.data.rglob("begun")))
+    second = await person.begin(COUNT)
+    await person.until(lambda: second in person.visitor.accepted)
+    [begun] = bot.paths.data.rglob("begun")
+    return begun.with_name("go"), first, second
+
+
+async def killed_and_back(bot, person):
+    former = person.visitor.address
+    bot.kill()
+    await person.until(lambda: person.visitor.address != former)
+
+
+def waits(person, name):
+    """Whether a request is shown, and not as one that is lost."""
+    return name in person.visitor.shown and page_visitors.LOST not in person.shown(name)
+
+
+async def test_what_waited_when_the_bot_was_killed_is_begun_again_by_the_next_at_once(bot):
+    async with being_there(bot) as person:
+        go, first, second = await waiting_behind_another(bot, person)
+        await killed_and_back(bot, person)
+        # A look each minute would find it as well.
+        async with asyncio.timeout(30):
+            await person.until(lambda: waits(person, second))
+        assert not go.with_name("count").exists()
+        go.touch()
+        assert (await person.ended(first))[0] == "over"
+        assert await person.ended(second) == ("1 1", "")
+
+
+async def test_what_waited_when_two_bots_were_killed_is_told_and_not_begun_again(bot):
+    async with being_there(bot) as person:
+        go, first, second = await waiting_behind_another(bot, person)
+        await killed_and_back(bot, person)
+        await person.until(lambda: waits(person, second))
+        await killed_and_back(bot, person)
+        async with asyncio.timeout(30):
+            await person.until(lambda: event_claims.LOST in person.visitor.notices)
+        go.touch()
+        assert (await person.ended(first))[0] == "over"
+        assert await person.run("print(os.path.exists('count'))") == ("False", "")
+        assert person.shown(second) == [page_visitors.LOST]
 
 
 async def test_variables_survive_an_orderly_end_of_the_bot_and_its_host(bot):

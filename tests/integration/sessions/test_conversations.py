@@ -205,7 +205,9 @@ async def test_a_message_with_which_a_killed_bot_had_not_begun_is_taken_once_mor
         (file,) = (tmp_path / "data").glob("*.db")
         opening = databases.Database.open(f"sqlite:///{file}", files=tmp_path / "kept")
         async with opening as database:
-            other = event_claims.EventClaims(database, house.service._services.config)
+            other = event_claims.EventClaims(
+                database, house.service._services.config, house.service.notify
+            )
             assert await other.claim("web", "m1", key=KEY, request_id="r1")
             assert await other.claim("web", "m2", key=KEY, request_id="r2")
             async with other.settled("web", "m2"):
@@ -226,11 +228,14 @@ async def test_a_message_with_which_a_killed_bot_had_not_begun_is_taken_once_mor
             await database.executions.start(begun.id, "1", hosted_id="h")
         await house.service.notify_late()
         caretaker = maintenance.Maintenance(house.service._services, house.service)
+        taken = []
         await caretaker.find_orphans()
+        # Nobody could begin with it again.
+        assert told == [(KEY, turn_stops.INTERRUPTED)]
+        house.service.events.open_platform("web", taken.append)
+        await house.service.events.close()
         await caretaker.find_orphans()
         assert told == [(KEY, turn_stops.INTERRUPTED), (KEY, event_claims.LOST)]
-        taken = []
-        house.service.events.open_platform("web", taken.append)
         assert taken == [event_claims.LostEvent(KEY, "m4", {"token": "tok-4"})]
         (left,) = await house.service.queries.history(KEY)
         assert (left.request_id, left.status) == ("r5", "interrupted")
@@ -239,7 +244,7 @@ async def test_a_message_with_which_a_killed_bot_had_not_begun_is_taken_once_mor
     async with opened() as house:
         house.service.notify_through("web", notify)
         house.service.events.open_platform("web", taken.append)
-        await maintenance.Maintenance(house.service._services, house.service).find_orphans()
+        await house.service.events.close()
     assert told == [(KEY, event_claims.LOST)]
     assert len(taken) == 1
 
