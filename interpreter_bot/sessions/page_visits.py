@@ -63,6 +63,11 @@ class PageVisits:
         """Whether the operator has said where people find the page."""
         return bool(self._address)
 
+    def are_secure_at(self, host: str) -> bool:
+        """Whether browsers that ask for a host come by TLS, as the operator has said."""
+        is_ours = host.lower() == host_of(self._address)
+        return is_ours and self._address.lower().startswith("https:")
+
     async def link(self, key: values.SessionKey) -> str:
         """Make a link to a session, for a person whom its platform lets see it at this moment.
 
@@ -127,5 +132,7 @@ class PageVisits:
 
 
 def host_of(public_url: str) -> str:
-    """Return the host that an address names, with its port if it has one."""
-    return parse.urlsplit(public_url).netloc.lower()
+    """Return the host that an address names, as browsers do: with its port if that is unusual."""
+    parts = parse.urlsplit(public_url)
+    usual = ":443" if parts.scheme == "https" else ":80"
+    return parts.netloc.lower().removesuffix(usual)

@@ -45,16 +45,7 @@ _DOOR_POLICY: Final = (
 VISIT: Final = web.RequestKey("visit", page_visits.Visit)
 """Of a request: the visit as which it was passed, if it was not passed by the token."""
 _VISITABLE: Final = frozenset(
-    {
-        "/picture",
-        "/frame",
-        "/output",
-        "/download",
-        "/notebook",
-        "/media",
-        "/archive",
-        "/visited",
-    }
+    {"/picture", "/frame", "/output", "/download", "/notebook", "/media", "/archive", "/visited"}
 )
 _MOST_VISITS: Final = 8
 _PAGES: Final = frozenset({"/", "/visit"})
@@ -160,6 +151,33 @@ class Access:
         proof = request.cookies.get(_visit_cookie(request, visit_id), "")
         return await self._visits.find(visit_id, proof)
 
+    def let_visit(
+        self,
+        request: web.Request,
+        response: web.StreamResponse,
+        visit: page_visits.Visit,
+        proof: str,
+    ) -> None:
+        """Give a browser the pass of a visit; of many, it loses the oldest."""
+        # It sends them with each request, and servers take so much of a header.
+        held = [name for name in request.cookies if name.startswith(_visit_cookie(request, ""))]
+        for name in held[: -_MOST_VISITS + 1]:
+            response.del_cookie(name)
+        response.set_cookie(
+            _visit_cookie(request, visit.id),
+            proof,
+            max_age=page_visits.PASS_SECONDS,
+            httponly=True,
+            samesite="Strict",
+            secure=self._is_secure(request),
+        )
+
+    def _is_secure(self, request: web.Request) -> bool:
+        """Say whether a browser came by TLS: its proxy says so, or the operator does."""
+        is_told = request.headers.get("X-Forwarded-Proto") == "https"
+        visits, host = self._visits, request.headers.get("Host", "")
+        return is_told or (visits is not None and visits.are_secure_at(host))
+
     def has_token(self, request: web.Request) -> bool:
         """Say whether a request comes from a browser that was let in by the token."""
         return _are_equal(request.cookies.get(_cookie(request), ""), self._pass(request))
@@ -201,27 +219,9 @@ class Access:
             max_age=_COOKIE_SECONDS,
             httponly=True,
             samesite="Strict",
-            secure=request.headers.get("X-Forwarded-Proto") == "https",
+            secure=self._is_secure(request),
         )
         return response
-
-
-def let_visit(
-    request: web.Request, response: web.StreamResponse, visit: page_visits.Visit, proof: str
-) -> None:
-    """Give a browser the pass of a visit; of many, it loses the oldest."""
-    # It sends them with each request, and servers take so much of a header.
-    held = [name for name in request.cookies if name.startswith(_visit_cookie(request, ""))]
-    for name in held[: -_MOST_VISITS + 1]:
-        response.del_cookie(name)
-    response.set_cookie(
-        _visit_cookie(request, visit.id),
-        proof,
-        max_age=page_visits.PASS_SECONDS,
-        httponly=True,
-        samesite="Strict",
-        secure=request.headers.get("X-Forwarded-Proto") == "https",
-    )
 
 
 async def headers(_: web.Request, response: web.StreamResponse) -> None:

@@ -5,6 +5,7 @@ Whoever has the page's token as well goes on in a copy, which is a conversation 
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from aiohttp import web
@@ -22,6 +23,7 @@ from interpreter_bot.sessions import past_turns, session_service
 
 _FIRST_TURNS: Final = 30
 _MOST_TURNS: Final = 1000
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _GONE: Final = "This visit is over. Please ask for another link in the chat."
 
 
@@ -40,7 +42,7 @@ class Visits:
         link = (await request.read()).decode("ascii", "replace")
         visit, proof = await self._service.visits.enter(link)
         response = web.json_response({"thread": visit.id})
-        access.let_visit(request, response, visit, proof)
+        self._gate.let_visit(request, response, visit, proof)
         return response
 
     async def conversation(self, request: web.Request) -> web.Response:
@@ -49,7 +51,8 @@ class Visits:
         if visit is None or not await self._service.queries.exists(visit.key):
             raise errors.FileMissingError(_GONE)
         wanted = request.query.get("most", "")
-        most = min(int(wanted), _MOST_TURNS) if wanted.isdecimal() else _FIRST_TURNS
+        most = int(wanted) if _NUMBER.fullmatch(wanted) else _FIRST_TURNS
+        most = min(most, _MOST_TURNS)
         past = await self._service.queries.history(visit.key, most=most + 1)
         shown = past[-most:] if most else ()
         told = {

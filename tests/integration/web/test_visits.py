@@ -210,6 +210,29 @@ async def test_what_is_made_up_opens_nothing(serving_fake):
             assert response.status == 403
 
 
+async def test_the_pass_goes_by_tls_alone_where_the_public_address_does(serving_fake):
+    public = PUBLIC.model_copy(update={"public_url": "https://Bot.example.org:443/"})
+    async with serving_fake(web=public) as (bot, client), _stranger() as stranger:
+        await bot.add_turn(OURS, "hello")
+        for host, is_secure in (("bot.example.org", True), (client.origin[7:], False)):
+            headers = {"Host": host, "Origin": f"https://{host}"}
+            link = (await bot.visits.link(OURS)).partition("#")[2]
+            post = stranger.post(f"{client.origin}/visit", data=link, headers=headers)
+            async with post as response:
+                assert response.status == 200
+                (cookie,) = response.headers.getall("Set-Cookie")
+                assert ("Secure" in cookie) == is_secure
+
+
+async def test_a_visit_asks_for_no_number_of_turns_that_is_none(serving_fake):
+    async with serving_fake(web=PUBLIC) as (bot, client), _stranger() as stranger:
+        await bot.add_turn(OURS, "hello")
+        _, visit = await _entered(stranger, client, await _link(bot, client))
+        for most in ("5", "9" * 5000, "²"):
+            path = f"/visited?thread={visit}&most={most}"
+            assert await _status(stranger, client, path) == 200
+
+
 async def test_a_visit_ends_with_its_conversation(serving_fake):
     async with serving_fake(web=PUBLIC) as (bot, client), _stranger() as stranger:
         await bot.add_turn(OURS, "hello")
