@@ -97,6 +97,8 @@ class Credentials:
             told = _NO_FILE.format(file=self.directory, reason=error.strerror)
             raise errors.SettingsError(told) from error
         if self._is_host:
+            # A ticket would let in whom an authority vouched for that is trusted no more.
+            made.num_tickets = 0
             # It is called for each connection, also where none is named.
             made.sni_callback = self._renew
         return made

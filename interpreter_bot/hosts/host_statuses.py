@@ -25,6 +25,11 @@ _REFUSED: Final = "The host at {address} closed the connection: {reason}."
 _UNSAID: Final = "it does not trust the certificate of this bot, or just ends"
 # It is answered out of memory.
 _STATUS_SECONDS: Final = 10.0
+# A machine without power says no goodbye, and whoever waits for a file of it waits without bounds.
+_KEPT_ALIVE: Final = (
+    *((socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10)),
+    *((socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5), (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)),
+)
 
 
 class OtherProtocolError(errors.HostUnusableError):
@@ -75,7 +80,9 @@ class _TlsConnector(aiohttp.TCPConnector):
 
     def __init__(self, address: host_addresses.TlsAddress) -> None:
         resolver = _Resolver(address.ip) if address.ip else None
-        super().__init__(limit=0, resolver=resolver, use_dns_cache=False)
+        super().__init__(
+            limit=0, resolver=resolver, use_dns_cache=False, socket_factory=_kept_alive
+        )
         self._credentials = address.credentials
 
     async def _create_connection(self, *args: Any, **kwargs: Any) -> client_proto.ResponseHandler:
@@ -83,6 +90,13 @@ class _TlsConnector(aiohttp.TCPConnector):
         assert self._credentials is not None, "whoever connects has them"  # noqa: S101
         self._ssl = self._credentials.context()
         return await super()._create_connection(*args, **kwargs)
+
+
+def _kept_alive(info: aiohttp.AddrInfoType) -> socket.socket:
+    made = socket.socket(*info[:3])
+    for option in _KEPT_ALIVE:
+        made.setsockopt(*option)
+    return made
 
 
 class _Resolver(abc.AbstractResolver):

@@ -195,7 +195,8 @@ class PlacedHosts:
                 if (host := await self._reached(data_id)) is not None:
                     return host.at(epoch), is_told, epoch
                 _log.warning("the host %s of a session is lost", data_id)
-            chosen = beside or await self._chosen(key)
+            # What was lost there is not put there again.
+            chosen = beside if beside and found is None else await self._chosen(key)
             after = 0 if found is None else found[1]
             found = await self._placements.put(key, chosen.connection.status.data_id, after=after)
 

@@ -174,6 +174,13 @@ async def test_a_host_that_is_killed_loses_its_own_sessions_only(config, machine
         assert await ran(hosts, lost, "print('x' in globals())") == "False"
         host, epoch, _ = await database.placements.find(lost)
         assert (machine_of(machines, (host,)), epoch) == (machines[1], 2)
+        former = next(
+            one for one in hosts._hosts.values() if one.connection.address.port == machines[0].port
+        )
+        # A copy of what is lost goes where it can be.
+        async with asyncio.timeout(30):
+            found, _, epoch = await hosts._placed("a copy", beside=former)
+        assert (found.connection.address.port, epoch) == (machines[1].port, 2)
 
 
 async def test_a_host_that_was_only_cut_off_is_refused_what_it_lost(config, machines):

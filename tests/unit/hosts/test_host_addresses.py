@@ -5,6 +5,7 @@ import contextlib
 import os
 import shutil
 import socket
+import ssl
 
 import pytest
 from aiohttp import web
@@ -181,6 +182,51 @@ async def test_new_files_count_from_the_next_connection_on(host_files, bot_files
                 file.replace(place / file.name)
             # Only when both ends have theirs they know each other again.
             assert (await heard(address) == "") is is_bot
+
+
+async def test_a_former_connection_lets_nobody_in_of_a_former_authority(
+    host_files, bot_files, stranger
+):
+    context = host_addresses.Credentials(bot_files, is_host=False).context()
+    context.check_hostname = False
+
+    def said(port, session):
+        with (
+            socket.create_connection(("127.0.0.1", port)) as plain,
+            context.wrap_socket(plain, session=session) as connection,
+        ):
+            connection.sendall(b"GET /v1/host HTTP/1.0\r\n\r\n")
+            return connection.recv(100), connection.session
+
+    async with listening(host_files) as port:
+        first, session = await asyncio.to_thread(said, port, None)
+        assert b" 200 OK" in first
+        for file in stranger.issue(["127.0.0.1"], is_bot=False, days=1).iterdir():
+            file.replace(host_files / file.name)
+        # It is refused by whom it does not even look at.
+        context.verify_mode = ssl.CERT_NONE
+        try:
+            again, _ = await asyncio.to_thread(said, port, session)
+        except OSError:
+            again = b""
+        assert again == b""
+
+
+async def test_a_machine_that_lost_its_power_is_noticed(host_files, bot_files):
+    async with listening(host_files) as port:
+        credentials = host_addresses.Credentials(bot_files, is_host=False)
+        address = host_addresses.TlsAddress("127.0.0.1", port, "", credentials)
+        async with host_statuses.open_session(address) as session:
+            await host_statuses.read_status(session, address)
+            # The one that is kept for the next request.
+            (((protocol, _),),) = session.connector._conns.values()
+            link = protocol.transport.get_extra_info("socket")
+            assert link.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            idle, interval, count = (
+                link.getsockopt(socket.IPPROTO_TCP, option)
+                for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+            )
+            assert idle + interval * count <= 30
 
 
 async def test_files_that_do_not_fit_yet_change_nothing(host_files, bot_files, stranger):
