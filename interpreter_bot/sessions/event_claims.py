@@ -146,8 +146,13 @@ class EventClaims:
                 key, content = values.key(one.address), await self._decrypted(one.content)
                 if content is None:
                     told[key] = None
-                else:
+                    continue
+                try:
                     self._platforms[one.platform](LostEvent(key, one.event_id, content))
+                except (LookupError, TypeError):
+                    # Another release wrote it. Those after it are ours as well by now.
+                    _log.warning("a message cannot be taken again", exc_info=True)
+                    told[key] = None
         for key in told:
             await self._notify(key, LOST)
         return tuple(told)

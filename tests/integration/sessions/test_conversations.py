@@ -249,6 +249,25 @@ async def test_a_message_with_which_a_killed_bot_had_not_begun_is_taken_once_mor
     assert len(taken) == 1
 
 
+async def test_a_message_that_another_release_claimed_keeps_none_from_being_taken(opened, tmp_path):
+    told, taken = [], []
+
+    async def notify(key, sentence):
+        told.append(sentence)
+
+    async with opened() as house:
+        house.service.notify_through("web", notify)
+        (file,) = (tmp_path / "data").glob("*.db")
+        opening = databases.Database.open(f"sqlite:///{file}", files=tmp_path / "kept")
+        async with opening as database:
+            for name, content in (("m1", {"said": "x"}), ("m2", {"text": "y"})):
+                address = values.text(KEY)
+                await database.events.claim("web", name, address=address, content=content)
+        house.service.events.open_platform("web", lambda event: taken.append(event.content["text"]))
+        await house.service.events.close()
+    assert (told, taken) == ([event_claims.LOST], ["y"])
+
+
 async def test_what_happens_before_a_platform_is_there_is_told_when_it_is(opened):
     told = []
 

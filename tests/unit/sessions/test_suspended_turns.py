@@ -1,0 +1,42 @@
+"""When turns of a bot that is gone go on, and what waits for them."""
+
+import asyncio
+
+import pytest
+
+from interpreter_bot import values
+from interpreter_bot.sessions import lanes, requests, suspended_turns
+
+KEY = values.SessionKey("web", thread="a")
+REQUEST = requests.Request(
+    key=KEY, person=requests.Person("p"), text="x", id="goes on", goes_on_with=1
+)
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_nothing_of_its_session_begins_before_a_turn_that_goes_on(is_lost):
+    order, has_asked, may_go = [], asyncio.Event(), asyncio.Event()
+    all_lanes = lanes.Lanes(concurrent=9, waiting=9)
+
+    async def take(request_id):
+        turn = all_lanes.turn(KEY, person="p", request_id=request_id, waiting=lambda _: None)
+        async with turn:
+            order.append(request_id)
+
+    async def go_on(request):
+        has_asked.set()
+        await may_go.wait()
+        if is_lost:
+            raise RuntimeError
+        await take(request.id)
+
+    resumptions = suspended_turns.Resumptions(all_lanes, None, None)
+    resumptions.add(REQUEST)
+    new = asyncio.create_task(take("new"))
+    resumptions.open_platform("web", go_on)
+    await has_asked.wait()
+    assert order == []
+    may_go.set()
+    await resumptions.close()
+    await new
+    assert order == (["new"] if is_lost else ["goes on", "new"])
