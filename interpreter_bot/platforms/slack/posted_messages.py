@@ -219,7 +219,7 @@ async def recent(api: web_api.WebApi, place: Place, thread: str) -> Sequence[dic
     else:
         answer = await api.call(
             place.workspace,
-            "conversations.queries.history",
+            "conversations.history",
             channel=place.channel,
             limit=_MOST_FOUND,
             include_all_metadata=True,

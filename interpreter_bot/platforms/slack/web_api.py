@@ -36,7 +36,7 @@ _POSTING: Final = frozenset({"chat.postMessage", "files.completeUploadExternal"}
 _REPEATABLE: Final = frozenset(
     {
         *("agents.sessions.rename", "agents.sessions.setStatus", "auth.test", "chat.delete"),
-        *("assistant.threads.setSuggestedPrompts", "chat.update", "conversations.queries.history"),
+        *("assistant.threads.setSuggestedPrompts", "chat.update", "conversations.history"),
         *("conversations.open", "conversations.replies", "files.getUploadURLExternal"),
         *("files.info", "users.info", "usergroups.users.list", "views.publish"),
     }

@@ -64,6 +64,20 @@ async def test_posted_answer_arrives_once_whatever_breaks_once(slack, service, a
     assert files["files"]
 
 
+@pytest.mark.parametrize("kind", ["drop", "drop after"])
+async def test_what_begins_a_thread_is_posted_once_whatever_breaks(slack, service, app, kind):
+    slack.fail("chat.postMessage", Fault(kind))
+    slack.command("U1", "C1", "/py", "1")
+    await slack.until(lambda: service.ends)
+    assert slack.called("conversations.history")
+    begun = [
+        message
+        for (where, ts), message in slack.world.messages.items()
+        if where == "C1" and message.get("thread_ts") in (None, ts)
+    ]
+    assert len(begun) == 1
+
+
 async def test_retry_after_holds_for_every_call_of_that_method(slack, service, app):
     slack.fail("chat.startStream", Fault("ratelimited", seconds=0.6))
     first = slack.say("U1", "DU1", "<@UBOT> one")
