@@ -63,6 +63,16 @@ export function styled(href) {
   return sheets.get(href);
 }
 
+/** Let arrow keys go through a list of buttons. */
+export function moveByArrows(list, event) {
+  const items = [...list.children];
+  const at = items.indexOf(document.activeElement);
+  const to = { ArrowDown: at + 1, ArrowUp: at < 0 ? -1 : at - 1, Home: 0, End: -1 }[event.key];
+  if (to === undefined) return;
+  event.preventDefault();
+  items.at(to % items.length).focus();
+}
+
 export const $ = (id) => document.getElementById(id);
 
 // Characters that are not seen, or that turn the order of those that are.

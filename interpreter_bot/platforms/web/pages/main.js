@@ -3,9 +3,8 @@
 import { Composer } from "./composer.js";
 import { Connection, post } from "./connection.js";
 import { Conversation, FIRST_TURNS } from "./conversation.js";
-import { $, address, download, el, icon, madeUp, plain } from "./dom.js";
+import { $, address, download, el, icon, madeUp, moveByArrows, plain } from "./dom.js";
 import { completions, looked, unanswered } from "./kernel_lookups.js";
-import { moveByArrows } from "./menus.js";
 import { Sidebar } from "./sidebar.js";
 import { takeDrops } from "./uploads.js";
 import { welcome } from "./welcome.js";
@@ -332,7 +331,6 @@ addEventListener("click", async (event) => {
 addEventListener("reveal", ({ detail }) => conversation.reveal(detail));
 addEventListener("rest", () => post("/run-notebook", { to: thread, rest: "" }).catch((error) => composer.complain(error.message)));
 addEventListener("notebook", ({ detail }) => runNotebook(detail));
-$("actions").addEventListener("keydown", (event) => moveByArrows($("actions"), event));
 $("panel-close").append(icon("close"));
 $("panel-close").addEventListener("click", () => $("panel").close());
 $("panel").addEventListener("click", (event) => event.target === $("panel") && $("panel").close());

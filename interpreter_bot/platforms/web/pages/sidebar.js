@@ -1,7 +1,6 @@
 // The list of conversations, and what is found in them.
 
 import { $, el, icon, plain } from "./dom.js";
-import { openMenu } from "./menus.js";
 
 const UNDO_MILLISECONDS = 8000;
 const TYPING_MILLISECONDS = 150;
@@ -84,7 +83,11 @@ export class Sidebar {
     const title = plain(one.title || "New conversation");
     const busy = isBusy ? el("span", { class: "pulse", role: "img", "aria-label": "at work" }) : null;
     return el("li", { "data-thread": thread, class: thread === this.current ? "current" : null }, this.link(thread, title), busy,
-      el("button", { type: "button", class: "icon", "aria-label": `More about ${title}`, "aria-haspopup": "menu", onclick: (event) => openMenu(event.currentTarget, this.actions(one)) }, icon("more")));
+      el("button", { type: "button", class: "icon", "aria-label": `More about ${title}`, "aria-haspopup": "menu", onclick: (event) => this.menu(event.currentTarget, one) }, icon("more")));
+  }
+
+  async menu(button, one) {
+    (await import("./menus.js")).openMenu(button, this.actions(one));
   }
 
   link(thread, title, ...more) {
