@@ -29,7 +29,8 @@ class PackageIndex(fields.Group):
     """Where packages come from that people install, and which."""
 
     url: str = ""
-    """Address of the index, such as https://pypi.org/simple. Empty: nothing can be installed."""
+    """Address of the index, public or a mirror, which ends in /simple as a rule. Empty: nothing can
+    be installed."""
     netrc_file: pathlib.Path | None = None
     """File of the index's password, in the format of .netrc."""
     allow: Names = ("*",)
