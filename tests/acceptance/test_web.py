@@ -314,6 +314,7 @@ async def test_a_bot_that_is_killed_in_the_middle_shows_what_was_and_goes_on(
         openai_server.code("print('before')\nx = 1", "First this."),
         openai_server.text("Then ", "that", fault="stall"),
         openai_server.text("Here I am again."),
+        openai_server.text("Now for what waited."),
     ]
     async with openai_server.Server(script) as server, browsing() as browser:
         async with running(server) as bot:
@@ -332,6 +333,8 @@ async def test_a_bot_that_is_killed_in_the_middle_shows_what_was_and_goes_on(
         async with running(server, port=port):
             await page.until("document.getElementById('banner').hidden", seconds=60)
             await page.until("document.body.innerText.includes('Here I am again.')", seconds=60)
+            # What waited is begun again, after what goes on.
+            await page.until("document.body.innerText.includes('Now for what')", seconds=60)
             text = await page.text("#turns")
             # What the model had begun to say is asked again.
             assert "Then that" not in text
