@@ -23,7 +23,7 @@ _UNREACHED: Final = "The data cannot be reached, or the bot is not let in, right
 _FILES: Final = "This connection has files: use files() and get()."
 
 
-class DataSources:
+class ConnectionRegistry:
     """All data connections of the settings, whoever may use them.
 
     Attributes:

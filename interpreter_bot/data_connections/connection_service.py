@@ -83,7 +83,7 @@ class ConnectionService:
             SettingsError: a connection cannot be used.
         """
         self._limits = config.connection_limits
-        self.sources = connection_registry.DataSources(config, environment)
+        self.sources = connection_registry.ConnectionRegistry(config, environment)
         self.on_query: Callable[[network_reach.Query], None] | None = None
         self.workspace: Callable[[str], Awaitable[ports.Workspace]] | None = None
         self._people: collections.OrderedDict[str, tuple[str, frozenset[str]]] = (
