@@ -1,4 +1,4 @@
-"""What code of a session may reach outside, and what it tried: shown to people, and recorded."""
+"""What code of a session may reach outside, and what it got from there: shown, and recorded."""
 
 from __future__ import annotations
 
@@ -129,6 +129,19 @@ class Query:
     sent_bytes: int = 0
     at: float = dataclasses.field(default_factory=time.time)
     seconds: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class InstalledLayer:
+    """Packages that code had installed together into its running kernel.
+
+    Attributes:
+        name: by which the host keeps them.
+        packages: a line each, with version and hashes.
+    """
+
+    name: str
+    packages: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

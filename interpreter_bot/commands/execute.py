@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import logging
 import os
 import pathlib
 import sys
 import uuid
 from typing import Final
 
-from interpreter_bot import settings
+from interpreter_bot import errors, network_reach, settings, values
 from interpreter_bot.app import host_startup
 from interpreter_bot.commands import interruptible_runs
 from interpreter_bot.platforms.console import (
@@ -24,7 +25,10 @@ from interpreter_bot.platforms.console import (
 )
 from interpreter_bot.sessions import ports, unrecorded_code_runs
 
+_log = logging.getLogger(__name__)
+
 _LOOKING_SECONDS: Final = 0.2
+_NAME: Final = "exec"
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
@@ -61,9 +65,13 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
             host_startup.open_broker(config, os.environ) as broker,
             host_startup.open_hosts(one, doorkeeper=broker, is_ephemeral=True) as hosts,
         ):
-            key = f"exec {uuid.uuid4()}"
+            key = values.text(values.SessionKey(_NAME, thread=f"{uuid.uuid4()}"))
+            record = _InstallationRecord(config, key)
             session = unrecorded_code_runs.UnrecordedCodeRun(
-                hosts, key, limits=config.limits, audience=audience
+                *(hosts, key),
+                limits=config.limits,
+                audience=audience,
+                on_installation=record.take,
             )
             try:
                 files = ((path.name, interruptible_runs.chunks(path)) for path in options.file)
@@ -76,8 +84,38 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
                 return 0 if is_ok else interruptible_runs.FAILED
             finally:
                 await hosts.forget(key)
+                await record.close()
 
     return interruptible_runs.run(work, writer, keeper)
+
+
+class _InstallationRecord:
+    """Record of what one session installs, in the database: nothing else of it is kept."""
+
+    def __init__(self, config: settings.Settings, key: str) -> None:
+        self._config = config
+        self._key = key
+        self._writing: set[asyncio.Task[None]] = set()
+
+    def take(self, kernel_id: str, layer: network_reach.InstalledLayer) -> None:
+        """Write at once what was installed."""
+        self._writing.add(asyncio.create_task(self._write(kernel_id, layer), name="record"))
+
+    async def _write(self, kernel_id: str, layer: network_reach.InstalledLayer) -> None:
+        # Imported here: of all runs, few install anything.
+        from interpreter_bot.store import records
+
+        one = records.Installation(self._key, kernel_id, _NAME, layer.name, layer.packages)
+        try:
+            opening = host_startup.open_database(self._config, takes_orphans=False)
+            async with opening as database:
+                await database.installations.add([one])
+        except errors.BotError:
+            _log.exception("that this was installed could not be recorded: %s", layer.packages)
+
+    async def close(self) -> None:
+        """Wait until all is written."""
+        await asyncio.gather(*self._writing)
 
 
 class _WatchedFile:

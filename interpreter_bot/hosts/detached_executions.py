@@ -7,7 +7,7 @@ import contextlib
 import uuid
 from collections.abc import Callable
 
-from interpreter_bot import errors, values
+from interpreter_bot import errors, network_reach, values
 from interpreter_bot.hosts import ports
 
 
@@ -26,6 +26,7 @@ async def run(
     seconds: float | None = None,
     is_own: bool = False,
     execution_id: str = "",
+    on_installation: Callable[[network_reach.InstalledLayer], None] | None = None,
 ) -> values.Finished:
     """Run code; when cancelled, stop it and return only when it no longer runs. Nothing is kept.
 
@@ -38,12 +39,20 @@ async def run(
         seconds: wall time.
         is_own: it changes no variable.
         execution_id: by which others may stop it.
+        on_installation: gets what it installs.
     """
     execution_id = execution_id or new_id()
+
+    def hear(event: ports.Event, _: int) -> None:
+        if not isinstance(event, network_reach.InstalledLayer):
+            show(event)
+        elif on_installation is not None:
+            on_installation(event)
+
     executing = kernel.execute(
         code,
         execution_id=execution_id,
-        show=lambda output, _: show(output),
+        show=hear,
         ask=ask,
         seconds=seconds,
         is_own=is_own,

@@ -16,13 +16,13 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import pydantic
 
-from interpreter_bot import errors, settings, values
+from interpreter_bot import errors, network_reach, settings, values
 from interpreter_bot.hosts import ports
 
-Event: TypeAlias = values.Output | ports.ExecutionEnd
-"""What is told of an execution: its outputs, and last its end."""
+Event: TypeAlias = ports.Event | ports.ExecutionEnd
+"""What is told of an execution: its outputs, what it installs, and last its end."""
 
-PROTOCOL: Final = 5
+PROTOCOL: Final = 6
 """Number of what is said on the wire; a bot and a host need the same."""
 
 EVENT_BYTES: Final = 48 * settings.MIB
@@ -43,6 +43,7 @@ _KINDS: Final[Mapping[str, type[Any]]] = {
     "result": values.Result,
     "clear": values.Clear,
     "notice": values.Notice,
+    "installed": network_reach.InstalledLayer,
     "end": ports.ExecutionEnd,
 }
 _BINARY: Final = {

@@ -8,7 +8,7 @@ import contextlib
 import weakref
 from typing import Final
 
-from interpreter_bot import settings, values
+from interpreter_bot import network_reach, settings, values
 from interpreter_bot.hosts import execution_questions, ports
 from interpreter_bot.kernels import live_kernels
 
@@ -41,8 +41,9 @@ class Execution:
         self._is_running = False
         self._stopped: str | None = None
         self._count = 0
-        self._kept: collections.deque[tuple[values.Output, int]] = collections.deque()
+        self._kept: collections.deque[tuple[ports.Event, int]] = collections.deque()
         self._kept_bytes = 0
+        self._installed: list[network_reach.InstalledLayer] = []
         self._shows: list[ports.Show] = []
         self.running = asyncio.create_task(self._run(), name="execution by id")
 
@@ -81,6 +82,7 @@ class Execution:
                 finished = values.Finished(values.Ending.STOPPED, 0.0, self._stopped)
                 return self._end(finished, 0.0)
             self._is_running = True
+            kernel.on_installation = self._note_installed
             try:
                 finished = await kernel.execute(
                     self._code,
@@ -91,6 +93,7 @@ class Execution:
                 )
             finally:
                 self._is_running = False
+                kernel.on_installation = None
             after = await asyncio.to_thread(usage.cpu_seconds)
             return self._end(finished, max(after - before, 0.0))
 
@@ -98,12 +101,16 @@ class Execution:
         kernel = self._kernel
         space = kernel.namespace
         reason = "" if kernel.is_alive else kernel.loss_reason
-        installed, kernel.installed = tuple(kernel.installed), []
         return ports.ExecutionEnd(
-            *(finished, cpu_seconds, space.names, space.more, reason, kernel.runs), installed
+            *(finished, cpu_seconds, space.names, space.more, reason, kernel.runs),
+            tuple(self._installed),
         )
 
-    def _show(self, output: values.Output) -> None:
+    def _note_installed(self, layer: network_reach.InstalledLayer) -> None:
+        self._installed.append(layer)
+        self._show(layer)
+
+    def _show(self, output: ports.Event) -> None:
         self._count += 1
         size = _size_bytes(output)
         self._kept.append((output, size))
@@ -114,8 +121,10 @@ class Execution:
             show(output, self._count)
 
 
-def _size_bytes(output: values.Output) -> int:
-    """Return about what an output holds in memory."""
+def _size_bytes(output: ports.Event) -> int:
+    """Return about what an event holds in memory."""
+    if isinstance(output, network_reach.InstalledLayer):
+        return len(output.packages)
     held = len(output.plain)
     match output:
         case values.Image():

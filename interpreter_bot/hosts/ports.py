@@ -22,8 +22,9 @@ from typing import Protocol, TypeAlias
 
 from interpreter_bot import network_reach, session_variables, values
 
-Show: TypeAlias = Callable[[values.Output, int], None]
-"""Takes an output and its number, in order; is called from the event loop, and must not raise."""
+Event: TypeAlias = values.Output | network_reach.InstalledLayer
+Show: TypeAlias = Callable[[Event, int], None]
+"""Takes an event and its number, in order; is called from the event loop, and must not raise."""
 
 Ask: TypeAlias = Callable[[values.InputRequested], Awaitable[str]]
 """Returns an answer for code that called `input()`; cancelled when it is not wanted any more. Of
@@ -44,7 +45,7 @@ class ExecutionEnd:
         more_names: how many there are besides.
         loss_reason: a sentence why the kernel is gone; empty as long as it lives.
         runs: how many pieces of code had been begun in the kernel, this one included.
-        installed: names of layers of packages that it installed, and their files with hashes.
+        installed: what it installed; told before, too, unless that was left out.
     """
 
     finished: values.Finished
@@ -53,7 +54,7 @@ class ExecutionEnd:
     more_names: int = 0
     loss_reason: str = ""
     runs: int = 0
-    installed: tuple[tuple[str, str], ...] = ()
+    installed: tuple[network_reach.InstalledLayer, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -363,8 +364,7 @@ class Hosts(Protocol):
         Args:
             execution_id: of the execution.
             after: number of the last output that is not wanted again.
-            show: gets each later output. What was kept of a long one may begin, or have gaps, with
-                a `Notice` that says so.
+            show: gets each later one. Where some are not kept, a `Notice` says so.
             ask: as in `Kernel.execute`; None leaves questions to others.
 
         Raises:

@@ -138,7 +138,7 @@ class JournaledExecutions:
         seconds: float | None,
         is_own: bool,
     ) -> None:
-        def show(output: values.Output, _: int) -> None:
+        def show(output: ports.Event, _: int) -> None:
             journal.append(host_messages.pack(output))
 
         # Where nothing else is known: the process is told to end at once, or there is a defect.

@@ -16,9 +16,10 @@ import functools
 import logging
 import signal
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
-from interpreter_bot import errors, session_variables, settings, values
+from interpreter_bot import errors, network_reach, session_variables, settings, values
 from interpreter_bot.kernels import (
     execution_streams,
     kernel_loss_reasons,
@@ -101,8 +102,8 @@ class Kernel:
         self._unsaved: str | None = None
         self.install: execution_streams.Install | None = None
         """Installs packages into it; None where nothing can be installed."""
-        self.installed: list[tuple[str, str]] = []
-        """Layers of packages that the code of now had installed: names, and files with hashes."""
+        self.on_installation: Callable[[network_reach.InstalledLayer], None] | None = None
+        """Is told at once what the code of now had installed."""
 
     @property
     def is_alive(self) -> bool:

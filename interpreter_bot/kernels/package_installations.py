@@ -18,7 +18,7 @@ import cachetools
 import pydantic
 from packaging import requirements
 
-from interpreter_bot import errors, settings, values
+from interpreter_bot import errors, network_reach, settings, values
 from interpreter_bot.kernels import launchers
 from interpreter_bot.kernels.files import workspaces
 from interpreter_bot.kernels.packages import (
@@ -213,7 +213,8 @@ class Installations:
             PackagesError: it cannot be had, or is too much.
         """
         name = await self._obtained(launched, lock)
-        launched.kernel.installed.append((name, lock_files.lines(lock)))
+        if (tell := launched.kernel.on_installation) is not None:
+            tell(network_reach.InstalledLayer(name, lock_files.lines(lock)))
         _log.info(
             "installed for %s in kernel %s: %s",
             *(launched.person, launched.kernel.id, ", ".join(map(str, lock))),

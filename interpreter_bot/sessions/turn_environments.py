@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
-from interpreter_bot import errors, settings, values
+from interpreter_bot import errors, network_reach, settings, values
 from interpreter_bot.agent import chat_messages, picture_selection
 from interpreter_bot.hosts import detached_executions
 from interpreter_bot.hosts import ports as host_ports
@@ -93,13 +93,13 @@ class SessionEnvironment:
         tools: mcp_tool_calls.ToolRequests | None,
         statements: statement_approvals.StatementApprovals | None,
         checkpoint: tuple[str, str],
-        on_installation: Callable[[str, str, str], None],
+        on_installation: Callable[[str, network_reach.InstalledLayer], None],
     ) -> None:
         """Open nothing yet.
 
         Args:
             checkpoint: the session's key, and what it is called before the first code.
-            on_installation: takes what was installed: kernel, name of the layer, and its files.
+            on_installation: takes the kernel's id, and what was installed into it.
         """
         self.workspace = workspace
         self.skills = skills
@@ -301,9 +301,13 @@ class SessionEnvironment:
             return finished
 
     def _hearing(self, show: Callable[[values.Output], None]) -> host_ports.Show:
-        def hear(output: values.Output, number: int) -> None:
+        def hear(event: host_ports.Event, number: int) -> None:
+            if isinstance(event, network_reach.InstalledLayer):
+                # At once: neither kernel nor bot may be there at the end.
+                self._on_installation(self.kernel_id, event)
+                return
             self._events.hear(number)
-            show(output)
+            show(event)
 
         return hear
 
@@ -333,7 +337,7 @@ class SessionEnvironment:
         """Record the end of code: how it ended, what is defined, how long it computed."""
         self._events.end(end.finished)
         self._held.ran(self.kernel_id, end)
-        for layer, packages in end.installed:
-            self._on_installation(self.kernel_id, layer, packages)
+        for layer in end.installed:
+            self._on_installation(self.kernel_id, layer)
         self._cpu_seconds += end.cpu_seconds
         self._events.worked(self._cpu_seconds)

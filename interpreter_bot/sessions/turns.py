@@ -199,8 +199,8 @@ class _Work:
                 tools=mcp_tool_calls.of_turn(services, self._request, self.events),
                 statements=statement_approvals.of_turn(services, key, self.events),
                 checkpoint=(key, f"{self._recorder.turn_id}"),
-                on_installation=lambda kernel, layer, packages: services.on_installation(
-                    records.Installation(key, kernel, person, layer, packages)
+                on_installation=lambda kernel, layer: services.on_installation(
+                    records.Installation(key, kernel, person, layer.name, layer.packages)
                 ),
             )
             if self._former is not None:

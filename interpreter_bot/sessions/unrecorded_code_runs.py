@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
-from collections.abc import AsyncIterable, Iterable, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from typing import Final
 
-from interpreter_bot import errors, settings, values
+from interpreter_bot import errors, network_reach, settings, values
 from interpreter_bot.hosts import detached_executions
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import artifact_collection, ports
@@ -29,11 +30,14 @@ class UnrecordedCodeRun:
         *,
         limits: settings.Limits,
         audience: ports.OutputSink,
+        on_installation: Callable[[str, network_reach.InstalledLayer], None],
     ) -> None:
+        """Run nothing yet; `on_installation` takes a kernel's id, and what was installed there."""
         self._hosts = hosts
         self._key = key
         self._limits = limits
         self._audience = audience
+        self._on_installation = on_installation
         self._running = ""
         self._announced = ""
         self._task: asyncio.Task[values.Finished] | None = None
@@ -135,7 +139,11 @@ class UnrecordedCodeRun:
 
         self._running = detached_executions.new_id()
         running = detached_executions.run(
-            self._hosts, kernel, code, show=show, ask=ask, execution_id=self._running
+            *(self._hosts, kernel, code),
+            show=show,
+            ask=ask,
+            execution_id=self._running,
+            on_installation=functools.partial(self._on_installation, kernel.id),
         )
         self._task = asyncio.create_task(running, name=f"cell {number}")
         try:

@@ -27,18 +27,26 @@ class DoorTable(Generic[Done]):
         name: of the table.
     """
 
-    def __init__(self, begin: transactions.Transactions, table: sa.Table, kind: type[Done]) -> None:
+    def __init__(
+        self,
+        begin: transactions.Transactions,
+        table: sa.Table,
+        kind: type[Done],
+        *,
+        unique: Sequence[str] = (),
+    ) -> None:
         self._begin = begin
         self.name = table.name
         self._table = table
         self._kind: type[Done] = kind
         self._fields = [one.name for one in table.columns if one.name not in _OF_SESSION]
+        self._insert = _insert(table, unique)
 
     async def add(self, found: Sequence[Done]) -> None:
-        """Add what is over."""
+        """Add what is over; what is told again is there once."""
         rows = [self._row(one) for one in found]
         async with self._begin.writing() as transaction:
-            await transaction.execute(sa.insert(self._table), rows)
+            await transaction.execute(self._insert, rows)
 
     async def of_session(self, key: values.SessionKey, *, most: int = 100) -> tuple[Done, ...]:
         """Return the latest of a session, the latest first."""
@@ -89,7 +97,19 @@ def queries(begin: transactions.Transactions) -> DoorTable[network_reach.Query]:
 
 def installations(begin: transactions.Transactions) -> DoorTable[records.Installation]:
     """Return the table of packages that were installed."""
-    return DoorTable(begin, schema.INSTALLATIONS, records.Installation)
+    unique = ("kernel_id", "layer")
+    return DoorTable(begin, schema.INSTALLATIONS, records.Installation, unique=unique)
+
+
+def _insert(table: sa.Table, unique: Sequence[str]) -> sa.Insert:
+    """Return what inserts a row, unless there is one with the same in these columns."""
+    if not unique:
+        return sa.insert(table)
+    columns = [one for one in table.columns if one.name != "id"]
+    given = {one.name: sa.bindparam(one.name, type_=one.type) for one in columns}
+    same = [table.c[name] == sa.bindparam(name, type_=table.c[name].type) for name in unique]
+    is_new = ~sa.exists().where(*same)
+    return sa.insert(table).from_select(list(given), sa.select(*given.values()).where(is_new))
 
 
 def _columns(key: values.SessionKey) -> dict[str, str]:

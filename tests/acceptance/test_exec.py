@@ -8,12 +8,15 @@ import json
 import pathlib
 import resource
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 
 import nbformat
 import pytest
+
+from tests.fakes import package_indexes
 
 pytestmark = pytest.mark.kernel
 
@@ -251,6 +254,24 @@ def test_nothing_of_the_bot_is_left_in_its_directories(interpreter_bot, tmp_path
     assert ran.status == 0
     assert list(short_path.iterdir()) == []
     assert list((tmp_path / "data" / "ephemeral").iterdir()) == []
+
+
+def test_what_is_installed_is_in_the_database_also_of_a_kernel_that_died(interpreter_bot, tmp_path):
+    config = tmp_path / "c.toml"
+    with package_indexes.serving() as index:
+        index.add("letters")
+        config.write_text(f"[package_index]\nurl = {index.url!r}\n")
+        cell = "--cell=%pip install letters\nimport os, letters; os._exit(1)"
+        ran = interpreter_bot(
+            f"--config={config}", "exec", "--json", cell, "--cell=import letters; letters.version"
+        )
+    assert [one["status"] for one in ran.of("finished")] == ["crashed", "ok"], ran.stdout
+    (file,) = (tmp_path / "data").glob("*.db")
+    with contextlib.closing(sqlite3.connect(file)) as database:
+        rows = database.execute("SELECT platform, person, packages FROM installations").fetchall()
+    ((platform, person, packages),) = rows
+    assert (platform, person) == ("exec", "exec")
+    assert packages.startswith("letters==1.0 --hash=sha256:")
 
 
 def test_limits_are_those_of_the_settings(interpreter_bot):

@@ -195,15 +195,40 @@ async def test_packages_are_installed_and_offered_and_the_end_says_which(hosts, 
             kernel, "import greeter, letters; print(letters.version, kept)", ask=ask
         )
         assert text.endswith("Variables are kept.\n1.0 7\n"), text
-        ((layer, packages),) = end.installed
-        assert layer
-        assert packages.startswith("greeter==1.0 --hash=sha256:")
+        (layer,) = end.installed
+        assert layer.name
+        assert layer.packages.startswith("greeter==1.0 --hash=sha256:")
         end, _ = await run(kernel, "kept")
         assert end.installed == ()
     look, offer = asked
     assert look.startswith("greeter is not installed")
     assert "index" in look
     assert offer.startswith("greeter is not installed. Install greeter")
+
+
+async def test_what_is_installed_is_told_at_once_also_of_a_kernel_that_then_dies(hosts, index, key):
+    index.add("farewell")
+    code = "%pip install farewell\nimport os; input(); os._exit(1)"
+    heard, before = Heard(), []
+
+    async def ask(request):
+        if not request.is_installation:
+            before.extend(one for one, _ in heard.numbered)
+        return values.YES
+
+    async with hosts.lease(key) as lease:
+        kernel = await lease.kernel()
+        execution_id = detached_executions.new_id()
+        end = await kernel.execute(code, execution_id=execution_id, show=heard, ask=ask)
+    assert end.finished.ending is values.Ending.CRASHED
+    (layer,) = end.installed
+    assert layer.packages.startswith("farewell==1.0 --hash=sha256:")
+    assert before.count(layer) == 1
+    numbers = [number for _, number in heard.numbered]
+    assert numbers == sorted(set(numbers))
+    again = Heard()
+    await hosts.follow(execution_id, show=again, ask=None)
+    assert again.numbered == heard.numbered
 
 
 async def test_all_leases_of_a_session_give_one_kernel_which_outlives_them(hosts, key):

@@ -73,7 +73,7 @@ class Kernel:
         self.is_alive = True
         self.announcement = announcement
         self.runs = 0
-        self.installed = []
+        self.on_installation = None
 
     async def execute(self, code, *, show, ask=None, seconds=None, is_own=False):
         assert self._end is None, "one execution at a time"

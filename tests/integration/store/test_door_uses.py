@@ -1,10 +1,12 @@
 """What code tried to reach outside: recorded, found again by its session, deleted when old."""
 
+import dataclasses
 import datetime
 import time
 
 from interpreter_bot import network_reach, values
 from interpreter_bot.sessions import door_use_recording
+from interpreter_bot.store import records
 
 KEY = values.SessionKey("slack", "T1", "C1", "1.2")
 
@@ -29,6 +31,16 @@ async def test_contacts_are_recorded_and_found_by_their_session(opening):
         assert first == wanted[0]
         assert (latest.status, latest.reason, latest.at) == (403, wanted[1].reason, 2000.0)
         assert await database.contacts.of_session(values.SessionKey("slack")) == ()
+
+
+async def test_an_installation_that_is_told_again_is_recorded_once(opening):
+    async with opening() as database:
+        first = records.Installation(values.text(KEY), "kernel", "anna", "layer", "a==1", at=1000.0)
+        again = dataclasses.replace(first, at=2000.0)
+        others = [dataclasses.replace(again, kernel_id="k"), dataclasses.replace(again, layer="l")]
+        await database.installations.add([first, first, again])
+        await database.installations.add([again, *others])
+        assert set(await database.installations.of_session(KEY)) == {first, *others}
 
 
 async def test_old_ones_are_deleted(opening):

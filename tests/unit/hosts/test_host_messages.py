@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interpreter_bot import errors, values
+from interpreter_bot import errors, network_reach, values
 from interpreter_bot.hosts import host_messages, ports
 
 SURROGATES = "half \ud83d of a letter"
@@ -35,12 +35,14 @@ EVENTS = [
     values.Result(plain="2", is_markdown=False),
     values.Clear(wait=True),
     values.Notice("cut"),
+    network_reach.InstalledLayer("a-layer", "letters==1.0 --hash=sha256:00\n" * 20),
     ports.ExecutionEnd(
         values.Finished(values.Ending.TIMED_OUT, 1.5, "too long", kernel_lost=True),
         cpu_seconds=0.5,
         names=("df", "x"),
         more_names=3,
         loss_reason="It ended.",
+        installed=(network_reach.InstalledLayer("a-layer", "letters==1.0"),),
     ),
 ]
 
@@ -50,8 +52,8 @@ def test_event_comes_back_as_it_was(event):
     assert host_messages.unpack(host_messages.pack(event)) == event
 
 
-def test_every_output_there_is_can_be_sent():
-    assert {type(event) for event in EVENTS} == {*values.Output.__args__, ports.ExecutionEnd}
+def test_every_event_there_is_can_be_sent():
+    assert {type(event) for event in EVENTS} == {*ports.Event.__args__, ports.ExecutionEnd}
 
 
 @given(st.text(alphabet=st.characters(), max_size=1000))

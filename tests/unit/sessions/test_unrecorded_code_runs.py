@@ -31,7 +31,10 @@ def pool_of(tmp_path):
 
 def session_of(pool, audience, **limits):
     return unrecorded_code_runs.UnrecordedCodeRun(
-        local_host.LocalHost(pool), "key", limits=settings.Limits(**limits), audience=audience
+        *(local_host.LocalHost(pool), "key"),
+        limits=settings.Limits(**limits),
+        audience=audience,
+        on_installation=lambda *_: pytest.fail("nothing is installed here"),
     )
 
 
