@@ -228,6 +228,17 @@ async def test_without_a_good_token_nothing_is_told(served):
             assert 400 <= got.status_code < 500
 
 
+async def _opened(served, *tokens):
+    """Ask for a session, with several tokens; returns the status."""
+    told = {"protocolVersion": "2025-03-26", "capabilities": {}}
+    told["clientInfo"] = {"name": "two", "version": "1"}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": told}
+    headers = [("Accept", "application/json, text/event-stream")]
+    headers += [("Authorization", one) for one in tokens]
+    async with httpx2.AsyncClient(timeout=60) as http:
+        return (await http.post(served.address, json=body, headers=headers)).status_code
+
+
 async def test_a_client_that_opens_too_many_sessions_leaves_others_theirs(served, monkeypatch):
     monkeypatch.setattr(startup, "_CLIENT_SESSIONS", 2)
     async with contextlib.AsyncExitStack() as stack:
@@ -235,6 +246,10 @@ async def test_a_client_that_opens_too_many_sessions_leaves_others_theirs(served
             await stack.enter_async_context(served.client(name, "legacy"))
         with pytest.raises(ExceptionGroup):
             await stack.enter_async_context(served.client("anna", "legacy"))
+        # A second token makes nobody another client.
+        for second in (f"Bearer {served.tokens['ben']}", "Bearer x"):
+            assert await _opened(served, f"Bearer {served.tokens['anna']}", second) == 503
+            assert await _opened(served, "Bearer x", second) == 401
         await stack.enter_async_context(served.client("anna"))
     async with served.client("anna", "legacy") as client:
         assert (await client.list_tools()).tools, "those that ended count no more"

@@ -15,12 +15,12 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from importlib import metadata
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import mcp_types
 import pydantic
 import uvicorn
-from mcp.server import context, lowlevel, stdio, streamable_http, transport_security
+from mcp.server import context, lowlevel, stdio, transport_security
 from mcp.server.auth import provider
 from mcp.server.auth import settings as auth_settings
 from mcp.server.auth.middleware import bearer_auth
@@ -28,8 +28,11 @@ from mcp.shared import exceptions
 from uvicorn.protocols.http import h11_impl
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.platforms.mcp import client_tokens, tool_calls, tool_definitions
+from interpreter_bot.platforms.mcp import client_apps, client_tokens, tool_calls, tool_definitions
 from interpreter_bot.sessions import session_service
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +42,6 @@ _LOCAL_CLIENT: Final = "stdio"
 _MESSAGE_BYTES: Final = 4 * 1024 * 1024
 _CHUNK_BYTES: Final = 64 * 1024
 _CONNECTIONS: Final = 256
-_SDK_SESSIONS: Final = 256
 _CLIENT_SESSIONS: Final = 32
 _CLOSING_SECONDS: Final = 5
 _REQUEST_SECONDS: Final = 20.0
@@ -82,22 +84,26 @@ async def serve(
         port = door.getsockname()[1]
         host = f"[{config.host}]" if ":" in config.host else config.host
         address = f"http://{host}:{port}{_PATH}"
-        protocol = _server(service, _authenticated)
-        app = protocol.streamable_http_app(
-            streamable_http_path=_PATH,
-            max_request_body_size=_MESSAGE_BYTES,
-            max_sessions=_SDK_SESSIONS,
-            transport_security=_security(config),
-            auth=auth_settings.AuthSettings(
-                issuer_url=pydantic.AnyHttpUrl(address), resource_server_url=None
-            ),
-            token_verifier=_Verifier(client_tokens.ClientTokens(file)),
-        )
-        _cap_sessions(protocol)
+        tokens = client_tokens.ClientTokens(file)
+
+        def app_of_client() -> Starlette:
+            return _server(service, _authenticated).streamable_http_app(
+                streamable_http_path=_PATH,
+                max_request_body_size=_MESSAGE_BYTES,
+                max_sessions=_CLIENT_SESSIONS,
+                transport_security=_security(config),
+                auth=auth_settings.AuthSettings(
+                    issuer_url=pydantic.AnyHttpUrl(address), resource_server_url=None
+                ),
+                token_verifier=_Verifier(tokens),
+            )
+
+        apps = client_apps.ClientApps(app_of_client, tokens.client)
         server = _HttpServer(
             uvicorn.Config(
-                app,
+                apps,
                 http=_HttpProtocol,
+                lifespan="off",
                 log_config=None,
                 access_log=False,
                 server_header=False,
@@ -113,6 +119,7 @@ async def serve(
         finally:
             server.should_exit = True
             await serving
+            await apps.close()
 
 
 class _InputLines:
@@ -232,20 +239,6 @@ def _server(
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
-
-
-def _cap_sessions(server: lowlevel.Server[dict[str, Any]]) -> None:
-    """Let no client hold more of the protocol's sessions than its part: the SDK counts for all."""
-    manager = server.session_manager
-    admit, owners = manager._admit_session, manager._session_owners
-
-    def admit_one(
-        client: bearer_auth.AuthorizationContext | None,
-    ) -> streamable_http.StreamableHTTPServerTransport | None:
-        held = sum(owner == client for owner in owners.values())
-        return admit(client) if held < _CLIENT_SESSIONS else None
-
-    manager._admit_session = admit_one  # type: ignore[method-assign, assignment]
 
 
 def _authenticated(call: _Context) -> str:

@@ -1,0 +1,80 @@
+"""An application of the SDK for each client, so that what it counts and keeps is that client's.
+
+The SDK bounds the sessions of its protocol for all clients together: one that opens many would
+leave others none. Each application still asks for the token itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    # What the SDK's applications are made of.
+    from starlette import applications, types
+
+_SCHEME: Final = "bearer "
+_NOBODY: Final = ""
+
+
+class ClientApps:
+    """Applications by client, made when one comes first; one for those who are nobody refuses them.
+
+    An ASGI application itself, but for its end: `close`.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], applications.Starlette],
+        client_of: Callable[[str], str | None],
+    ) -> None:
+        """Make none yet.
+
+        Args:
+            make: an application for one client.
+            client_of: says whose a token is.
+        """
+        self._make = make
+        self._client_of = client_of
+        self._apps: dict[str, _RunningApp] = {}
+
+    async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
+        """Let a client's own application answer."""
+        # The first, as the application takes it: of two, another may be somebody else's.
+        given = (value for name, value in scope["headers"] if name == b"authorization")
+        said = next(given, b"").decode("latin-1")
+        token = said[len(_SCHEME) :] if said.lower().startswith(_SCHEME) else ""
+        client = self._client_of(token) or _NOBODY
+        if client not in self._apps:
+            self._apps[client] = _RunningApp(self._make())
+        await self._apps[client].answer(scope, receive, send)
+
+    async def close(self) -> None:
+        """End all of them, with their sessions."""
+        for one in self._apps.values():
+            one.running.cancel()
+        await asyncio.gather(*(one.running for one in self._apps.values()), return_exceptions=True)
+
+
+class _RunningApp:
+    """One application, between its beginning and its end, which are of one task."""
+
+    def __init__(self, app: applications.Starlette) -> None:
+        self._app = app
+        self._is_begun = asyncio.Event()
+        self.running = asyncio.create_task(self._run(), name="mcp: sessions of a client")
+
+    async def _run(self) -> None:
+        try:
+            async with self._app.router.lifespan_context(self._app):
+                self._is_begun.set()
+                await asyncio.Event().wait()
+        finally:
+            # Where it could not begin, it refuses; nobody waits for it in vain.
+            self._is_begun.set()
+
+    async def answer(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
+        """Answer a request."""
+        await self._is_begun.wait()
+        await self._app(scope, receive, send)
