@@ -3,7 +3,8 @@
 `python -m interpreter_bot.guest.sandboxed_programs SPEC PROGRAM ARGUMENT…` becomes three processes:
 this one waits, its child is the first of a pid namespace, and of that one's child is PROGRAM. SPEC
 is JSON: the directories that it may read, its resource limits, the size of its /tmp, in which it
-has a home that goes with it, and whether it has the host's network.
+has a home that goes with it, whether it has the host's network, and open files of its control
+group.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ def main(arguments: list[str]) -> NoReturn:
         OSError: a wall cannot be built; nothing runs then.
     """
     spec, program = json.loads(arguments[0]), arguments[1:]
+    for entrance in spec["entrances"]:
+        os.write(entrance, b"0")
+        os.close(entrance)
     uid, gid = os.getuid(), os.getgid()
     if not uid:
         os.setgroups([])

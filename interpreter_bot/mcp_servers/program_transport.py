@@ -23,6 +23,8 @@ from mcp.shared import message as messages
 from interpreter_bot import settings
 from interpreter_bot.kernels.metering import memory as memory_use
 from interpreter_bot.kernels.metering import procfs
+from interpreter_bot.kernels.provisioning import cgroups
+from interpreter_bot.mcp_servers import program_groups
 from interpreter_bot.text import safe_text
 
 _log = logging.getLogger(__name__)
@@ -39,39 +41,79 @@ _END_SECONDS: Final = 2.0
 _MEASURE_SECONDS: Final = 0.5
 _SAID_BYTES: Final = 4_000
 _MOST_SAID_BYTES: Final = 64_000
+_TOO_MUCH: Final = "the MCP server %s took too much memory, and is ended"
 
 
 @contextlib.asynccontextmanager
 async def started(
-    server: settings.McpServer, environment: Mapping[str, str], *, on_end: Callable[[], None]
+    server: settings.McpServer,
+    environment: Mapping[str, str],
+    *,
+    groups: program_groups.ProgramGroups,
+    on_end: Callable[[], None],
 ) -> AsyncIterator[tuple[_Hearing, _Saying]]:
     """Start a server, and end it with the context.
 
     Args:
         server: as the settings say.
         environment: what it is given beside what all programs need.
+        groups: bound it, where there are any.
         on_end: is called once it says no more, also by itself.
 
     Raises:
         OSError: it cannot be started.
     """
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, *_SANDBOXED, json.dumps(_walls(server)), *server.command),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={**_ENVIRONMENT, **environment},
-        cwd="/",
-        start_new_session=True,
-        limit=server.result_bytes,
-    )
+    group = await groups.create(server, _PROCESSES)
+    try:
+        process = await _process(server, environment, group)
+        async with _conversing(server, process, group, on_end) as streams:
+            yield streams
+    finally:
+        if group is not None:
+            await group.remove()
+
+
+async def _process(
+    server: settings.McpServer, environment: Mapping[str, str], group: cgroups.Group | None
+) -> asyncio.subprocess.Process:
+    """Start the program; it enters its group by itself, before it runs what is foreign."""
+    entrances, others = group.entrances() if group is not None else ([], [])
+    walls = _walls(server) | {"entrances": entrances}
+    try:
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, *_SANDBOXED, json.dumps(walls), *server.command),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**_ENVIRONMENT, **environment},
+            cwd="/",
+            start_new_session=True,
+            limit=server.result_bytes,
+            pass_fds=entrances,
+        )
+    finally:
+        for descriptor in (*entrances, *others):
+            os.close(descriptor)
+
+
+@contextlib.asynccontextmanager
+async def _conversing(
+    server: settings.McpServer,
+    process: asyncio.subprocess.Process,
+    group: cgroups.Group | None,
+    on_end: Callable[[], None],
+) -> AsyncIterator[tuple[_Hearing, _Saying]]:
+    """Talk with a program, and end it with the context."""
     heard, hearing = anyio.create_memory_object_stream[_Said](0)
     saying, said = anyio.create_memory_object_stream[messages.SessionMessage](0)
+    watching = asyncio.create_task(
+        _watch_memory(server, process, group), name="memory of an MCP program"
+    )
     tasks = [
+        watching,
         asyncio.create_task(_hear(server.name, process, heard, on_end), name="MCP program"),
         asyncio.create_task(_tell(process, said), name="words to an MCP program"),
         asyncio.create_task(_log_errors(server.name, process), name="errors of an MCP program"),
-        asyncio.create_task(_watch_memory(server, process), name="memory of an MCP program"),
     ]
     try:
         yield hearing, saying
@@ -82,6 +124,9 @@ async def started(
             task.cancel()
         try:
             await asyncio.wait(tasks)
+            if watching.cancelled() and group is not None and group.oom_kills():
+                # It died of that before it was looked at.
+                _log.warning(_TOO_MUCH, server.name)
             await _end(process)
         finally:
             _kill(process)
@@ -159,12 +204,22 @@ def _log_printed(name: str, printed: bytes) -> None:
         _log.warning("the MCP server %s printed: %s", name, shown)
 
 
-async def _watch_memory(server: settings.McpServer, process: asyncio.subprocess.Process) -> None:
-    """Kill a program that takes too much together with all that it started: walls bound each."""
+async def _watch_memory(
+    server: settings.McpServer, process: asyncio.subprocess.Process, group: cgroups.Group | None
+) -> None:
+    """Kill a program that takes too much together with all that it started: walls bound each.
+
+    A group bounds all of it at any moment, but lets go on what is left of it.
+    """
     while process.returncode is None:
         await asyncio.sleep(_MEASURE_SECONDS)
-        if await asyncio.to_thread(_held_bytes, process.pid) > server.memory_bytes:
-            _log.warning("the MCP server %s took too much memory, and is ended", server.name)
+        if group is not None:
+            is_too_much = group.oom_kills() > 0
+        else:
+            held_bytes = await asyncio.to_thread(_held_bytes, process.pid)
+            is_too_much = held_bytes > server.memory_bytes
+        if is_too_much:
+            _log.warning(_TOO_MUCH, server.name)
             _kill(process)
             return
 

@@ -27,6 +27,7 @@ from interpreter_bot.mcp_servers import (
     definitions,
     oauth_logins,
     person_logins,
+    program_groups,
     program_transport,
 )
 from interpreter_bot.store import records
@@ -72,6 +73,7 @@ class ServerConnection:
         self,
         server: settings.McpServer,
         environment: Mapping[str, str],
+        groups: program_groups.ProgramGroups,
         *,
         account: records.Account | None = None,
         logins: person_logins.PersonLogins | None = None,
@@ -81,6 +83,7 @@ class ServerConnection:
         Args:
             server: as the settings say.
             environment: holds what its headers name.
+            groups: bound it, if it is a program.
             account: of the person whose connection it is, where each has their own.
             logins: have its tokens.
 
@@ -88,6 +91,7 @@ class ServerConnection:
             SettingsError: a secret is missing.
         """
         self._server = server
+        self._groups = groups
         self.secrets: frozenset[str] = frozenset()
         self._headers = {
             name: _filled(server.name, name, text, environment)
@@ -283,7 +287,9 @@ class ServerConnection:
             async with contextlib.AsyncExitStack() as stack:
                 streams: Any
                 if server.url is None:
-                    streams = program_transport.started(server, self._environment, on_end=lose)
+                    streams = program_transport.started(
+                        server, self._environment, groups=self._groups, on_end=lose
+                    )
                 else:
                     http = await stack.enter_async_context(await self._http_client(server.url))
                     streams = streamable_http.streamable_http_client(

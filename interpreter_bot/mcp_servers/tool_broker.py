@@ -1,4 +1,7 @@
-"""The tools of all MCP servers: what of them a conversation may use, and their calls."""
+"""The tools of all MCP servers: what of them a conversation may use, and their calls.
+
+Above 300 lines: what is offered, looked at, called and closed is of one table of connections.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from interpreter_bot.mcp_servers import (
     call_results,
     definitions,
     person_logins,
+    program_groups,
     server_connections,
 )
 from interpreter_bot.store import accounts, records
@@ -70,6 +74,7 @@ class ToolBroker:
         environment: Mapping[str, str],
         data: pathlib.Path,
         logins: person_logins.PersonLogins | None = None,
+        groups: program_groups.ProgramGroups | None = None,
     ) -> None:
         """Connect to nothing yet.
 
@@ -78,6 +83,7 @@ class ToolBroker:
             environment: holds what their headers name.
             data: the directory with what was accepted.
             logins: of people.
+            groups: bound programs; without them their memory is measured.
 
         Raises:
             SettingsError: one cannot be used.
@@ -86,8 +92,9 @@ class ToolBroker:
         if twice := {name for name in names if names.count(name) > 1}:
             raise errors.SettingsError(f"mcp_servers: two are called {', '.join(sorted(twice))}.")
         self._servers = {server.name: server for server in servers}
+        self._groups = groups or program_groups.ProgramGroups("off")
         self._connections = {
-            server.name: server_connections.ServerConnection(server, environment)
+            server.name: server_connections.ServerConnection(server, environment, self._groups)
             for server in servers
             if server.authorization == "bot"
         }
@@ -195,7 +202,9 @@ class ToolBroker:
             if len(self._personal) >= _MOST_PERSONAL:
                 raise errors.BotError(_MANY)
             self._personal[account] = server_connections.ServerConnection(
-                self._servers[server], self._environment, account=account, logins=self.logins
+                *(self._servers[server], self._environment, self._groups),
+                account=account,
+                logins=self.logins,
             )
         return self._personal[account]
 
@@ -266,6 +275,7 @@ class ToolBroker:
         """Close all connections."""
         everyone = (*self._connections.values(), *self._personal.values())
         await asyncio.gather(*(one.close() for one in everyone))
+        await self._groups.close()
 
 
 @contextlib.asynccontextmanager
@@ -290,7 +300,9 @@ async def opened(
     if store is not None and any(one.authorization == "person" for one in servers):
         keys = keys or encryption.KeyRing.of(config)
         logins = person_logins.PersonLogins(servers, environment, store, keys)
-    broker = ToolBroker(servers, environment, config.paths.data, logins)
+    mode = config.sandbox.cgroups if config.sandbox.enabled else "off"
+    groups = program_groups.ProgramGroups(mode)
+    broker = ToolBroker(servers, environment, config.paths.data, logins, groups)
     try:
         yield broker
     finally:

@@ -90,7 +90,7 @@ class McpServer(fields.Group):
     network: bool = False
     """Whether the program has the network of this machine."""
     memory_bytes: fields.Positive = fields.GIB
-    """What each process of the program may have."""
+    """What each process of the program may have, and all that it starts together."""
     temporary_bytes: fields.Positive = 64 * fields.MIB
     """What its files may have, which are in memory, and gone when it ends."""
     headers: dict[str, str] = pydantic.Field(default_factory=dict, repr=False)

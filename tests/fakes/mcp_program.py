@@ -31,6 +31,13 @@ def called(name, given):
             time.sleep(600)
             os._exit(0)
         return "left"
+    if name == "grasp":
+        # As "spread", and it ends with the first that cannot have so much.
+        for _ in range(given["count"]):
+            if not os.fork():
+                held = bytearray(given["bytes"])
+                time.sleep(600 + len(held[:0]))
+        os._exit(os.waitstatus_to_exitcode(os.wait()[1]) & 0xFF)
     if name == "spread":
         for _ in range(given["count"]):
             if not os.fork():
@@ -64,7 +71,17 @@ def answer(message):
             "serverInfo": {"name": "program", "version": "1"},
         }
     if message["method"] == "tools/list":
-        names = ("look", "crash", "flood", "memory", "leave", "environment", "spread", "hang")
+        names = (
+            "look",
+            "crash",
+            "flood",
+            "memory",
+            "leave",
+            "environment",
+            "spread",
+            "grasp",
+            "hang",
+        )
         schema = {"type": "object", "properties": {}}
         return {"tools": [{"name": name, "inputSchema": schema} for name in names]}
     text = called(message["params"]["name"], message["params"].get("arguments", {}))

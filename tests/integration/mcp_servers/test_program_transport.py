@@ -10,7 +10,12 @@ import shutil
 import pytest
 
 from interpreter_bot import errors, settings
-from interpreter_bot.mcp_servers import call_results, program_transport, server_connections
+from interpreter_bot.mcp_servers import (
+    call_results,
+    program_groups,
+    program_transport,
+    server_connections,
+)
 
 pytestmark = pytest.mark.kernel
 
@@ -21,8 +26,8 @@ async def ignored(progress, total, message):
     pass
 
 
-@pytest.fixture
-async def program(tmp_path):
+@pytest.fixture(params=["auto", "off"])
+async def program(request, tmp_path):
     place = tmp_path / "installed"
     place.mkdir()
     shutil.copy(PROGRAM, place)
@@ -33,9 +38,13 @@ async def program(tmp_path):
         environment={"KEY": "${LOCAL_KEY}"},
         memory_bytes=256 * settings.MIB,
     )
-    connection = server_connections.ServerConnection(server, {"LOCAL_KEY": "hunter2-hunter2"})
+    groups = program_groups.ProgramGroups(request.param)
+    connection = server_connections.ServerConnection(
+        server, {"LOCAL_KEY": "hunter2-hunter2"}, groups
+    )
     yield connection
     await connection.close()
+    await groups.close()
 
 
 async def told(connection, tool, **arguments):
@@ -94,7 +103,23 @@ async def test_a_program_is_ended_that_takes_too_much_by_many_processes(program,
     # Each of them has less than one may, which is 256 MiB.
     async with asyncio.timeout(60):
         with pytest.raises(errors.BotError, match="broke during the call"):
-            await told(program, "spread", count=3, bytes=100 * settings.MIB)
+            await told(program, "spread", count=5, bytes=100 * settings.MIB)
+    assert "took too much memory" in caplog.text
+
+
+@pytest.mark.parametrize("program", ["auto"], indirect=True)
+async def test_what_a_program_takes_in_a_moment_is_bounded_where_there_are_groups(
+    program, monkeypatch, caplog
+):
+    await told(program, "environment")
+    if not program._groups._found.version:
+        pytest.skip(f"this machine has {program._groups._found.reason}")
+    # Nobody looks in time: what bounds it does not wait for that.
+    monkeypatch.setattr(program_transport, "_MEASURE_SECONDS", 3600)
+    await program.close()
+    with pytest.raises(errors.BotError, match="broke during the call"):
+        await told(program, "grasp", count=6, bytes=100 * settings.MIB)
+    await program.close()
     assert "took too much memory" in caplog.text
 
 

@@ -9,8 +9,10 @@ import json
 import pytest
 
 from interpreter_bot import errors, settings
-from interpreter_bot.mcp_servers import call_results, server_connections
+from interpreter_bot.mcp_servers import call_results, program_groups, server_connections
 from tests.fakes import tool_servers
+
+NO_GROUPS = program_groups.ProgramGroups("off")
 
 
 @pytest.fixture
@@ -22,7 +24,7 @@ async def server():
 @contextlib.asynccontextmanager
 async def connected(server, **options):
     entry = settings.McpServer(name="test", url=server.url, **options)
-    connection = server_connections.ServerConnection(entry, {})
+    connection = server_connections.ServerConnection(entry, {}, NO_GROUPS)
     try:
         yield connection
     finally:
@@ -228,5 +230,5 @@ def test_a_secret_is_known_for_one_without_the_words_around_it():
         {"command": ("x",), "environment": {"ADDRESS": "db://bot:${KEY}@db/x"}},
     ):
         entry = settings.McpServer(name="test", **told)
-        connection = server_connections.ServerConnection(entry, {"KEY": key})
+        connection = server_connections.ServerConnection(entry, {"KEY": key}, NO_GROUPS)
         assert key in connection.secrets

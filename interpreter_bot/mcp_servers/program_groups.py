@@ -1,0 +1,66 @@
+"""Control groups of programs that are MCP servers: each is bounded together with all it starts.
+
+Without them the memory of a program is measured now and then, and what grows faster than that is
+ended late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+from typing import Final, Literal
+
+from interpreter_bot import errors, settings
+from interpreter_bot.kernels.provisioning import cgroups
+
+_log = logging.getLogger(__name__)
+
+# Of the sandbox's own processes, which are of Python.
+_WALLS_BYTES: Final = 64 * settings.MIB
+_WALLS_PROCESSES: Final = 4
+
+
+class ProgramGroups:
+    """Makes a control group for each program, where the machine has them; looked for once."""
+
+    def __init__(self, mode: Literal["auto", "off"]) -> None:
+        """Look for nothing yet; `off` never does."""
+        self._mode: Literal["auto", "off"] = mode
+        self._found: cgroups.Cgroups | None = None
+        self._looking = asyncio.Lock()
+        self._numbers = itertools.count(1)
+
+    async def create(self, server: settings.McpServer, processes: int) -> cgroups.Group | None:
+        """Make a group for a program; None where there are none.
+
+        Args:
+            server: says how much memory it may have, with its files in /tmp.
+            processes: the most that it may have at once.
+        """
+        async with self._looking:
+            if self._found is None:
+                self._found = await asyncio.to_thread(cgroups.Cgroups.probe, self._mode)
+                _log.info("programs of MCP servers: %s", self._found.reason)
+        if not self._found.version:
+            return None
+        bounds = settings.Limits(
+            memory_bytes=server.memory_bytes,
+            processes=processes + _WALLS_PROCESSES,
+            cpu_cores=os.cpu_count() or 1,
+        )
+        headroom_bytes = _WALLS_BYTES + server.temporary_bytes
+        name = f"program-{next(self._numbers)}"
+        try:
+            return await asyncio.to_thread(
+                self._found.create, name, bounds, headroom_bytes=headroom_bytes
+            )
+        except errors.KernelStartError:
+            _log.warning("the MCP server %s has no control group", server.name, exc_info=True)
+            return None
+
+    async def close(self) -> None:
+        """Remove all that is left, with what runs in it."""
+        if self._found is not None:
+            await self._found.close()
