@@ -43,6 +43,7 @@ class HostStatus:
     Attributes:
         id: of its process: another one after each start.
         data_id: of its data directory: the same after each start.
+        data_file: which file of which machine that stands in: a copied directory has another.
         protocol: see `host_messages.PROTOCOL`.
         release: of the program.
         pid: of its process.
@@ -73,6 +74,7 @@ class HostStatus:
     bots: int
     kernels: int
     executions: int
+    data_file: str = ""
 
 
 class _TlsConnector(aiohttp.TCPConnector):

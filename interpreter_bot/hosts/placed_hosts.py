@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import functools
 import logging
-import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import Final, TypeVar
@@ -23,6 +22,7 @@ from interpreter_bot import errors, network_reach, session_variables
 from interpreter_bot.hosts import (
     fleets,
     host_addresses,
+    host_statuses,
     placement_offers,
     ports,
     remote_host,
@@ -37,6 +37,10 @@ _RETRY_SECONDS: Final = 1.0
 _OFFER_SECONDS: Final = 5.0
 _FIRST_SECONDS: Final = 20.0
 _NONE: Final = "No machine that runs Python can be reached right now."
+_COPY: Final = (
+    "The data directory of the host at {address} is a copy of another host's: end that host, "
+    "delete `host.id` in its data directory, and start it again."
+)
 
 T = TypeVar("T")
 
@@ -126,6 +130,7 @@ class PlacedHosts:
             opening = remote_host.RemoteHost.open(address, patience_seconds=self._lost_seconds)
             try:
                 async with opening as host:
+                    self._check_is_no_copy(host)
                     self._hosts[address] = host
                     self.faults.pop(address, None)
                     host.connection.on_connect = functools.partial(self._welcome_soon, host)
@@ -139,7 +144,23 @@ class PlacedHosts:
                 if self.faults.get(address) != str(error):
                     _log.warning("the host at %s cannot be used: %s", address, error)
                 self.faults[address] = str(error)
+            except Exception:
+                # The last net: else nobody would ever look for this host again.
+                _log.exception("the host at %s cannot be used", address)
+                self.faults[address] = host_statuses.UNREACHABLE
             await asyncio.sleep(_RETRY_SECONDS)
+
+    def _check_is_no_copy(self, host: remote_host.RemoteHost) -> None:
+        """Refuse a host whose data directory was copied: rows of sessions would mean both.
+
+        Raises:
+            HostUnusableError: another one has the same id.
+        """
+        own = host.connection.status
+        for other in (one.connection.status for one in self._hosts.values()):
+            # One directory may have several hosts, of which all but the newest drain.
+            if other.data_id == own.data_id and other.data_file != own.data_file:
+                raise errors.HostUnusableError(_COPY.format(address=host.connection.address))
 
     def _welcome_soon(self, host: remote_host.RemoteHost) -> None:
         task = asyncio.create_task(self._welcome(host), name="sessions that a host has no more")
@@ -207,17 +228,12 @@ class PlacedHosts:
             KernelStartError: there is none.
         """
         taking = [one for one in self._connected() if not one.connection.status.is_draining]
-        offers = dict(
-            zip(taking, await self._asked(taking, lambda one: one.offer(key)), strict=True)
-        )
-        able = [(host, offer) for host, offer in offers.items() if offer is not None]
-        if not able:
-            raise errors.KernelStartError(_NONE)
-        having = [host for host, offer in able if offer.has_files]
-        if having:
-            return having[0]
-        two = random.sample(able, min(2, len(able)))
-        return max(two, key=lambda pair: pair[1].free_bytes)[0]
+        for hosts in (placement_offers.to_ask(taking), taking):
+            offers = zip(hosts, await self._asked(hosts, lambda one: one.offer(key)), strict=True)
+            able = [(host, offer) for host, offer in offers if offer is not None]
+            if (chosen := placement_offers.best(able)) is not None:
+                return chosen
+        raise errors.KernelStartError(_NONE)
 
     async def _asked(
         self,

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Protocol
+import random
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, TypeVar
+
+_MOST_ASKED: Final = 16
+_FEW: Final = 4
+
+Host = TypeVar("Host")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -12,6 +19,41 @@ class Offer:
 
     has_files: bool
     free_bytes: int
+
+
+def to_ask(
+    hosts: Sequence[Host], *, sample: Callable[[Sequence[Host], int], list[Host]] = random.sample
+) -> Sequence[Host]:
+    """Choose which hosts are asked for an offer.
+
+    All of a few, as one may have files from before there were several; of many some by chance, as
+    else each new session would cost a question to each machine.
+
+    Args:
+        hosts: those that take sessions.
+        sample: draws so many by chance.
+    """
+    return hosts if len(hosts) <= _MOST_ASKED else sample(hosts, _FEW)
+
+
+def best(
+    offers: Sequence[tuple[Host, Offer]],
+    *,
+    sample: Callable[[Sequence[tuple[Host, Offer]], int], list[tuple[Host, Offer]]] = random.sample,
+) -> Host | None:
+    """Choose among offers: who has the files, else the roomier of two by chance.
+
+    Not the roomiest of all: everybody would go there until it is heard how full it is by now.
+
+    Args:
+        offers: of the hosts that answered.
+        sample: draws so many by chance.
+    """
+    for host, offer in offers:
+        if offer.has_files:
+            return host
+    two = sample(offers, min(2, len(offers)))
+    return max(two, key=lambda pair: pair[1].free_bytes)[0] if two else None
 
 
 class Placements(Protocol):

@@ -14,6 +14,7 @@ import asyncio
 import collections
 import contextlib
 import functools
+import hashlib
 import json
 import logging
 import os
@@ -42,6 +43,7 @@ from interpreter_bot.kernel_host import (
 
 _log = logging.getLogger(__name__)
 
+_BOOT: Final = pathlib.Path("/proc/sys/kernel/random/boot_id")
 _REQUEST_BYTES: Final = 16 * 1024 * 1024
 _PEER: Final = struct.Struct("3i")
 _ID_BYTES: Final = 16
@@ -81,7 +83,7 @@ class HostServer:
         self._private = private
         self._allowed_uids = frozenset(allowed_uids)
         self.id = uuid.uuid4().hex
-        self._data_id = ""
+        self._data_id = self._data_file = ""
         self._epochs = session_epochs.SessionEpochs(host.data / "epochs", host.release)
         self.connections: list[bot_connections.BotConnection] = []
         self.last_seen = time.monotonic()
@@ -132,6 +134,7 @@ class HostServer:
         made = functools.partial(secrets.token_hex, _ID_BYTES)
         file = host.data / "host.id"
         server._data_id = await asyncio.to_thread(private_files.read_or_create, file, made)
+        server._data_file = await asyncio.to_thread(_identity, file)
         runner = web.AppRunner(
             server._application(), access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS
         )
@@ -174,6 +177,7 @@ class HostServer:
                 *operator_requests.routes(self._host),
                 *self._doors.routes(),
                 web.post("/v1/forget", self._forget),
+                web.post("/v1/fence", self._leave),
                 web.post("/v1/stored_bytes", self._stored_bytes),
                 *file_requests.routes(self._host),
             ]
@@ -260,6 +264,7 @@ class HostServer:
             {
                 "id": self.id,
                 "data_id": self._data_id,
+                "data_file": self._data_file,
                 "protocol": host_messages.PROTOCOL,
                 "release": metadata.version("interpreter-bot"),
                 "pid": os.getpid(),
@@ -332,9 +337,20 @@ class HostServer:
         await self._host.forget(str((await request.json())["key"]))
         return _json({})
 
+    async def _leave(self, request: web.Request) -> web.Response:
+        await self._epochs.leave(request.query["key"], int(request.query["epoch"]))
+        return _json({})
+
     async def _stored_bytes(self, request: web.Request) -> web.Response:
         keys = list(map(str, (await request.json())["keys"]))
         return _json(await self._host.stored_bytes(keys))
+
+
+def _identity(file: pathlib.Path) -> str:
+    """Return what no copy of a file shares, on this machine or another."""
+    found = file.stat()
+    of = f"{_BOOT.read_text('ascii').strip()} {found.st_dev} {found.st_ino}"
+    return hashlib.sha256(of.encode("ascii")).hexdigest()
 
 
 async def _start(

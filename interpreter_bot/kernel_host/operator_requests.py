@@ -55,17 +55,12 @@ def routes(host: OperatedHost) -> list[web.RouteDef]:
     async def offer(request: web.Request) -> web.Response:
         return _json(await host.offer(str((await request.json())["key"])))
 
-    async def fence(_: web.Request) -> web.Response:
-        # That it was said in a later epoch is all.
-        return _json({})
-
     async def snapshot_sizes(request: web.Request) -> web.Response:
         keys = list(map(str, (await request.json())["keys"]))
         return _json(await host.snapshot_sizes(keys))
 
     return [
         web.post("/v1/offer", offer),
-        web.post("/v1/fence", fence),
         web.post("/v1/save", save),
         web.post("/v1/end", end),
         web.post("/v1/snapshot_sizes", snapshot_sizes),

@@ -62,6 +62,19 @@ class SessionEpochs:
                 await asyncio.to_thread(private_files.replace, file, str(epoch))
             self._known[key] = epoch
 
+    async def leave(self, key: str, epoch: int) -> None:
+        """Hear that a session is on another machine in an epoch, and end its kernel here.
+
+        Also one that began when only this machine was there, and is of no epoch.
+
+        Raises:
+            SessionMovedError: it came back in a later one.
+        """
+        async with self._raising:
+            if self._known.get(key) != epoch:
+                raise errors.SessionMovedError
+            await self._end_kernel(key)
+
     async def check_request(self, request: web.Request) -> None:
         """Check what a request is said in, if it says so.
 

@@ -223,6 +223,30 @@ def test_doctor_and_status_tell_of_each_host(config, machines):
     assert {one.get("error") for one in told} == {None, host_statuses.UNREACHABLE}
 
 
+async def test_a_kernel_from_before_the_fleet_ends_once_its_session_is_elsewhere(config, machines):
+    async with opened(config) as (hosts, database):
+        first, second = sorted(
+            hosts._hosts.values(), key=lambda one: one.connection.address.port != machines[0].port
+        )
+        await ran(first, "old", "x = 1")
+        await database.placements.put("old", second.connection.status.data_id, after=0)
+        await hosts._welcome(first)
+        assert await first.statuses(["old"]) == {}
+
+
+async def test_a_host_on_a_copied_data_directory_is_refused(config, machines):
+    machines[1].end()
+    (machines[1].data / "host.id").write_bytes((machines[0].data / "host.id").read_bytes())
+    machines[1].start()
+    fleet = fleets.Fleet(config.host.fleet, config.host.tls)
+    async with host_startup.open_database(config, takes_orphans=False) as database:
+        opening = placed_hosts.PlacedHosts.open(fleet, database.placements, lost_seconds=1)
+        async with opening as hosts:
+            (told,) = hosts.faults.values()
+            assert "is a copy of another host's" in told
+            assert await ran(hosts, "s", "print(1)") == "1"
+
+
 async def sessions_of_both(hosts, database, machines):
     """A session of each machine, with a variable."""
     found = []

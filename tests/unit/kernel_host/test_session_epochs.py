@@ -82,3 +82,16 @@ async def test_a_kernel_that_cannot_be_ended_is_tried_again(tmp_path):
         await epochs.check("s", 2)
     await epochs.check("s", 2)
     assert tries == ["s", "s"]
+
+
+async def test_who_hears_that_a_session_is_elsewhere_ends_its_kernel_of_no_epoch(opening, ended):
+    epochs = opening()
+    # It began when this machine was the only one.
+    await epochs.check("s", 0)
+    await epochs.check("s", 1)
+    assert ended == []
+    await epochs.leave("s", 1)
+    assert ended == ["s"]
+    await epochs.check("s", 2)
+    with pytest.raises(errors.SessionMovedError):
+        await epochs.leave("s", 1)
