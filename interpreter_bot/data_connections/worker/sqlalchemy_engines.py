@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import re
+import sys
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -27,7 +29,19 @@ _BEGINNINGS: Final = {
     ),
     "sqlite": ("PRAGMA query_only = ON",),
 }
-
+_OF_MYSQL: Final = frozenset(("mysql", "mariadb"))
+_TABLES_IN_MYSQL: Final = """
+select database(), table_schema, table_name, table_rows,
+  if(table_type = 'VIEW', '', table_comment), column_name, column_type
+from information_schema.columns join information_schema.tables using (table_schema, table_name)
+where table_type in ('BASE TABLE', 'VIEW', 'SYSTEM VERSIONED')
+  and table_schema = coalesce(database(), table_schema)
+  and table_schema not in ('mysql', 'information_schema', 'performance_schema', 'sys')
+order by table_schema, table_name, ordinal_position limit 100000
+"""
+_GRANT: Final = re.compile(r"GRANT (.+?) ON (.+?) TO ")
+_COLUMNS: Final = re.compile(r" *\([^)]*\)")
+_HARMLESS: Final = frozenset(("USAGE", "SELECT", "SHOW VIEW", "SHOW DATABASES", "PROCESS"))
 
 # What keeps drivers from sending more than one statement at a time; others do not by default.
 _ONE_STATEMENT: Final[dict[str, dict[str, Any]]] = {
@@ -49,6 +63,8 @@ class SqlalchemyEngine:
         )
         self._writes = specification.writes
         self._raw: Any = None
+        # By which MySQL knows the connection of now.
+        self._server_id: int | None = None
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[sa.Connection]:
@@ -58,12 +74,19 @@ class SqlalchemyEngine:
             raise ports.ConnectError(str(error.orig)) from error
         try:
             self._raw = connection.connection.dbapi_connection
+            if self._is_mysql:
+                self._server_id = connection.exec_driver_sql("SELECT CONNECTION_ID()").scalar_one()
+                connection.rollback()
             yield connection
         except sa.exc.DBAPIError as error:
             raise ports.QueryFailedError(str(error.orig)) from error
         finally:
-            self._raw = None
+            self._raw = self._server_id = None
             connection.close()
+
+    @property
+    def _is_mysql(self) -> bool:
+        return self._engine.dialect.name in _OF_MYSQL
 
     def query(
         self,
@@ -81,17 +104,23 @@ class SqlalchemyEngine:
             beginnings = () if self._writes else _BEGINNINGS.get(name, ())
             if not (self._writes or beginnings):
                 statement.check_words()
+            if self._is_mysql and not self._writes:
+                statement.check_server_files()
             for words in beginnings:
                 connection.exec_driver_sql(words.format(**seconds))
             streamed = connection.execution_options(stream_results=True, yield_per=_ROWS)
             result = streamed.execute(text, dict(statement.values))
             if result.returns_rows:
                 out.send_rows(list(result.keys()), iter(result))
+            if out.cut and self._is_mysql:
+                self._abandon(result)
             if self._writes:
                 connection.commit()
 
     def tables(self) -> list[ports.Table]:
         """Return its tables and views."""
+        if self._is_mysql:
+            return self._tables_in_mysql()
         with self._open() as connection:
             there = sa.inspect(connection)
             names = [*there.get_table_names(), *there.get_view_names()][:_MOST_TABLES]
@@ -102,12 +131,61 @@ class SqlalchemyEngine:
                 for name in names
             ]
 
+    def _tables_in_mysql(self) -> list[ports.Table]:
+        """Return them by one query; who may only read a view may not ask for its definition."""
+        quoted = self._engine.dialect.identifier_preparer.quote
+        found: dict[tuple[str, str], ports.Table] = {}
+        with self._open() as connection:
+            for row in connection.exec_driver_sql(_TABLES_IN_MYSQL):
+                home, space, name, rows, comment, column, kind = row
+                if (table := found.get((space, name))) is None:
+                    if len(found) >= _MOST_TABLES:
+                        break
+                    parts = [name] if space == home else [space, name]
+                    written = ".".join(map(quoted, parts))
+                    table = ports.Table(written, [], -1 if rows is None else rows, comment)
+                    found[space, name] = table
+                table.columns.append((column, kind))
+        return list(found.values())
+
+    def _abandon(self, result: sa.CursorResult[Any]) -> None:
+        """Let the server send no more: its drivers read all of it before they close."""
+        self.cancel()
+        # It says that it was interrupted, behind what was on the way.
+        with contextlib.suppress(sa.exc.DBAPIError):
+            for _ in result:
+                pass
+
     def find_writable(self) -> str | None:
-        """Know nothing: what a login may do is told differently everywhere."""
-        return None
+        """Say what a login could do in MySQL; others tell that each in its own way."""
+        if not self._is_mysql:
+            return None
+        with self._open() as connection:
+            return _writable(connection.exec_driver_sql("SHOW GRANTS").scalars())
 
     def cancel(self) -> None:
-        """Cancel what runs, where the driver can."""
+        """Cancel what runs: by the driver, or by another connection."""
         stop = getattr(self._raw, "cancel", None) or getattr(self._raw, "interrupt", None)
         if stop is not None:
             stop()
+        elif (server_id := self._server_id) is not None:
+            try:
+                with self._engine.connect() as other:
+                    other.exec_driver_sql(f"KILL QUERY {server_id}")
+            except sa.exc.DBAPIError as error:
+                # It may be over; else this process is ended in a moment.
+                sys.stderr.write(f"a query was not killed: {error.orig}\n")
+
+
+def _writable(grants: Iterable[str]) -> str | None:
+    """Return what grants let one do beside reading, None where a role has some of its own."""
+    is_known = True
+    for grant in grants:
+        # Behind it may stand a digest of the password.
+        if (found := _GRANT.match(grant)) is None:
+            is_known = False
+            continue
+        names = {name.strip() for name in _COLUMNS.sub("", found[1]).split(",")}
+        if others := sorted(names - _HARMLESS):
+            return f"use {others[0]} on {found[2]}"
+    return "" if is_known else None

@@ -43,6 +43,7 @@ _CHANGING: Final = re.compile(
     r"truncate|grant|revoke)\b",
     re.IGNORECASE,
 )
+_WRITES_FILES: Final = re.compile(r"\b(outfile|dumpfile)\b", re.IGNORECASE)
 _UNGUARDED: Final = (
     "Nothing but its login keeps this database from being changed, so that no statement may have "
     "the word {word!r} in it here. Texts can be given as parameters."
@@ -112,6 +113,15 @@ class Statement:
         """
         if found := _CHANGING.search(self.text):
             raise StatementError(_UNGUARDED.format(word=found[0]))
+
+    def check_server_files(self) -> None:
+        """Check that it writes no file on MySQL's machine: to it, that is no change of data.
+
+        Raises:
+            StatementError: it may.
+        """
+        if _WRITES_FILES.search(self.text):
+            raise StatementError("Statements that write files of the server are not run here.")
 
     def _take_apart(self, text: str) -> None:
         place, other = 0, 0
