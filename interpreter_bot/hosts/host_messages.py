@@ -16,13 +16,13 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import pydantic
 
-from interpreter_bot import errors, network_reach, settings, values
+from interpreter_bot import errors, network_reach, session_variables, settings, values
 from interpreter_bot.hosts import ports
 
 Event: TypeAlias = ports.Event | ports.ExecutionEnd
 """What is told of an execution: its outputs, what it installs, and last its end."""
 
-PROTOCOL: Final = 6
+PROTOCOL: Final = 7
 """Number of what is said on the wire; a bot and a host need the same."""
 
 EVENT_BYTES: Final = 48 * settings.MIB
@@ -78,6 +78,25 @@ T = TypeVar("T")
 
 class MalformedError(ValueError):
     """A peer sent what is no message."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KernelBeginning:
+    """What a host says of a kernel that it gives to a session.
+
+    Attributes:
+        id: see `ports.Kernel`, as of the others.
+        announcement: why the former kernel is gone; mostly empty.
+        runs: how many pieces of code were begun in it.
+        restored: the variables of an earlier kernel that it began with.
+        unrestored: what of those did not come back; mostly empty.
+    """
+
+    id: str
+    announcement: str
+    runs: int
+    restored: session_variables.SavedVariables | None
+    unrestored: str
 
 
 def pack(event: Event) -> bytes:

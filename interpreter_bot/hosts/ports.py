@@ -79,25 +79,6 @@ class KernelStatus:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class KernelBeginning:
-    """What a kernel says of itself when it is given to a session.
-
-    Attributes:
-        id: see `Kernel`, as of the others.
-        announcement: why the former kernel is gone; mostly empty.
-        runs: how many pieces of code were begun in it.
-        restored: the variables of an earlier kernel that it began with.
-        unrestored: what of those did not come back; mostly empty.
-    """
-
-    id: str
-    announcement: str
-    runs: int
-    restored: session_variables.SavedVariables | None
-    unrestored: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class KernelLoss:
     """The end of a kernel that no person asked for.
 
@@ -173,6 +154,7 @@ class Workspace(Protocol):
         start: int = 0,
         most_bytes: int | None = None,
         may_be_sparse: bool = True,
+        checkpoint: str = "",
     ) -> AbstractAsyncContextManager[Content]:
         """Open a file: `async with workspace.read(name) as content`, then iterate for chunks.
 
@@ -181,11 +163,15 @@ class Workspace(Protocol):
             start: the first byte that is given; beyond the end there are none.
             most_bytes: a larger file is refused; by default the largest one can make.
             may_be_sparse: whether a file of next to nothing but holes is given, in full.
+            checkpoint: the file as it was then, if that is kept; empty for as it is now.
 
         Raises:
             FileMissingError: there is no such regular file.
             FileTooLargeError: it is larger than `most_bytes`, or sparse.
         """
+
+    async def kept(self, name: str) -> Mapping[str, int]:
+        """Return which checkpoints have a copy of a file as it was then, and its bytes."""
 
     async def rename(self, name: str, new_name: str) -> str:
         """Give a file the `file_names.safe_name` of another name, in its folder; return its name.

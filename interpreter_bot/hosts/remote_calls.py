@@ -63,7 +63,7 @@ class KernelCall:
     def __init__(self, number: int, lease: int, waiting: ports.OnWait | None) -> None:
         self._number, self._lease, self._waiting = number, lease, waiting
         self._ahead = 0
-        self.result: asyncio.Future[ports.KernelBeginning] = (
+        self.result: asyncio.Future[host_messages.KernelBeginning] = (
             asyncio.get_running_loop().create_future()
         )
 
@@ -84,7 +84,7 @@ class KernelCall:
 
     def _take(self, told: object) -> None:
         try:
-            self.result.set_result(host_messages.read(ports.KernelBeginning, told))
+            self.result.set_result(host_messages.read(host_messages.KernelBeginning, told))
         except host_messages.MalformedError as error:
             self.result.set_exception(errors.KernelStartError(str(error)))
 

@@ -21,6 +21,7 @@ from interpreter_bot import errors, network_reach, session_variables
 from interpreter_bot.hosts import (
     host_addresses,
     host_connection,
+    host_messages,
     kernel_doors,
     placement_offers,
     ports,
@@ -39,7 +40,7 @@ class RemoteKernel:
         self,
         connection: host_connection.HostConnection,
         lease: int,
-        beginning: ports.KernelBeginning,
+        beginning: host_messages.KernelBeginning,
     ) -> None:
         self._connection = connection
         self._lease = lease

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from typing import Any, Final
 
 import aiohttp
@@ -82,11 +82,13 @@ class RemoteWorkspace:
         start: int = 0,
         most_bytes: int | None = None,
         may_be_sparse: bool = True,
+        checkpoint: str = "",
     ) -> AsyncIterator[RemoteContent]:
         """Open a file; see `ports.Workspace.read`."""
         asked = {**self._asked, "name": name, "start": str(start)}
         asked |= {} if most_bytes is None else {"most": str(most_bytes)}
         asked |= {"sparse": "1"} if may_be_sparse else {}
+        asked |= {"checkpoint": checkpoint} if checkpoint else {}
         async with contextlib.AsyncExitStack() as stack:
             async with _translated():
                 response = await stack.enter_async_context(
@@ -94,6 +96,10 @@ class RemoteWorkspace:
                 )
                 content = RemoteContent(response)
             yield content
+
+    async def kept(self, name: str) -> Mapping[str, int]:
+        """Return which checkpoints have a copy of a file; see `ports.Workspace.kept`."""
+        return remote_calls.read(dict[str, int], await self._ask("GET", "kept", name=name))
 
     async def rename(self, name: str, new_name: str) -> str:
         """Give a file another name; see `ports.Workspace.rename`."""

@@ -171,7 +171,7 @@ class BotConnection:
                 )
             kernel = await held.lease.kernel(waiting=waiting)
             held.kernels[kernel.id] = kernel
-            beginning = ports.KernelBeginning(
+            beginning = host_messages.KernelBeginning(
                 id=kernel.id,
                 announcement=kernel.announcement,
                 runs=kernel.runs,

@@ -25,6 +25,7 @@ def routes(host: ports.Hosts) -> list[web.RouteDef]:
     return [
         web.get("/v1/files", files.list),
         web.get("/v1/file", files.read),
+        web.get("/v1/kept", files.kept),
         web.put("/v1/file", files.put),
         web.patch("/v1/file", files.rename),
         web.delete("/v1/file", files.delete),
@@ -50,6 +51,10 @@ class _Files:
         workspace = await self._workspace(request)
         return _json(await workspace.changes_since(request.query["mark"]))
 
+    async def kept(self, request: web.Request) -> web.Response:
+        workspace = await self._workspace(request)
+        return _json(await workspace.kept(request.query["name"]))
+
     async def put(self, request: web.Request) -> web.Response:
         workspace = await self._workspace(request)
         chunks = request.content.iter_chunked(_CHUNK_BYTES)
@@ -70,6 +75,7 @@ class _Files:
             start=int(query["start"]),
             most_bytes=int(query["most"]) if "most" in query else None,
             may_be_sparse="sparse" in query,
+            checkpoint=query.get("checkpoint", ""),
         )
         async with reading as content:
             response = web.StreamResponse()

@@ -9,6 +9,7 @@ import logging
 from interpreter_bot import cancellation, errors, session_variables
 from interpreter_bot.kernels import checkpoints, pools, snapshot_generations
 from interpreter_bot.kernels.files import (
+    checkpoint_files,
     directory_contents,
     file_copies,
     workspace_io,
@@ -82,7 +83,7 @@ class Branches:
         self,
         source: workspaces.Workspace,
         target: workspaces.Workspace,
-        former: checkpoints.Checkpoint | None,
+        former: checkpoint_files.Checkpoint | None,
     ) -> None:
         limits = self._pool.settings.limits
         wanted = checkpoints.Return((), {})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import datetime
 from typing import Final
@@ -16,17 +15,22 @@ _MOST_VERSIONS: Final = 20
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FileVersion:
-    """What a file became in a turn. Only the last of its versions is kept.
+    """What a file became in a turn.
 
     Attributes:
         request: what was asked in that turn.
         at: when the turn began.
-        size_bytes: None of a file that the person sent along.
+        size_bytes: None of a file that the person sent along, unless a copy tells.
+        was_sent: the person sent it along.
+        checkpoint: by which that version can be read; empty for the last one, which is the file
+            itself, and for those that are not kept.
     """
 
     request: str
     at: datetime.datetime
     size_bytes: int | None
+    was_sent: bool
+    checkpoint: str
 
 
 class SessionFiles:
@@ -77,22 +81,54 @@ class SessionFiles:
         async with hosts.lease(address, person=starter) as lease:
             return await live_tables.open_file(hosts, await lease.kernel(), name, sheet)
 
-    async def versions(self, key: values.SessionKey) -> dict[str, list[FileVersion]]:
-        """Return by name in which turns files were sent or made, the latest first."""
+    async def versions(self, key: values.SessionKey, name: str) -> list[FileVersion]:
+        """Return in which turns a file was sent or made, the latest first.
+
+        What it was before a turn's code ran is kept for as long as the checkpoint is that was made
+        then, unless it was replaced again within the seconds until it was copied.
+
+        Raises:
+            WorkspaceError: its host cannot be asked.
+        """
         database = self._services.database
         session = await database.sessions.find(key)
         if session is None:
-            return {}
+            return []
         async with database.together(is_writing=False):
             turns = await database.turns.of_session(session.id, most=_MOST_TURNS)
             made = await database.artifacts.of_turns([turn.id for turn in turns])
-        by_turn: dict[int, dict[str, int | None]] = collections.defaultdict(dict)
-        for one in made:
-            by_turn[one.turn_id][one.name] = one.size_bytes
-        found: dict[str, list[FileVersion]] = {}
-        for turn in reversed(turns):
-            sent: dict[str, int | None] = dict.fromkeys(turn.attachments)
-            for name, size_bytes in (sent | by_turn[turn.id]).items():
-                version = FileVersion(turn.request, turn.started, size_bytes)
-                found.setdefault(name, []).append(version)
-        return {name: versions[:_MOST_VERSIONS] for name, versions in found.items()}
+        workspace = await self._services.hosts.workspace(values.text(key))
+        kept = await workspace.kept(name)
+        sizes = {one.turn_id: one.size_bytes for one in made if one.name == name}
+        # Where among the turns, and whether as of before the code of that one.
+        changes = [
+            (at, was_sent)
+            for at, turn in enumerate(turns)
+            for was_sent in (True, False)
+            if (name in turn.attachments if was_sent else turn.id in sizes)
+        ]
+        found: list[FileVersion] = []
+        for number, (at, was_sent) in enumerate(changes[-_MOST_VERSIONS:], 1):
+            turn, later = turns[at], changes[-_MOST_VERSIONS:][number : number + 1]
+            until = range(at + (not was_sent), later[0][0] + 1 if later else 0)
+            checkpoints = [f"{turns[one].id}" for one in until if f"{turns[one].id}" in kept]
+            checkpoint = checkpoints[-1] if checkpoints else ""
+            size_bytes = kept.get(checkpoint, None if was_sent else sizes[turn.id])
+            found.append(FileVersion(turn.request, turn.started, size_bytes, was_sent, checkpoint))
+        return found[::-1]
+
+    async def bring_back(self, key: values.SessionKey, name: str, checkpoint: str) -> str:
+        """Put an earlier version of a file beside it; return the name that it got.
+
+        Args:
+            key: the session.
+            name: of the file.
+            checkpoint: of that version.
+
+        Raises:
+            WorkspaceError: it is not kept, or does not fit.
+        """
+        await self._services.database.sessions.touch(key)
+        workspace = await self._services.hosts.workspace(values.text(key))
+        async with workspace.read(name, checkpoint=checkpoint) as content:
+            return (await workspace.put(name.rpartition("/")[2], content)).name

@@ -205,7 +205,7 @@ class SessionQueries:
 
     @contextlib.asynccontextmanager
     async def reading(
-        self, key: values.SessionKey, name: str, *, start: int = 0
+        self, key: values.SessionKey, name: str, *, start: int = 0, checkpoint: str = ""
     ) -> AsyncIterator[tuple[values.FileInfo, AsyncIterator[bytes]]]:
         """Open a file of a session, to be read in pieces inside the context.
 
@@ -213,12 +213,13 @@ class SessionQueries:
             key: the session.
             name: of the file, as listed.
             start: the first byte that is wanted.
+            checkpoint: of `files.versions`: as it was then; empty for as it is now.
 
         Raises:
             WorkspaceError: there is no such file, or it cannot be read.
         """
         workspace = await self._services.hosts.workspace(values.text(key))
-        async with workspace.read(name, start=start) as content:
+        async with workspace.read(name, start=start, checkpoint=checkpoint) as content:
             yield content.info, aiter(content)
 
     async def model(self, key: values.SessionKey, *, person: str = "") -> str:

@@ -646,6 +646,32 @@ async def test_a_session_goes_back_to_what_it_was_and_is_copied(hosts, key):
         assert (await run(await lease.kernel(), show))[1] == "1 ['f'] old\n"
 
 
+async def test_a_file_is_read_as_it_was_at_a_checkpoint(hosts, key):
+    workspace = await hosts.workspace(key)
+    assert await workspace.kept("f") == {}
+    async with hosts.lease(key) as lease:
+        kernel = await lease.kernel()
+        await run(kernel, "x = 1\nopen('f', 'w').write('old')")
+        for _ in range(3000):
+            await hosts.note_checkpoint(key, "0")
+            if kept := await workspace.kept("f"):
+                break
+            # It is not copied yet.
+            await asyncio.sleep(0.02)
+        assert kept == {"0": 3}
+        await run(kernel, "open('f', 'w').write('newer')")
+        await hosts.note_checkpoint(key, "1")
+    async with workspace.read("f", checkpoint="0", start=1) as content:
+        assert (content.info.name, content.info.size_bytes) == ("f", 3)
+        assert b"".join([chunk async for chunk in content]) == b"ld"
+    async with workspace.read("f") as content:
+        assert b"".join([chunk async for chunk in content]) == b"newer"
+    for name, checkpoint in (("f", "2"), ("g", "0"), ("f", "../0"), ("../0.json", "0")):
+        with pytest.raises(errors.FileMissingError, match="not kept"):
+            async with workspace.read(name, checkpoint=checkpoint):
+                pass
+
+
 @pytest.mark.parametrize("opened", [_local, _remote], ids=["local", "remote"])
 async def test_a_kernel_begins_with_the_variables_of_the_former_one_and_says_so(opened):
     with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as place:

@@ -204,10 +204,12 @@ class Content:
 
     info: values.FileInfo
 
-    def __init__(self, root: pathlib.Path, name: str, *, most_bytes: int) -> None:
-        self._root = root
+    def __init__(
+        self, root: pathlib.Path, name: str, *, most_bytes: int, shown_as: str = ""
+    ) -> None:
+        self._root, self._name = root, name
         self._most_bytes = most_bytes
-        self.info = values.FileInfo(name, 0, 0)
+        self.info = values.FileInfo(shown_as or name, 0, 0)
         self._file: BinaryIO | None = None
         self._remaining = 0
 
@@ -218,7 +220,7 @@ class Content:
             FileMissingError: there is no such regular file with one name.
             FileTooLargeError: it holds more than `most_bytes`.
         """
-        path = directory_contents.fs_name(self.info.name)
+        path = directory_contents.fs_name(self._name)
         root = open_root(self._root)
         try:
             # A file object, not a descriptor: its lock prevents closing during a read.

@@ -22,7 +22,12 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping
 from typing import Final
 
 from interpreter_bot import cancellation, errors, settings, values
-from interpreter_bot.kernels.files import directory_contents, safe_open, workspace_io
+from interpreter_bot.kernels.files import (
+    checkpoint_files,
+    directory_contents,
+    safe_open,
+    workspace_io,
+)
 from interpreter_bot.text import file_names
 
 _DATA = "data"
@@ -144,6 +149,7 @@ class Workspace:
         start: int = 0,
         most_bytes: int | None = None,
         may_be_sparse: bool = True,
+        checkpoint: str = "",
     ) -> AsyncIterator[workspace_io.Content]:
         """Open a file: `async with workspace.read(name) as content`, then iterate for chunks.
 
@@ -152,6 +158,7 @@ class Workspace:
             start: the first byte that is given; beyond the end there are none.
             most_bytes: a larger file is refused; by default the largest one can make.
             may_be_sparse: whether a file of next to nothing but holes is given, in full.
+            checkpoint: the file as it was then, if that is kept; empty for as it is now.
 
         Raises:
             FileMissingError: there is no such regular file.
@@ -160,6 +167,11 @@ class Workspace:
         if most_bytes is None:
             most_bytes = max(self._limits.file_bytes, self._limits.upload_bytes)
         content = workspace_io.Content(self._root, name, most_bytes=most_bytes)
+        if checkpoint:
+            wanted = self.checkpoints, checkpoint, name
+            copy = await workspace_io.file_work(checkpoint_files.copy_of, *wanted)
+            copies = checkpoint_files.copies(self.checkpoints)
+            content = workspace_io.Content(copies, copy, most_bytes=most_bytes, shown_as=name)
         try:
             await workspace_io.file_work(content.begin)
             if not may_be_sparse:
@@ -168,6 +180,10 @@ class Workspace:
             yield content
         finally:
             await cancellation.in_thread(content.close)
+
+    async def kept(self, name: str) -> Mapping[str, int]:
+        """Return which checkpoints have a copy of a file as it was then, and its bytes."""
+        return await workspace_io.file_work(checkpoint_files.with_copy, self.checkpoints, name)
 
     async def rename(self, name: str, new_name: str) -> str:
         """Give a file the `file_names.safe_name` of another name, in its folder; return its name.

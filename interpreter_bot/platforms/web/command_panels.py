@@ -184,20 +184,11 @@ async def files(
     found = sorted(
         await service.queries.files(key), key=lambda info: info.modified_ns, reverse=True
     )
-    versions = await service.files.versions(key)
     return [
         {
             "name": info.name,
             "size_bytes": info.size_bytes,
             "modified": info.modified_ns / 1e9,
-            "versions": [
-                {
-                    "request": " ".join(one.request[:400].split())[:200],
-                    "at": one.at.timestamp(),
-                    "size_bytes": one.size_bytes,
-                }
-                for one in versions.get(info.name, ())
-            ],
         }
         for info in found
     ]

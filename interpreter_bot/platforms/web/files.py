@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import io
-import time
 import urllib.parse
-import zipfile
-from collections.abc import AsyncIterator, Container
-from typing import Any, Final
+from collections.abc import AsyncIterator
+from typing import Final
 
 from aiohttp import web
 
-from interpreter_bot import cancellation, errors, values
+from interpreter_bot import errors, values
 from interpreter_bot.platforms.web import access, event_json, validation
 from interpreter_bot.sessions import live_tables, requests, session_service
 from interpreter_bot.text import quantities
 
 _PIECE_BYTES: Final = 1024 * 1024
 _MOST_NAME_CHARACTERS: Final = 8192
-_FIRST_SECOND: Final = 315_532_800
-_LAST_SECOND: Final = 4_354_819_199
-# What does not pack becomes larger by a little, and 2 GiB are the most without "zip64".
-_LARGE_BYTES: Final = 2**30
-_LEFT_OUT: Final = "left-out.txt"
+_MOST_CHECKPOINT_CHARACTERS: Final = 64
 _MEDIA: Final = {
     "pdf": "application/pdf",
     "mp3": "audio/mpeg",
@@ -59,17 +52,16 @@ class Files:
 
     async def download(self, request: web.Request) -> web.StreamResponse:
         """Serve a file of a workspace as a download, never inline."""
-        key, name = where(request)
-        async with self._service.queries.reading(key, name) as (info, pieces):
+        async with opened(self._service, request) as (info, pieces):
             headers = {
                 "Content-Type": "application/octet-stream",
-                "Content-Disposition": disposition(name),
+                "Content-Disposition": disposition(info.name),
             }
             return await stream(request, info, pieces, headers=headers)
 
     async def media(self, request: web.Request) -> web.StreamResponse:
         """Serve a document, a sound or a film, or a part of it, to be shown by the browser."""
-        key, name = where(request)
+        _, name = where(request)
         kind = _MEDIA.get(name.rpartition(".")[2].lower())
         if kind is None:
             raise errors.FileNameError("Files of that kind are not shown here.")
@@ -84,7 +76,7 @@ class Files:
             "Content-Security-Policy": _MEDIA_POLICY,
             "Accept-Ranges": "bytes",
         }
-        async with self._service.queries.reading(key, name, start=start) as (info, pieces):
+        async with opened(self._service, request, start=start) as (info, pieces):
             stop = min(part.stop or info.size_bytes, info.size_bytes)
             if part.start is None or part.start < 0:
                 return await stream(request, info, pieces, headers=headers)
@@ -93,63 +85,6 @@ class Files:
             headers["Content-Range"] = f"bytes {start}-{stop - 1}/{info.size_bytes}"
             rest = values.FileInfo(info.name, stop - start, info.modified_ns)
             return await stream(request, rest, pieces, headers=headers, status=206)
-
-    async def archive(self, request: web.Request) -> web.StreamResponse:
-        """Serve all files of a session in one zip file, which is made as it is read."""
-        key, title = where(request)
-        infos = await self._service.queries.files(key)
-        if not infos:
-            raise errors.FileMissingError("There are no files yet.")
-        headers = {
-            "Content-Type": "application/zip",
-            "Content-Disposition": disposition(_named(title, "zip")),
-        }
-        response = web.StreamResponse(headers=headers)
-        await response.prepare(request)
-        packed = _Packed()
-        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-            refused = []
-            for info in infos:
-                if problem := await self._pack(key, info, archive, packed, response):
-                    refused.append(f"{info.name}: {problem}\n")
-            if refused:
-                archive.writestr(_free(_LEFT_OUT, archive.NameToInfo), "".join(refused))
-        await response.write(packed.taken())
-        return response
-
-    async def _pack(
-        self,
-        key: values.SessionKey,
-        info: values.FileInfo,
-        archive: zipfile.ZipFile,
-        packed: _Packed,
-        response: web.StreamResponse,
-    ) -> str:
-        """Add a file to an archive, as large as it is when it is opened; return why not, if so."""
-        # Code may give a file any time; archives know those of 1980 to 2107.
-        seconds = min(max(info.modified_ns // 10**9, _FIRST_SECOND), _LAST_SECOND)
-        entry = zipfile.ZipInfo(info.name, time.gmtime(seconds)[:6])
-        entry.compress_type = zipfile.ZIP_DEFLATED
-        async with contextlib.AsyncExitStack() as stack:
-            reading = self._service.queries.reading(key, info.name)
-            try:
-                found, pieces = await stack.enter_async_context(reading)
-            except errors.FileMissingError:
-                # Code deleted it meanwhile.
-                return ""
-            except errors.WorkspaceError as error:
-                return str(error)
-            left = found.size_bytes
-            is_large = left >= _LARGE_BYTES
-            with archive.open(entry, "w", force_zip64=is_large) as opened:
-                async for piece in pieces:
-                    # What it has grown by meanwhile might be more than its header can tell.
-                    await cancellation.in_thread(opened.write, piece[:left])
-                    await response.write(packed.taken())
-                    left -= len(piece)
-                    if left <= 0:
-                        break
-        return ""
 
     async def rename(self, request: web.Request) -> web.Response:
         """Give a file another name; the response is the one it got."""
@@ -161,6 +96,25 @@ class Files:
         """Delete a file."""
         await self._service.files.delete(*where(request))
         return web.json_response({})
+
+    async def versions(self, request: web.Request) -> web.Response:
+        """Serve in which turns a file was sent or made, and by which checkpoints it can be had."""
+        found = [
+            {
+                "request": " ".join(one.request[:400].split())[:200],
+                "at": one.at.timestamp(),
+                "size_bytes": one.size_bytes,
+                "was_sent": one.was_sent,
+                "checkpoint": one.checkpoint,
+            }
+            for one in await self._service.files.versions(*where(request))
+        ]
+        return web.json_response({"versions": found})
+
+    async def bring_back(self, request: web.Request) -> web.Response:
+        """Put an earlier version of a file beside it; the response is the name it got."""
+        brought = self._service.files.bring_back(*where(request), _checkpoint(request))
+        return web.json_response({"name": await brought})
 
     async def open_table(self, request: web.Request) -> web.Response:
         """Let Python read a file as a table; the response says how it is looked at."""
@@ -187,7 +141,7 @@ class Files:
                 raise validation.MalformedError
         headers = {
             "Content-Type": "application/octet-stream",
-            "Content-Disposition": disposition(_named(title, suffix)),
+            "Content-Disposition": disposition(named(title, suffix)),
         }
         return web.Response(body=data, headers=headers)
 
@@ -228,6 +182,25 @@ def where(request: web.Request) -> tuple[values.SessionKey, str]:
     return validation.key(request.query.get("thread")), name
 
 
+@contextlib.asynccontextmanager
+async def opened(
+    service: session_service.SessionService, request: web.Request, *, start: int = 0
+) -> AsyncIterator[tuple[values.FileInfo, AsyncIterator[bytes]]]:
+    """Open the file that a request names, as it is now or was at a checkpoint.
+
+    Raises:
+        WorkspaceError: there is none.
+    """
+    key, name = where(request)
+    reading = service.queries.reading(key, name, start=start, checkpoint=_checkpoint(request))
+    async with reading as found:
+        yield found
+
+
+def _checkpoint(request: web.Request) -> str:
+    return validation.text(dict(request.query), "checkpoint", most=_MOST_CHECKPOINT_CHARACTERS)
+
+
 def too_large(limit_bytes: int) -> str:
     """Return the sentence for a file over the limit."""
     return f"The file is too large: {quantities.size(limit_bytes)} is the most."
@@ -244,35 +217,8 @@ def disposition(name: str) -> str:
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quoted}"
 
 
-class _Packed(io.RawIOBase):
-    """What a zip file consists of so far, and nobody has taken yet."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._made = bytearray()
-
-    def writable(self) -> bool:
-        """Say that it takes bytes; it cannot go back among them."""
-        return True
-
-    def write(self, data: Any) -> int:  # noqa: ANN401
-        """Take bytes."""
-        self._made += data
-        return len(data)
-
-    def taken(self) -> bytes:
-        """Return what was made since the last time."""
-        made, self._made = bytes(self._made), bytearray()
-        return made
-
-
-def _free(name: str, taken: Container[str]) -> str:
-    while name in taken:
-        name = f"_{name}"
-    return name
-
-
-def _named(title: str, suffix: str) -> str:
+def named(title: str, suffix: str) -> str:
+    """Return the name of a file that holds a conversation, after its title."""
     return f"{title.replace('/', ' ') or 'conversation'}.{suffix}"
 
 

@@ -140,9 +140,8 @@ class Displays:
         """
         sha256 = request.query.get("sha256")
         if sha256 is None:
-            key, name = files.where(request)
-            async with self._service.queries.reading(key, name) as opened:
-                yield opened
+            async with files.opened(self._service, request) as found:
+                yield found
             return
         data, visit = None, request.get(access.VISIT)
         is_shown = visit is None or await self._service.visits.shows(visit.key, sha256)

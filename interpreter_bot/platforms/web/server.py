@@ -23,6 +23,7 @@ from interpreter_bot.platforms.web import (
     tab_hub,
     visits,
     websocket_actions,
+    zip_archives,
 )
 from interpreter_bot.sessions import page_visits, session_service
 
@@ -111,7 +112,8 @@ def _application(
         "/download": stored.download,
         "/notebook": stored.notebook,
         "/media": stored.media,
-        "/archive": stored.archive,
+        "/versions": stored.versions,
+        "/archive": zip_archives.ZipArchives(service).archive,
         "/visited": visited.conversation,
     }
     for path, handler in (routes | _pages()).items():
@@ -120,6 +122,7 @@ def _application(
         "/upload": stored.upload,
         "/rename": stored.rename,
         "/delete": stored.delete,
+        "/bring-back": stored.bring_back,
         "/open": stored.open_table,
         "/visit": visited.enter,
         "/continue": visited.go_on,

@@ -262,6 +262,18 @@ async def test_a_file_that_grows_while_it_is_packed_is_packed_as_it_was(serving_
         assert packed.read("growing") == data
 
 
+async def test_a_file_that_shrinks_while_it_is_packed_is_named(serving_fake):
+    async with serving_fake() as (bot, client):
+        path = bot.directory(KEY) / "shrinking"
+        path.write_bytes(os.urandom(40_000_000))
+        async with client.get(_where("/archive", name="x")) as response:
+            begun = await response.content.readexactly(200_000)
+            os.truncate(path, 100)
+            packed = zipfile.ZipFile(io.BytesIO(begun + await response.read()))
+        assert 0 < packed.getinfo("shrinking").file_size < 40_000_000
+        assert packed.read("left-out.txt").startswith(b"shrinking: ")
+
+
 async def test_what_cannot_be_packed_is_named_in_the_archive(serving_fake):
     limits = settings.Limits(file_bytes=1000, upload_bytes=1000)
     async with serving_fake(limits=limits) as (bot, client):
@@ -276,7 +288,7 @@ async def test_what_cannot_be_packed_is_named_in_the_archive(serving_fake):
 async def test_only_our_page_renames_deletes_and_opens(serving_fake):
     async with serving_fake() as (bot, client):
         await _upload(client, "a.csv", b"1")
-        for path in ("/rename", "/delete", "/open"):
+        for path in ("/rename", "/delete", "/open", "/bring-back"):
             where = _where(path, name="a.csv", to="b.csv")
             async with client.post(where, headers={"Interpreter-Bot-Key": "0" * 64}) as response:
                 assert response.status == 403

@@ -86,12 +86,12 @@ function open(name) {
   const query = { thread: around.thread, name };
   const back = el("button", { type: "button", class: "small", onclick: () => (list(), focusOn(name)) }, "All files");
   const tools = [
-    el("a", { class: "small", href: fileAddress(around.thread, name), download: "" }, icon("down"), el("span", {}, "Download")),
+    el("a", { class: "small", href: fileAddress(query), download: "" }, icon("down"), el("span", {}, "Download")),
     button("Rename", "pen", () => rename(query)),
     ...(/\.ipynb$/i.test(name) ? [button("Run its cells", "open", () => dispatchEvent(new CustomEvent("notebook", { detail: name })))] : []),
     button("Delete", "bin", () => remove(query)),
   ];
-  draw(named(name), back, tools, preview(file, around), versions(file));
+  draw(named(name), back, tools, preview(file, around), versions(query));
   $("pane").querySelector("h2").focus();
 }
 
@@ -100,14 +100,47 @@ function focusOn(name) {
   $("pane").querySelectorAll(".file > button")[place]?.focus();
 }
 
-/** In which turns it was sent or made. Only what it is now can be had. */
-function versions(file) {
-  const lines = file.versions.map((one) =>
-    el("li", {}, el("time", { datetime: new Date(one.at * 1000).toISOString() }, new Date(one.at * 1000).toLocaleString()),
-      el("span", { dir: "auto" }, ` ${one.size_bytes === null ? "Sent with" : `${size(one.size_bytes)}, made by`}: ${plain(one.request) || "a file alone"}`)));
-  const said = lines.length ? `Changed by ${count(lines.length, "turn", "turns")}` : "No turn has sent or made it yet";
-  if (!lines.length) return el("p", { class: "muted" }, `${said}.`);
-  return el("details", { class: "versions" }, el("summary", {}, said), el("ol", {}, lines), el("p", { class: "muted" }, "Only its last version is kept."));
+/** In which turns it was sent or made, and what it was then, as long as that is kept. */
+function versions(query) {
+  const place = el("div", { class: "file-versions" });
+  const fill = async () => {
+    const response = await fetch(address("/versions", query));
+    if (!response.ok) throw new Error(await response.text());
+    const found = (await response.json()).versions;
+    if (!found.length) return el("p", { class: "muted" }, "No turn has sent or made it yet.");
+    return el("details", {}, el("summary", {}, `Changed by ${count(found.length, "turn", "turns")}`), el("ol", {}, found.map((one, number) => version(query, one, number === 0))));
+  };
+  fill().then((made) => place.replaceChildren(made), (error) => place.replaceChildren(el("p", { class: "notice" }, error.message)));
+  return place;
+}
+
+function version(query, { request, at, size_bytes: bytes, was_sent: wasSent, checkpoint }, isLast) {
+  const time = new Date(at * 1000);
+  const said = `${bytes === null ? "" : `${size(bytes)}, `}${wasSent ? "sent with" : "made by"}: ${plain(request) || "a file alone"}`;
+  const tools = isLast ? el("span", { class: "muted" }, "As it is now") : checkpoint
+    ? [button("Look", "look", () => lookBack({ name: query.name, size_bytes: bytes, checkpoint }, time)),
+       el("a", { class: "small", href: fileAddress({ ...query, checkpoint }), download: "" }, icon("down"), el("span", {}, "Download")),
+       button("Bring back", "before", () => bringBack({ ...query, checkpoint }))]
+    : el("span", { class: "muted" }, "Not kept");
+  return el("li", {}, el("time", { datetime: time.toISOString() }, time.toLocaleString()), el("span", { dir: "auto" }, ` ${said}`), el("div", { class: "output-tools" }, tools));
+}
+
+/** Show what a file was, in the place of what it is. */
+function lookBack(file, time) {
+  const back = button("As it is now", "look", () => open(file.name));
+  $("pane").querySelector(".pane-body").replaceChildren(
+    el("p", { class: "notice", role: "status" }, el("span", {}, `As it was after ${time.toLocaleString()}. `), back), preview(file, around));
+}
+
+async function bringBack(query) {
+  try {
+    const { name } = await post("/bring-back", query);
+    renew();
+    const told = el("p", { class: "notice", role: "status" }, `It is beside this one, as ${plain(name)}.`);
+    $("pane").querySelector(".pane-body").prepend(told);
+  } catch (error) {
+    complain(error.message);
+  }
 }
 
 function tellOfChange(file) {

@@ -6,13 +6,14 @@ export const PICTURE = /\.(?:png|jpe?g|gif|webp|svg)$/i;
 export const PAGE = /\.html?$/i;
 export const LARGEST_PREVIEW = 8 * 2 ** 20;
 
-export function fileAddress(thread, name) {
-  return address("/download", { thread, name });
+/** @param {{thread: string, name: string, checkpoint?: string}} query an earlier version's has its checkpoint */
+export function fileAddress(query) {
+  return address("/download", query);
 }
 
 /** A link that saves a file, in the midst of text. */
 export function fileLink(thread, name) {
-  return el("a", { class: "file-name", href: fileAddress(thread, name), download: "" }, el("code", {}, named(name)));
+  return el("a", { class: "file-name", href: fileAddress({ thread, name }), download: "" }, el("code", {}, named(name)));
 }
 
 /** @param {{name: string, size_bytes: number}} file */
@@ -20,7 +21,7 @@ export function fileCard(thread, file, { hasPreview = false } = {}) {
   const query = { thread, name: file.name };
   const isPicture = PICTURE.test(file.name) && file.size_bytes <= LARGEST_PREVIEW && file.size_bytes > 0;
   const preview = hasPreview && isPicture
-    ? el("a", { class: "preview", href: address("/picture", query), target: "_blank", rel: "noopener", title: "Enlarge", "data-enlarged": plain(file.name), "data-save": fileAddress(thread, file.name) },
+    ? el("a", { class: "preview", href: address("/picture", query), target: "_blank", rel: "noopener", title: "Enlarge", "data-enlarged": plain(file.name), "data-save": fileAddress(query) },
         el("img", { src: address("/picture", query), alt: "", loading: "lazy", onerror: (event) => event.target.parentNode.remove() }))
     : null;
   const open = PAGE.test(file.name)
@@ -33,5 +34,5 @@ export function fileCard(thread, file, { hasPreview = false } = {}) {
       icon("file"),
       el("span", { class: "file-what" }, named(file.name, { class: "file-title" }), el("span", { class: "muted" }, size(file.size_bytes))),
       open, look,
-      el("a", { class: "small", href: fileAddress(thread, file.name), download: "" }, icon("down"), el("span", {}, "Download"), el("span", { class: "unseen" }, ` ${plain(file.name)}`))));
+      el("a", { class: "small", href: fileAddress(query), download: "" }, icon("down"), el("span", {}, "Download"), el("span", { class: "unseen" }, ` ${plain(file.name)}`))));
 }

@@ -17,16 +17,17 @@ const MOST_TIMES = 8;
 const MOST_BYTES = 256 * 1024;
 
 /**
- * Show a file.
- * @param {{name: string, size_bytes: number}} file
+ * Show a file, or what it was at a checkpoint.
+ * @param {{name: string, size_bytes: number, checkpoint?: string}} file
  * @param {{thread: string, say(message: object): boolean}} around
  */
 export function preview(file, { thread, say }) {
-  const { name } = file, query = { thread, name };
+  const { name, checkpoint } = file, query = { thread, name, ...(checkpoint ? { checkpoint } : {}) };
   if (file.size_bytes === 0) return told("This file is empty.");
-  if (PICTURE.test(name)) return el("button", { type: "button", class: "picture", title: "Enlarge", "data-enlarged": plain(name), "data-save": fileAddress(thread, name) }, el("img", { src: address("/picture", query), alt: plain(name) }));
+  if (PICTURE.test(name)) return el("button", { type: "button", class: "picture", title: "Enlarge", "data-enlarged": plain(name), "data-save": fileAddress(query) }, el("img", { src: address("/picture", query), alt: plain(name) }));
   if (PAGE.test(name)) return framed(query, plain(name));
-  if (TABLE.test(name)) return tableOf(query, say);
+  // Python sees the present file only.
+  if (TABLE.test(name) && !checkpoint) return tableOf(query, say);
   if (/\.pdf$/i.test(name)) return el("iframe", { class: "document", title: plain(name), src: address("/media", query) });
   for (const [tag, names] of Object.entries(PLAYED))
     if (names.test(name)) return el(tag, { controls: true, preload: "metadata", src: address("/media", query), "aria-label": plain(name) });
@@ -80,7 +81,7 @@ async function openedTable(query) {
 }
 
 async function text(query, bytes) {
-  const { words, isCut } = await beginning(fileAddress(query.thread, query.name));
+  const { words, isCut } = await beginning(fileAddress(query));
   if (words.includes("\0")) return told(`This is no text; there is nothing to show of its ${size(bytes)}.`);
   const shown = drawn(query.name, words, isCut);
   return el("div", { class: "preview-place" }, isCut ? told(`The first ${size(MOST_BYTES)} of ${size(bytes)}:`) : null, shown,

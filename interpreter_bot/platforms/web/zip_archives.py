@@ -1,0 +1,115 @@
+"""All files of a session in one zip file, which is made while it is read."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import time
+import zipfile
+from collections.abc import Container
+from typing import Any, Final
+
+from aiohttp import web
+
+from interpreter_bot import cancellation, errors, values
+from interpreter_bot.platforms.web import files
+from interpreter_bot.sessions import session_service
+
+_FIRST_SECOND: Final = 315_532_800
+_LAST_SECOND: Final = 4_354_819_199
+# What does not pack becomes larger by a little, and 2 GiB are the most without "zip64".
+_LARGE_BYTES: Final = 2**30
+_LEFT_OUT: Final = "left-out.txt"
+_SHRANK: Final = "It became shorter while it was packed, and only its beginning is here."
+
+
+class ZipArchives:
+    """The route of archives."""
+
+    def __init__(self, service: session_service.SessionService) -> None:
+        self._service = service
+
+    async def archive(self, request: web.Request) -> web.StreamResponse:
+        """Serve all files of a session in one zip file, which is made as it is read."""
+        key, title = files.where(request)
+        infos = await self._service.queries.files(key)
+        if not infos:
+            raise errors.FileMissingError("There are no files yet.")
+        headers = {
+            "Content-Type": "application/zip",
+            "Content-Disposition": files.disposition(files.named(title, "zip")),
+        }
+        response = web.StreamResponse(headers=headers)
+        await response.prepare(request)
+        packed = _Packed()
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            refused = []
+            for info in infos:
+                if problem := await self._pack(key, info, archive, packed, response):
+                    refused.append(f"{info.name}: {problem}\n")
+            if refused:
+                archive.writestr(_free(_LEFT_OUT, archive.NameToInfo), "".join(refused))
+        await response.write(packed.taken())
+        return response
+
+    async def _pack(
+        self,
+        key: values.SessionKey,
+        info: values.FileInfo,
+        archive: zipfile.ZipFile,
+        packed: _Packed,
+        response: web.StreamResponse,
+    ) -> str:
+        """Add a file to an archive, as large as it is when it is opened; return what is wrong."""
+        # Code may give a file any time; archives know those of 1980 to 2107.
+        seconds = min(max(info.modified_ns // 10**9, _FIRST_SECOND), _LAST_SECOND)
+        entry = zipfile.ZipInfo(info.name, time.gmtime(seconds)[:6])
+        entry.compress_type = zipfile.ZIP_DEFLATED
+        async with contextlib.AsyncExitStack() as stack:
+            reading = self._service.queries.reading(key, info.name)
+            try:
+                found, pieces = await stack.enter_async_context(reading)
+            except errors.FileMissingError:
+                # Code deleted it meanwhile.
+                return ""
+            except errors.WorkspaceError as error:
+                return str(error)
+            left = found.size_bytes
+            is_large = left >= _LARGE_BYTES
+            with archive.open(entry, "w", force_zip64=is_large) as opened:
+                async for piece in pieces:
+                    # What it has grown by meanwhile might be more than its header can tell.
+                    await cancellation.in_thread(opened.write, piece[:left])
+                    await response.write(packed.taken())
+                    left -= len(piece)
+                    if left <= 0:
+                        break
+        return _SHRANK if left > 0 else ""
+
+
+class _Packed(io.RawIOBase):
+    """What a zip file consists of so far, and nobody has taken yet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._made = bytearray()
+
+    def writable(self) -> bool:
+        """Say that it takes bytes; it cannot go back among them."""
+        return True
+
+    def write(self, data: Any) -> int:  # noqa: ANN401
+        """Take bytes."""
+        self._made += data
+        return len(data)
+
+    def taken(self) -> bytes:
+        """Return what was made since the last time."""
+        made, self._made = bytes(self._made), bytearray()
+        return made
+
+
+def _free(name: str, taken: Container[str]) -> str:
+    while name in taken:
+        name = f"_{name}"
+    return name
