@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import os
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -18,11 +17,35 @@ from typing import Any
 _TOLD_SECONDS = 1.0
 
 
-@dataclasses.dataclass(eq=False, slots=True)
-class _Waiting:
-    person: str
-    round: int
-    granted: asyncio.Future[None]
+class FairQueue:
+    """Who is next: of one person's the first to come, of everybody's one in each round."""
+
+    def __init__(self) -> None:
+        # Each round serves one start of everybody who waits. Who comes now, waits for the next.
+        self._round = 0
+        self._waiting: dict[str, tuple[int, str]] = {}
+
+    def __len__(self) -> int:
+        """Count those that wait."""
+        return len(self._waiting)
+
+    def enter(self, key: str, person: str) -> None:
+        """Let a person's start wait, behind all others of theirs."""
+        own = [round_ for round_, of in self._waiting.values() if of == person]
+        self._waiting[key] = max([self._round, *own]) + 1, person
+
+    def leave(self, key: str) -> None:
+        """Let one wait no more."""
+        del self._waiting[key]
+
+    def serve(self, key: str) -> None:
+        """Note whose turn it was; it waits until it leaves."""
+        self._round = self._waiting[key][0]
+
+    def order(self) -> list[str]:
+        """Return those that wait, the next one first."""
+        # Sorting keeps the order of arrival within a round.
+        return sorted(self._waiting, key=lambda key: self._waiting[key][0])
 
 
 class Admissions:
@@ -36,9 +59,8 @@ class Admissions:
         """
         self._places = places or len(os.sched_getaffinity(0))
         self._taken = 0
-        self._queue: dict[str, _Waiting] = {}
-        # Each round serves one start of everybody who waits. Who comes now, waits for the next.
-        self._round = 0
+        self._queue = FairQueue()
+        self._granted: dict[str, asyncio.Future[None]] = {}
 
     @property
     def is_free(self) -> bool:
@@ -48,13 +70,9 @@ class Admissions:
 
     def ahead(self, key: str) -> int:
         """Count the starts before a waiting one; 0 if it does not wait."""
-        if key not in self._queue:
+        if key not in self._granted:
             return 0
-        return self._places + self._order().index(self._queue[key])
-
-    def _order(self) -> list[_Waiting]:
-        # Sorting keeps the order of arrival within a round.
-        return sorted(self._queue.values(), key=lambda waiting: waiting.round)
+        return self._places + self._queue.order().index(key)
 
     async def report_wait(
         self, key: str, start: asyncio.Future[Any], waiting: Callable[[int], None]
@@ -95,9 +113,9 @@ class Admissions:
             self._hand_on()
 
     async def _wait(self, key: str, person: str) -> None:
-        own = [one.round for one in self._queue.values() if one.person == person]
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue[key] = _Waiting(person, max([self._round, *own]) + 1, granted)
+        self._granted[key] = granted
+        self._queue.enter(key, person)
         try:
             await granted
         except asyncio.CancelledError:
@@ -106,13 +124,14 @@ class Admissions:
                 self._hand_on()
             raise
         finally:
-            del self._queue[key]
+            del self._granted[key]
+            self._queue.leave(key)
 
     def _hand_on(self) -> None:
         """Give the place to whose turn it is."""
-        for waiting in self._order():
-            if not waiting.granted.done():
-                self._round = waiting.round
-                waiting.granted.set_result(None)
+        for key in self._queue.order():
+            if not (granted := self._granted[key]).done():
+                self._queue.serve(key)
+                granted.set_result(None)
                 return
         self._taken -= 1

@@ -23,7 +23,11 @@ def room_bytes(launched: launchers.LaunchedKernel) -> int:
 
 
 def has_room(
-    kernels: settings.Kernels, live: Iterable[launchers.LaunchedKernel], others: int
+    kernels: settings.Kernels,
+    live: Iterable[launchers.LaunchedKernel],
+    others: int,
+    *,
+    machine_bytes: int = 0,
 ) -> bool:
     """Return whether one more kernel fits beside the present ones.
 
@@ -31,12 +35,13 @@ def has_room(
         kernels: the settings, which bound their number or their memory.
         live: those of sessions. What is left of one that died takes no room.
         others: how many there are besides: spares, being started, being closed.
+        machine_bytes: memory of the machine; 0 means of this one.
     """
     alive = [launched for launched in live if launched.kernel.is_alive]
     unused = others + 1
     if kernels.concurrent:
         return len(alive) + unused <= kernels.concurrent
-    budget_bytes = machine_setup.memory_bytes() * kernels.memory_share
+    budget_bytes = (machine_bytes or machine_setup.memory_bytes()) * kernels.memory_share
     used_bytes = sum(map(room_bytes, alive))
     return used_bytes + unused * _IDLE_KERNEL_BYTES <= budget_bytes
 

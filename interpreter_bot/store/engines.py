@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import pathlib
+import time
 from typing import Any, Final
 
 import sqlalchemy
@@ -33,6 +35,8 @@ and no waiting helps.
 """
 _BUSY_MILLISECONDS: Final = 30_000
 _CONNECTIONS: Final = 10
+_USED_AT: Final = "interpreter_bot_used_at"
+_TRUSTED_SECONDS: Final = 1.0
 
 
 def default(data: pathlib.Path) -> str:
@@ -89,8 +93,9 @@ def make(url: sqlalchemy.URL, **options: Any) -> sa_asyncio.AsyncEngine:
         engine = sa_asyncio.create_async_engine(url, **options)
         _prepare_sqlite(engine.sync_engine, foreign_keys=True)
         return engine
-    # A server that was restarted leaves dead connections in the pool.
-    return sa_asyncio.create_async_engine(url, pool_pre_ping=True, **options)
+    engine = sa_asyncio.create_async_engine(url, **options)
+    _try_idle_connections(engine.sync_engine)
+    return engine
 
 
 def make_for_upgrade(url: sqlalchemy.URL) -> sa_asyncio.AsyncEngine:
@@ -116,6 +121,26 @@ def make_file(url: sqlalchemy.URL) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # SQLite gives its -wal and -shm files the same mode.
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+
+
+def _try_idle_connections(engine: sqlalchemy.Engine) -> None:
+    """Try connections before they are used again: a server that was restarted leaves dead ones.
+
+    Not one that was used just now: to try it takes longer than a short statement.
+    """
+
+    @event.listens_for(engine, "checkin")
+    def note(_: object, record: pool.ConnectionPoolEntry) -> None:
+        record.info[_USED_AT] = time.monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def try_(connection: Any, record: pool.ConnectionPoolEntry, _: object) -> None:  # noqa: ANN401
+        if time.monotonic() - record.info.get(_USED_AT, -math.inf) < _TRUSTED_SECONDS:
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except (engine.dialect.loaded_dbapi.Error, OSError) as error:
+            raise exc.InvalidatePoolError from error
 
 
 def _prepare_sqlite(engine: sqlalchemy.Engine, *, foreign_keys: bool) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 
 from interpreter_bot.store import columns, schema, transactions
 
 _T = schema.PLACEMENTS
+_PLACEMENT = (_T.c.host, _T.c.epoch, _T.c.is_told)
+# Made once: each turn asks several times.
+_FIND = sa.select(*_PLACEMENT).where(_T.c.session_digest == sa.bindparam("digest"))
 
 Placement: TypeAlias = tuple[str, int, bool]
 """Id of a host, epoch, and whether people know that the session was moved there."""
@@ -23,8 +26,8 @@ class Placements:
 
     async def find(self, key: str) -> Placement | None:
         """Return where a session is."""
-        async with self._begin.reading() as transaction:
-            return await _found(transaction, key)
+        async with self._begin.alone(is_writing=False) as transaction:
+            return _read((await transaction.execute(_FIND, {"digest": _digest(key)})).first())
 
     async def put(self, key: str, host: str, *, after: int) -> Placement:
         """Place a session, unless somebody else did meanwhile; return where it is now.
@@ -35,14 +38,19 @@ class Placements:
             after: epoch of the placement that was found; 0 if there was none.
         """
         fields = {"host": host, "epoch": after + 1, "placed": columns.now(), "is_told": after == 0}
-        made = self._begin.insert(_T).values(session_digest=_digest(key), **fields)
-        statement: sa.Executable = made.on_conflict_do_nothing(index_elements=[_T.c.session_digest])
+        statement: sa.Executable
         if after:
             mine = (_T.c.session_digest == _digest(key), _T.c.epoch == after)
-            statement = sa.update(_T).where(*mine).values(**fields)
-        async with self._begin.writing() as transaction:
-            await transaction.execute(statement)
-            found = await _found(transaction, key)
+            statement = sa.update(_T).where(*mine).values(**fields).returning(*_PLACEMENT)
+        else:
+            made = self._begin.insert(_T).values(session_digest=_digest(key), **fields)
+            # An update that changes nothing: else the row of who was first would not be returned.
+            statement = made.on_conflict_do_update(
+                index_elements=[_T.c.session_digest], set_={"epoch": _T.c.epoch}
+            ).returning(*_PLACEMENT)
+        async with self._begin.alone(is_writing=True) as transaction:
+            placed = _read((await transaction.execute(statement)).first())
+        found = placed or await self.find(key)
         assert found is not None, "it was put there"  # noqa: S101
         return found
 
@@ -54,9 +62,7 @@ class Placements:
             return bool(done.rowcount)
 
 
-async def _found(transaction: transactions.Transaction, key: str) -> Placement | None:
-    query = sa.select(_T.c.host, _T.c.epoch, _T.c.is_told)
-    row = (await transaction.execute(query.where(_T.c.session_digest == _digest(key)))).first()
+def _read(row: sa.Row[Any, Any, Any] | None) -> Placement | None:
     return None if row is None else (row.host, row.epoch, row.is_told)
 
 

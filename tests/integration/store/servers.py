@@ -33,20 +33,21 @@ def programs() -> pathlib.Path | None:
 class Server:
     """Makes databases, each for one test."""
 
-    def __init__(self, directory: pathlib.Path, bin_: pathlib.Path) -> None:
+    def __init__(self, directory: pathlib.Path, bin_: pathlib.Path, fsync: str) -> None:
         self.directory = directory
+        self._fsync = fsync
         self._bin = bin_
         self._rights = _unprivileged()
         self._process: subprocess.Popen[bytes] | None = None
 
     @classmethod
     @contextlib.contextmanager
-    def run(cls) -> Iterator["Server"]:
+    def run(cls, *, fsync: str = "off") -> Iterator["Server"]:
         """Run one, in a directory whose path leaves room for a socket."""
         bin_ = programs()
         assert bin_ is not None
         with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as name:
-            server = cls(pathlib.Path(name), bin_)
+            server = cls(pathlib.Path(name), bin_, fsync)
             if "user" in server._rights:
                 os.chown(name, server._rights["user"], server._rights["group"])
             server._call("initdb", "-D", f"{name}/data", "-A", "trust", "-N", "-E", "UTF8",
@@ -59,8 +60,8 @@ class Server:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        options = ["listen_addresses=", f"unix_socket_directories={self.directory}", "fsync=off",
-                   "max_connections=100"]  # fmt: skip
+        options = ["listen_addresses=", f"unix_socket_directories={self.directory}",
+                   f"fsync={self._fsync}", "max_connections=100"]  # fmt: skip
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [self._bin / "postgres", "-D", self.directory / "data",
