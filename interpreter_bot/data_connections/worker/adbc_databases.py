@@ -25,6 +25,9 @@ _CATALOGUE_SECONDS: Final = 30
 # What this driver runs by COPY, which takes no other kind.
 _COPIED: Final = frozenset(("select", "with", "values", "table"))
 _SAID: Final = re.compile(r"ERROR:\s+(.*?)(?:\n+Query was:.*|\. SQLSTATE: \w+)?$", re.DOTALL)
+_SAID_BY_FLIGHT: Final = re.compile(
+    r"\w+: \[FlightSQL\] (.*?)(?:\.? Detail: .*)?(?: \(\w+; \w+\))?$", re.DOTALL
+)
 _WORD: Final = re.compile(r"[a-z_][a-z0-9_]*")
 _OF_POSTGRESQL: Final = """
 select n.nspname, c.relname, greatest(c.reltuples, -1)::bigint,
@@ -177,7 +180,8 @@ class AdbcDatabase:
 
 def _said(error: Exception) -> str:
     """Return what a server says of an error, without what the driver says of itself."""
-    found = _SAID.search(str(error).strip())
+    told = str(error).strip()
+    found = _SAID_BY_FLIGHT.match(told) or _SAID.search(told)
     return found[1].strip() if found else str(error)
 
 
