@@ -8,8 +8,6 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from nbformat import v4
-
 from interpreter_bot import errors, values
 from interpreter_bot.hosts import detached_executions
 from interpreter_bot.hosts import ports as host_ports
@@ -65,6 +63,8 @@ def write(turns: Iterable[past_turns.PastTurn], contents: Mapping[str, bytes]) -
         turns: the past turns.
         contents: bytes of pictures and pages, by their SHA-256; a missing one is left out.
     """
+    from nbformat import v4
+
     cells = [cell for turn in turns for cell in _cells(turn, contents)]
     for number, cell in enumerate(cells):
         # Deterministic ids, where the library draws random ones.
@@ -103,6 +103,8 @@ def told(turn: past_turns.PastTurn) -> Iterable[past_turns.Past]:
 
 
 def _cells(turn: past_turns.PastTurn, contents: Mapping[str, bytes]) -> list[dict[str, Any]]:
+    from nbformat import v4
+
     cells: list[dict[str, Any]] = []
     if turn.request and not turn.is_code:
         files = "".join(f"\n\n*File: {_plain(name)}*" for name in turn.attachments)
@@ -125,6 +127,8 @@ def _plain(text: str) -> str:
 
 
 def _outputs(shown: values.StoredOutput, contents: Mapping[str, bytes]) -> Iterable[dict[str, Any]]:
+    from nbformat import v4
+
     match shown:
         case values.Text():
             yield v4.new_output("stream", name=shown.stream, text=shown.text)

@@ -10,11 +10,8 @@ import os
 import pathlib
 import threading
 from collections.abc import AsyncIterator, Iterator
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
-import alembic.command
-import alembic.config
-import alembic.util
 import sqlalchemy
 from sqlalchemy import pool
 from sqlalchemy.ext import asyncio as sa_asyncio
@@ -39,6 +36,9 @@ from interpreter_bot.store import (
     usage,
 )
 
+if TYPE_CHECKING:
+    import alembic.config
+
 _NEWER: Final = (
     "The database was made by a newer version of the bot and cannot be used by this one."
 )
@@ -52,6 +52,8 @@ _log = logging.getLogger(__name__)
 
 def config(connection: sqlalchemy.Connection | None = None) -> alembic.config.Config:
     """Return Alembic's configuration; with a connection, `migrations/env.py` uses that one."""
+    import alembic.config
+
     made = alembic.config.Config()
     made.set_main_option("script_location", str(_scripts()).replace("%", "%%"))
     made.set_main_option("path_separator", "os")
@@ -86,10 +88,25 @@ async def _upgrade(url: sqlalchemy.URL) -> None:
 
 
 def _run(connection: sqlalchemy.Connection) -> None:
+    if _is_newest(connection):
+        return
+    # Imported here: it takes longer than all else that is done with a database at a start.
+    import alembic.command
+    import alembic.util
+
     try:
         alembic.command.upgrade(config(connection), "head")
     except alembic.util.CommandError as error:
         raise errors.StoreError(_NEWER) from error
+
+
+def _is_newest(connection: sqlalchemy.Connection) -> bool:
+    """Say whether there is nothing to upgrade, by what Alembic has noted and the names of files."""
+    noted = sqlalchemy.table("alembic_version", sqlalchemy.column("version_num"))
+    if not sqlalchemy.inspect(connection).has_table(noted.name):
+        return False
+    newest = max(file.name for file in _scripts().glob("versions/[0-9]*_*.py"))
+    return connection.scalars(sqlalchemy.select(noted.c.version_num)).all() == [newest[:4]]
 
 
 def _scripts() -> pathlib.Path:

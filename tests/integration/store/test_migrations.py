@@ -72,6 +72,19 @@ async def test_opening_again_keeps_what_was_there(opening):
         assert (await database.sessions.open(KEY)).id == first.id
 
 
+async def test_the_newest_database_is_opened_without_alembic(url, opening):
+    async with opening():
+        pass
+    code = (
+        "import sys\n"
+        "from interpreter_bot.store import databases, engines\n"
+        "databases.upgrade(engines.parse(sys.argv[1]))\n"
+        "sys.exit('alembic' in sys.modules)\n"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, url)
+    assert await process.wait() == 0
+
+
 async def test_replicas_that_start_together_upgrade_once(opening):
     async def start():
         async with opening() as database:
