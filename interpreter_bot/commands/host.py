@@ -39,6 +39,9 @@ _NONE: Final = "No process that keeps Python kernels can be reached."
 _NO_PORT: Final = "The host cannot listen: {reason} ({address})."
 _NO_TLS: Final = "host.listen needs host.tls, a directory that `host certificate` makes."
 _NAMELESS: Final = "Say the names of a host, as bots will write them, or --bot and that of a bot."
+_NO_DAYS: Final = "A certificate is valid for 1 to {most} days."
+# Some readers of certificates know no year of five digits.
+_MOST_DAYS: Final = 36_500
 _DRAINING: Final = "It starts no more kernels, and ends when the last one is gone.\n"
 
 
@@ -164,6 +167,8 @@ def _certify(options: argparse.Namespace) -> int:
     names = [options.bot] if options.bot else options.names
     if not names or (options.bot and options.names):
         raise errors.SettingsError(_NAMELESS)
+    if not 0 < options.days <= _MOST_DAYS:
+        raise errors.SettingsError(_NO_DAYS.format(most=_MOST_DAYS))
     authority = certificate_authorities.CertificateAuthority(options.directory)
     place = authority.issue(names, is_bot=bool(options.bot), days=options.days)
     sys.stdout.write(f"{place}\n")

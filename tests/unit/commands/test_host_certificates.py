@@ -26,3 +26,10 @@ def test_it_makes_one_thing_at_a_time(names, place, capsys):
     assert cli.main(["host", "certificate", *names]) != 0
     assert "Say the names of a host" in capsys.readouterr().err
     assert not place.exists()
+
+
+@pytest.mark.parametrize("days", ["-1", "0", "1000000000"])
+def test_a_number_of_days_that_is_none_is_refused(days, place, capsys):
+    assert cli.main(["host", "certificate", "host-1", "--days", days]) != 0
+    assert "is valid for 1 to 36500 days" in capsys.readouterr().err
+    assert not place.exists()
