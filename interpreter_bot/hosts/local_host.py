@@ -345,7 +345,7 @@ class LocalHost:
         """Say what this host could be for a session."""
         stored = workspaces.Workspaces(self.data / "workspaces", self.pool.settings.limits)
         has_files = await asyncio.to_thread(stored.named(key).directory.exists)
-        return placement_offers.Offer(has_files, memory_reserve.machine_memory().free_bytes)
+        return placement_offers.Offer(has_files, memory_reserve.free_bytes())
 
     async def snapshot_sizes(self, keys: Collection[str]) -> session_variables.SnapshotSizes:
         """Return what is saved of sessions."""

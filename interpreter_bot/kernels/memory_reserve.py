@@ -60,6 +60,15 @@ def machine_memory() -> MachineMemory:
     return MachineMemory(rows.get(b"MemAvailable", total_bytes or sys.maxsize), used_bytes)
 
 
+def free_bytes() -> int:
+    """Return what this process and its sessions can still have: of the machine, and of each cgroup.
+
+    In a container the machine may have far more than the container.
+    """
+    groups = cgroup_files.memory_groups()
+    return min([machine_memory().free_bytes, *(group.free_bytes() for group in groups)])
+
+
 def culprit(
     taken_bytes: int, taken_by_kernel_bytes: int, strains: Mapping[_T, session_metering.Strain]
 ) -> _T | None:

@@ -174,3 +174,10 @@ def test_locks_are_counted_by_process(tmp_path, count):
             counted = {procfs.lock_owners()[process.pid] for _ in range(20)}
         process.communicate(b"\n")
     assert count in counted
+
+
+@pytest.mark.parametrize(("limit", "left"), [(600, 600), (2000, 1000)])
+def test_what_is_left_is_that_of_the_container_where_it_has_less(machine, limit, left, monkeypatch):
+    group = cgroup_files.MemoryGroup(pathlib.Path("/nowhere"), limit * MIB)
+    monkeypatch.setattr(cgroup_files, "memory_groups", lambda: [group])
+    assert memory_reserve.free_bytes() == left * MIB
