@@ -27,7 +27,7 @@ from interpreter_bot.hosts import (
     host_statuses,
     local_host,
 )
-from interpreter_bot.kernel_host import host_server, journaled_executions
+from interpreter_bot.kernel_host import host_metrics, host_server, journaled_executions
 
 _log = logging.getLogger(__name__)
 
@@ -138,6 +138,9 @@ async def _opened(
         except OSError as error:
             told = _NO_PORT.format(address=config.host.listen or path, reason=error.strerror)
             raise errors.SettingsError(told) from error
+        if config.host.metrics:
+            metrics = host_metrics.listening(opened, config.host.metrics)
+            await stack.enter_async_context(metrics)
         await stack.enter_async_context(host_sockets.announced(path))
         await host_processes.succeed(path)
         yield opened, host

@@ -259,7 +259,6 @@ class HostServer:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _status(self, request: web.Request) -> web.Response:
-        kernels = await self._host.statuses()
         return _json(
             {
                 "id": self.id,
@@ -275,10 +274,7 @@ class HostServer:
                 "packages": dict(self._host.packages),
                 "is_draining": self.is_draining,
                 "is_lingering": self._is_lingering,
-                # Commands are connected too, and go; a host that waited for them would not save.
-                "bots": sum(one.is_bot or one.listens for one in self.connections),
-                "kernels": len(kernels),
-                "executions": len(self.executions),
+                **await self.loads(),
             }
         )
 
@@ -293,6 +289,15 @@ class HostServer:
         """Begin to end: no more kernels, and what runs gets its time."""
         self.is_draining = self.is_ending = self.executions.is_draining = True
         self.changed.set()
+
+    async def loads(self) -> dict[str, int]:
+        """Count what it has: `bots`, `kernels` and `executions`."""
+        return {
+            # Commands are connected too, and go; a host that waited for them would not save.
+            "bots": sum(one.is_bot or one.listens for one in self.connections),
+            "kernels": len(await self._host.statuses()),
+            "executions": len(self.executions),
+        }
 
     async def has_kernels(self) -> bool:
         """Whether any kernel lives."""

@@ -134,6 +134,9 @@ class Host(fields.Group):
     """User, by name or number, whose bots may use it besides its own, where it runs as root."""
     listen: str = ""
     """Address and port, as `0.0.0.0:7443`, at which it takes bots of other machines, over TLS."""
+    metrics: str = ""
+    """Address and port, as `0.0.0.0:9464`, at which it says over plain HTTP, to whoever asks, that
+    it lives (`/livez`), takes sessions (`/readyz`) and how full it is (`/metrics`)."""
     fleet: tuple[str, ...] = ()
     """Hosts of other machines for bots, instead of one of this: `host-1.example:7443`, or
     `dns:hosts.example:7443` for all addresses of a name, or a directory of sockets."""

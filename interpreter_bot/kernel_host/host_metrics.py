@@ -1,0 +1,92 @@
+"""What a host tells whoever watches it: answers to probes, and figures in Prometheus's format.
+
+It is said over plain HTTP to everybody who can reach the port: numbers only, no names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Final, Protocol
+
+from aiohttp import web
+
+from interpreter_bot import errors
+from interpreter_bot.hosts import host_addresses
+from interpreter_bot.kernels import machine_setup, memory_reserve
+
+_NO_PORT: Final = "The host cannot listen: {reason} (host.metrics, {address})."
+_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_PREFIX: Final = "interpreter_bot_host_"
+
+
+class WatchedHost(Protocol):
+    """What is told of a host; see `host_server.HostServer`.
+
+    Attributes:
+        is_draining: it takes no session that it does not have.
+    """
+
+    is_draining: bool
+
+    async def loads(self) -> dict[str, int]:
+        """Count what it has: `bots`, `kernels` and `executions`."""
+
+
+@contextlib.asynccontextmanager
+async def listening(host: WatchedHost, address: str) -> AsyncIterator[None]:
+    """Answer probes and questions for figures until the context is closed.
+
+    Args:
+        host: that is told of.
+        address: as `0.0.0.0:9464`.
+
+    Raises:
+        SettingsError: the address is none, or cannot be used.
+    """
+
+    async def live(_: web.Request) -> web.Response:
+        return web.Response(text="live\n")
+
+    async def ready(_: web.Request) -> web.Response:
+        if host.is_draining:
+            return web.Response(text="draining\n", status=503)
+        return web.Response(text="ready\n")
+
+    async def metrics(_: web.Request) -> web.Response:
+        free_bytes = await asyncio.to_thread(memory_reserve.free_bytes)
+        all_bytes = machine_setup.memory_bytes()
+        figures = {
+            "memory_bytes": ("Memory that it and its sessions may have.", all_bytes),
+            "memory_free_bytes": ("What is left of it.", free_bytes),
+            "used_ratio": (
+                "How full it is, from 0 to 1; 1 if it takes no sessions.",
+                1.0 if host.is_draining else max(0.0, 1 - free_bytes / all_bytes),
+            ),
+            "draining": ("1 if it takes no sessions, and ends.", int(host.is_draining)),
+        }
+        for name, count in (await host.loads()).items():
+            figures[name] = (f"The {name} that it has now.", count)
+        text = "".join(
+            f"# HELP {full} {about}\n# TYPE {full} gauge\n{full} {value}\n"
+            for full, (about, value) in ((_PREFIX + name, told) for name, told in figures.items())
+        )
+        return web.Response(body=text.encode(), headers={"Content-Type": _CONTENT_TYPE})
+
+    name, port = host_addresses.parsed(address)
+    application = web.Application()
+    application.add_routes(
+        [web.get("/livez", live), web.get("/readyz", ready), web.get("/metrics", metrics)]
+    )
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, name, port).start()
+        except OSError as error:
+            told = _NO_PORT.format(reason=error.strerror, address=address)
+            raise errors.SettingsError(told) from error
+        yield
+    finally:
+        await runner.cleanup()
