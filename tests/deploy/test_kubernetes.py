@@ -1,0 +1,139 @@
+"""The manifests for Kubernetes: rendered, held to its schemas, and to what bot and host are."""
+
+import json
+import re
+import socket
+import subprocess
+
+import aiohttp
+import pytest
+import yaml
+
+from interpreter_bot import settings
+from interpreter_bot.kernel_host import host_metrics
+from tests.deploy import conftest as systems
+
+PLACE = systems.REPOSITORY / "deploy/kubernetes"
+# The first in which all fields of hosts are generally available.
+RELEASE = "1.36"
+
+
+@pytest.fixture(scope="module")
+def manifests():
+    systems.need("kubectl")
+    done = subprocess.run(
+        ["kubectl", "kustomize", PLACE], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return {
+        f"{one['kind']}/{one['metadata']['name']}": one for one in yaml.safe_load_all(done.stdout)
+    }
+
+
+class Idle:
+    """A host that does nothing."""
+
+    is_draining = False
+
+    async def loads(self):
+        return {}
+
+
+def pods(manifests):
+    return {
+        name: one["spec"]["template"]["spec"]
+        for name, one in manifests.items()
+        if one["kind"] in ("StatefulSet", "Deployment", "DaemonSet")
+    }
+
+
+def variables(container, manifests):
+    given = {one["name"]: one["value"] for one in container.get("env", ())}
+    for source in container.get("envFrom", ()):
+        if "configMapRef" in source:
+            given |= manifests[f"ConfigMap/{source['configMapRef']['name']}"]["data"]
+    return given
+
+
+def config(pod, manifests, monkeypatch):
+    for name, value in variables(pod["containers"][0], manifests).items():
+        monkeypatch.setenv(name, value)
+    return settings.Settings()
+
+
+def test_each_is_what_the_schemas_say(manifests):
+    schemas = pytest.importorskip("kubernetes_validate")
+    for manifest in manifests.values():
+        schemas.validate(manifest, RELEASE, strict=True)
+    broken = json.loads(json.dumps(manifests["StatefulSet/host"]))
+    broken["spec"]["template"]["spec"]["hostUser"] = False
+    with pytest.raises(schemas.ValidationError):
+        schemas.validate(broken, RELEASE, strict=True)
+
+
+def test_hosts_have_what_walls_need_and_nothing_more(manifests):
+    pod = pods(manifests)["StatefulSet/host"]
+    (container,) = pod["containers"]
+    assert pod["hostUsers"] is False
+    assert pod["securityContext"]["seccompProfile"]["localhostProfile"] == "interpreter-bot.json"
+    assert container["securityContext"] == {
+        "procMount": "Unmasked",
+        "privileged": False,
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    installed = next(one for name, one in manifests.items() if "seccomp-profile" in name)
+    profile = json.loads(installed["data"]["interpreter-bot.json"])
+    refused = {name for rule in profile["syscalls"] for name in rule["names"] if "args" not in rule}
+    needed = re.search(r'"names": (\[[^]]*\])', (PLACE.parent / "docker/README.md").read_text())[1]
+    assert not refused & set(json.loads(needed))
+
+
+def test_no_pod_is_given_the_cluster_or_more_rights_than_it_starts_with(manifests):
+    for name, pod in pods(manifests).items():
+        assert pod["automountServiceAccountToken"] is False, name
+        for container in [*pod.get("initContainers", ()), *pod["containers"]]:
+            assert container["securityContext"]["allowPrivilegeEscalation"] is False, name
+            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}, name
+            assert "memory" in container["resources"]["limits"], name
+
+
+def test_bots_and_hosts_can_read_their_settings_and_find_each_other(manifests, monkeypatch):
+    found = pods(manifests)
+    host = config(found["StatefulSet/host"], manifests, monkeypatch).host
+    (container,) = found["StatefulSet/host"]["containers"]
+    ports = {one["name"]: str(one["containerPort"]) for one in container["ports"]}
+    assert (host.listen, host.metrics) == (
+        f"0.0.0.0:{ports['tls']}",
+        f"0.0.0.0:{ports['metrics']}",
+    )
+    bot = config(found["Deployment/bot"], manifests, monkeypatch)
+    service = manifests["Service/hosts"]
+    place = f"{service['metadata']['name']}.{service['metadata']['namespace']}"
+    assert bot.host.fleet == (f"dns:{place}.svc.cluster.local:{ports['tls']}",)
+    # A pod needs longer than that to come back with its volume: what it had would be given up.
+    assert bot.host.lost_seconds >= 600
+    page = found["Deployment/bot"]["containers"][0]["ports"][0]["containerPort"]
+    assert bot.web.port == page
+
+
+def test_hosts_reach_nothing_and_are_reached_by_bots_and_watchers(manifests):
+    policy = manifests["NetworkPolicy/hosts"]["spec"]
+    assert policy["podSelector"] == {}
+    assert (policy["policyTypes"], policy.get("egress", [])) == (["Ingress", "Egress"], [])
+    reached = {port["port"] for rule in policy["ingress"] for port in rule["ports"]}
+    assert reached == {7443, 9464}
+    assert all(rule["from"] for rule in policy["ingress"])
+
+
+async def test_the_autoscaler_asks_for_a_figure_that_hosts_tell(manifests):
+    (metric,) = manifests["HorizontalPodAutoscaler/hosts"]["spec"]["metrics"]
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+    async with (
+        host_metrics.listening(Idle(), address),
+        aiohttp.ClientSession() as session,
+        session.get(f"http://{address}/metrics") as response,
+    ):
+        assert f"\n{metric['pods']['metric']['name']} " in await response.text()
