@@ -1,7 +1,11 @@
 """What running code asks the bot for tools: which there are here, and to call one.
 
 The code is hostile: what it names is looked up, its words are shown as data, and nothing it says
-lets it do without a person where one is to be asked.
+lets it do without a person where one is to be asked. With an account of a person it does nothing
+unasked once others ran code there: what they left (threads, functions, files) is in the same
+interpreter as that person's code, and can change it, so that nothing tells whose a call is.
+
+Above 300 lines: one request is read, allowed, made and recorded here.
 """
 
 from __future__ import annotations
@@ -13,12 +17,20 @@ import json
 import logging
 import secrets
 import time
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import pydantic
 
 from interpreter_bot import cancellation, errors, settings
-from interpreter_bot.sessions import ports, requests, tool_approvals, tool_logins, turn_events
+from interpreter_bot.sessions import (
+    ports,
+    requests,
+    tool_approvals,
+    tool_logins,
+    turn_events,
+    variable_losses,
+)
 from interpreter_bot.store import records
 
 if TYPE_CHECKING:
@@ -45,6 +57,10 @@ _SENT: Final = (
 _UNSENT: Final = (
     "{name} is used with each person's own account, and the person who asked has not logged in. "
     "They get a link that nobody else sees by the command `connect {name}`. Nothing was called."
+)
+_AS_YOU: Final = "# It is called with your own account."
+_BESIDE_OTHERS: Final = (
+    " Others ran code in this conversation, and what they left may be what calls it."
 )
 _REPEATED: Final = (
     "The bot was restarted during this call. Whether the tool was called is not known."
@@ -78,6 +94,7 @@ class ToolRequests:
         events: turn_events.TurnEvents,
         *,
         approvals: tool_approvals.ToolApprovals,
+        others: Callable[[], Awaitable[frozenset[str]]],
     ) -> None:
         """Answer nothing yet.
 
@@ -87,6 +104,7 @@ class ToolRequests:
             request: what the code runs for.
             events: ask a person whether a call may be made, and show how far one is.
             approvals: of people, for as long as a kernel lives.
+            others: returns who else ran code in the conversation, of which something may run yet.
         """
         self._broker = broker
         self._audit = audit
@@ -94,6 +112,7 @@ class ToolRequests:
         self._person = request.person
         self._events = events
         self._approvals = approvals
+        self._others = others
         self._calls = 0
         self._told: dict[str, str] = {}
 
@@ -206,14 +225,17 @@ class ToolRequests:
         account = tool_logins.account(self._key, self._person.id, wish.server)
         server, definition = await self._broker.find(self._key, account, wish.tool)
         wanted = server.approval_of(definition.name, is_read_only=definition.is_read_only)
-        if wanted == "never":
+        # What others left in this Python cannot be told from the person's own code.
+        others = await self._others()
+        is_lent = server.authorization == "person" and bool(others)
+        if wanted == "never" and not is_lent:
             return server, definition, False
         lasting = tool_approvals.ToolApproval(
-            self._person.id, server.name, definition.function, definition.digest
+            *(self._person.id, server.name, definition.function, definition.digest), others
         )
         if lasting in self._approvals.of(self._key, kernel_id):
             return server, definition, True
-        shown = _shown(server, definition, wish.arguments)
+        shown = _shown(server, definition, wish.arguments, beside_others=bool(others))
         answer = await self._events.approve(shown, choices=(ports.FOR_SESSION,))
         if answer == ports.FOR_SESSION:
             self._approvals.add(self._key, kernel_id, lasting)
@@ -273,22 +295,42 @@ class ToolRequests:
 
 
 def of_turn(
-    services: turn_services.TurnServices, request: requests.Request, events: turn_events.TurnEvents
+    services: turn_services.TurnServices,
+    request: requests.Request,
+    events: turn_events.TurnEvents,
+    held: variable_losses.Variables,
 ) -> ToolRequests | None:
     """Return what answers the code of a turn; None where there are no tools."""
     if services.tools is None:
         return None
+    database = services.database
+
+    async def others() -> frozenset[str]:
+        # Those with a turn count, too: a file that their code wrote may be imported.
+        session = await database.sessions.find(request.key)
+        people = frozenset() if session is None else await database.turns.people(session.id)
+        return (people | held.people) - {request.person.id, ""}
+
     return ToolRequests(
         services.tools,
         services.database.tool_audit,
         request,
         events,
         approvals=services.tool_approvals,
+        others=others,
     )
 
 
-def _shown(server: settings.McpServer, definition: Definition, arguments: dict[str, Any]) -> str:
+def _shown(
+    server: settings.McpServer,
+    definition: Definition,
+    arguments: dict[str, Any],
+    *,
+    beside_others: bool,
+) -> str:
     """Write a call as a person is to agree to it: all of it, nothing hidden."""
     lines = [f"    {name!a}: {value!a}," for name, value in arguments.items()]
-    head = f"# A tool outside is to be called: {definition.name} of {server.name}."
-    return "\n".join([head, f"tools.{server.name}.{definition.function}(**{{", *lines, "})"])
+    head = [f"# A tool outside is to be called: {definition.name} of {server.name}."]
+    if server.authorization == "person":
+        head.append(_AS_YOU + (_BESIDE_OTHERS if beside_others else ""))
+    return "\n".join([*head, f"tools.{server.name}.{definition.function}(**{{", *lines, "})"])

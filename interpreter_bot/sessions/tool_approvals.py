@@ -20,12 +20,15 @@ class ToolApproval:
         server: whose tool it is.
         function: the tool, as it is called in Python.
         digest: of its definition; another one was not allowed.
+        others: whose code might have made such a call, too, when it was allowed. With one more,
+            nothing is.
     """
 
     person: str
     server: str
     function: str
     digest: str
+    others: frozenset[str] = frozenset()
 
 
 class ToolApprovals:

@@ -201,6 +201,12 @@ class Turns:
             rows = (await transaction.execute(query)).all()
         return tuple(map(_record, reversed(rows)))
 
+    async def people(self, session_id: int) -> frozenset[str]:
+        """Return whose turns a session has had."""
+        query = sa.select(_T.c.person).where(_T.c.session_id == session_id).distinct()
+        async with self._begin.reading() as transaction:
+            return frozenset((await transaction.execute(query)).scalars())
+
     async def count(self, session_id: int, *, before: int) -> int:
         """Count the turns of a session before the one with that id."""
         query = sa.select(sa.func.count()).select_from(_T)

@@ -8,7 +8,7 @@ import pytest
 from interpreter_bot import errors, settings, values
 from interpreter_bot.platforms import login_pages
 from interpreter_bot.sessions import requests
-from tests.fakes import authorization_server, tool_servers
+from tests.fakes import authorization_server, replies, tool_servers
 
 pytestmark = pytest.mark.kernel
 
@@ -84,8 +84,13 @@ async def test_each_person_of_a_thread_is_asked_to_log_in_and_is_themselves(open
         past = await house.service.queries.history(KEY)
         assert secret not in repr(past)
         await log_in(giver, address, "bert")
-        assert "bert" in said(await house.run(CALL, person=BERT))
-        assert "anna" in said(await house.run(CALL))
+        # From now on, what one of them left might call as the other.
+        for name, person in (("bert", BERT), ("anna", requests.Person("u1", "Anna"))):
+            reply = replies.Reply(approvals=["session"])
+            assert name in said(await house.run(CALL, reply, person=person))
+            (shown,) = reply.of("approve")
+            assert "your own account. Others ran code" in shown
+            assert name in said(await house.run(CALL, person=person))
 
         listed = [
             (await house.service.queries.tools(KEY, requests.Person(one)))[0].is_logged_in
@@ -97,6 +102,39 @@ async def test_each_person_of_a_thread_is_asked_to_log_in_and_is_themselves(open
         assert "anna" in said(await house.run(CALL))
         for token in giver.tokens:
             assert token not in repr(await house.service.queries.history(KEY))
+
+
+LEFT = """
+import builtins
+from tools.jira import whoami
+print(whoami())
+taken, real = [], print
+def print(*shown):
+    try: taken.append(whoami())
+    except Exception as error: taken.append(str(error))
+    real(*shown)
+builtins.print = print
+"""
+
+
+async def test_what_a_person_left_calls_nothing_as_another_who_does_not_agree(opened):
+    async with _world(opened) as (giver, house):
+        broker = house.service._services.tools
+        for person, name in ((requests.Person("u1", "Anna"), "anna"), (BERT, "bert")):
+            told = await house.service.logins.link(KEY, person, "jira")
+            await log_in(giver, re.search(r"http://\S+", told)[0], name)
+        broker.definitions.accept("jira", broker.definitions.seen("jira").digest)
+        assert "anna" in said(await house.run(LEFT))
+        reply = replies.Reply(approvals=[None])
+        taken = said(await house.run("print(1)\ntaken", reply, person=BERT))
+        assert "did not let the tool whoami" in taken
+        assert "bert" not in taken
+        # What one agreed to while two were there is asked again once there is a third.
+        agreed = replies.Reply(approvals=["session"])
+        assert "bert" in said(await house.run(CALL, agreed, person=BERT))
+        await house.run("1", person=requests.Person("u3", "Carl"))
+        refused = replies.Reply(approvals=[None])
+        assert "did not let the tool" in said(await house.run(CALL, refused, person=BERT))
 
 
 async def test_nobody_logs_in_where_no_page_is_served(opened):

@@ -352,3 +352,13 @@ async def test_times_are_utc(database, turn):
     assert session.created.utcoffset() == datetime.timedelta(0)
     assert before <= session.created <= datetime.datetime.now(datetime.UTC)
     assert turn.started.tzinfo is datetime.UTC
+
+
+async def test_a_session_knows_whose_turns_it_had(opening):
+    async with opening() as database:
+        one = await database.sessions.open(values.SessionKey("web", thread="people 1"))
+        other = await database.sessions.open(values.SessionKey("web", thread="people 2"))
+        for person in ("u1", "u2", "u1"):
+            await database.turns.start(one.id, person=person, text="")
+        assert await database.turns.people(one.id) == {"u1", "u2"}
+        assert await database.turns.people(other.id) == frozenset()

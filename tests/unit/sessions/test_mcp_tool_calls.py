@@ -11,7 +11,9 @@ async def test_lists_of_tools_are_counted_as_calls_are(tmp_path, monkeypatch):
     request = requests.Request(key=key, person=requests.Person("u1", "Anna"), text="", is_code=True)
     broker = tool_broker.ToolBroker((), {}, tmp_path)
     asked = mcp_tool_calls.ToolRequests(
-        broker, None, request, None, approvals=tool_approvals.ToolApprovals()
+        *(broker, None, request, None),
+        approvals=tool_approvals.ToolApprovals(),
+        others=None,
     )
     answers = [json.loads(await asked.answer('{"do": "list"}', "k")) for _ in range(3)]
     assert answers[:2] == [{"servers": {}}] * 2
