@@ -20,6 +20,7 @@ from interpreter_bot.platforms.console import (
     json_replies,
     saved_files,
     terminal_input,
+    terminal_pictures,
     terminal_replies,
     threaded_stdout,
 )
@@ -56,14 +57,15 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     keeper = saved_files.SavedFiles(options.keep) if options.keep is not None else None
     answers = terminal_input.StdinAnswers(is_script=is_question or piped is not None)
     writer = threaded_stdout.StdoutWriter()
-    out = writer.file(sys.stdout)
-    err = writer.file(sys.stderr)
+    out, err = writer.file(sys.stdout), writer.file(sys.stderr)
+    choice = "none" if options.json else options.pictures
+    pictures = terminal_pictures.found(choice, os.environ, sys.stdout)
     turns = itertools.count()
 
     def new_reply() -> ports.Reply:
         if options.json:
             return json_replies.TurnJsonLines(keeper, answers, out=out, turn=next(turns))
-        printer = terminal_replies.TurnPrinter(keeper, answers, out=out, err=err)
+        printer = terminal_replies.TurnPrinter(keeper, answers, out=out, err=err, pictures=pictures)
         printer.shows_queries = options.queries
         return printer
 

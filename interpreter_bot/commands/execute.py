@@ -20,6 +20,7 @@ from interpreter_bot.platforms.console import (
     json_replies,
     saved_files,
     terminal_input,
+    terminal_pictures,
     terminal_replies,
     threaded_stdout,
 )
@@ -56,7 +57,11 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         audience = json_replies.ExecutionJsonLines(keeper, answers, out=out)
     else:
         audience = terminal_replies.ExecutionPrinter(
-            keeper, answers, out=out, err=writer.file(sys.stderr)
+            keeper,
+            answers,
+            out=out,
+            err=writer.file(sys.stderr),
+            pictures=terminal_pictures.found(options.pictures, os.environ, sys.stdout),
         )
 
     async def work(interrupter: interruptible_runs.Interrupter) -> int:

@@ -260,6 +260,12 @@ def _add_session(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="print one JSON object per line")
     command.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="save images and files")
     command.add_argument(
+        "--pictures",
+        choices=("auto", "kitty", "iterm2", "sixel", "blocks", "none"),
+        default="auto",
+        help="how this terminal shows pictures; auto asks it",
+    )
+    command.add_argument(
         "--unsafe-no-sandbox", action="store_true", help="run the code with your own rights"
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import functools
 import shutil
 from collections.abc import Sequence
 from typing import Final, TextIO
@@ -44,6 +44,7 @@ class ExecutionPrinter:
         *,
         out: TextIO,
         err: TextIO,
+        pictures: terminal_pictures.Pictures | None = None,
     ) -> None:
         """Make a printer.
 
@@ -52,13 +53,13 @@ class ExecutionPrinter:
             answers: those to `input()`.
             out: standard output.
             err: standard error.
+            pictures: draws them, where standard output is a terminal that shows them.
         """
         self._keeper = keeper
         self._answers = answers
         self._out = terminal_output.Stream(out)
         self._err = terminal_output.Stream(err)
-        is_terminal = self._out.is_terminal
-        self._pictures = terminal_pictures.protocol(os.environ) if is_terminal else ""
+        self._pictures = pictures
 
     def announcement(self, cell: int, text: str) -> None:
         """Print a sentence about the session."""
@@ -93,9 +94,12 @@ class ExecutionPrinter:
         return shutil.get_terminal_size().columns if self._out.is_terminal else None
 
     def _display(self, cell: int, output: values.Image | values.Html) -> None:
-        if isinstance(output, values.Image) and self._pictures:
-            columns = shutil.get_terminal_size().columns
-            self._out.raw(terminal_pictures.drawn(output, self._pictures, columns=columns))
+        if self._pictures is not None:
+            size_bytes = len(output.preview)
+            if isinstance(output, values.Image):
+                size_bytes += len(output.data)
+            draw = functools.partial(self._pictures.drawn, output)
+            self._out.raw(draw, size_bytes=size_bytes)
         words = output.plain or ("a page" if isinstance(output, values.Html) else output.mime)
         where = "use --keep DIR to save it"
         if self._keeper is not None:

@@ -14,12 +14,16 @@ import os
 import select
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
+from typing import TYPE_CHECKING, BinaryIO, TextIO, TypeAlias, cast
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 _MOST_WAITING_BYTES = 64 * 1024 * 1024
+
+
+Make: TypeAlias = Callable[[], str]
+"""Makes a text that takes a while, in the thread; it raises nothing."""
 
 
 class UnreadError(OSError):
@@ -31,7 +35,7 @@ class StdoutWriter:
 
     def __init__(self, most_waiting_bytes: int = _MOST_WAITING_BYTES) -> None:
         self._most_waiting_bytes = most_waiting_bytes
-        self._waiting: collections.deque[tuple[int, bytes]] = collections.deque()
+        self._waiting: collections.deque[tuple[int, bytes | Make, int]] = collections.deque()
         self._waiting_bytes = 0
         self._fault: OSError | None = None
         self._drained: list[Callable[[], object]] = []
@@ -51,10 +55,10 @@ class StdoutWriter:
             return standard
         # Unlike a buffer of Python's own, it keeps nothing that could not be written.
         queue = cast("BinaryIO", _Queue(self, descriptor))
-        return io.TextIOWrapper(queue, encoding=standard.encoding, write_through=True)
+        return QueuedFile(queue, encoding=standard.encoding, write_through=True)
 
-    def put(self, descriptor: int, data: bytes) -> None:
-        """Queue bytes to be written.
+    def put(self, descriptor: int, data: bytes | Make, size_bytes: int) -> None:
+        """Queue bytes to be written, or what makes a text, with the bytes that it holds until then.
 
         Raises:
             UnreadError: too much waits already.
@@ -62,10 +66,10 @@ class StdoutWriter:
         """
         with self._changed:
             self._check()
-            if self._waiting_bytes + len(data) > self._most_waiting_bytes:
+            if self._waiting_bytes + size_bytes > self._most_waiting_bytes:
                 raise UnreadError("Nobody reads what the cells show, and too much of it waits.")
-            self._waiting.append((descriptor, data))
-            self._waiting_bytes += len(data)
+            self._waiting.append((descriptor, data, size_bytes))
+            self._waiting_bytes += size_bytes
             self._changed.notify()
 
     async def drain(self) -> None:
@@ -98,17 +102,17 @@ class StdoutWriter:
 
     def _write_for_ever(self) -> None:
         while True:
-            descriptor, data = self._next()
+            descriptor, data, size_bytes = self._next()
             try:
-                _write(descriptor, data)
+                _write(descriptor, data if isinstance(data, bytes) else data().encode())
             except OSError as error:
                 with self._changed:
                     self._fault = error
                     self._waiting.clear()
             with self._changed:
-                self._waiting_bytes -= len(data)
+                self._waiting_bytes -= size_bytes
 
-    def _next(self) -> tuple[int, bytes]:
+    def _next(self) -> tuple[int, bytes | Make, int]:
         """Wait for bytes to write; while there are none, signal that all is written."""
         with self._changed:
             while not self._waiting:
@@ -133,8 +137,23 @@ class _Queue(io.RawIOBase):
 
     def write(self, data: ReadableBuffer, /) -> int:
         taken = bytes(data)
-        self._writer.put(self._descriptor, taken)
+        self._writer.put(self._descriptor, taken, len(taken))
         return len(taken)
+
+    def later(self, make: Make, size_bytes: int) -> None:
+        self._writer.put(self._descriptor, make, size_bytes)
+
+
+class QueuedFile(io.TextIOWrapper):
+    """A file that a writer's thread writes."""
+
+    def later(self, make: Make, *, size_bytes: int) -> None:
+        """Write, after what was written until now, a text that the thread makes when it is there.
+
+        Raises:
+            OSError: see `StdoutWriter.put`.
+        """
+        cast("_Queue", self.buffer).later(make, size_bytes)
 
 
 def _write(descriptor: int, data: bytes) -> None:
