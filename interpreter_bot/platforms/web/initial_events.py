@@ -190,7 +190,7 @@ async def keep_listed(service: session_service.SessionService, hub: tab_hub.Hub)
 def _rest(
     progress: notebook_progress.NotebookProgress | None, *, is_running: bool
 ) -> event_json.Event | None:
-    """Say what a restart left of a notebook; None of one whose cells run just now."""
+    """Say what is left of a notebook; None of one whose cells run just now."""
     if progress is None or is_running or progress.begun >= progress.count:
         return None
     return {"name": progress.name, "left": progress.count - progress.begun}

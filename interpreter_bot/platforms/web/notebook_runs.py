@@ -1,7 +1,7 @@
 """Notebooks that a person brings: their cells run one after the other, as if each had been typed.
 
 What else is in a notebook is passed over. The first cell that fails, or is stopped, is the last.
-What a restart of the bot leaves of them is run when somebody wants it.
+What a restart of the bot leaves of them, or a cell that never began, is run when somebody asks.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class NotebookRuns:
     ) -> None:
         self._service = service
         self._tabs = tabs
+        self._hub = hub
         self._running = hub.notebooks
 
     async def begin(self, request: web.Request) -> web.Response:
@@ -75,19 +76,19 @@ class NotebookRuns:
         self, request: web.Request, key: values.SessionKey
     ) -> tuple[list[str], notebook_progress.NotebookProgress]:
         progress = await self._asked(request, key)
-        source = values.SessionKey("web", thread=progress.thread)
-        data = await self._read(source, progress.name)
+        if is_rest := bool(progress.sha256):
+            data = await self._unchanged(key, progress)
+        else:
+            data = await self._read(progress)
         cells = await asyncio.to_thread(notebook_cells.read, data, progress.name)
         if not cells:
             raise errors.BotError(_EMPTY.format(name=progress.name))
         if len(cells) > _MOST_CELLS:
             words = {"name": progress.name, "count": len(cells), "most": _MOST_CELLS}
             raise errors.BotError(_LONG.format(**words))
-        sha256 = hashlib.sha256(data).hexdigest()
-        if progress.begun and sha256 != progress.sha256:
-            raise errors.BotError(_CHANGED.format(name=progress.name))
-        if not progress.begun:
+        if not is_rest:
             await self._service.rename(key, pathlib.PurePath(progress.name).stem)
+        sha256 = hashlib.sha256(data).hexdigest()
         return cells, dataclasses.replace(progress, sha256=sha256, count=len(cells))
 
     async def _asked(
@@ -101,8 +102,23 @@ class NotebookRuns:
             raise errors.BotError(_NOTHING_LEFT)
         return progress
 
-    async def _read(self, key: values.SessionKey, name: str) -> bytes:
-        async with self._service.queries.reading(key, name) as (info, pieces):
+    async def _unchanged(
+        self, key: values.SessionKey, progress: notebook_progress.NotebookProgress
+    ) -> bytes:
+        """Read a notebook whose rest is wanted; that of another one is not offered again."""
+        try:
+            data = await self._read(progress)
+        except (errors.FileMissingError, errors.FileTooLargeError):
+            await notebook_progress.save(self._service, key, None)
+            raise
+        if hashlib.sha256(data).hexdigest() != progress.sha256:
+            await notebook_progress.save(self._service, key, None)
+            raise errors.BotError(_CHANGED.format(name=progress.name))
+        return data
+
+    async def _read(self, progress: notebook_progress.NotebookProgress) -> bytes:
+        source = values.SessionKey("web", thread=progress.thread)
+        async with self._service.queries.reading(source, progress.name) as (info, pieces):
             if info.size_bytes > _MOST_BYTES:
                 raise errors.FileTooLargeError(files.too_large(_MOST_BYTES))
             return b"".join([piece async for piece in pieces])
@@ -127,11 +143,7 @@ class NotebookRuns:
                 await self._tabs.go_on(request)
                 turn = await self._turn(key, request.id)
                 if turn is None:
-                    # The bot ends, and had not begun with it; or its session is gone.
-                    if await self._service.queries.exists(key):
-                        await notebook_progress.save(
-                            self._service, key, dataclasses.replace(begun, begun=number - 1)
-                        )
+                    await self._offer(key, dataclasses.replace(begun, begun=number - 1))
                     return
                 if turn.status in (values.TurnStatus.INTERRUPTED, values.TurnStatus.RUNNING):
                     # The next bot goes on with it, or says that it was cut short.
@@ -142,6 +154,17 @@ class NotebookRuns:
             await notebook_progress.save(self._service, key, None)
         finally:
             self._running.discard(key.thread)
+
+    async def _offer(
+        self, key: values.SessionKey, progress: notebook_progress.NotebookProgress
+    ) -> None:
+        """Offer the rest after a cell that never began: the bot ends, or it was withdrawn."""
+        if not await self._service.queries.exists(key):
+            return
+        await notebook_progress.save(self._service, key, progress)
+        self._running.discard(key.thread)
+        # Whoever looks at the session is shown it anew, and with it the offer.
+        self._hub.tell("reset", {}, thread=key.thread)
 
     async def _end(self, key: values.SessionKey, *, left: int, count: int) -> None:
         await notebook_progress.save(self._service, key, None)

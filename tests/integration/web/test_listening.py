@@ -194,7 +194,7 @@ async def test_what_a_restart_leaves_of_a_notebook_is_run_when_it_is_wanted(serv
         await page.until("!document.getElementById('welcome').hidden")
         await page.value(f"location.hash = '{THREAD}'")
         await page.until("document.querySelector('.between button')")
-        assert "n.ipynb was cut short by a restart of the bot." in await page.text(".between")
+        assert "n.ipynb was not run to its end." in await page.text(".between")
         assert await page.text(".between button") == "Run the remaining 2 cells"
         assert len(await bot.queries.history(KEY)) == 2
         await page.click(".between button")
@@ -242,6 +242,67 @@ async def test_a_notebook_that_another_replica_runs_has_no_rest(serving_fake):
         gate.set()
         for _ in range(2):
             await tab.event("over")
+
+
+async def test_a_notebook_whose_cell_is_withdrawn_offers_it_and_the_rest(serving_fake):
+    gate, wait = _gated()
+    cells = [{"cell_type": "code", "metadata": {}, "source": f"hello {n}"} for n in range(3)]
+    notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+    where = f"?thread={THREAD}&name=n.ipynb"
+    rest = f"/run-notebook?to={THREAD}&rest="
+    script = {"wait": wait, "hello": _hello}
+    async with serving_fake(script) as (bot, client), client.tab(THREAD) as tab:
+        async with client.post(f"/upload{where}", data=json.dumps(notebook)) as response:
+            assert response.status == 200
+        await tab.say("say", id=ONE, text="wait")
+        await tab.event("text")
+        async with client.post(f"/run-notebook{where}&to={THREAD}") as response:
+            assert await response.json() == {"cells": 3}
+        waiting = await tab.next("turn")
+        await tab.event("waiting", waiting["id"])
+        await tab.say("withdraw", id=waiting["id"])
+        await tab.next("reset")
+        async with client.tab(THREAD) as other:
+            assert other.whole["notebook"] == {"name": "n.ipynb", "left": 3}
+        gate.set()
+        await tab.event("over", ONE)
+        async with client.post(rest) as response:
+            assert await response.json() == {"cells": 3}
+        async with asyncio.timeout(30):
+            while len(past := await bot.queries.history(KEY)) < 4:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        asked = ["wait", "hello 0", "hello 1", "hello 2"]
+        assert [turn.request for turn in past] == asked
+
+
+async def test_the_rest_of_a_notebook_that_is_another_now_is_offered_once(serving_fake):
+    gate, wait = _gated()
+    cells = [{"cell_type": "code", "metadata": {}, "source": "hello one"}]
+    notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+    where = f"?thread={THREAD}&name=n.ipynb"
+    rest = f"/run-notebook?to={THREAD}&rest="
+    changes = {
+        "another notebook now": lambda path: path.write_text(json.dumps(notebook) + " "),
+        "no such file": lambda path: path.unlink(),
+    }
+    script = {"wait": wait, "hello": _hello}
+    async with serving_fake(script) as (bot, client), client.tab(THREAD) as tab:
+        await tab.say("say", id=ONE, text="wait")
+        await tab.event("text")
+        for sentence, change in changes.items():
+            path = bot.directory(KEY) / "n.ipynb"
+            path.write_text(json.dumps(notebook))
+            async with client.post(f"/run-notebook{where}&to={THREAD}") as response:
+                assert response.status == 200
+            waiting = await tab.next("turn")
+            await tab.event("waiting", waiting["id"])
+            await tab.say("withdraw", id=waiting["id"])
+            await tab.next("reset")
+            change(path)
+            assert sentence in await _text(client.post(rest))
+            assert "No cells are left" in await _text(client.post(rest))
+        gate.set()
+        await tab.event("over", ONE)
 
 
 async def test_stop_ends_what_runs(serving_fake):

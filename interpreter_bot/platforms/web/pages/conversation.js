@@ -124,9 +124,9 @@ export class Conversation {
     this.follow();
   }
 
-  /** What a restart of the bot left of a notebook is run only when somebody wants it. */
+  /** What is left of a notebook is run only when somebody wants it. */
   offerRest({ name, left }) {
-    this.notice(`${plain(name)} was cut short by a restart of the bot.`);
+    this.notice(`${plain(name)} was not run to its end.`);
     const run = (event) => (event.target.closest(".between").remove(), dispatchEvent(new CustomEvent("rest")));
     this.list.lastElementChild.append(el("button", { type: "button", class: "small", onclick: run }, `Run the remaining ${count(left, "cell", "cells")}`));
   }
