@@ -1,10 +1,13 @@
-"""What axe-core says of the page, in a conversation with every kind of output."""
+"""What axe-core says of the page, and of visits, with every kind of output."""
 
 import importlib.resources
 
-from interpreter_bot import values
+from interpreter_bot import settings, values
+from interpreter_bot.sessions import requests
+from tests.fakes import replies
 from tests.integration.web import visits
 
+OURS = values.SessionKey("slack", "T1", "C1", "17.1")
 AXE = importlib.resources.files("axe_playwright_python").joinpath("axe.min.js").read_text()
 # Pages of code are not ours, and a frame that is walled off cannot be looked into.
 RUN = """
@@ -30,6 +33,37 @@ COLOURS = {
     ("is_forced",): "(forced-colors: active)",
 }
 LONG = "long " * 200
+GROUNDS = "".join(
+    f"\x1b[{dim}{fore};{back}m{fore}{back}\x1b[0m\n"
+    for fore in (*range(30, 38), *range(90, 98), 39)
+    for back in (*range(40, 48), *range(100, 108), 49)
+    for dim in ("", "2;")
+)
+# The least contrast of text by WCAG, of colours as a browser paints them.
+CONTRAST = """
+(() => {
+  const context = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+  const paint = (...colours) => {
+    for (const colour of colours) { context.fillStyle = colour; context.fillRect(0, 0, 1, 1); }
+    return [...context.getImageData(0, 0, 1, 1).data];
+  };
+  const light = (pixel) => [.2126, .7152, .0722].reduce((sum, part, at) => {
+    const value = pixel[at] / 255;
+    return sum + part * (value <= .04045 ? value / 12.92 : ((value + .055) / 1.055) ** 2.4);
+  }, 0);
+  const ground = (e) => getComputedStyle(e).backgroundColor;
+  const grounds = (e) => e ? [...grounds(e.parentElement), ground(e)] : ["white"];
+  return Math.min(...[...document.querySelectorAll(".printed span[class]")].map((e) => {
+    const {color, opacity} = getComputedStyle(e);
+    const below = paint(...grounds(e));
+    context.globalAlpha = Number(opacity);
+    const above = paint(color);
+    context.globalAlpha = 1;
+    const [less, more] = [light(below), light(above)].sort((a, b) => a - b);
+    return (more + .05) / (less + .05);
+  }));
+})()
+"""
 TABLE = values.Table(
     columns=("", "name", "n"),
     rows=tuple((str(n), LONG, str(n)) for n in range(30)),
@@ -66,6 +100,21 @@ async def _show(turn):
     return WORDS
 
 
+async def _looked_at(page):
+    """Give what axe finds at each width in each colours; empty lists are left out."""
+    found = {}
+    for width in (320, 400, 820, 1400):
+        for colours, query in COLOURS.items():
+            await page.look(width=width, is_still=True, **dict.fromkeys(colours, True))
+            # The browser answers before the page is that wide.
+            await page.until(f"innerWidth === {width} && matchMedia('{query}').matches")
+            await page.drawn()
+            if told := await page.value(RUN):
+                found[width, *colours] = told
+            assert await page.value("document.documentElement.scrollWidth") == width
+    return found
+
+
 async def test_nothing_keeps_people_out_at_any_width_or_in_any_colours(serving_fake, browsing):
     async with serving_fake({"show": _show}) as (_, client), browsing() as browser:
         page = await visits.opened(browser, client)
@@ -80,15 +129,7 @@ async def test_nothing_keeps_people_out_at_any_width_or_in_any_colours(serving_f
         await page.until(f"document.querySelectorAll('#turns .math').length === 2 && {maths} === 2")
         spoken = "document.getElementById('spoken').textContent"
         await page.until(f"{spoken}.startsWith('Answer: Words') && {spoken}.includes('bold')")
-        found = {}
-        for width in (320, 400, 820, 1400):
-            for colours, query in COLOURS.items():
-                await page.look(width=width, is_still=True, **dict.fromkeys(colours, True))
-                # The browser answers before the page is that wide.
-                await page.until(f"innerWidth === {width} && matchMedia('{query}').matches")
-                await page.drawn()
-                found[width, *colours] = await page.value(RUN)
-                assert await page.value("document.documentElement.scrollWidth") == width
+        found = await _looked_at(page)
         await page.look(width=1400, is_still=True)
         await page.click("#files")
         await page.until("document.querySelectorAll('#pane .file').length === 3")
@@ -108,3 +149,42 @@ async def test_nothing_keeps_people_out_at_any_width_or_in_any_colours(serving_f
         assert "name=b.png" in await page.value(save)
         await page.press("Escape")
         assert {where: told for where, told in found.items() if told} == {}
+
+
+async def test_nothing_keeps_people_out_of_a_visit(serving_fake, browsing):
+    served = settings.Web(port=0, public_url="https://bot.example.org")
+    async with serving_fake({"show": _show}, web=served) as (bot, client), browsing() as browser:
+        person, reply = requests.Person("U1", "Ada"), replies.Reply()
+        request = requests.Request(key=OURS, person=person, text="show", id="1" * 16)
+        await bot.handle(request, reply)
+        link = await bot.visits.link(OURS)
+        page = await browser.page()
+        page.expected.append("'webrtc'")
+        await page.go(link.replace("https://bot.example.org", client.origin))
+        await page.until("document.querySelectorAll('#turns .math math').length === 2")
+        await page.value(AXE)
+        assert await _looked_at(page) == {}
+        await page.click("#more summary")
+        assert await page.value(RUN) == []
+        # Its secret has been used.
+        again = await browser.page()
+        again.expected.append("/visit")
+        await again.go(link.replace("https://bot.example.org", client.origin))
+        await again.until("document.getElementById('title').textContent === 'Not opened'")
+        await again.value(AXE)
+        assert await _looked_at(again) == {}
+
+
+async def test_text_in_colours_of_ours_can_be_read_on_each_ground(serving_fake, browsing):
+    streams = [values.Text(stream, GROUNDS) for stream in ("stdout", "stderr")]
+    async with serving_fake(visits.playing(*streams)) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await visits.say(page, "show")
+        await visits.answered(page)
+        drawn = "document.querySelectorAll('.printed span[class]').length"
+        assert await page.value(drawn) > 1000
+        for colours, query in list(COLOURS.items())[:2]:
+            await page.look(width=1400, is_still=True, **dict.fromkeys(colours, True))
+            await page.until(f"matchMedia('{query}').matches")
+            await page.drawn()
+            assert await page.value(CONTRAST) >= 4.5, query

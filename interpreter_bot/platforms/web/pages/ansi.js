@@ -30,13 +30,14 @@ export function restyled(style, parameters) {
 
 function indexed(number) {
   if (number < 16) return number;
+  if (!(number < 256)) return undefined;
   if (number >= 232) return rgb(Array(3).fill((number - 232) * 10 + 8));
   const place = number - 16;
   return rgb([Math.floor(place / 36), Math.floor(place / 6) % 6, place % 6].map((step) => STEPS[step]));
 }
 
 function rgb(values) {
-  return `rgb(${values.join()})`;
+  return values.length === 3 ? `rgb(${values})` : undefined;
 }
 
 /** Text of a style, as an element. */
@@ -46,12 +47,13 @@ export function dyed(text, style) {
   const [fore, back] = style.inverse ? [style.back, style.fore] : [style.fore, style.back];
   const colour = typeof fore === "number" ? `var(--ansi-${fore})` : fore;
   if (typeof back === "number") {
-    span.style.background = `color-mix(in srgb, var(--ansi-${back}) 25%, transparent)`;
-    // Black is a grey in dark colours, which is lost on a ground.
-    span.style.color = fore === undefined || fore === 0 || fore === 8 ? "var(--ink)" : colour;
+    span.style.background = `color-mix(in srgb, var(--ansi-${back}) 16%, transparent)`;
+    // Halfway to the ink each can be read on each.
+    span.style.color = `color-mix(in srgb, ${colour ?? "var(--ink)"}, var(--ink))`;
   } else if (back) {
     span.style.background = back;
-    if (colour) span.style.color = fore === 0 ? "black" : colour;
+    const [r, g, b] = back.match(/\d+/g);
+    span.style.color = colour && fore ? colour : 2.9 * r ** 2.2 + 9.9 * g ** 2.2 + b ** 2.2 > 488e3 ? "black" : "white";
   } else if (colour && !style.inverse) span.style.color = colour;
   span.className = names.join(" ");
   return span;
