@@ -140,7 +140,7 @@ def _pages() -> dict[str, access.Handler]:
         if content_type is not None:
             found[f"/{file.name}"] = _file_handler(file.read_bytes(), content_type)
     found["/"] = found.pop("/index.html")
-    found["/view"] = found.pop("/view.html")
+    found["/view"] = found.pop("/display_page.html")
     found["/visit"] = found.pop("/visit.html")
     return found
 
