@@ -21,6 +21,7 @@ from interpreter_bot.data_connections.worker import arrow_results, ports, statem
 _LOCK_SECONDS: Final = 10
 _CONNECT_SECONDS: Final = 10
 _MOST_TABLES: Final = 2000
+_MOST_ASKED: Final = 200
 _CATALOGUE_SECONDS: Final = 30
 # What this driver runs by COPY, which takes no other kind.
 _COPIED: Final = frozenset(("select", "with", "values", "table"))
@@ -147,21 +148,26 @@ class AdbcDatabase:
         ]
 
     def _tables_by_driver(self) -> list[ports.Table]:
-        found = []
+        found: list[ports.Table] = []
         with self._open(_CATALOGUE_SECONDS, reads=True) as cursor:
-            objects = cursor.connection.adbc_get_objects(depth="columns").read_all().to_pylist()
-        for catalogue in objects:
-            for space in catalogue["catalog_db_schemas"] or ():
-                if (space["db_schema_name"] or "").lower() == "information_schema":
-                    continue
-                for table in space["db_schema_tables"] or ():
-                    name = _name(space["db_schema_name"] or "", table["table_name"], home="")
-                    columns = [
-                        (one["column_name"], one["xdbc_type_name"] or "")
-                        for one in table["table_columns"] or ()
-                    ]
-                    found.append(ports.Table(name, columns))
-        return found[:_MOST_TABLES]
+            connection = cursor.connection
+            for catalogue in connection.adbc_get_objects(depth="columns").read_all().to_pylist():
+                for space in catalogue["catalog_db_schemas"] or ():
+                    home = space["db_schema_name"] or ""
+                    if home.lower() == "information_schema":
+                        continue
+                    for table in (space["db_schema_tables"] or ())[: _MOST_TABLES - len(found)]:
+                        columns = [
+                            (one["column_name"], one["xdbc_type_name"] or "")
+                            for one in table["table_columns"] or ()
+                        ]
+                        # Some say the types with the schema of a table only, which is a request.
+                        if len(found) < _MOST_ASKED and not any(kind for _, kind in columns):
+                            columns = _columns(connection, home, table["table_name"]) or columns
+                        found.append(
+                            ports.Table(_name(home, table["table_name"], home=""), columns)
+                        )
+        return found
 
     def find_writable(self) -> str | None:
         """Say what this login could change if a transaction let it."""
@@ -176,6 +182,15 @@ class AdbcDatabase:
         """Cancel on the server what runs."""
         if (cursor := self._cursor) is not None:
             cursor.adbc_cancel()
+
+
+def _columns(connection: Any, home: str, table: str) -> list[tuple[str, str]]:  # noqa: ANN401 - a driver's.
+    """Return the columns of a table with their types; none where the driver cannot say them."""
+    try:
+        schema = connection.adbc_get_table_schema(table, db_schema_filter=home or None)
+    except dbapi.Error:
+        return []
+    return [(field.name, str(field.type)) for field in schema]
 
 
 def _said(error: Exception) -> str:

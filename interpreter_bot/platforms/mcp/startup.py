@@ -112,14 +112,23 @@ async def serve(
                 timeout_graceful_shutdown=_CLOSING_SECONDS,
             )
         )
-        serving = asyncio.create_task(server.serve(sockets=[door]), name="mcp: HTTP")
+        serving = asyncio.create_task(_served(server, door, apps), name="mcp: HTTP")
         try:
             await server.ready.wait()
             yield address + told
         finally:
             server.should_exit = True
             await serving
-            await apps.close()
+
+
+async def _served(
+    server: uvicorn.Server, door: socket.socket, apps: client_apps.ClientApps
+) -> None:
+    """Serve until the server is to end, and end what clients have with it."""
+    try:
+        await server.serve(sockets=[door])
+    finally:
+        await apps.close()
 
 
 class _InputLines:
