@@ -114,6 +114,7 @@ class Maintenance:
     async def tidy(self) -> None:
         """Delete stored content that nothing refers to any more."""
         await self._services.database.events.prune(_EVENTS_AGE)
+        await self._services.database.calls.prune()
         await self._services.database.parts.discard_unused_files()
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Final
 
 from interpreter_bot import errors
+from interpreter_bot.sessions import replica_calls
 
 LATE: Final = "That question is not open any more."
 
@@ -33,6 +34,7 @@ class Question:
         code: what is to be approved; empty for `input()`.
         prompt: what `input()` says.
         answer: becomes what was answered, or the code that may run; None refuses.
+        is_elsewhere: it waits in another process, and is answered by `PendingQuestions.resolve`.
     """
 
     id: str
@@ -41,6 +43,7 @@ class Question:
     code: str
     prompt: str
     answer: asyncio.Future[str | None]
+    is_elsewhere: bool = False
 
     def resolve(self, answer: str | None) -> bool:
         """Answer it; says whether it still waited."""
@@ -56,15 +59,29 @@ def _random_id() -> str:
 
 
 class PendingQuestions:
-    """All that are open in this process: a restart ends the code that asked, too."""
+    """All that are open in this process, and the way to those of others, by their ids."""
 
-    def __init__(self, late: str = LATE, *, next_id: Callable[[], str] = _random_id) -> None:
+    def __init__(
+        self,
+        late: str = LATE,
+        *,
+        next_id: Callable[[], str] = _random_id,
+        calls: replica_calls.ReplicaCalls | None = None,
+        platform: str = "",
+    ) -> None:
         """Begin with none.
 
         Args:
             late: the sentence for people who answer what is no longer open.
             next_id: makes ids; by chance if not given.
+            calls: to other replicas of the bot, where ids are by chance.
+            platform: whose questions these are; with `calls` only.
         """
+        self._calls = calls
+        self._names = f"{platform} question", f"{platform} answer"
+        if calls is not None:
+            calls.serve(self._names[0], self._describing)
+            calls.serve(self._names[1], self._resolving)
         self._late = late
         self._next_id = next_id
         self._open: Final[dict[str, Question]] = {}
@@ -112,3 +129,64 @@ class PendingQuestions:
     def is_ours(self, question_id: str) -> bool:
         """Say whether this process asked that, be it open or not."""
         return question_id in self._asked
+
+    async def find_anywhere(self, question_id: str) -> Question | None:
+        """Return a question that still waits, in whichever process.
+
+        Raises:
+            BotError: the process that asked it does not answer.
+        """
+        if self._calls is None or self.is_ours(question_id):
+            return self.find(question_id)
+        told = await self._calls.ask(self._names[0], {"id": question_id})
+        if not told:
+            return None
+        future: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        known = Question(question_id, told["person"], None, told["code"], told["prompt"], future)
+        known.is_elsewhere = True
+        return known
+
+    async def require_anywhere(self, question_id: str) -> Question:
+        """Return a question that still waits, in whichever process.
+
+        Raises:
+            BotError: it does not, and the sentence says so; or who asked it does not answer.
+        """
+        question = await self.find_anywhere(question_id)
+        if question is None:
+            raise errors.BotError(self._late)
+        return question
+
+    async def resolve(self, question: Question, answer: str | None) -> bool:
+        """Answer a question, in whichever process it waits; says whether it still did.
+
+        Raises:
+            BotError: the process that asked it does not answer.
+        """
+        if not question.is_elsewhere or self._calls is None:
+            return question.resolve(answer)
+        told = await self._calls.ask(self._names[1], {"id": question.id, "answer": answer})
+        return told is not None and bool(told["is_answered"])
+
+    def _describing(self, content: replica_calls.Content) -> replica_calls.Work | None:
+        if not self.is_ours(content["id"]):
+            return None
+
+        async def describe() -> replica_calls.Content:
+            question = self.find(content["id"])
+            if question is None:
+                return {}
+            return {"person": question.person, "code": question.code, "prompt": question.prompt}
+
+        return describe
+
+    def _resolving(self, content: replica_calls.Content) -> replica_calls.Work | None:
+        if not self.is_ours(content["id"]):
+            return None
+
+        async def resolve() -> replica_calls.Content:
+            question = self.find(content["id"])
+            is_answered = question is not None and question.resolve(content["answer"])
+            return {"is_answered": is_answered}
+
+        return resolve

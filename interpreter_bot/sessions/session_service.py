@@ -22,6 +22,7 @@ from interpreter_bot.sessions import (
     page_visits,
     past_turns,
     ports,
+    replica_calls,
     requests,
     session_branches,
     session_files,
@@ -61,6 +62,8 @@ class SessionService:
         visits: how people of other platforms read one on the page.
         logins: of people, where code calls tools with their accounts.
         events: claims of what networks send.
+        replicas: what other replicas of the bot are asked to do.
+        stop, cancel, withdraw: end turns and requests; see `turn_stops.TurnStops`.
         resumptions: turns that a bot began which is gone.
     """
 
@@ -77,8 +80,10 @@ class SessionService:
         self.improve_title = functools.partial(session_titles.improve, services)
         self.branches = session_branches.SessionBranches(services, self._lanes)
         self.logins = tool_logins.ToolLogins(services)
-        self._stops: dict[values.SessionKey, turn_stops.StopSignal] = {}
-        self._signals: dict[tuple[values.SessionKey, str], turn_stops.StopSignal] = {}
+        self.replicas = replica_calls.ReplicaCalls(services.database.calls)
+        self._stops = turn_stops.TurnStops(self._lanes, self.replicas)
+        self.stop, self.cancel = self._stops.stop, self._stops.cancel
+        self.withdraw = self._stops.withdraw
         self._tasks: set[asyncio.Task[Any]] = set()
         # Files on their way outside of turns, by session.
         self._uploads: collections.Counter[values.SessionKey] = collections.Counter()
@@ -97,9 +102,12 @@ class SessionService:
         conversations = cls(services, model_notice=model_notice)
         await services.hosts.listen(functools.partial(variable_losses.note_loss, services.database))
         try:
-            yield conversations
+            async with conversations.replicas.open():
+                try:
+                    yield conversations
+                finally:
+                    await conversations.drain()
         finally:
-            await conversations.drain()
             await asyncio.gather(conversations.resumptions.close(), conversations.events.close())
             await services.hosts.listen(None)
             await services.write_retries.write()
@@ -123,23 +131,6 @@ class SessionService:
     def is_busy(self, key: values.SessionKey) -> bool:
         """Whether a turn runs or waits in a session."""
         return self._lanes.is_busy(key)
-
-    async def stop(self, key: values.SessionKey) -> bool:
-        """Stop the turn that runs in a session; return whether there was one."""
-        return _stopped(self._stops.get(key))
-
-    async def cancel(self, key: values.SessionKey, request_id: str) -> bool:
-        """Withdraw a request that waits, or stop its turn; says whether it was there to end.
-
-        It is never another one of the same session that is stopped.
-        """
-        if self._lanes.withdraw(key, request_id):
-            return True
-        return _stopped(self._signals.get((key, request_id)))
-
-    async def withdraw(self, key: values.SessionKey, request_id: str) -> bool:
-        """Withdraw a request that still waits; return whether it did."""
-        return self._lanes.withdraw(key, request_id)
 
     async def reset(self, key: values.SessionKey, *, files: bool = False) -> None:
         """Start anew: no variables, and nothing remembered by the model.
@@ -322,7 +313,7 @@ class SessionService:
         of them is recorded and shown as what it is. Platforms should be open until then.
         """
         self._lanes.close()
-        for stop in self._stops.values():
+        for stop in self._stops.all_running():
             stop.is_restart = not stop.is_set()
             stop.goes_on = not self._services.hosts.ends_with_bot
         for seconds in (self._services.config.sessions.closing_seconds, _STOPPING_SECONDS):
@@ -330,7 +321,7 @@ class SessionService:
                 async with asyncio.timeout(seconds):
                     await self._lanes.drained()
                 return
-            for stop in self._stops.values():
+            for stop in self._stops.all_running():
                 stop.set()
         _log.warning("%d turns did not end when they were stopped", len(self._tasks))
         for task in list(self._tasks):
@@ -361,23 +352,17 @@ class SessionService:
             request.key, person=request.person.id, request_id=request.id, waiting=reply.queued
         )
         # Before the turn: it may be cancelled when it has the lane and does not know it yet.
-        stop = self._signals[request.key, request.id] = turn_stops.StopSignal()
-        try:
+        with self._stops.asked(request.key, request.id) as stop:
             async with turn:
-                self._stops[request.key] = stop
                 stop.is_restart = self._lanes.is_closed and not stop.is_set()
                 stop.goes_on = not self._services.hosts.ends_with_bot
                 if (task := asyncio.current_task()) is not None:
                     self._tasks.add(task)
                 try:
-                    yield stop
+                    with self._stops.running(request.key, stop):
+                        yield stop
                 finally:
-                    del self._stops[request.key]
                     self._tasks -= {task}
-        finally:
-            # Requests without an id of their own share one.
-            if self._signals.get((request.key, request.id)) is stop:
-                del self._signals[request.key, request.id]
 
     @contextlib.asynccontextmanager
     async def _to_ourselves(self, key: values.SessionKey) -> AsyncIterator[None]:
@@ -389,12 +374,3 @@ class SessionService:
     async def _let_go(self, key: values.SessionKey, *, files: bool) -> None:
         hosts = self._services.hosts
         await (hosts.forget if files else hosts.release)(values.text(key))
-
-
-def _stopped(stop: turn_stops.StopSignal | None) -> bool:
-    """Let a person end a turn; says whether it was still on."""
-    if stop is None or stop.is_set():
-        return False
-    stop.is_restart = False
-    stop.set()
-    return True

@@ -23,6 +23,7 @@ from interpreter_bot.store import (
     door_uses,
     engines,
     executions,
+    instance_calls,
     liveness,
     placements,
     preferences,
@@ -182,6 +183,7 @@ class Database:
         self.placements = placements.Placements(begin)
         self.choices = preferences.Preferences(begin)
         self.events = turns.ClaimedEvents(begin, instance)
+        self.calls = instance_calls.InstanceCalls(begin, instance)
         self.contacts = door_uses.contacts(begin)
         self.queries = door_uses.queries(begin)
         self.installations = door_uses.installations(begin)

@@ -31,6 +31,10 @@ _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS: Final = 10.0
 _YOUNG_SECONDS: Final = 60.0
+_POLL_SECONDS: Final = 0.5
+_HEAR_SECONDS: Final = 5.0
+_CHANNEL: Final = "interpreter_bot"
+_APPLICATION: Final = "interpreter-bot "
 _IDENTITY = re.compile(r"[0-9a-f]{32}")
 # A machine that vanishes closes no connection: the server has to probe. Seconds, and times.
 _KEEPALIVES: Final = {
@@ -38,6 +42,10 @@ _KEEPALIVES: Final = {
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
 }
+_OTHERS: Final = sqlalchemy.text(
+    "select count(*) from pg_stat_activity where datname = current_database()"
+    " and starts_with(application_name, :all) and application_name <> :mine"
+)
 
 
 class Instance(Protocol):
@@ -51,6 +59,15 @@ class Instance(Protocol):
 
     async def is_dead(self, transaction: transactions.Transaction, owner: str) -> bool:
         """Return whether another instance is certainly dead."""
+
+    async def count_others(self, transaction: transactions.Transaction) -> int:
+        """Count the other instances that there may be."""
+
+    async def notify(self, transaction: transactions.Transaction) -> None:
+        """Let the others hear of what a transaction does, once it is done."""
+
+    async def wait(self) -> None:
+        """Wait until another instance may have done something that this one should hear of."""
 
 
 @contextlib.asynccontextmanager
@@ -113,6 +130,21 @@ class _FileInstance:
     async def is_dead(self, transaction: transactions.Transaction, owner: str) -> bool:
         return self._is_dead(owner)
 
+    async def count_others(self, transaction: transactions.Transaction) -> int:
+        return self._count_others()
+
+    async def notify(self, transaction: transactions.Transaction) -> None:
+        """Do nothing: a file tells nobody, so all look."""
+
+    async def wait(self) -> None:
+        await asyncio.sleep(_POLL_SECONDS)
+        while not self._count_others():  # noqa: ASYNC110 - a directory tells nobody
+            await asyncio.sleep(_POLL_SECONDS)
+
+    def _count_others(self) -> int:
+        self._clear()
+        return len(list(self._directory.iterdir())) - 1
+
     def _is_dead(self, owner: str) -> bool:
         if not _IDENTITY.fullmatch(owner):
             return True
@@ -140,8 +172,11 @@ class _ServerInstance:
             url,
             poolclass=pool.NullPool,
             isolation_level="AUTOCOMMIT",
-            connect_args={"server_settings": _KEEPALIVES},
+            connect_args={
+                "server_settings": _KEEPALIVES | {"application_name": _APPLICATION + self.id}
+            },
         )
+        self._is_changed = asyncio.Event()
         self._connection: sa_asyncio.AsyncConnection | None = None
 
     async def hold(self) -> None:
@@ -150,6 +185,9 @@ class _ServerInstance:
             await connection.execute(
                 sqlalchemy.select(sqlalchemy.func.pg_advisory_lock(key(self.id)))
             )
+            driver = (await connection.get_raw_connection()).driver_connection
+            assert driver is not None, "it is connected"  # noqa: S101
+            await driver.add_listener(_CHANNEL, lambda *_: self._is_changed.set())
         except BaseException:
             await connection.close()
             raise
@@ -186,6 +224,22 @@ class _ServerInstance:
         # Getting the lock proves that no instance held it; the transaction releases it.
         attempt = sqlalchemy.select(sqlalchemy.func.pg_try_advisory_xact_lock(key(owner)))
         return bool((await transaction.execute(attempt)).scalar_one())
+
+    async def count_others(self, transaction: transactions.Transaction) -> int:
+        found = await transaction.execute(
+            _OTHERS, {"all": _APPLICATION, "mine": _APPLICATION + self.id}
+        )
+        return int(found.scalar_one())
+
+    async def notify(self, transaction: transactions.Transaction) -> None:
+        await transaction.execute(sqlalchemy.select(sqlalchemy.func.pg_notify(_CHANNEL, self.id)))
+
+    async def wait(self) -> None:
+        # Nothing is heard while the connection is lost.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_HEAR_SECONDS):
+                await self._is_changed.wait()
+        self._is_changed.clear()
 
 
 def key(name: str) -> int:

@@ -1,5 +1,7 @@
 """Records of the store: frozen, complete, and independent of the database.
 
+Above 300 lines: one shape a table, side by side.
+
 Times are UTC with their zone. An `id` means nothing outside of one database.
 """
 
@@ -106,6 +108,25 @@ class Alternatives:
     turn_id: int
     at: int
     keys: tuple[values.SessionKey, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceCall:
+    """What another instance of the bot asks for.
+
+    Attributes:
+        id: of the call.
+        name: of what is to be done.
+        content: says it.
+        answer: what came of it; None until it is done.
+        refusals: how many instances do not have what it is about.
+    """
+
+    id: int
+    name: str
+    content: Mapping[str, Any]
+    answer: Mapping[str, Any] | None
+    refusals: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -466,10 +466,11 @@ async def opened(
             catalogue=catalogue,
         )
         with mock.patch.object(turns, "_Work", _ScriptedWork):
-            try:
-                yield service
-            finally:
-                await service.drain()
+            async with service.replicas.open():
+                try:
+                    yield service
+                finally:
+                    await service.drain()
 
 
 async def _database(data):

@@ -69,5 +69,7 @@ def build(
             api, config, most_bytes=service.queries.limits.upload_bytes
         ),
         uploads=file_uploads.FileUploads(api),
-        questions=pending_questions.PendingQuestions(questions_to_people.LATE),
+        questions=pending_questions.PendingQuestions(
+            questions_to_people.LATE, calls=service.replicas, platform="slack"
+        ),
     )

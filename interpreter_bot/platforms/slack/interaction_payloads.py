@@ -105,7 +105,8 @@ class ButtonAndModalHandlers:
                 if tell:
                     await tell(_FEEDBACK)
             case blocks.RUN:
-                await form.decide(workspace, user, channel, value, form.code_of(value))
+                question = await form.question(workspace, user, channel, value)
+                await form.resolve(question, question.code)
             case blocks.CANCEL:
                 await form.decide(workspace, user, channel, value, None)
             case blocks.EDIT:

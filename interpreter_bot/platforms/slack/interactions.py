@@ -20,7 +20,6 @@ from interpreter_bot.platforms.slack import (
     message_parsing,
     permissions,
     posted_messages,
-    questions_to_people,
     requests_in_flight,
     subcommands,
 )
@@ -29,9 +28,7 @@ from interpreter_bot.text import fences
 
 _log = logging.getLogger(__name__)
 
-_NOTHING: Final = (
-    f"Nothing is running any more that this would stop. {questions_to_people.ELSEWHERE}"
-)
+_NOTHING: Final = "Nothing is running any more that this would stop."
 _NO_SESSION: Final = "There is no such conversation here."
 _TOO_LONG_AGO: Final = "That answer is too long ago."
 

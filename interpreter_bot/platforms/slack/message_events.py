@@ -42,8 +42,8 @@ PLATFORM: Final = "slack"
 _MOST_ANSWERS: Final = 1_000
 _PAST_LOOKED_AT: Final = 20
 _ELSEWHERE: Final = (
-    "Python waits for an answer to what it asked above, in another process of this bot. Say it "
-    "again, which may reach that one; or mention me for something new."
+    "The process of this bot is gone to which Python's question above belonged, so nobody waits "
+    "for this answer. Mention me for something new."
 )
 _Start: TypeAlias = Callable[[], Awaitable[None]]
 
@@ -152,6 +152,9 @@ class MessageEvents:
             if is_answer and self._answer(thread, incoming):
                 self._answers.append((workspace.team, message.channel, message.ts))
                 return
+            if not is_edit and await self._answer_elsewhere(workspace, incoming):
+                self._answers.append((workspace.team, message.channel, message.ts))
+                return
             start = await self._take_or_say_why_not(workspace, incoming)
             waiting = stack.pop_all()
         async with waiting:
@@ -164,6 +167,21 @@ class MessageEvents:
         """Answer what Python asks in a thread; says whether it asked still."""
         question = self._questions.for_message(incoming.message.user, thread)
         return question is not None and question.resolve(incoming.text)
+
+    async def _answer_elsewhere(
+        self,
+        workspace: installations.InstalledWorkspace,
+        incoming: message_parsing.IncomingMessage,
+    ) -> bool:
+        """Answer what Python asks in a thread from another process; says whether it asked still."""
+        message = incoming.message
+        if incoming.is_mention or not message.thread:
+            return False
+        thread = await self._read_thread(workspace, message)
+        if not self._answers_elsewhere(thread, message):
+            return False
+        question = await self._questions.find_anywhere(thread.question)
+        return question is not None and await self._questions.resolve(question, incoming.text)
 
     async def _is_ours(
         self,

@@ -14,6 +14,7 @@ from interpreter_bot.platforms.slack import (
     handler_dependencies,
     home_and_modal_views,
     installations,
+    questions_to_people,
 )
 from interpreter_bot.sessions import pending_questions
 
@@ -92,7 +93,16 @@ class Modals:
             BotError: it is not theirs to answer, or too late.
         """
         question = await self.question(workspace, user, channel, question_id)
-        question.resolve(answer)
+        await self.resolve(question, answer)
+
+    async def resolve(self, question: pending_questions.Question, answer: str | None) -> None:
+        """Answer a question.
+
+        Raises:
+            BotError: it is too late.
+        """
+        if not await self._questions.resolve(question, answer):
+            raise errors.BotError(questions_to_people.LATE)
 
     async def question(
         self, workspace: installations.InstalledWorkspace, user: str, channel: str, question_id: str
@@ -103,14 +113,9 @@ class Modals:
         Raises:
             BotError: it is not theirs to answer, or too late.
         """
-        question = self._questions.require(question_id)
+        question = await self._questions.require_anywhere(question_id)
         if user != question.person:
             profile = await self._permissions.require(workspace, user, channel)
             if not (question.code and profile.is_admin):
                 raise errors.BotError("Only the person who asked may answer that.")
         return question
-
-    def code_of(self, question_id: str) -> str | None:
-        """Return the code that waits for approval."""
-        question = self._questions.find(question_id)
-        return question.code if question else None

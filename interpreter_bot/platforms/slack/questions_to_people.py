@@ -21,9 +21,7 @@ from interpreter_bot.platforms.slack import (
 from interpreter_bot.sessions import pending_questions
 from interpreter_bot.text import fences, quantities, safe_text
 
-ELSEWHERE: Final = "If several processes of this bot run, try again: another may have it."
-"""Shown when the question belongs to another process or is gone."""
-LATE: Final = f"That is no longer waiting. {ELSEWHERE}"
+LATE: Final = "That is no longer waiting."
 ASKS: Final = "asks"
 QUESTION: Final = "question"
 """Metadata of a message that says: Python waits for this person's next message."""

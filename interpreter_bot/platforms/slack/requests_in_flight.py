@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import functools
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final
 
 from interpreter_bot import errors, values
@@ -20,13 +20,14 @@ from interpreter_bot.platforms.slack import (
     replies,
     thread_history,
 )
-from interpreter_bot.sessions import ports, requests
+from interpreter_bot.sessions import ports, replica_calls, requests
 from interpreter_bot.text import quantities
 
 _log = logging.getLogger(__name__)
 
 TITLE_CHARACTERS: Final = 80
 _SEPARATOR: Final = "/"
+_CANCEL: Final = "slack cancel"
 _LAST_WORDS_SECONDS: Final = 5.0
 
 
@@ -59,6 +60,7 @@ class RequestsInFlight:
         self._tasks: set[asyncio.Task[None]] = set()
         self._entries: dict[tuple[str, str, str], InFlight] = {}
         self.is_closing = False
+        self._service.replicas.serve(_CANCEL, self._cancelling)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run work in a task of its own; its exceptions are logged and end nothing else."""
@@ -197,19 +199,11 @@ class RequestsInFlight:
 
     async def cancel(self, key: values.SessionKey, request_id: str) -> bool:
         """Cancel a request: withdraw it if it waits, stop it if it runs. False if it is over."""
-        entry = self._entries.get(_id(key, request_id))
-        if entry is None:
-            return False
-        # If it does not even wait yet, it never begins.
-        entry.is_cancelled = True
-        return await self._service.cancel(entry.key, request_id) or not entry.is_handed_on
+        return await self._cancel(team=key.workspace, channel=key.channel, request=request_id)
 
     async def cancel_message(self, team: str, channel: str, ts: str) -> None:
         """Cancel all requests of a message, in any wording."""
-        for entry in list(self._entries.values()):
-            is_there = (entry.key.workspace, entry.key.channel) == (team, channel)
-            if is_there and entry.request_id.partition("-")[0] == ts:
-                await self.cancel(entry.key, entry.request_id)
+        await self._cancel(team=team, channel=channel, ts=ts)
 
     async def cancel_thread(self, key: values.SessionKey, root: str) -> bool:
         """Cancel all requests in a thread; what runs in other threads goes on.
@@ -217,21 +211,51 @@ class RequestsInFlight:
         Returns:
             Whether there was any.
         """
-        place = (key.workspace, key.channel)
-        found = [
-            entry
-            for entry in self._entries.values()
-            if entry.live.thread == root and (entry.key.workspace, entry.key.channel) == place
-        ]
-        for entry in found:
-            await self.cancel(entry.key, entry.request_id)
-        return bool(found)
+        return await self._cancel(team=key.workspace, channel=key.channel, root=root)
 
     async def cancel_workspace(self, team: str) -> None:
         """Cancel all requests of a workspace the bot was removed from."""
-        for entry in list(self._entries.values()):
-            if entry.key.workspace == team:
-                await self.cancel(entry.key, entry.request_id)
+        await self._cancel(team=team)
+
+    async def _cancel(self, **which: str) -> bool:
+        """Cancel requests, in whichever process they are; says whether any was there to end."""
+        if found := self._entries_of(which):
+            return await self._cancel_here(found)
+        answer = await self._service.replicas.ask(_CANCEL, which)
+        return answer is not None and bool(answer["is_ended"])
+
+    async def _cancel_here(self, found: Sequence[InFlight]) -> bool:
+        is_ended = False
+        for entry in found:
+            # If it does not even wait yet, it never begins.
+            entry.is_cancelled = True
+            was_there = await self._service.cancel(entry.key, entry.request_id)
+            is_ended = was_there or not entry.is_handed_on or is_ended
+        return is_ended
+
+    def _cancelling(self, which: replica_calls.Content) -> replica_calls.Work | None:
+        found = self._entries_of(which)
+
+        async def cancel() -> replica_calls.Content:
+            return {"is_ended": await self._cancel_here(found)}
+
+        return cancel if found else None
+
+    def _entries_of(self, which: Mapping[str, str]) -> list[InFlight]:
+        """Return the requests of this process of a team: of a channel, of a message, in a thread,
+        or one by its id, as far as that is said."""
+        return [
+            entry
+            for entry in self._entries.values()
+            if which.items()
+            <= {
+                "team": entry.key.workspace,
+                "channel": entry.key.channel,
+                "request": entry.request_id,
+                "ts": entry.request_id.partition("-")[0],
+                "root": entry.live.thread,
+            }.items()
+        ]
 
 
 def _id(key: values.SessionKey, request_id: str) -> tuple[str, str, str]:

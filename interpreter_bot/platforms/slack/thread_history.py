@@ -115,7 +115,7 @@ class ThreadHistory:
         """Read a thread, up to a message; what cannot be read is replaced by what was received."""
         key = (workspace.team, channel, root)
         # Whether a message is for us and what it is about is asked one after the other.
-        thread = self._read.pop((*key, until), None)
+        thread = self._read.get((*key, until))
         if thread is not None:
             return thread
         messages, is_whole = await self._messages(workspace, channel, root)

@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-import functools
 import time
 
 import aiohttp
@@ -104,7 +103,6 @@ async def test_stop_of_what_no_process_has_any_more_clears_the_status(slack, ser
     slack.press_stop("U1", "C1", ts)
     [told] = await slack.until(lambda: slack.world.ephemerals)
     assert "Nothing is running any more" in told["text"]
-    assert "several processes" in told["text"]
     assert slack.status("C1", ts) == "active"
 
 
@@ -264,31 +262,6 @@ async def test_channel_that_does_not_want_it_is_not_followed(slack, service, app
     slack.say("U1", "C1", "<@UBOT> three", thread=ts)
     await slack.until(lambda: len(service.ends) == 2)
     assert [request.text for request in service.requests] == ["one", "three"]
-
-
-# Several processes ---------------------------------------------------------------------------
-
-
-async def test_answer_that_reaches_another_process_is_said_so(slack, service):
-    service.script = asking
-    # A connection that a busy machine kept silent would be made anew, and the first be the last.
-    process = functools.partial(connected, slack, service, ping_seconds=10)
-    async with process():
-        ts = slack.say("U1", "C1", "<@UBOT> ask me")
-        [question] = await slack.until(
-            lambda: [m for m in slack.replies("C1", ts) if "input_answer" in str(m.get("blocks"))]
-        )
-        async with process():
-            slack.random.choice = lambda sockets: sockets[-1]
-            slack.say("U1", "C1", "Ada", thread=ts)
-            await slack.until(lambda: "in another process" in str(slack.replies("C1", ts)))
-            slack.click("U1", "C1", question["ts"], "input_answer")
-            [told] = await slack.until(lambda: slack.world.responses)
-            assert "several processes" in told["text"]
-            slack.random.choice = lambda sockets: sockets[0]
-            slack.say("U1", "C1", "Ada", thread=ts)
-            await slack.until(lambda: service.ends)
-    assert len(service.requests) == 1
 
 
 async def test_form_that_comes_too_late_says_so(slack, service, app):

@@ -1,0 +1,135 @@
+"""Calls to other replicas of the bot, where people's clicks and words may reach any of them.
+
+What runs is in the memory of one process: a turn that can be stopped, a question that waits. An
+event about it that reaches another one is carried to it through the database, done there once at
+most, and the person hears what came of it from who got the event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from interpreter_bot import cancellation, errors
+from interpreter_bot.store import instance_calls, records
+
+_log = logging.getLogger(__name__)
+
+_NOBODY_SECONDS: Final = 3.0
+_ANSWER_SECONDS: Final = 15.0
+_RETRY_SECONDS: Final = 5.0
+_MOST_SEEN: Final = 1000
+_SILENT: Final = "The process of the bot that has this does not answer. Please try again."
+
+Content: TypeAlias = Mapping[str, Any]
+"""JSON of a call, or of its answer."""
+Work: TypeAlias = Callable[[], Awaitable[Content]]
+"""Does what is asked, and returns what came of it."""
+Served: TypeAlias = Callable[[Content], Work | None]
+"""Returns what does what is asked; None where this process does not have what it is about."""
+
+
+class ReplicaCalls:
+    """What this process asks the others, and does for them. Use `open`."""
+
+    def __init__(self, calls: instance_calls.InstanceCalls) -> None:
+        self._calls = calls
+        self._served: dict[str, Served] = {}
+        self._asked: dict[int, _Asked] = {}
+        self._seen = collections.deque[int](maxlen=_MOST_SEEN)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @contextlib.asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Do what others ask for, as long as the context is open."""
+        listening = asyncio.create_task(self._listen(), name="calls of other replicas")
+        try:
+            yield
+        finally:
+            listening.cancel()
+            await asyncio.wait([listening, *self._tasks])
+
+    def serve(self, name: str, served: Served) -> None:
+        """Do what others ask for by a name."""
+        self._served[name] = served
+
+    async def ask(self, name: str, content: Content) -> Content | None:
+        """Ask the other replicas; None is the answer where none has what it is about.
+
+        Raises:
+            BotError: who has it does not answer, or the database cannot be used.
+        """
+        others = await self._calls.count_others()
+        if not others:
+            return None
+        call_id = await self._calls.begin(name, content)
+        asked = self._asked[call_id] = _Asked(others)
+        try:
+            if not await asked.waited(_NOBODY_SECONDS) and await self._calls.withdraw(call_id):
+                return None
+            if not await asked.waited(_ANSWER_SECONDS):
+                raise errors.BotError(_SILENT)
+            return asked.answer
+        finally:
+            del self._asked[call_id]
+            with contextlib.suppress(errors.StoreError):
+                # What is left is deleted by the clock.
+                await cancellation.shielded(self._calls.end(call_id))
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                await self._calls.wait()
+                for call in await self._calls.own() if self._asked else ():
+                    if call.id in self._asked:
+                        self._asked[call.id].note(call)
+                for call in await self._calls.waiting():
+                    if call.id not in self._seen:
+                        self._seen.append(call.id)
+                        self._begin(call)
+            except errors.StoreError:
+                # It is logged there; the next look may succeed.
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    def _begin(self, call: records.InstanceCall) -> None:
+        served = self._served.get(call.name)
+        work = served(call.content) if served is not None else None
+        task = asyncio.create_task(self._do(call, work), name=f"call {call.name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _do(self, call: records.InstanceCall, work: Work | None) -> None:
+        """Do what a call asks for, or say that this process does not have what it is about."""
+        try:
+            if work is None:
+                await self._calls.refuse(call.id)
+            elif await self._calls.take(call.id):
+                await self._calls.answer(call.id, await work())
+        except Exception:
+            # The last net of one call; who asked is told that nobody answers.
+            _log.exception("what another replica asked for failed: %s", call.name)
+
+
+class _Asked:
+    """A call of this process, until it is answered or all others have refused."""
+
+    def __init__(self, others: int) -> None:
+        self.answer: Content | None = None
+        self._others = others
+        self._is_over = asyncio.Event()
+
+    def note(self, call: records.InstanceCall) -> None:
+        if call.answer is not None or call.refusals >= self._others:
+            self.answer = call.answer
+            self._is_over.set()
+
+    async def waited(self, seconds: float) -> bool:
+        """Wait; return whether it is over."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._is_over.wait()
+        return self._is_over.is_set()

@@ -1,0 +1,95 @@
+"""Calls between replicas, on both databases: done once, by who has what they are about."""
+
+import asyncio
+import contextlib
+import time
+
+import pytest
+
+from interpreter_bot import errors
+from interpreter_bot.sessions import replica_calls
+
+
+@contextlib.asynccontextmanager
+async def replicas(opening, count):
+    """Replicas of the bot on one database, as far as their calls go."""
+    async with contextlib.AsyncExitStack() as stack:
+        found = []
+        for _ in range(count):
+            database = await stack.enter_async_context(opening())
+            calls = replica_calls.ReplicaCalls(database.calls)
+            await stack.enter_async_context(calls.open())
+            found.append(calls)
+        yield found
+
+
+def having(done, answer):
+    """Serve what this replica has: notes what is done, and answers."""
+
+    async def work():
+        done.append(answer)
+        return {"by": answer}
+
+    return lambda content: work if content["of"] == answer else None
+
+
+async def test_who_has_it_does_it_once_and_answers(opening):
+    done = []
+    async with replicas(opening, 3) as (asking, *others):
+        for number, other in enumerate(others):
+            other.serve("stop", having(done, number))
+        asked = [asking.ask("stop", {"of": number}) for number in (0, 1, 0)]
+        assert await asyncio.gather(*asked) == [{"by": 0}, {"by": 1}, {"by": 0}]
+    assert sorted(done) == [0, 0, 1]
+
+
+async def test_one_that_two_have_is_done_by_one(opening):
+    done = []
+    async with replicas(opening, 3) as (asking, *others):
+        for other in others:
+            other.serve("stop", having(done, "both"))
+        assert await asking.ask("stop", {"of": "both"}) == {"by": "both"}
+    assert done == ["both"]
+
+
+async def test_what_nobody_has_is_known_at_once(opening):
+    async with replicas(opening, 1) as (alone,):
+        assert await alone.ask("stop", {"of": "x"}) is None
+    async with replicas(opening, 2) as (asking, other):
+        other.serve("stop", having([], "y"))
+        began = time.monotonic()
+        assert await asking.ask("stop", {"of": "x"}) is None
+        assert time.monotonic() - began < replica_calls._NOBODY_SECONDS
+
+
+async def test_one_that_hangs_is_told_of_and_does_nothing_later(opening, monkeypatch):
+    monkeypatch.setattr(replica_calls, "_NOBODY_SECONDS", 0.2)
+    done = []
+    async with opening() as late, replicas(opening, 1) as (asking,):
+        # It is there, and does not look.
+        assert await asking.ask("stop", {"of": "x"}) is None
+        calls = replica_calls.ReplicaCalls(late.calls)
+        calls.serve("stop", having(done, "x"))
+        async with calls.open():
+            assert await asking.ask("stop", {"of": "y"}) is None
+    assert done == []
+
+
+async def test_a_failure_there_is_told_here(opening, monkeypatch):
+    monkeypatch.setattr(replica_calls, "_ANSWER_SECONDS", 0.5)
+
+    async def fall():
+        raise RuntimeError
+
+    async with replicas(opening, 2) as (asking, other):
+        other.serve("stop", lambda _: fall)
+        with pytest.raises(errors.BotError, match="does not answer"):
+            await asking.ask("stop", {})
+
+
+async def test_no_call_is_left(opening, database):
+    async with replicas(opening, 2) as (asking, other):
+        other.serve("stop", having([], "x"))
+        await asking.ask("stop", {"of": "x"})
+        await asking.ask("stop", {"of": "y"})
+    assert await database.calls.waiting() == ()
