@@ -48,7 +48,8 @@ async def listed(
             if one.server.approval_of(tool.name, is_read_only=tool.is_read_only) == "never"
         }
         asked = {tool.function for tool in one.tools} - free
-        allowed = {tool.function for tool in lasting if tool.server == one.server.name} & asked
+        own = {tool for tool in lasting if (tool.server, tool.person) == (one.server.name, person)}
+        allowed = {tool.function for tool in own} & asked
         found.append(
             ServerTools(
                 one.server.name,

@@ -127,6 +127,10 @@ async def test_nothing_is_called_that_may_not_be(opened, jira, tmp_path):
             values.SessionKey("web", thread="t"), requests.Person("u1")
         )
         assert (listed.asked, listed.allowed) == (("delete", "search_issues"), ("delete",))
+        (listed,) = await house.service.queries.tools(
+            values.SessionKey("web", thread="t"), requests.Person("u2")
+        )
+        assert listed.allowed == (), "what one allowed is not another's"
         assert plain(reply) == (
             "list {}\ndelete {'id': '1'}\n"
             "The person did not let the tool delete of jira be called.\n"
