@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from interpreter_bot.mcp_servers import tool_broker
     from interpreter_bot.store import accounts, databases
 
-_NO_DOORS: Final = (
-    "host.fleet does not go with egress, connections or kernels.doors yet: what code reaches "
-    "through the bot, it reaches on the bot's own machine only."
-)
 _NO_SDK: Final = (
     "mcp_servers needs the extra [mcp], which is not installed: pip install 'interpreter-bot[mcp]'."
 )
@@ -153,7 +149,7 @@ def open_hosts(
     if is_ephemeral and doorkeeper is None:
         return _open_ephemeral(config)
     if kernels_outlive and config.host.fleet:
-        return _open_fleet(config)
+        return _open_fleet(config, doorkeeper)
     # Imported here: who finds a host needs no kernels, and who has none no client of HTTP.
     if not kernels_outlive or config.host.mode == "inside":
         from interpreter_bot.hosts import local_host
@@ -166,7 +162,9 @@ def open_hosts(
 
 
 @contextlib.asynccontextmanager
-async def _open_fleet(config: settings.Settings) -> AsyncIterator[ports.Hosts]:
+async def _open_fleet(
+    config: settings.Settings, doorkeeper: kernel_doors.Doorkeeper | None
+) -> AsyncIterator[ports.Hosts]:
     """Use hosts of other machines; the database says which of them has which session.
 
     Raises:
@@ -175,13 +173,14 @@ async def _open_fleet(config: settings.Settings) -> AsyncIterator[ports.Hosts]:
     # Imported here: on one machine nothing of this is needed so early.
     from interpreter_bot.hosts import fleets, placed_hosts
 
-    if config.has_doors:
-        raise errors.SettingsError(_NO_DOORS)
     fleet = await asyncio.to_thread(fleets.Fleet, config.host.fleet, config.host.tls)
     async with (
         open_database(config, takes_orphans=False) as database,
         placed_hosts.PlacedHosts.open(
-            fleet, database.placements, lost_seconds=config.host.lost_seconds
+            fleet,
+            database.placements,
+            lost_seconds=config.host.lost_seconds,
+            doorkeeper=doorkeeper,
         ) as hosts,
     ):
         yield hosts

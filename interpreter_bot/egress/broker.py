@@ -160,7 +160,7 @@ class Broker:
         self._kernels[kernel_id] = asyncio.create_task(
             self._serve(kernel_id, found, context), name=f"doors of {kernel_id}"
         )
-        ports = {name: getattr(found, name).getsockname()[1] for name in ("proxy", "services")}
+        ports = dict(zip(("proxy", "services"), found.ports, strict=True))
         if not self.policy(key):
             # Programs are refused sooner if they know of no proxy.
             ports["proxy"] = 0

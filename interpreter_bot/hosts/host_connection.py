@@ -45,6 +45,7 @@ _LONG: Final = frozenset(
 _ONCE: Final = frozenset({("PUT", "/v1/file"), ("POST", "/v1/fork"), ("POST", "/v1/go_back")})
 # A connection breaks at once when its host dies.
 _NOTICE_SECONDS: Final = 1.0
+_STREAM_BYTES: Final = 256 * 1024
 
 
 Revive: TypeAlias = Callable[[], Awaitable[None]]
@@ -245,6 +246,15 @@ class HostConnection:
                 give_up = time.monotonic() + _NOTICE_SECONDS
                 while self._socket is asked and time.monotonic() < give_up:  # noqa: ASYNC110
                     await asyncio.sleep(_FIRST_WAIT_SECONDS)
+
+    def dialled(
+        self, path: str, params: Mapping[str, str]
+    ) -> contextlib.AbstractAsyncContextManager[aiohttp.ClientWebSocketResponse]:
+        """Open a WebSocket of its own, beside the one that everything else is said over."""
+        assert self._session is not None, "use it inside `async with`"  # noqa: S101
+        return self._session.ws_connect(
+            path, params=params, heartbeat=_HEARTBEAT_SECONDS, max_msg_size=_STREAM_BYTES
+        )
 
     async def connected(self) -> None:
         """Wait until a host listens, but no longer than it may be away."""

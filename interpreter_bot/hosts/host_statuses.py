@@ -43,6 +43,7 @@ class HostStatus:
     Attributes:
         id: of its process: another one after each start.
         data_id: of its data directory: the same after each start.
+        has_doors: whether the bot can listen in the networks of its kernels.
         data_file: which file of which machine that stands in: a copied directory has another.
         protocol: see `host_messages.PROTOCOL`.
         release: of the program.
@@ -75,6 +76,7 @@ class HostStatus:
     kernels: int
     executions: int
     data_file: str = ""
+    has_doors: bool = False
 
 
 class _TlsConnector(aiohttp.TCPConnector):

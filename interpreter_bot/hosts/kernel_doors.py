@@ -27,6 +27,8 @@ class Doors:
         proxy: for what code wants of the outside.
         services: for what the bot itself offers to code.
         process: a descriptor of the kernel's first process: readable once that has ended.
+        ports: of both, in the kernel's network. The sockets of a kernel on another machine are
+            stand-ins here.
         link: to the host process that gave them, for as long as they are held; None if this one
             did.
         ask: asks whoever runs the kernel's code of now, whose time stands still; None if nobody
@@ -36,6 +38,7 @@ class Doors:
     proxy: socket.socket
     services: socket.socket
     process: int
+    ports: tuple[int, int]
     link: socket.socket | None = None
     ask: Callable[[values.InputRequested], Awaitable[str]] | None = None
 

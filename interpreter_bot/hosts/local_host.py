@@ -228,7 +228,10 @@ class LocalHost:
         launched = self._launched(kernel_id)
         found = None if launched is None else launched.provisioner.doors()
         ask = functools.partial(self.ask, kernel_id)
-        return None if found is None else kernel_doors.Doors(*found, ask=ask)
+        if found is None:
+            return None
+        ports = found[0].getsockname()[1], found[1].getsockname()[1]
+        return kernel_doors.Doors(*found, ports, ask=ask)
 
     async def ask(self, kernel_id: str, request: values.InputRequested) -> str:
         """Ask whoever runs a kernel's code of now, whose time stands still meanwhile.

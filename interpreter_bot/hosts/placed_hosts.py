@@ -23,6 +23,7 @@ from interpreter_bot.hosts import (
     fleets,
     host_addresses,
     host_statuses,
+    kernel_doors,
     placement_offers,
     ports,
     remote_host,
@@ -37,6 +38,10 @@ _RETRY_SECONDS: Final = 1.0
 _OFFER_SECONDS: Final = 5.0
 _FIRST_SECONDS: Final = 20.0
 _NONE: Final = "No machine that runs Python can be reached right now."
+_NO_DOORS: Final = (
+    "The host at {address} has no doors for `egress` and `connections`: start it with "
+    "INTERPRETER_BOT_KERNELS__DOORS=true."
+)
 _COPY: Final = (
     "The data directory of the host at {address} is a copy of another host's: end that host, "
     "delete `host.id` in its data directory, and start it again."
@@ -58,11 +63,15 @@ class PlacedHosts:
     ends_with_bot = False
 
     def __init__(
-        self, fleet: fleets.Fleet, placed: placement_offers.Placements, *, lost_seconds: float
+        self,
+        fleet: fleets.Fleet,
+        placed: placement_offers.Placements,
+        *,
+        lost_seconds: float,
+        doorkeeper: kernel_doors.Doorkeeper | None,
     ) -> None:
-        self._fleet = fleet
-        self._placements = placed
-        self._lost_seconds = lost_seconds
+        self._fleet, self._placements = fleet, placed
+        self._lost_seconds, self._doorkeeper = lost_seconds, doorkeeper
         self._hosts: dict[host_addresses.Address, remote_host.RemoteHost] = {}
         self.faults: dict[host_addresses.Address, str] = {}
         self._members: dict[host_addresses.Address, asyncio.Task[None]] = {}
@@ -75,7 +84,12 @@ class PlacedHosts:
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
-        cls, fleet: fleets.Fleet, placed: placement_offers.Placements, *, lost_seconds: float = 30.0
+        cls,
+        fleet: fleets.Fleet,
+        placed: placement_offers.Placements,
+        *,
+        lost_seconds: float = 30.0,
+        doorkeeper: kernel_doors.Doorkeeper | None = None,
     ) -> AsyncIterator[PlacedHosts]:
         """Connect to all hosts there are, and to those that come.
 
@@ -83,11 +97,12 @@ class PlacedHosts:
             fleet: says which.
             placed: where sessions are.
             lost_seconds: how long a host may be away before its sessions go elsewhere.
+            doorkeeper: decides what kernels reach; None lets them reach nothing.
 
         Raises:
             KernelError: none can be used; the sentence says why.
         """
-        hosts = cls(fleet, placed, lost_seconds=lost_seconds)
+        hosts = cls(fleet, placed, lost_seconds=lost_seconds, doorkeeper=doorkeeper)
         looking = asyncio.create_task(hosts._look(), name="hosts of a fleet")
         try:
             await hosts._first()
@@ -127,10 +142,15 @@ class PlacedHosts:
     async def _keep(self, address: host_addresses.Address) -> None:
         """Have a host, whenever it can be reached."""
         while True:
-            opening = remote_host.RemoteHost.open(address, patience_seconds=self._lost_seconds)
+            opening = remote_host.RemoteHost.open(
+                address,
+                patience_seconds=self._lost_seconds,
+                doorkeeper=self._doorkeeper,
+                epoch_on=self._epoch_on,
+            )
             try:
                 async with opening as host:
-                    self._check_is_no_copy(host)
+                    self._check(host)
                     self._hosts[address] = host
                     self.faults.pop(address, None)
                     host.connection.on_connect = functools.partial(self._welcome_soon, host)
@@ -150,13 +170,15 @@ class PlacedHosts:
                 self.faults[address] = host_statuses.UNREACHABLE
             await asyncio.sleep(_RETRY_SECONDS)
 
-    def _check_is_no_copy(self, host: remote_host.RemoteHost) -> None:
-        """Refuse a host whose data directory was copied: rows of sessions would mean both.
+    def _check(self, host: remote_host.RemoteHost) -> None:
+        """Refuse a host without doors, or on a copied data directory: rows would mean both.
 
         Raises:
-            HostUnusableError: another one has the same id.
+            HostUnusableError: it cannot be used; the sentence says why.
         """
         own = host.connection.status
+        if self._doorkeeper is not None and not own.has_doors:
+            raise errors.HostUnusableError(_NO_DOORS.format(address=host.connection.address))
         for other in (one.connection.status for one in self._hosts.values()):
             # One directory may have several hosts, of which all but the newest drain.
             if other.data_id == own.data_id and other.data_file != own.data_file:
@@ -174,6 +196,8 @@ class PlacedHosts:
                 found = await self._placements.find(key)
                 if found is not None and found[0] != host.connection.status.data_id:
                     await host.at(found[1]).fence(key)
+            if self._doorkeeper is not None:
+                host.take_over_doors()
         except errors.BotError:
             # Whoever uses one of them there is refused all the same, once its epoch was heard.
             _log.warning("a host could not be told what it lost", exc_info=True)
@@ -275,9 +299,14 @@ class PlacedHosts:
         """Whether variables of idle sessions are saved."""
         return all(host.keeps_variables for host in self._hosts.values())
 
+    async def _epoch_on(self, data_id: str, key: str) -> int | None:
+        """Return in which epoch a session is on the host of a data directory; None if it is not."""
+        found = await self._placements.find(key)
+        return found[1] if found is not None and found[0] == data_id else None
+
     def reach(self, key: str) -> network_reach.Reach:
-        """Return that code reaches nothing: doors stay on their machine."""
-        return network_reach.NOWHERE
+        """Return what code of a session may reach outside."""
+        return network_reach.NOWHERE if self._doorkeeper is None else self._doorkeeper.reach(key)
 
     async def variables(self, key: str) -> session_variables.HeldVariables:
         """Return what a session has of variables."""

@@ -1,4 +1,7 @@
-"""Doors of kernels in a host process, which hands them to the bot with its own descriptors."""
+"""Doors of kernels in a host process, which hands them to the bot.
+
+As descriptors where both are on one machine, else by carrying what comes (`carried_doors`).
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,21 @@ import os
 import pathlib
 import socket
 import urllib.parse
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
 
 from interpreter_bot import errors, network_reach, values
-from interpreter_bot.hosts import host_connection, kernel_doors, socket_owners
+from interpreter_bot.hosts import carried_doors, host_connection, kernel_doors, socket_owners
 
 _log = logging.getLogger(__name__)
 
 _SECONDS: Final = 20.0
 _ANSWER_BYTES: Final = 4096
 _REQUEST: Final = "POST /v1/doors?{asked} HTTP/1.1\r\nHost: host\r\nContent-Length: 0\r\n\r\n"
+
+
+EpochOn: TypeAlias = Callable[[str, str], Awaitable[int | None]]
+"""Says in which epoch a session is on the host of a data directory; None if it is on another."""
 
 
 class RemoteDoors:
@@ -31,6 +39,7 @@ class RemoteDoors:
         doorkeeper: kernel_doors.Doorkeeper | None,
         *,
         is_bot: bool,
+        epoch_on: EpochOn | None = None,
     ) -> None:
         """Open nothing yet.
 
@@ -39,12 +48,15 @@ class RemoteDoors:
             doorkeeper: decides what kernels reach; None lets them reach nothing.
             is_bot: whether the doors that the bot before had are this process's now; a command
                 that only looks must not shut them.
+            epoch_on: where there are several hosts, of which none may speak for another's sessions.
         """
         self._connection = connection
         self._doorkeeper = doorkeeper
         self._opening: asyncio.Task[None] | None = None
+        self._epoch_on = epoch_on
+        self._carrying: set[asyncio.Task[None]] = set()
         if is_bot:
-            connection.on_connect = self._take_over
+            connection.on_connect = self.take_over
 
     def reach(self, key: str) -> network_reach.Reach:
         """Return what code of a session may reach outside."""
@@ -53,15 +65,23 @@ class RemoteDoors:
     async def close(self) -> None:
         """Take over no more."""
         self._connection.on_connect = None
-        if self._opening is not None:
-            self._opening.cancel()
-            await asyncio.wait({self._opening})
+        ending = self._carrying | ({self._opening} if self._opening is not None else set())
+        for task in ending:
+            task.cancel()
+        if ending:
+            await asyncio.wait(ending)
 
-    async def open(self, key: str, kernel_id: str) -> None:
-        """Let the doorkeeper open a kernel's doors, and the host tell the kernel of them."""
+    async def open(self, key: str, kernel_id: str, *, epoch: int = 0) -> None:
+        """Let the doorkeeper open a kernel's doors, and the host tell the kernel of them.
+
+        Args:
+            key: of the session.
+            kernel_id: of its kernel.
+            epoch: in which it is on this host; 0 where there is one host only.
+        """
         if self._doorkeeper is None:
             return
-        doors = functools.partial(self._fetched, key, kernel_id)
+        doors = functools.partial(self._fetched, key, kernel_id, epoch)
         try:
             told = await self._doorkeeper.open(key, kernel_id, doors)
             if told is not None:
@@ -71,7 +91,8 @@ class RemoteDoors:
             # Where the host is gone, so is the kernel; what runs there says so.
             _log.warning("the doors of %s could not be opened", kernel_id, exc_info=True)
 
-    def _take_over(self) -> None:
+    def take_over(self) -> None:
+        """Begin to open, or shut, the doors of sessions of this host that no bot has."""
         if self._opening is not None:
             self._opening.cancel()
         self._opening = asyncio.create_task(self._open_unheld(), name="doors that no bot has")
@@ -81,21 +102,54 @@ class RemoteDoors:
         try:
             unheld = await self._connection.request("GET", "/v1/unheld_doors")
             for kernel_id, key in dict(unheld).items():
+                epoch = await self._epoch(str(key))
+                if epoch is None:
+                    continue  # It is for others to say.
                 reach = self.reach(str(key))
                 if reach.hosts or reach.offers:
-                    await self.open(str(key), str(kernel_id))
+                    await self.open(str(key), str(kernel_id), epoch=epoch)
                 else:
                     await self._connection.request("POST", "/v1/shut_doors", {"kernel": kernel_id})
         except (errors.BotError, ValueError):
             _log.warning("doors of kernels could not be opened again", exc_info=True)
 
-    async def _fetched(self, key: str, kernel_id: str) -> kernel_doors.Doors | None:
+    async def _epoch(self, key: str) -> int | None:
+        if self._epoch_on is None:
+            return 0
+        return await self._epoch_on(self._connection.status.data_id, key)
+
+    async def _carried(self, key: str, kernel_id: str, epoch: int) -> kernel_doors.Doors | None:
+        """Let the connections of a kernel's doors be carried here; None if the host does not."""
+
+        async def is_current() -> bool:
+            return await self._epoch(key) == epoch
+
+        asked = {"kernel": kernel_id, "key": key} | ({"epoch": str(epoch)} if epoch else {})
+        carried = carried_doors.CarriedDoors(self._connection, asked, is_current)
+        task = asyncio.create_task(carried.carry(), name=f"carried doors of {kernel_id}")
+        self._carrying.add(task)
+        task.add_done_callback(self._over)
+        try:
+            async with asyncio.timeout(_SECONDS):
+                found = await carried.opened
+        except TimeoutError as error:
+            task.cancel()
+            raise errors.KernelError from error
+        ask = functools.partial(self._ask, kernel_id)
+        return None if found is None else dataclasses.replace(found, ask=ask)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._carrying.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("doors of a kernel are carried no more", exc_info=error)
+
+    async def _fetched(self, key: str, kernel_id: str, epoch: int = 0) -> kernel_doors.Doors | None:
         """Ask the host for a kernel's doors; None if it gives none."""
         loop = asyncio.get_running_loop()
         path = self._connection.address
         if not isinstance(path, pathlib.Path):
             # No descriptor travels to another machine.
-            return None
+            return await self._carried(key, kernel_id, epoch)
         asked = urllib.parse.urlencode({"kernel": kernel_id, "key": key})
         link = socket.socket(socket.AF_UNIX)
         try:
@@ -138,4 +192,5 @@ def _received(link: socket.socket) -> kernel_doors.Doors | None:
             os.close(descriptor)
         return None
     proxy, services = (socket.socket(fileno=descriptor) for descriptor in descriptors[:2])
-    return kernel_doors.Doors(proxy, services, descriptors[2], link)
+    ports = proxy.getsockname()[1], services.getsockname()[1]
+    return kernel_doors.Doors(proxy, services, descriptors[2], ports, link)

@@ -105,10 +105,13 @@ class RemoteHost:
         doorkeeper: kernel_doors.Doorkeeper | None = None,
         is_ephemeral: bool = False,
         is_bot: bool = False,
+        epoch_on: remote_doors.EpochOn | None = None,
     ) -> None:
         self.connection = connection
         self._epoch = 0
-        self._doors = remote_doors.RemoteDoors(connection, doorkeeper, is_bot=is_bot)
+        self._doors = remote_doors.RemoteDoors(
+            connection, doorkeeper, is_bot=is_bot, epoch_on=epoch_on
+        )
         self._is_ephemeral = is_ephemeral
         self.ephemeral_keys: set[str] = set()
         self._stack = contextlib.ExitStack()
@@ -126,12 +129,14 @@ class RemoteHost:
         doorkeeper: kernel_doors.Doorkeeper | None = None,
         is_ephemeral: bool = False,
         is_bot: bool = False,
+        epoch_on: remote_doors.EpochOn | None = None,
     ) -> AsyncIterator[RemoteHost]:
         """Connect to a host; see `host_connection.HostConnection.open`.
 
         The doorkeeper decides what code reaches; without one it reaches nothing. Where the
         connection is ephemeral, the host forgets its sessions with it, however it ends. A bot
-        opens or shuts the doors that the bot before it had.
+        opens or shuts the doors that the bot before it had; where it is one of several, `epoch_on`
+        says which sessions are its.
 
         Raises:
             KernelError: it cannot be reached, or is of another release.
@@ -140,7 +145,13 @@ class RemoteHost:
             address, newest=newest, patience_seconds=patience_seconds, revive=revive
         )
         async with opening as connection:
-            host = cls(connection, doorkeeper=doorkeeper, is_ephemeral=is_ephemeral, is_bot=is_bot)
+            host = cls(
+                connection,
+                doorkeeper=doorkeeper,
+                is_ephemeral=is_ephemeral,
+                is_bot=is_bot,
+                epoch_on=epoch_on,
+            )
             try:
                 with host._stack:
                     yield host
@@ -162,6 +173,10 @@ class RemoteHost:
         same = copy.copy(self)
         same._epoch = epoch
         return same
+
+    def take_over_doors(self) -> None:
+        """Begin to open, or shut, the doors that no bot has."""
+        self._doors.take_over()
 
     @property
     def is_used(self) -> bool:
@@ -233,7 +248,8 @@ class RemoteHost:
         number = self.connection.new_number()
         call = remote_calls.LeaseCall(number, key, person, epoch=self._epoch)
         with self.connection.wanting(number, call):
-            yield RemoteLease(self.connection, number, functools.partial(self._doors.open, key))
+            open_doors = functools.partial(self._doors.open, key, epoch=self._epoch)
+            yield RemoteLease(self.connection, number, open_doors)
 
     async def follow(
         self, execution_id: str, *, after: int = 0, show: ports.Show, ask: ports.Ask | None

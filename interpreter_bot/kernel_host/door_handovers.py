@@ -1,4 +1,6 @@
-"""Doors of kernels, handed to bots over the host's socket: a bot holds them as long as it is there.
+"""Doors of kernels, handed to bots: a bot holds them as long as it is there.
+
+On this machine it gets the sockets themselves; on another, what connects to them is carried to it.
 
 Who connects to a door while no bot has it is told so; the next bot takes the doors over, or, where
 its rules let nothing through any more, shuts them, which code is told.
@@ -9,14 +11,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import logging
 import socket
+from collections.abc import AsyncIterator
 from typing import Final, Protocol
 
 from aiohttp import web
 
 from interpreter_bot import errors, values
-from interpreter_bot.hosts import host_messages, kernel_doors
-from interpreter_bot.kernel_host import operator_requests
+from interpreter_bot.hosts import door_streams, host_messages, kernel_doors
+from interpreter_bot.kernel_host import carried_connections, operator_requests
+
+_log = logging.getLogger(__name__)
 
 _NONE: Final = "That Python has no doors."
 _HELD: Final = "Another bot has the doors of that Python."
@@ -60,6 +66,7 @@ class _Handed:
         mark: of what the kernel was told of them.
         is_held: by a bot.
         is_shut: a bot came that lets nothing through them.
+        ended: set when the kernel has, or the host ends.
         answering: tells who connects that no bot has them.
     """
 
@@ -69,6 +76,7 @@ class _Handed:
     is_held: bool = True
     is_shut: bool = False
     answering: tuple[asyncio.Task[None], ...] = ()
+    ended: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
 
 
 class DoorHandovers:
@@ -79,11 +87,14 @@ class DoorHandovers:
         self._handed: dict[str, _Handed] = {}
         self._watching: set[asyncio.Task[None]] = set()
         self._ended = asyncio.Event()
+        self._carried = carried_connections.CarriedConnections()
 
     def routes(self) -> list[web.RouteDef]:
         """Return the requests; what is wrong with one is told as of all others."""
         return [
             web.post("/v1/doors", self._hand_over),
+            web.get("/v1/door_link", self._link),
+            web.get("/v1/door_stream", self._carried.stream),
             web.post("/v1/introduce", self._introduce),
             web.post("/v1/ask", self._ask),
             web.get("/v1/unheld_doors", self._unheld),
@@ -101,8 +112,7 @@ class DoorHandovers:
 
         Nothing but them is sent, with one byte: they come outside of HTTP.
         """
-        handed = await self._taken(request.query["kernel"], request.query["key"])
-        try:
+        async with self._held(request) as handed:
             transport = request.get_extra_info("socket")
             if transport is None or transport.family != socket.AF_UNIX:
                 raise web.HTTPBadRequest
@@ -111,14 +121,42 @@ class DoorHandovers:
                 descriptors = [doors.proxy.fileno(), doors.services.fileno(), doors.process]
                 socket.send_fds(peer, [kernel_doors.HANDED], descriptors)
                 await self._until_readable(peer)
+        return web.Response()
+
+    async def _link(self, request: web.Request) -> web.StreamResponse:
+        """Offer a bot of another machine what connects to a kernel's doors, until either goes."""
+        async with self._held(request) as handed:
+            link = web.WebSocketResponse(heartbeat=door_streams.HEARTBEAT_SECONDS, compress=False)
+            await link.prepare(request)
+            offering = asyncio.create_task(
+                self._carried.offer(link, handed.doors), name="offered connections"
+            )
+            ending = asyncio.create_task(handed.ended.wait(), name="end of a kernel")
+            try:
+                await asyncio.wait({offering, ending}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in (offering, ending):
+                    task.cancel()
+                await asyncio.wait({offering, ending})
+                if not offering.cancelled() and (error := offering.exception()) is not None:
+                    _log.warning("connections are offered no more", exc_info=error)
+            await link.close()
+        return link
+
+    @contextlib.asynccontextmanager
+    async def _held(self, request: web.Request) -> AsyncIterator[_Handed]:
+        """Hold a kernel's doors for a bot; then tell code that no bot is there."""
+        kernel_id = request.query["kernel"]
+        handed = await self._taken(kernel_id, request.query["key"])
+        try:
+            yield handed
         finally:
             handed.is_held = False
-            if self._handed.get(request.query["kernel"]) is handed:
+            if self._handed.get(kernel_id) is handed:
                 handed.answering = tuple(
                     asyncio.create_task(_answer(door, handed), name="a door that no bot has")
                     for door in (handed.doors.proxy, handed.doors.services)
                 )
-        return web.Response()
 
     async def _taken(self, kernel_id: str, key: str) -> _Handed:
         """Hold a kernel's doors.
@@ -165,6 +203,7 @@ class DoorHandovers:
             await self._until_readable(handed.doors.process)
         finally:
             del self._handed[kernel_id]
+            handed.ended.set()
             await _stopped(handed)
             handed.doors.close()
 

@@ -74,6 +74,7 @@ class HostServer:
         is_lingering: bool,
         fingerprint: str,
         private: Collection[pathlib.Path],
+        has_doors: bool,
     ) -> None:
         self._host = host
         self._doors = door_handovers.DoorHandovers(host)
@@ -81,6 +82,7 @@ class HostServer:
         self._is_lingering = is_lingering
         self._fingerprint = fingerprint
         self._private = private
+        self._has_doors = has_doors
         self._allowed_uids = frozenset(allowed_uids)
         self.id = uuid.uuid4().hex
         self._data_id = self._data_file = ""
@@ -105,6 +107,7 @@ class HostServer:
         bot_uid: int | None = None,
         fingerprint: str = "",
         private: Collection[pathlib.Path] = (),
+        has_doors: bool = False,
         tls: host_addresses.TlsAddress | None = None,
     ) -> AsyncIterator[HostServer]:
         """Serve on a socket until the context is closed.
@@ -117,6 +120,7 @@ class HostServer:
             bot_uid: whose bots may connect too.
             fingerprint: of the settings of its kernels.
             private: what these may not see.
+            has_doors: whether bots can listen in their networks.
             tls: where bots of other machines are taken.
 
         Raises:
@@ -130,11 +134,9 @@ class HostServer:
             is_lingering=is_lingering,
             fingerprint=fingerprint,
             private=private,
+            has_doors=has_doors,
         )
-        made = functools.partial(secrets.token_hex, _ID_BYTES)
-        file = host.data / "host.id"
-        server._data_id = await asyncio.to_thread(private_files.read_or_create, file, made)
-        server._data_file = await asyncio.to_thread(_identity, file)
+        server._data_id, server._data_file = await asyncio.to_thread(_identity, host.data)
         runner = web.AppRunner(
             server._application(), access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS
         )
@@ -177,7 +179,7 @@ class HostServer:
                 *operator_requests.routes(self._host),
                 *self._doors.routes(),
                 web.post("/v1/forget", self._forget),
-                web.post("/v1/fence", self._leave),
+                web.post("/v1/fence", self._epochs.leave_by_request),
                 web.post("/v1/stored_bytes", self._stored_bytes),
                 *file_requests.routes(self._host),
             ]
@@ -264,6 +266,7 @@ class HostServer:
                 "id": self.id,
                 "data_id": self._data_id,
                 "data_file": self._data_file,
+                "has_doors": self._has_doors,
                 "protocol": host_messages.PROTOCOL,
                 "release": metadata.version("interpreter-bot"),
                 "pid": os.getpid(),
@@ -342,20 +345,19 @@ class HostServer:
         await self._host.forget(str((await request.json())["key"]))
         return _json({})
 
-    async def _leave(self, request: web.Request) -> web.Response:
-        await self._epochs.leave(request.query["key"], int(request.query["epoch"]))
-        return _json({})
-
     async def _stored_bytes(self, request: web.Request) -> web.Response:
         keys = list(map(str, (await request.json())["keys"]))
         return _json(await self._host.stored_bytes(keys))
 
 
-def _identity(file: pathlib.Path) -> str:
-    """Return what no copy of a file shares, on this machine or another."""
+def _identity(data: pathlib.Path) -> tuple[str, str]:
+    """Return the id of a data directory, and what no copy of it shares, here or elsewhere."""
+    file = data / "host.id"
+    made = functools.partial(secrets.token_hex, _ID_BYTES)
+    data_id = private_files.read_or_create(file, made)
     found = file.stat()
     of = f"{_BOOT.read_text('ascii').strip()} {found.st_dev} {found.st_ino}"
-    return hashlib.sha256(of.encode("ascii")).hexdigest()
+    return data_id, hashlib.sha256(of.encode("ascii")).hexdigest()
 
 
 async def _start(

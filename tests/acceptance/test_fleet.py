@@ -33,19 +33,24 @@ LOST_SECONDS = 1.0
 class Machine:
     """A host process with a data directory and a port of its own."""
 
-    def __init__(self, place, runtime, certificates):
+    def __init__(self, place, runtime, certificates, *, doors=False):
         with socket.socket() as unused:
             unused.bind(("127.0.0.1", 0))
             self.port = unused.getsockname()[1]
         self.address = f"127.0.0.1:{self.port}"
         self.data = place
         config = settings.Settings(
-            kernels=settings.Kernels(preload=(), spares=0),
+            kernels=settings.Kernels(preload=(), spares=0, doors=doors),
             paths=settings.Paths(data=place, runtime=runtime),
             host=settings.Host(listen=self.address, tls=certificates),
         )
+        self._config = config
         self._environment = dict(os.environ) | config.for_host()
         self.process = None
+
+    def without_doors(self):
+        kernels = self._config.kernels.model_copy(update={"doors": False})
+        self._environment |= self._config.model_copy(update={"kernels": kernels}).for_host()
 
     def start(self):
         self.process = subprocess.Popen(
@@ -232,19 +237,6 @@ async def test_a_kernel_from_before_the_fleet_ends_once_its_session_is_elsewhere
         await database.placements.put("old", second.connection.status.data_id, after=0)
         await hosts._welcome(first)
         assert await first.statuses(["old"]) == {}
-
-
-async def test_a_host_on_a_copied_data_directory_is_refused(config, machines):
-    machines[1].end()
-    (machines[1].data / "host.id").write_bytes((machines[0].data / "host.id").read_bytes())
-    machines[1].start()
-    fleet = fleets.Fleet(config.host.fleet, config.host.tls)
-    async with host_startup.open_database(config, takes_orphans=False) as database:
-        opening = placed_hosts.PlacedHosts.open(fleet, database.placements, lost_seconds=1)
-        async with opening as hosts:
-            (told,) = hosts.faults.values()
-            assert "is a copy of another host's" in told
-            assert await ran(hosts, "s", "print(1)") == "1"
 
 
 async def sessions_of_both(hosts, database, machines):

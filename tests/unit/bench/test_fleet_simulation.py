@@ -15,13 +15,18 @@ def simulated(seed=7, **changed):
     return fleet_simulation.Simulation(shape, seed=seed).run()
 
 
-def test_a_run_can_be_repeated():
-    assert simulated() == simulated()
-    assert simulated() != simulated(seed=8)
+@pytest.fixture(scope="module")
+def small():
+    return simulated()
 
 
-def test_whoever_is_on_a_lost_machine_waits_no_longer_than_the_settings_say():
-    found = simulated()
+def test_a_run_can_be_repeated(small):
+    assert small == simulated()
+    assert small != simulated(seed=8)
+
+
+def test_whoever_is_on_a_lost_machine_waits_no_longer_than_the_settings_say(small):
+    found = small
     assert found.moved > 0
     assert found.lost > 0
     assert found.refused == 0
@@ -36,17 +41,17 @@ def test_without_losses_nothing_moves():
 
 
 def test_full_machines_let_idle_kernels_go():
-    found = simulated(hosts=12)
+    found = simulated(hosts=5, sessions=1200)
     assert found.evicted > 100
     assert found.restored > 100
 
 
 def test_the_choice_of_two_keeps_machines_alike(monkeypatch: pytest.MonkeyPatch):
-    of_two = simulated(hosts=30, deaths=0, zone_is_lost=False)
+    of_two = simulated(hosts=30, sessions=1500, deaths=0, zone_is_lost=False)
 
     def first(offers, *, sample):
         return sample(offers, 1)[0][0]
 
     monkeypatch.setattr(placement_offers, "best", first)
-    of_one = simulated(hosts=30, deaths=0, zone_is_lost=False)
+    of_one = simulated(hosts=30, sessions=1500, deaths=0, zone_is_lost=False)
     assert of_two.spread[-1] < of_one.spread[-1]

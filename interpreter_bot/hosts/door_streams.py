@@ -1,0 +1,81 @@
+"""Connections of code at a door, carried over WebSockets between a host and a bot far away.
+
+Each has a WebSocket of its own, so that a slow one holds up no other: who does not read is not
+written to. A binary message is what was sent; a text one says that no more follows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import struct
+from typing import Final, TypeAlias
+
+import aiohttp
+from aiohttp import web
+
+_log = logging.getLogger(__name__)
+
+HEARTBEAT_SECONDS: Final = 20.0
+_CHUNK_BYTES: Final = 64 * 1024
+_END: Final = "end"
+_AT_ONCE: Final = struct.pack("ii", 1, 0)
+
+Peer: TypeAlias = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
+
+
+async def relay(endpoint: socket.socket, peer: Peer, *, most_seconds: float | None = None) -> None:
+    """Pass bytes both ways until both sides have ended, or one is lost; closes both.
+
+    Args:
+        endpoint: connected, and not blocking.
+        peer: the other end's.
+        most_seconds: how long the endpoint's side may go on once the peer's has ended.
+    """
+    outward = asyncio.create_task(_send(endpoint, peer), name="bytes from a door's connection")
+    inward = asyncio.create_task(_receive(endpoint, peer), name="bytes to a door's connection")
+    is_whole = False
+    try:
+        first, rest = await asyncio.wait({outward, inward}, return_when=asyncio.FIRST_COMPLETED)
+        if rest and all(one.exception() is None for one in first):
+            await asyncio.wait(rest, timeout=most_seconds if inward in first else None)
+        is_whole = all(one.done() and one.exception() is None for one in (outward, inward))
+    finally:
+        for task in (outward, inward):
+            task.cancel()
+        await asyncio.wait({outward, inward})
+        for task in (outward, inward):
+            if not task.cancelled() and (error := task.exception()) is not None:
+                _log.debug("a carried connection broke off: %r", error)
+        with contextlib.suppress(OSError):
+            if not is_whole and endpoint.family != socket.AF_UNIX:
+                # What is cut off must not look like an end.
+                endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        endpoint.close()
+        await peer.close()
+
+
+async def _send(endpoint: socket.socket, peer: Peer) -> None:
+    loop = asyncio.get_running_loop()
+    while data := await loop.sock_recv(endpoint, _CHUNK_BYTES):
+        # Waits while the other end takes nothing.
+        await peer.send_bytes(data)
+    await peer.send_str(_END)
+
+
+async def _receive(endpoint: socket.socket, peer: Peer) -> None:
+    """Pass on what comes, to its end.
+
+    Raises:
+        OSError: there was none, or the endpoint is gone.
+    """
+    loop = asyncio.get_running_loop()
+    async for message in peer:
+        if message.type is aiohttp.WSMsgType.BINARY:
+            await loop.sock_sendall(endpoint, message.data)
+        elif message.type is aiohttp.WSMsgType.TEXT and message.data == _END:
+            endpoint.shutdown(socket.SHUT_WR)
+            return
+    raise ConnectionResetError
