@@ -107,6 +107,9 @@ class PersonLogins:
         self._keys = keys
         self._refreshing: collections.defaultdict[records.Account, asyncio.Lock]
         self._refreshing = collections.defaultdict(asyncio.Lock)
+        # What is kept of accounts, by its digest, where it is good no more. It is not deleted:
+        # another process may be about to replace it.
+        self._refused: dict[records.Account, str] = {}
 
     async def link(self, account: records.Account, name: str) -> str:
         """Return a link for a person, and nobody else; an earlier one ends.
@@ -177,8 +180,9 @@ class PersonLogins:
         return Login(account, begun.name)
 
     async def has(self, account: records.Account) -> bool:
-        """Whether a person has logged in."""
-        return await self._store.find(account) is not None
+        """Whether a person has logged in, as far as their last call showed that."""
+        sealed = await self._store.find(account)
+        return sealed is not None and self._refused.get(account) != _digest(sealed)
 
     async def check(self, account: records.Account) -> None:
         """Raise LoginNeededError if a person has not logged in."""
@@ -225,6 +229,7 @@ class PersonLogins:
             if not is_old and kept.token.access_token != refused:
                 return kept.token.access_token
             if not kept.token.refresh_token:
+                self._refused[account] = _digest(sealed)
                 return None
             # The old one is used up then: whoever stops waiting must not lose the new one.
             return await cancellation.shielded(self._refreshed(account, kept, sealed))
@@ -232,10 +237,12 @@ class PersonLogins:
     async def _refreshed(self, account: records.Account, kept: _Kept, sealed: str) -> str | None:
         try:
             token = await self._of(account).refresh(kept.issuer, kept.token)
-        except token_issuers.TokenRefusedError:
+        except token_issuers.TokenRefusedError as error:
             # Another process of the bot may have been faster.
             now = await self._store.find(account)
             if now is None or now == sealed:
+                if error.is_final:
+                    self._refused[account] = _digest(sealed)
                 return None
             kept = _Kept.model_validate(await self._unsealed(account, now))
             return kept.token.access_token

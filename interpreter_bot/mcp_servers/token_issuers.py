@@ -30,6 +30,8 @@ _log = logging.getLogger(__name__)
 
 _SECONDS: Final = 20.0
 _REFUSALS: Final = frozenset({400, 401, 403})
+_UNKNOWN_CLIENT: Final = "invalid_client"
+_FINAL: Final = frozenset({"invalid_grant", _UNKNOWN_CLIENT})
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,16384}")
 _UNUSABLE: Final = "The login of {name} cannot be used: {why}"
 _UNREACHABLE: Final = "Who gives tokens for {name} cannot be reached right now."
@@ -45,7 +47,20 @@ _REFUSED: Final = "it refuses the bot."
 
 
 class TokenRefusedError(errors.BotError):
-    """Who gives tokens gives none for what was shown."""
+    """Who gives tokens gives none for what was shown.
+
+    Attributes:
+        is_final: they said that it is good no more.
+    """
+
+    def __init__(self, sentence: str, *, is_final: bool) -> None:
+        """Make the error."""
+        super().__init__(sentence)
+        self.is_final = is_final
+
+
+class _Refusal(pydantic.BaseModel):
+    error: str = ""
 
 
 class Issuer(pydantic.BaseModel):
@@ -156,7 +171,10 @@ class TokenRequests:
             "redirect_uri": issuer.redirect,
             "code_verifier": verifier,
         }
-        return await self._tokens(issuer, asked)
+        token = await self._tokens(issuer, asked)
+        if not (self._server.oauth and self._server.oauth.client_id):
+            self._registered[str(issuer.metadata.issuer), issuer.redirect] = issuer.client
+        return token
 
     async def refresh(self, issuer: Issuer, token: auth.OAuthToken) -> auth.OAuthToken:
         """Return new tokens instead of old ones.
@@ -274,7 +292,8 @@ class TokenRequests:
             )
         if metadata.registration_endpoint is None:
             raise self._unusable(_BY_HAND)
-        known = self._registered.get((str(metadata.issuer), redirect))
+        # Taken out until a login with it succeeds: who has forgotten it tells the person only.
+        known = self._registered.pop((str(metadata.issuer), redirect), None)
         if known is not None and (known.client_secret_expires_at or 2 * time.time()) > time.time():
             return known
         wanted = auth.OAuthClientMetadata(
@@ -293,7 +312,6 @@ class TokenRequests:
         made = await utils.handle_registration_response(answer)
         oauth2.check_registration_usable(made)
         logs.redact([made.client_secret] if made.client_secret else [])
-        self._registered[str(metadata.issuer), redirect] = made
         return made
 
     async def _tokens(self, issuer: Issuer, asked: dict[str, str]) -> auth.OAuthToken:
@@ -303,8 +321,13 @@ class TokenRequests:
                 endpoint = str(issuer.metadata.token_endpoint)
                 answer = await self._sent(http, issuer, endpoint, asked)
                 if answer.status_code in _REFUSALS:
+                    why = _refusal(answer)
                     _log.info("no token for %s: %d", self._server.name, answer.status_code)
-                    raise TokenRefusedError(self._unusable(_REFUSED).args[0])
+                    if why == _UNKNOWN_CLIENT:
+                        place = str(issuer.metadata.issuer), issuer.redirect
+                        self._registered.pop(place, None)
+                    said = str(self._unusable(_REFUSED))
+                    raise TokenRefusedError(said, is_final=why in _FINAL)
                 answer.raise_for_status()
                 token = await utils.handle_token_response_scopes(answer)
             except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
@@ -335,3 +358,11 @@ class TokenRequests:
         form = asked | {"client_id": issuer.client.client_id}
         form, headers = context.prepare_token_auth(form, {"Accept": "application/json"})
         return await http.post(url, data=form, headers=headers)
+
+
+def _refusal(answer: httpx2.Response) -> str:
+    """Return by which of the standard's words a request was refused; empty if by none."""
+    try:
+        return _Refusal.model_validate_json(answer.content).error
+    except pydantic.ValidationError:
+        return ""

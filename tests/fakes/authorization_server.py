@@ -153,7 +153,9 @@ class AuthorizationServer:
     async def _token(self, request):
         form = dict(await request.post())
         self.asked.append(form)
-        if form.get("resource") != self.mcp.url or form.get("client_id") not in self.clients:
+        if form.get("client_id") not in self.clients:
+            return web.json_response({"error": "invalid_client"}, status=401)
+        if form.get("resource") != self.mcp.url:
             return web.json_response({"error": "invalid_request"}, status=400)
         if form["grant_type"] == "refresh_token":
             person = self.renewable.pop(form["refresh_token"], None)

@@ -366,3 +366,36 @@ async def test_what_is_kept_of_one_person_serves_no_other(opening):
         await world.database.accounts.put(bert, await world.database.accounts.find(anna))
         with pytest.raises(errors.BotError):
             await world.call(BERT)
+
+
+async def test_who_forgot_the_bot_is_registered_at_anew_by_the_next_link(opening):
+    async with opening() as world, browser() as mine:
+        await world.log_in()
+        await accept(world)
+        world.giver.clients.clear()
+        answer = await mine.get(await mine.go_on(await world.link()))
+        assert answer.status == 400  # Only the person sees that.
+        await world.log_in()
+        assert (await world.call()).startswith("anna ")
+        # What refuses to renew a token for that reason says so to the bot itself.
+        world.giver.clients.clear()
+        world.giver.tokens.clear()
+        with pytest.raises(errors.LoginNeededError):
+            await world.call()
+        await world.log_in()
+        assert (await world.call()).startswith("anna ")
+
+
+async def test_whose_login_is_good_no_more_counts_as_logged_out(opening):
+    async with opening() as world:
+        account = tool_logins.account(KEY, ANNA.id, "jira")
+        await world.log_in()
+        await accept(world)
+        assert await world.broker.logins.has(account)
+        world.giver.tokens.clear()
+        world.giver.renewable.clear()
+        with pytest.raises(errors.LoginNeededError):
+            await world.call()
+        assert not await world.broker.logins.has(account)
+        await world.log_in()
+        assert await world.broker.logins.has(account)
