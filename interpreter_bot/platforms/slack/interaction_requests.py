@@ -19,7 +19,6 @@ from interpreter_bot.platforms.slack import (
     api_errors,
     handler_dependencies,
     installations,
-    live_messages,
     message_order,
     message_parsing,
     posted_messages,
@@ -164,9 +163,7 @@ class InteractionRequests:
             place = posted_messages.Place(workspace, channel, thread="", asked="", user=user)
             key = values.SessionKey(_PLATFORM, workspace.team, channel)
         request = requests.Request(key=key, person=person, text=code, is_code=True, id=name)
-        heading = live_messages.heading(profile.name, code)
-        entry = await self._in_flight.open(key, place, name, heading=heading)
-        return functools.partial(self._in_flight.answer, entry, request)
+        return await self._in_flight.open_code(place, request)
 
     async def _question(
         self,

@@ -91,11 +91,15 @@ class MessageEvents:
         incoming = message_parsing.incoming(
             content["facts"], workspace.bot_user, content["channel"]
         )
+        settled = self._service.events.settled(PLATFORM, event.event_id)
         if incoming is None:
+            # Another release took it for a message; nobody could take it any better later.
+            async with settled:
+                _log.warning("a message cannot be taken again: it is read as none")
             return
         thread = (workspace.team, incoming.message.channel, incoming.message.root)
         async with contextlib.AsyncExitStack() as stack, self._orders.at(thread):
-            await stack.enter_async_context(self._service.events.settled(PLATFORM, event.event_id))
+            await stack.enter_async_context(settled)
             start = await self._take_or_say_why_not(workspace, incoming)
             waiting = stack.pop_all()
         async with waiting:
@@ -296,9 +300,7 @@ class MessageEvents:
         code = "\n\n".join(await self._service.branches.lost_cells(key))
         person = requests.Person(profile.user, profile.name)
         request = requests.Request(key=key, person=person, text=code, is_code=True, id=request_id)
-        heading = live_messages.heading(profile.name, code)
-        entry = await self._in_flight.open(key, place, request_id, heading=heading)
-        return functools.partial(self._in_flight.answer, entry, request)
+        return await self._in_flight.open_code(place, request)
 
     async def _request(
         self,

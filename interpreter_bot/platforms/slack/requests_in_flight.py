@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import functools
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
 from interpreter_bot import errors, values
@@ -126,6 +126,14 @@ class RequestsInFlight:
             self._close(entry)
             raise
         return entry
+
+    async def open_code(
+        self, place: posted_messages.Place, request: requests.Request
+    ) -> Callable[[], Awaitable[None]]:
+        """See `open`: the same for a request of code; return what has it answered."""
+        heading = live_messages.heading(request.person.name, request.text)
+        entry = await self.open(request.key, place, request.id, heading=heading)
+        return functools.partial(self.answer, entry, request)
 
     async def refuse(self, entry: InFlight, error: Exception) -> None:
         """Show why a request is not answered, though there was a first sign.

@@ -449,6 +449,23 @@ async def test_a_message_with_which_a_bot_had_not_begun_that_is_gone_is_answered
     assert content is None
 
 
+async def test_a_message_that_cannot_be_read_again_is_awaited_by_nobody(slack, service, app):
+    slack.say("U1", "C1", "<@UBOT> go")
+    await slack.until(lambda: service.ends)
+    *_, (event, about) = [one for one in service.claimed if "key" in one[1]]
+    about["content"]["facts"] = {"subtype": "of another release"}
+    await service.die_before_beginning()
+    of_event = sqlalchemy.select(schema.EVENTS).where(schema.EVENTS.c.event_id == event[1])
+    async with asyncio.timeout(20):
+        while True:
+            async with service._services.database.events._begin.reading() as transaction:
+                (left,) = await transaction.execute(of_event)
+            if (left.address, left.content) == ("", None):
+                break
+            await asyncio.sleep(0.01)
+    assert len(service.requests) == 1
+
+
 async def _command(slack, ts):
     slack.command("U1", "C1", "/py", "print(x &gt; 0)")
 
