@@ -118,6 +118,10 @@ class EventClaims:
             platform, event_id, address=address, request_id=request_id, content=content
         )
 
+    async def reclaim(self, platform: str, event_id: str) -> bool:
+        """Claim an event that was claimed before; False if another process has it that lives."""
+        return await self._events.reclaim(platform, event_id)
+
     @contextlib.asynccontextmanager
     async def settled(self, platform: str, event_id: str) -> AsyncIterator[None]:
         """Answer an event that was claimed: after the context nobody waits any more."""

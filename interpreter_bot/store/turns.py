@@ -72,6 +72,20 @@ class ClaimedEvents:
         async with self._begin.writing() as transaction:
             return (await transaction.execute(insert.on_conflict_do_nothing())).rowcount == 1
 
+    async def reclaim(self, platform: str, event_id: str) -> bool:
+        """Claim an event that was claimed before; False if another instance has it that lives."""
+        mine = (_EVENTS.c.platform == platform, _EVENTS.c.event_id == event_id)
+        async with self._begin.writing() as transaction:
+            found = await transaction.execute(sa.select(_EVENTS.c.owner).where(*mine))
+            owner = str(found.scalar_one_or_none() or "")
+            is_anothers = owner not in ("", self._instance.id)
+            if is_anothers and not await self._instance.is_dead(transaction, owner):
+                return False
+            update = sa.update(_EVENTS).where(*mine, _EVENTS.c.owner == owner)
+            return bool(
+                (await transaction.execute(update.values(owner=self._instance.id))).rowcount
+            )
+
     async def settle(self, platform: str, event_id: str) -> None:
         """Note that nobody waits for an answer to an event any more."""
         done = sa.update(_EVENTS).where(

@@ -224,6 +224,9 @@ class TabConnection:
                 "web", turn_id, key=key, request_id=turn_id, content=said
             ):
                 return True
+            if not await self._service.events.reclaim("web", turn_id):
+                # Its tab was connected to another process of the bot, which has it.
+                return False
             past = await self._service.queries.history(key, most=_MOST_TURNS)
         except errors.BotError:
             self._heard.remove(turn_id)

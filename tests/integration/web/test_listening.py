@@ -114,6 +114,35 @@ async def test_what_a_killed_bot_had_only_claimed_is_done_when_it_is_said_again(
     assert len(bot.requests) == 1
 
 
+async def test_what_another_replica_has_is_not_done_again_and_is_stopped_from_here(serving_fake):
+    async def endless(turn):
+        turn.reply.step(1)
+        await turn.reply.code(0, "while True: pass")
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            turn.reply.finished(0, values.Finished(values.Ending.STOPPED, 1.0))
+            raise
+
+    async with (
+        serving_fake({"run": endless}, again="both") as (bot, client),
+        serving_fake({"run": endless}, again="both") as (other, balanced),
+        client.tab(THREAD) as tab,
+    ):
+        # Claimed, and its turn not yet recorded.
+        assert await bot.events.claim("web", TWO)
+        await tab.say("say", id=ONE, text="run")
+        await tab.event("code", ONE)
+        async with balanced.tab(THREAD) as moved:
+            for turn in (ONE, TWO):
+                await moved.say("say", id=turn, text="run")
+                assert (await moved.next("accepted"))["id"] == turn
+            assert not other.requests
+            await moved.say("stop")
+            assert (await tab.event("over", ONE))["status"] == "stopped"
+    assert len(bot.requests) == 1
+
+
 async def test_a_turn_outlives_its_tab(serving_fake):
     gate, wait = _gated()
     async with serving_fake({"wait": wait}) as (bot, client):
