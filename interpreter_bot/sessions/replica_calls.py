@@ -11,6 +11,7 @@ import asyncio
 import collections
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -21,6 +22,7 @@ _log = logging.getLogger(__name__)
 
 _NOBODY_SECONDS: Final = 3.0
 _ANSWER_SECONDS: Final = 15.0
+_LOOK_SECONDS: Final = 0.2
 _RETRY_SECONDS: Final = 5.0
 _MOST_SEEN: Final = 1000
 _SILENT: Final = "The process of the bot that has this does not answer. Please try again."
@@ -69,9 +71,10 @@ class ReplicaCalls:
         call_id = await self._calls.begin(name, content)
         asked = self._asked[call_id] = _Asked(others)
         try:
-            if not await asked.waited(_NOBODY_SECONDS) and await self._calls.withdraw(call_id):
+            is_over = await self._waited(asked, _NOBODY_SECONDS)
+            if not is_over and await self._calls.withdraw(call_id):
                 return None
-            if not await asked.waited(_ANSWER_SECONDS):
+            if not is_over and not await self._waited(asked, _ANSWER_SECONDS):
                 raise errors.BotError(_SILENT)
             return asked.answer
         finally:
@@ -80,13 +83,26 @@ class ReplicaCalls:
                 # What is left is deleted by the clock.
                 await cancellation.shielded(self._calls.end(call_id))
 
+    async def _waited(self, asked: _Asked, seconds: float) -> bool:
+        """Wait for a call; return whether it is over. What was not heard is looked for."""
+        give_up = time.monotonic() + seconds
+        while not await asked.waited(_LOOK_SECONDS):
+            if time.monotonic() > give_up:
+                return False
+            await self._note()
+        return True
+
+    async def _note(self) -> None:
+        """Look at what became of the calls of this process."""
+        for call in await self._calls.own() if self._asked else ():
+            if call.id in self._asked:
+                self._asked[call.id].note(call)
+
     async def _listen(self) -> None:
         while True:
             try:
                 await self._calls.wait()
-                for call in await self._calls.own() if self._asked else ():
-                    if call.id in self._asked:
-                        self._asked[call.id].note(call)
+                await self._note()
                 for call in await self._calls.waiting():
                     if call.id not in self._seen:
                         self._seen.append(call.id)
