@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 # What packages ask for of which we only read a file: mplfonts (one of them ships no wheel), and
 # axe-playwright-python.
 UNUSED := fire fontmeta termcolor playwright pyee
+# Those that are locked: all but [cluster], as Ray is larger than most of the rest together.
+EXTRAS := analysis data anthropic mcp local
 # On a busy machine one of thousands may be late: it has two more chances, and the summary names it.
 PYTEST := $(BIN)/pytest -p no:cacheprovider --reruns 2 --reruns-delay 1 -raR --durations 10 --durations-min 5
 # In this order: what takes longest first, so that little is left to wait for at the end.
@@ -96,7 +98,7 @@ bench: setup ## Measure
 	$(BIN)/python -m bench
 
 lock: ## Pin pyproject.toml anew (needs uv; UPGRADE=--upgrade for the newest versions)
-	$(UV) pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 \
+	$(UV) pip compile pyproject.toml $(addprefix --extra ,$(EXTRAS)) --group dev --universal --python-version 3.11 \
 		--generate-hashes --no-emit-index-url --no-header --quiet $(UPGRADE) \
 		$(addprefix --no-emit-package ,$(UNUSED)) \
 		--output-file requirements.lock

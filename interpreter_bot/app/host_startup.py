@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final
 
 from interpreter_bot import encryption, errors, private_files, settings
-from interpreter_bot.hosts import host_sockets, kernel_doors, ports
+from interpreter_bot.hosts import host_addresses, host_sockets, kernel_doors, ports
 
 if TYPE_CHECKING:
     from interpreter_bot.data_connections import connection_service
@@ -173,17 +173,36 @@ async def _open_fleet(
     # Imported here: on one machine nothing of this is needed so early.
     from interpreter_bot.hosts import fleets, placed_hosts
 
-    fleet = await asyncio.to_thread(fleets.Fleet, config.host.fleet, config.host.tls)
     async with (
         open_database(config, takes_orphans=False) as database,
         placed_hosts.PlacedHosts.open(
-            fleet,
+            await asyncio.to_thread(
+                fleets.Fleet, config.host.fleet, config.host.tls, database.fleet_hosts
+            ),
             database.placements,
             lost_seconds=config.host.lost_seconds,
             doorkeeper=doorkeeper,
         ) as hosts,
     ):
         yield hosts
+
+
+async def fleet_addresses(config: settings.Settings) -> list[host_addresses.Address]:
+    """Return where the hosts of a fleet listen.
+
+    Raises:
+        BotError: the settings or the database say nothing that can be used.
+    """
+    # Imported here: on one machine nothing of this is needed.
+    from interpreter_bot.hosts import fleets
+
+    async with contextlib.AsyncExitStack() as stack:
+        listed = None
+        if fleets.RAY in config.host.fleet:
+            opening = open_database(config, takes_orphans=False)
+            listed = (await stack.enter_async_context(opening)).fleet_hosts
+        fleet = fleets.Fleet(config.host.fleet, config.host.tls, listed)
+        return sorted(await fleet.addresses(), key=str)
 
 
 def open_database(

@@ -19,7 +19,6 @@ from typing import Final
 from interpreter_bot import errors, settings
 from interpreter_bot.app import host_startup
 from interpreter_bot.hosts import (
-    fleets,
     host_addresses,
     host_messages,
     host_processes,
@@ -79,8 +78,7 @@ async def _statuses(config: settings.Settings) -> list[dict[str, object]]:
     found: list[dict[str, object]] = []
     addresses: list[host_addresses.Address] = [*host_sockets.newest_first(config.paths)]
     if config.host.fleet:
-        fleet = fleets.Fleet(config.host.fleet, config.host.tls)
-        addresses = sorted(await fleet.addresses(), key=str)
+        addresses = await host_startup.fleet_addresses(config)
     for path in addresses:
         try:
             told = await host_processes.status(path)

@@ -51,6 +51,10 @@ machine whose settings say the same paths finds it.
   interpreter-bot host drain     start no more kernels, and end when the last one is gone
   interpreter-bot host certificate host-1.example 10.0.0.5
                                  make files for TLS, of a host by its names; or of --bot NAME"""
+_FLEET: Final = """\
+Needs the extra [cluster]. On each node `ray start` is given the variables of its host, such as
+INTERPRETER_BOT_HOST__LISTEN and INTERPRETER_BOT_HOST__TLS; bots have the same database as this, and
+host.fleet = ["ray"]. Hosts and bots go on without it, and without Ray."""
 _MCP: Final = """\
 Without a verb: be an MCP server for the agent that started this, over standard input and output.
 What it makes is gone when it ends. `interpreter-bot run` serves agents over HTTP, where mcp.enabled
@@ -110,6 +114,7 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
         ("ask", _add_ask, "ask a question that is answered by running code", _ASK),
         ("exec", _add_exec, "run cells in one sandboxed session", _EXEC),
         ("host", _add_host, "keep kernels for bots, or ask a host what it does", _HOST),
+        ("fleet", _add_fleet, "keep a host on each node of a Ray cluster", _FLEET),
         ("mcp", _add_mcp, "give other agents this sandbox as tools", _MCP),
         ("skills", _add_skills, "list what the operator teaches models, accept it", _SKILLS),
         ("tools", _add_tools, "list what tools code can call, accept them", _TOOLS),
@@ -130,7 +135,7 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
         # Interactive commands print their own sentences; unattended ones warn in their log.
         command.set_defaults(
             module=_MODULES.get(name, name),
-            log_level="warning" if name in ("run", "host", "mcp") else "error",
+            log_level="warning" if name in ("run", "host", "fleet", "mcp") else "error",
         )
     return parser.parse_args(arguments)
 
@@ -173,6 +178,12 @@ def _add_host(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--unsafe-no-sandbox", action="store_true", help="run everybody's code with your own rights"
+    )
+
+
+def _add_fleet(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--address", default="auto", metavar="A", help="of the head, as `ray start` prints it"
     )
 
 

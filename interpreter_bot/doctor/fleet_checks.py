@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Final
 
-from interpreter_bot import errors, settings
+from interpreter_bot import errors
 from interpreter_bot.doctor import diagnosis
-from interpreter_bot.hosts import fleets, host_addresses, host_processes
+from interpreter_bot.hosts import host_addresses, host_processes
 from interpreter_bot.text import quantities
 
 _LOST: Final = "Sessions that are there wait, and begin again elsewhere; others go on."
@@ -18,17 +19,22 @@ _FIX: Final = (
 _EMPTY: Final = "host.fleet leads to no host"
 
 
-def check(config: settings.Settings) -> list[diagnosis.Finding]:
-    """Ask each host of a fleet what it is; runs an event loop of its own."""
+def check(listed: Coroutine[None, None, list[host_addresses.Address]]) -> list[diagnosis.Finding]:
+    """Ask each host of a fleet what it is; runs an event loop of its own.
+
+    Args:
+        listed: gives where they listen; may raise `BotError`.
+    """
     try:
-        return asyncio.run(_asked(config))
-    except errors.SettingsError as error:
+        return asyncio.run(_asked(listed))
+    except errors.BotError as error:
         return [_finding("fleet", str(error), is_active=False)]
 
 
-async def _asked(config: settings.Settings) -> list[diagnosis.Finding]:
-    fleet = fleets.Fleet(config.host.fleet, config.host.tls)
-    addresses = sorted(await fleet.addresses(), key=str)
+async def _asked(
+    listed: Coroutine[None, None, list[host_addresses.Address]],
+) -> list[diagnosis.Finding]:
+    addresses = await listed
     if not addresses:
         return [_finding("fleet", _EMPTY, is_active=False)]
     return list(await asyncio.gather(*map(_about, addresses)))

@@ -1,7 +1,8 @@
 """Which hosts there are, beside each other: of addresses, of directories of sockets, of a name.
 
 A name, `dns:hosts.example:7443`, leads to one host for each of its addresses; that of a headless
-Service of Kubernetes does. It is looked up again and again.
+Service of Kubernetes does. `ray` leads to those that `interpreter-bot fleet` lists in the database.
+Both are looked up again and again.
 """
 
 from __future__ import annotations
@@ -11,27 +12,42 @@ import logging
 import pathlib
 import socket
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from interpreter_bot import errors
 from interpreter_bot.hosts import host_addresses
 
 _log = logging.getLogger(__name__)
 
+RAY: Final = "ray"
 _DNS: Final = "dns:"
 _NEWEST: Final = "host.sock"
 _NO_TLS: Final = "host.fleet needs host.tls, a directory that `host certificate --bot` makes."
 
 
+class HostList(Protocol):
+    """Hosts of a cluster, as the database has them."""
+
+    async def addresses(self) -> list[str]:
+        """Return their addresses, as entries of `host.fleet`.
+
+        Raises:
+            StoreError: it cannot be read now.
+        """
+
+
 class Fleet:
     """The hosts of a list of settings."""
 
-    def __init__(self, entries: Sequence[str], tls: pathlib.Path | None) -> None:
+    def __init__(
+        self, entries: Sequence[str], tls: pathlib.Path | None, listed: HostList | None = None
+    ) -> None:
         """Read the list.
 
         Args:
-            entries: `name:port`, `dns:name:port`, or the directory of a host's sockets.
+            entries: `name:port`, `dns:name:port`, `ray`, or the directory of a host's sockets.
             tls: see `host_addresses.Credentials`.
+            listed: to where `ray` leads.
 
         Raises:
             SettingsError: an entry is none of these, or a file cannot be used.
@@ -39,15 +55,19 @@ class Fleet:
         self._fixed: set[host_addresses.Address] = set()
         self._names: dict[tuple[str, int], frozenset[host_addresses.Address]] = {}
         self._credentials: host_addresses.Credentials | None = None
+        self._listed = listed if RAY in entries else None
+        self._told: frozenset[host_addresses.Address] = frozenset()
         for entry in entries:
             if entry.startswith("/"):
                 self._fixed.add(pathlib.Path(entry, _NEWEST))
                 continue
-            name = host_addresses.parsed(entry.removeprefix(_DNS))
+            name = ("", 0) if entry == RAY else host_addresses.parsed(entry.removeprefix(_DNS))
             if tls is None:
                 raise errors.SettingsError(_NO_TLS)
             if self._credentials is None:
                 self._credentials = host_addresses.Credentials(tls, is_host=False)
+            if entry == RAY:
+                continue
             if entry.startswith(_DNS):
                 self._names[name] = frozenset()
             else:
@@ -57,7 +77,20 @@ class Fleet:
     async def addresses(self) -> frozenset[host_addresses.Address]:
         """Return where all of them listen; a name that leads nowhere leads where it did."""
         await asyncio.gather(*(self._look_up(*name) for name in self._names))
-        return frozenset(self._fixed).union(*self._names.values())
+        if self._listed is not None:
+            await self._read_list(self._listed)
+        return frozenset(self._fixed).union(self._told, *self._names.values())
+
+    async def _read_list(self, listed: HostList) -> None:
+        try:
+            found = await listed.addresses()
+        except errors.StoreError as error:
+            _log.warning("the list of hosts cannot be read now: %s", error)
+            return
+        self._told = frozenset(
+            host_addresses.TlsAddress(*host_addresses.parsed(one), credentials=self._credentials)
+            for one in found
+        )
 
     async def _look_up(self, name: str, port: int) -> None:
         loop = asyncio.get_running_loop()

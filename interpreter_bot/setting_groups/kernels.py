@@ -139,7 +139,8 @@ class Host(fields.Group):
     it lives (`/livez`), takes sessions (`/readyz`) and how full it is (`/metrics`)."""
     fleet: tuple[str, ...] = ()
     """Hosts of other machines for bots, instead of one of this: `host-1.example:7443`, or
-    `dns:hosts.example:7443` for all addresses of a name, or a directory of sockets."""
+    `dns:hosts.example:7443` for all addresses of a name, `ray` for those that `interpreter-bot
+    fleet` lists in the database, or a directory of sockets."""
     lost_seconds: fields.Seconds = 30.0
     """How long one of a fleet may be away before its sessions begin again on another."""
     tls: pathlib.Path | None = None

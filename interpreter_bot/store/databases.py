@@ -23,6 +23,7 @@ from interpreter_bot.store import (
     door_uses,
     engines,
     executions,
+    fleet_hosts,
     instance_calls,
     liveness,
     placements,
@@ -181,6 +182,7 @@ class Database:
         self.artifacts = executions.Artifacts(begin)
         self.usage = usage.Usage(begin)
         self.placements = placements.Placements(begin)
+        self.fleet_hosts = fleet_hosts.FleetHosts(begin)
         self.choices = preferences.Preferences(begin)
         self.events = turns.ClaimedEvents(begin, instance)
         self.calls = instance_calls.InstanceCalls(begin, instance)

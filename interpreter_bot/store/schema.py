@@ -161,6 +161,17 @@ PLACEMENTS = _table(
     _moment("placed"),
 )
 
+HOSTS = _table(
+    "hosts",
+    sa.Column("address", columns.Name, nullable=False, unique=True),
+    _name("data_id"),
+    _name("boot_id"),
+    sa.Column("free_bytes", sa.BigInteger, nullable=False),
+    sa.Column("memory_bytes", sa.BigInteger, nullable=False),
+    sa.Column("is_draining", sa.Boolean, nullable=False),
+    _moment("seen"),
+)
+
 CHOICES = _table(
     "choices",
     _name("platform"),

@@ -42,3 +42,25 @@ def test_addresses_need_certificates():
 def test_what_is_none_of_these_is_refused(tls):
     with pytest.raises(errors.SettingsError, match="is no address"):
         fleets.Fleet(["host-1.test"], tls)
+
+
+class Listed:
+    def __init__(self, *answers):
+        self.answers = list(answers)
+
+    async def addresses(self):
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+async def test_hosts_of_ray_are_those_of_the_list_and_stay_while_it_cannot_be_read(tls):
+    listed = Listed(["10.0.0.5:7443"], errors.StoreError("away"), [])
+    fleet = fleets.Fleet(["ray", "host-1.test:7443"], tls, listed)
+    both = {"10.0.0.5:7443", "host-1.test:7443"}
+    assert set(map(str, await fleet.addresses())) == both
+    assert set(map(str, await fleet.addresses())) == both
+    assert set(map(str, await fleet.addresses())) == {"host-1.test:7443"}
+    with pytest.raises(errors.SettingsError, match=r"host\.fleet needs host\.tls"):
+        fleets.Fleet(["ray"], None, listed)

@@ -1,0 +1,46 @@
+"""`interpreter-bot fleet`: keep a host on each node of a Ray cluster, and list them for bots."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import importlib.util
+import signal
+from typing import Final
+
+from interpreter_bot import errors, settings
+from interpreter_bot.app import host_startup
+
+_NO_RAY: Final = (
+    "`fleet` needs the extra [cluster], which is not installed: "
+    "pip install 'interpreter-bot[cluster]'."
+)
+
+
+def run(config: settings.Settings, options: argparse.Namespace) -> int:
+    """Drive the cluster until a signal; hosts go on without.
+
+    Raises:
+        BotError: there is no cluster, or no database.
+    """
+    if importlib.util.find_spec("ray") is None:
+        raise errors.SettingsError(_NO_RAY)
+    return asyncio.run(_driven(config, options.address))
+
+
+async def _driven(config: settings.Settings, address: str) -> int:
+    # Imported here: Ray takes seconds, and help and the house tests do without.
+    from interpreter_bot.ray_fleet import ray_driver
+
+    async with host_startup.open_database(config, takes_orphans=False) as database:
+        driver = await asyncio.to_thread(ray_driver.RayDriver, address)
+        try:
+            driving = asyncio.create_task(driver.drive(database.fleet_hosts), name="fleet")
+            for signum in (signal.SIGINT, signal.SIGTERM):
+                asyncio.get_running_loop().add_signal_handler(signum, driving.cancel)
+            with contextlib.suppress(asyncio.CancelledError):
+                await driving
+        finally:
+            await asyncio.to_thread(driver.close)
+    return 0

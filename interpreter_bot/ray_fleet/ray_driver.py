@@ -1,0 +1,126 @@
+"""The driver of a Ray cluster: one shepherd for each node, what they tell, and more nodes.
+
+Ray ends the process of a driver whose cluster is gone for a minute; what started it starts it
+again, and it finds its shepherds as they were.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Final
+
+import ray
+import ray.autoscaler.sdk
+from ray.util import scheduling_strategies
+
+from interpreter_bot import errors
+from interpreter_bot.ray_fleet import host_reports, shepherds
+
+_log = logging.getLogger(__name__)
+
+NAMESPACE: Final = "interpreter-bot"
+# Each kind of node that is to have a host offers one of these, where Ray makes nodes.
+RESOURCE: Final = "interpreter_bot_host"
+_LOOK_SECONDS: Final = 5.0
+_LEAST_ROOM: Final = 0.2
+_NO_CLUSTER: Final = "There is no Ray cluster at {address}: {reason}."
+
+
+class RayDriver:
+    """What this process knows of the cluster. Use `drive`; there is one in a process."""
+
+    def __init__(self, address: str) -> None:
+        """Connect; blocks for some seconds.
+
+        Args:
+            address: of the cluster's head, as `ray start` prints it, or `auto`.
+
+        Raises:
+            SettingsError: there is no cluster.
+        """
+        try:
+            ray.init(address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            told = _NO_CLUSTER.format(address=address, reason=str(error).splitlines()[0])
+            raise errors.SettingsError(told) from error
+        # What each shepherd was asked, and has not answered: one that starts a host takes longer.
+        self._asked: dict[str, Any] = {}
+        self._known: dict[str, host_reports.HostReport] = {}
+
+    async def drive(self, listed: host_reports.HostList) -> None:
+        """List the hosts of all nodes, and ask for more where they are full, for ever.
+
+        Args:
+            listed: what bots read.
+        """
+        wanted = 0
+        while True:
+            reports = await asyncio.to_thread(self._reports)
+            try:
+                await listed.put(reports)
+            except errors.StoreError:
+                _log.warning("the list of hosts cannot be written now", exc_info=True)
+            count = host_reports.wanted_hosts(reports, least_room=_LEAST_ROOM)
+            if count > max(wanted, len(reports)):
+                _log.warning("%d hosts are full; Ray is asked for %d", len(reports), count)
+                await asyncio.to_thread(
+                    ray.autoscaler.sdk.request_resources, bundles=[{RESOURCE: 1}] * count
+                )
+            wanted = max(wanted, count)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def close(self) -> None:
+        """Leave the cluster; shepherds and hosts stay."""
+        ray.shutdown()
+
+    def _reports(self) -> list[host_reports.HostReport]:
+        """Ask the shepherds of all nodes, and return what those say that answered."""
+        nodes = {one["NodeID"]: one["NodeManagerAddress"] for one in ray.nodes() if one["Alive"]}
+        for node in self._asked.keys() | self._known.keys():
+            if node not in nodes:
+                self._asked.pop(node, None)
+                self._known.pop(node, None)
+                self._dismiss(node)
+        for node, address in nodes.items():
+            if node not in self._asked:
+                self._asked[node] = self._shepherd(node, address).report.remote()
+        ready, _ = ray.wait(
+            list(self._asked.values()), num_returns=len(self._asked), timeout=_LOOK_SECONDS
+        )
+        for node in [node for node, asked in self._asked.items() if asked in ready]:
+            try:
+                self._known[node] = ray.get(self._asked.pop(node))
+            except ray.exceptions.RayError as error:
+                self._known.pop(node, None)
+                _log.warning("no host on the node %s: %s", nodes[node], _reason(error))
+        return list(self._known.values())
+
+    def _shepherd(self, node: str, address: str) -> ray.actor.ActorHandle:
+        """Return a node's shepherd, made where there is none."""
+        there = scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
+        made = ray.remote(shepherds.Shepherd).options(
+            name=_name(node),
+            get_if_exists=True,
+            lifetime="detached",
+            num_cpus=0,
+            max_restarts=-1,
+            scheduling_strategy=there,
+        )
+        return made.remote(address)
+
+    def _dismiss(self, node: str) -> None:
+        """Let Ray forget the shepherd of a node that is gone, for which it would wait."""
+        try:
+            ray.kill(ray.get_actor(_name(node)))
+        except ValueError:
+            _log.info("the shepherd of the node %s is gone already", node)
+
+
+def _name(node: str) -> str:
+    return f"shepherd-{node}"
+
+
+def _reason(error: Exception) -> str:
+    """Return one line of an error that came from another node."""
+    return str(getattr(error, "cause", None) or error).strip().splitlines()[-1]
