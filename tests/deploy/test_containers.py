@@ -11,6 +11,8 @@ from tests.deploy import conftest as systems
 pytestmark = [pytest.mark.deploy, pytest.mark.timeout(900)]
 README = systems.REPOSITORY / "deploy/docker/README.md"
 PROFILE = pathlib.Path("/usr/share/containers/seccomp.json")
+# Where root lacks CAP_SYS_RESOURCE, Podman's own could not be set.
+LIMITS = '[containers]\ndefault_ulimits=["nofile=4096:8192","nproc=1024:1024"]\n'
 VARIABLES = {
     "INTERPRETER_BOT_PATHS__DATA": "/tmp/data",
     "INTERPRETER_BOT_PATHS__RUNTIME": "/tmp/run",
@@ -23,9 +25,7 @@ def doctor(system, short_path):
     """Let the doctor look at what a container with these flags has; returns all it said."""
     systems.need("podman", "crun")
     configuration = short_path / "containers.conf"
-    configuration.write_text(
-        '[containers]\ndefault_ulimits=["nofile=4096:8192","nproc=1024:1024"]\n'
-    )
+    configuration.write_text(LIMITS)
     places = ["--root", short_path / "store", "--runroot", short_path / "run"]
     engine = ["podman", *places, "--storage-driver", "vfs", "--runtime", "crun"]
     engine += ["--cgroup-manager", "cgroupfs"]
