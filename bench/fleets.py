@@ -15,40 +15,44 @@ from tests.integration.store import servers
 
 _BOTS = 2
 _AT_ONCE = 16
-_SHORT_SECONDS, _LONG_SECONDS = 2.0, 10.0
+_SECONDS = 4.0
+_ROUNDS = 7
 _HOST = "a" * 32
 
 
-async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
-    """Measure both."""
-    is_full = effort == sample_sizes.FULL
-    shape = fleet_simulation.Shape() if is_full else fleet_simulation.SMALL
-    seconds = _LONG_SECONDS if is_full else _SHORT_SECONDS
-    return [*await _placements(seconds), *_simulated(shape)]
-
-
-async def _placements(seconds: float) -> list[metrics.Measure]:
+async def placements(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     """Let several processes, as bots are, place new sessions in one database that syncs."""
+    rounds = _ROUNDS if effort == sample_sizes.FULL else 1
     with servers.Server.run(fsync="on") as server, server.database() as address:
         await asyncio.to_thread(databases.upgrade, engines.parse(address))
-        bots = [
-            await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "bench.fleets", address, str(number), str(seconds)),
-                stdout=asyncio.subprocess.PIPE,
-            )
-            for number in range(_BOTS)
-        ]
-        told = [json.loads((await bot.communicate())[0]) for bot in bots]
-    placed, found = (sum(each) / seconds for each in zip(*told, strict=True))
+        told = [await _round(address, number) for number in range(rounds)]
+    placed, found = zip(*told, strict=True)
     name = f"{_BOTS} bots, one PostgreSQL: of one"
-    notes = {"placements a second": round(placed), "reads a second": round(found)}
+    notes = {
+        "placements a second": [round(1000 / each) for each in placed],
+        "reads a second": [round(1000 / each) for each in found],
+    }
     return [
-        metrics.Measure(f"{name} new placement", "ms", [1000 / placed], bar=1.0, notes=notes),
-        metrics.Measure(f"{name} read of a placement", "ms", [1000 / found]),
+        metrics.Measure(f"{name} new placement", "ms", placed, bar=1.0, notes=notes),
+        metrics.Measure(f"{name} read of a placement", "ms", found),
     ]
 
 
-async def place(url: str, name: str, seconds: float) -> tuple[int, int]:
+async def _round(address: str, number: int) -> tuple[float, float]:
+    """Let all bots work for a while; return the milliseconds for each placement and each read."""
+    bots = [
+        await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "bench.fleets", address, f"{number} {bot}"),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        for bot in range(_BOTS)
+    ]
+    told = [json.loads((await bot.communicate())[0]) for bot in bots]
+    placed, found = (1000 * _SECONDS / sum(each) for each in zip(*told, strict=True))
+    return placed, found
+
+
+async def place(url: str, name: str) -> tuple[int, int]:
     """Place new sessions, as `placed_hosts` does, then look them up; return how many of each."""
     with tempfile.TemporaryDirectory() as kept:
         opening = databases.Database.open(url, files=pathlib.Path(kept), takes_orphans=False)
@@ -68,13 +72,15 @@ async def place(url: str, name: str, seconds: float) -> tuple[int, int]:
                     await database.placements.find(f"{name} {number} {counts[1]}")
 
             for each in (placed, found):
-                end = time.monotonic() + seconds
+                end = time.monotonic() + _SECONDS
                 await asyncio.gather(*(each(number, end) for number in range(_AT_ONCE)))
     return counts[0], counts[1]
 
 
-def _simulated(shape: fleet_simulation.Shape) -> list[metrics.Measure]:
+async def simulation(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     """Simulate an hour."""
+    is_full = effort == sample_sizes.FULL
+    shape = fleet_simulation.Shape() if is_full else fleet_simulation.SMALL
     found = fleet_simulation.Simulation(shape, seed=7).run()
     name = f"{shape.hosts:,} hosts, {shape.sessions:,} sessions in an hour"
     # Of millions, each thousandth by size.
@@ -108,5 +114,4 @@ def _simulated(shape: fleet_simulation.Shape) -> list[metrics.Measure]:
 
 
 if __name__ == "__main__":
-    _, address, number, seconds = sys.argv
-    print(json.dumps(asyncio.run(place(address, number, float(seconds)))))
+    print(json.dumps(asyncio.run(place(*sys.argv[1:]))))
