@@ -27,6 +27,12 @@ from interpreter_bot.hosts import (
     local_host,
 )
 from interpreter_bot.kernel_host import host_metrics, host_server, journaled_executions
+from interpreter_bot.kernels import (
+    archive_manifests,
+    session_archives,
+    shared_stores,
+    snapshot_keys,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +43,7 @@ _POLL_SECONDS: Final = 0.2
 _NONE: Final = "No process that keeps Python kernels can be reached."
 _NO_PORT: Final = "The host cannot listen: {reason} ({address})."
 _NO_TLS: Final = "host.listen needs host.tls, a directory that `host certificate` makes."
+_NO_SNAPSHOTS: Final = "host.store needs snapshots.enabled: what was saved is what is shared."
 _NAMELESS: Final = "Say the names of a host, as bots will write them, or --bot and that of a bot."
 _NO_DAYS: Final = "A certificate is valid for 1 to {most} days."
 # Some readers of certificates know no year of five digits.
@@ -116,7 +123,22 @@ async def _opened(
         path = await asyncio.to_thread(
             host_sockets.make_socket_path, config.paths, is_shared=bool(config.host.bot_user)
         )
+        shared = None
+        if config.host.store:
+            if not config.snapshots.enabled:
+                raise errors.SettingsError(_NO_SNAPSHOTS)
+            shared = shared_stores.SharedStore(config.host.store, os.environ)
+            await archive_manifests.share_key(shared, config)
+        closing = contextlib.AsyncExitStack()
+        await stack.enter_async_context(closing)
         host = await stack.enter_async_context(local_host.LocalHost.open(_patient(config)))
+        archives = None
+        if shared is not None:
+            key = await asyncio.to_thread(snapshot_keys.load, config)
+            opening_archives = session_archives.SessionArchives.open(host.pool, shared, key)
+            archives = await stack.enter_async_context(opening_archives)
+            # After the pool, which saves what no snapshot has when it closes.
+            closing.push_async_callback(archives.close)
         opening = journaled_executions.JournaledExecutions.open(
             host, config.paths.data / "journals", input_seconds=config.limits.input_seconds
         )
@@ -131,6 +153,7 @@ async def _opened(
             private=config.private_paths,
             has_doors=config.has_doors,
             tls=_tls(config),
+            archives=archives,
         )
         try:
             opened = await stack.enter_async_context(serving)

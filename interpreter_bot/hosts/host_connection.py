@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import itertools
 import json
 import logging
@@ -35,11 +36,13 @@ _LONGEST_WAIT_SECONDS: Final = 1.0
 _HEARTBEAT_SECONDS: Final = 20.0
 # Whatever is no file, of which each takes as long as it is long.
 _ANSWER_SECONDS: Final = 120.0
-# A file takes as long as it is long, and as whoever reads it is slow; variables until they are
-# saved (`snapshots.seconds`), or files copied; a kernel that works until it can be told something;
-# people who are asked.
+# Files as long as they are, or their reader is slow; what is saved, copied or fetched; a kernel that
+# works until it can be told something; people who are asked.
 _LONG: Final = frozenset(
-    {"/v1/file", "/v1/save", "/v1/end", "/v1/fork", "/v1/go_back", "/v1/introduce", "/v1/ask"}
+    f"/v1/{name}"
+    for name in (
+        ["file", "save", "end", "fork", "go_back", "introduce", "ask", "arrive", "archive"]
+    )
 )
 # What would be another thing the second time.
 _ONCE: Final = frozenset({("PUT", "/v1/file"), ("POST", "/v1/fork"), ("POST", "/v1/go_back")})
@@ -368,6 +371,8 @@ class HostConnection:
                 task = asyncio.create_task(self._tell(number), name="loss of a kernel")
                 self._tasks.add(task)
                 task.add_done_callback(self._done)
+            elif said.get("draining"):
+                self.status = dataclasses.replace(self.status, is_draining=True)
             elif (call := self._calls.get(said["call"])) is not None:
                 call.told(said)
         except (ValueError, KeyError, TypeError, struct.error) as error:

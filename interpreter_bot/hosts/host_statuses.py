@@ -58,6 +58,7 @@ class HostStatus:
         bots: that are connected and want to hear of kernels; commands are none.
         kernels: that live.
         executions: that run.
+        has_store: whether its sessions can go on elsewhere, by a store that machines share.
     """
 
     id: str
@@ -77,6 +78,7 @@ class HostStatus:
     executions: int
     data_file: str = ""
     has_doors: bool = False
+    has_store: bool = False
 
 
 class _TlsConnector(aiohttp.TCPConnector):

@@ -15,7 +15,7 @@ import contextlib
 import functools
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Final, TypeVar
 
 from interpreter_bot import errors, network_reach, session_variables
@@ -28,6 +28,7 @@ from interpreter_bot.hosts import (
     ports,
     remote_host,
     remote_workspaces,
+    session_moves,
 )
 
 _log = logging.getLogger(__name__)
@@ -35,7 +36,6 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.05
 _RETRY_SECONDS: Final = 1.0
-_OFFER_SECONDS: Final = 5.0
 _FIRST_SECONDS: Final = 20.0
 _NONE: Final = "No machine that runs Python can be reached right now."
 _NO_DOORS: Final = (
@@ -80,6 +80,7 @@ class PlacedHosts:
         self._left: dict[str, float] = {}
         self._welcoming: set[asyncio.Task[None]] = set()
         self._told: ports.OnLoss | None = None
+        self._moves = session_moves.SessionMoves()
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -237,13 +238,32 @@ class PlacedHosts:
         while True:
             if found is not None:
                 data_id, epoch, is_told = found
-                if (host := await self._reached(data_id)) is not None:
+                host = await self._reached(data_id)
+                is_alone = len(self._connected()) < 2
+                if host is not None and (
+                    is_alone or not await self._moves.has_left(key, host.at(epoch))
+                ):
+                    await self._moves.arrive(key, host.at(epoch), epoch)
                     return host.at(epoch), is_told, epoch
-                _log.warning("the host %s of a session is lost", data_id)
+                _log.warning("session is placed anew: its host %s ends, or is lost", data_id)
             # What was lost there is not put there again.
             chosen = beside if beside and found is None else await self._chosen(key)
             after = 0 if found is None else found[1]
             found = await self._placements.put(key, chosen.connection.status.data_id, after=after)
+
+    async def move(self, key: str, data_id: str) -> None:
+        """Move a session to the host of a data directory, with its files and variables.
+
+        Raises:
+            KernelError: it cannot be moved now; nothing is changed then.
+        """
+        found, target = await self._placements.find(key), await self._reached(data_id)
+        source = None if found is None else await self._reached(found[0])
+        if found is None or source is None or target is None:
+            raise errors.KernelError(_NONE)
+        if source is not target:
+            await self._moves.leave(key, source.at(found[1]), target)
+            await self._placements.put(key, data_id, after=found[1])
 
     async def _chosen(self, key: str) -> remote_host.RemoteHost:
         """Choose a host for a session.
@@ -253,28 +273,13 @@ class PlacedHosts:
         """
         taking = [one for one in self._connected() if not one.connection.status.is_draining]
         for hosts in (placement_offers.to_ask(taking), taking):
-            offers = zip(hosts, await self._asked(hosts, lambda one: one.offer(key)), strict=True)
+            offers = zip(
+                hosts, await remote_host.asked(hosts, lambda one: one.offer(key)), strict=True
+            )
             able = [(host, offer) for host, offer in offers if offer is not None]
             if (chosen := placement_offers.best(able)) is not None:
                 return chosen
         raise errors.KernelStartError(_NONE)
-
-    async def _asked(
-        self,
-        hosts: Collection[remote_host.RemoteHost],
-        ask: Callable[[remote_host.RemoteHost], Awaitable[T]],
-    ) -> list[T | None]:
-        """Ask several hosts at once; None is the answer of one that does not give one soon."""
-
-        async def answer(host: remote_host.RemoteHost) -> T | None:
-            try:
-                async with asyncio.timeout(_OFFER_SECONDS):
-                    return await ask(host)
-            except (errors.BotError, TimeoutError):
-                _log.warning("a host does not answer", exc_info=True)
-                return None
-
-        return await asyncio.gather(*map(answer, hosts))
 
     async def _at(self, key: str) -> remote_host.RemoteHost:
         return (await self._placed(key))[0]
@@ -282,7 +287,8 @@ class PlacedHosts:
     async def settle(self, key: str) -> bool:
         """Find a session's machine; say, once, whether it lost all with another."""
         _, is_told, epoch = await self._placed(key)
-        return not is_told and await self._placements.tell(key, epoch)
+        is_news = not is_told and await self._placements.tell(key, epoch)
+        return is_news and not self._moves.is_restored(key)
 
     @property
     def is_sandboxed(self) -> bool:
@@ -355,7 +361,7 @@ class PlacedHosts:
 
     async def stop(self, execution_id: str, reason: str = "") -> None:
         """Interrupt an execution, or keep it from beginning."""
-        await self._asked(self._connected(), lambda host: host.stop(execution_id, reason))
+        await remote_host.asked(self._connected(), lambda host: host.stop(execution_id, reason))
 
     def acknowledge(self, execution_id: str) -> None:
         """Let the hosts forget an execution."""
@@ -367,7 +373,7 @@ class PlacedHosts:
     ) -> Mapping[str, ports.KernelStatus]:
         """Return the kernels of sessions, by their keys."""
         found: dict[str, ports.KernelStatus] = {}
-        for told in await self._asked(self._connected(), lambda host: host.statuses(keys)):
+        for told in await remote_host.asked(self._connected(), lambda host: host.statuses(keys)):
             found |= told or {}
         return found
 
@@ -380,7 +386,7 @@ class PlacedHosts:
         host = await self._at(key)
         await host.forget(key)
         others = [one for one in self._connected() if one.connection is not host.connection]
-        await self._asked(others, lambda other: other.forget(key))
+        await remote_host.asked(others, lambda other: other.forget(key))
 
     async def workspace(self, key: str) -> remote_workspaces.RemoteWorkspace:
         """Return a session's files."""
@@ -390,7 +396,8 @@ class PlacedHosts:
         """Measure workspaces of all hosts that answer."""
         by_key: dict[str, int] = {}
         others = disk_bytes = 0
-        for told in await self._asked(self._connected(), lambda host: host.stored_bytes(keys)):
+        measured = await remote_host.asked(self._connected(), lambda host: host.stored_bytes(keys))
+        for told in measured:
             if told is not None:
                 for key, count_bytes in told.by_key.items():
                     by_key[key] = by_key.get(key, 0) + count_bytes

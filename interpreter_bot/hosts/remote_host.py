@@ -15,7 +15,7 @@ import functools
 import logging
 import pathlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from interpreter_bot import errors, network_reach, session_variables
 from interpreter_bot.hosts import (
@@ -31,6 +31,10 @@ from interpreter_bot.hosts import (
 )
 
 _log = logging.getLogger(__name__)
+
+_OFFER_SECONDS: Final = 5.0
+
+T = TypeVar("T")
 
 
 class RemoteKernel:
@@ -303,6 +307,14 @@ class RemoteHost:
         """Say what it could be for a session."""
         return remote_calls.read(placement_offers.Offer, await self._post("offer", key=key))
 
+    async def arrive(self, key: str) -> bool:
+        """Let it bring what another machine had of a session; say whether there was anything."""
+        return remote_calls.read(bool, await self._post("arrive", key=key))
+
+    async def archive(self, key: str) -> bool:
+        """Let it archive a session now; say whether all of it is."""
+        return remote_calls.read(bool, await self._post("archive", key=key))
+
     async def fence(self, key: str) -> None:
         """Let it know that a session is elsewhere, in the epoch that this is said in."""
         await self._post("fence", key=key)
@@ -325,6 +337,22 @@ class RemoteHost:
     async def _post(self, name: str, **said: object) -> Any:  # noqa: ANN401
         in_epoch = {"key": str(said.get("key")), "epoch": str(self._epoch)} if self._epoch else {}
         return await self.connection.request("POST", f"/v1/{name}", said, in_epoch)
+
+
+async def asked(
+    hosts: Collection[RemoteHost], ask: Callable[[RemoteHost], Awaitable[T]]
+) -> list[T | None]:
+    """Ask several hosts at once; None is the answer of one that does not give one soon."""
+
+    async def answer(host: RemoteHost) -> T | None:
+        try:
+            async with asyncio.timeout(_OFFER_SECONDS):
+                return await ask(host)
+        except (errors.BotError, TimeoutError):
+            _log.warning("a host does not answer", exc_info=True)
+            return None
+
+    return await asyncio.gather(*map(answer, hosts))
 
 
 async def _followed(

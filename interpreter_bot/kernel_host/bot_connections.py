@@ -121,6 +121,10 @@ class BotConnection:
         """End the connection; the bot comes back if there is a host."""
         await self._socket.close(code=aiohttp.WSCloseCode.GOING_AWAY)
 
+    def tell_draining(self) -> None:
+        """Let the bot know that this host takes no more sessions."""
+        self._send_soon({"draining": True})
+
     def owns(self, key: str) -> bool:
         """Whether a session ends with this connection."""
         return any(held.is_ephemeral and held.key == key for held in self._leases.values())

@@ -39,7 +39,9 @@ from interpreter_bot.kernel_host import (
     journaled_executions,
     operator_requests,
     session_epochs,
+    state_requests,
 )
+from interpreter_bot.kernels import session_archives
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +51,11 @@ _PEER: Final = struct.Struct("3i")
 _ID_BYTES: Final = 16
 _MOST_LOSSES: Final = 1000
 _RETRY_SECONDS: Final = 0.1
+# What changes files beside code, whose changes are noted when it was saved.
+_CHANGES: Final = {
+    *((method, "/v1/file") for method in ("PUT", "PATCH", "DELETE")),
+    ("POST", "/v1/go_back"),
+}
 _SHUTDOWN_SECONDS: Final = 2.0
 _HEARTBEAT_SECONDS: Final = 20.0
 
@@ -75,6 +82,7 @@ class HostServer:
         fingerprint: str,
         private: Collection[pathlib.Path],
         has_doors: bool,
+        archives: session_archives.SessionArchives | None,
     ) -> None:
         self._host = host
         self._doors = door_handovers.DoorHandovers(host)
@@ -87,6 +95,9 @@ class HostServer:
         self.id = uuid.uuid4().hex
         self._data_id = self._data_file = ""
         self._epochs = session_epochs.SessionEpochs(host.data / "epochs", host.release)
+        self._archives = archives
+        if archives is not None:
+            self._epochs.on_known = archives.attend
         self.connections: list[bot_connections.BotConnection] = []
         self.last_seen = time.monotonic()
         self.is_draining = False
@@ -109,6 +120,7 @@ class HostServer:
         private: Collection[pathlib.Path] = (),
         has_doors: bool = False,
         tls: host_addresses.TlsAddress | None = None,
+        archives: session_archives.SessionArchives | None = None,
     ) -> AsyncIterator[HostServer]:
         """Serve on a socket until the context is closed.
 
@@ -122,6 +134,7 @@ class HostServer:
             private: what these may not see.
             has_doors: whether bots can listen in their networks.
             tls: where bots of other machines are taken.
+            archives: of its sessions, where machines share a store.
 
         Raises:
             OSError: a socket cannot be made.
@@ -135,6 +148,7 @@ class HostServer:
             fingerprint=fingerprint,
             private=private,
             has_doors=has_doors,
+            archives=archives,
         )
         server._data_id, server._data_file = await asyncio.to_thread(_identity, host.data)
         runner = web.AppRunner(
@@ -169,14 +183,11 @@ class HostServer:
                 web.get("/v1/events", self._events),
                 web.post("/v1/drain", self._drain),
                 web.post("/v1/statuses", self._statuses),
-                web.post("/v1/variables", self._variables),
-                web.post("/v1/fork", self._fork),
-                web.post("/v1/note_checkpoint", self._note_checkpoint),
-                web.post("/v1/go_back", self._go_back),
+                *state_requests.routes(self._host),
                 web.post("/v1/stop", self._stop),
                 web.post("/v1/acknowledge", self._acknowledge),
                 web.post("/v1/release", self._release),
-                *operator_requests.routes(self._host),
+                *operator_requests.routes(self._host, self._archives),
                 *self._doors.routes(),
                 web.post("/v1/forget", self._forget),
                 web.post("/v1/fence", self._epochs.leave_by_request),
@@ -208,7 +219,10 @@ class HostServer:
     ) -> web.StreamResponse:
         """Refuse what is said of a session that was moved."""
         await self._epochs.check_request(request)
-        return await handler(request)
+        response = await handler(request)
+        if self._archives and (request.method, request.path) in _CHANGES:
+            await self._archives.note_change(request.query["key"])
+        return response
 
     async def _events(self, request: web.Request) -> web.WebSocketResponse:
         response = web.WebSocketResponse(
@@ -276,21 +290,22 @@ class HostServer:
                 "keeps_variables": self._host.keeps_variables,
                 "packages": dict(self._host.packages),
                 "is_draining": self.is_draining,
+                "has_store": self._archives is not None,
                 "is_lingering": self._is_lingering,
                 **await self.loads(),
             }
         )
 
     async def _drain(self, request: web.Request) -> web.Response:
-        if (await request.json())["is_urgent"]:
-            self.drain()
-        self.is_draining = self.executions.is_draining = True
-        self.changed.set()
+        self.drain(is_urgent=(await request.json())["is_urgent"])
         return _json({})
 
-    def drain(self) -> None:
-        """Begin to end: no more kernels, and what runs gets its time."""
-        self.is_draining = self.is_ending = self.executions.is_draining = True
+    def drain(self, *, is_urgent: bool = True) -> None:
+        """Begin to end: no more kernels; an urgent end gives what runs its time, and no more."""
+        self.is_ending = self.is_ending or is_urgent
+        self.is_draining = self.executions.is_draining = True
+        for connection in self.connections:
+            connection.tell_draining()
         self.changed.set()
 
     async def loads(self) -> dict[str, int]:
@@ -310,24 +325,6 @@ class HostServer:
         keys = (await request.json())["keys"]
         return _json(await self._host.statuses(None if keys is None else list(map(str, keys))))
 
-    async def _variables(self, request: web.Request) -> web.Response:
-        return _json(await self._host.variables(str((await request.json())["key"])))
-
-    async def _fork(self, request: web.Request) -> web.Response:
-        said = await request.json()
-        key, new_key, name = str(said["key"]), str(said["new_key"]), str(said["checkpoint"])
-        return _json(await self._host.fork(key, new_key, checkpoint=name))
-
-    async def _note_checkpoint(self, request: web.Request) -> web.Response:
-        said = await request.json()
-        await self._host.note_checkpoint(str(said["key"]), str(said["checkpoint"]))
-        return _json({})
-
-    async def _go_back(self, request: web.Request) -> web.Response:
-        said = await request.json()
-        key, name, is_whole = str(said["key"]), str(said["checkpoint"]), said["is_whole"] is True
-        return _json(await self._host.go_back(key, name, is_whole=is_whole))
-
     async def _stop(self, request: web.Request) -> web.Response:
         said = await request.json()
         await self._host.stop(str(said["execution"]), str(said["reason"]))
@@ -342,7 +339,10 @@ class HostServer:
         return _json({})
 
     async def _forget(self, request: web.Request) -> web.Response:
-        await self._host.forget(str((await request.json())["key"]))
+        key = str((await request.json())["key"])
+        await self._host.forget(key)
+        if self._archives is not None:
+            await self._archives.forget(key)
         return _json({})
 
     async def _stored_bytes(self, request: web.Request) -> web.Response:

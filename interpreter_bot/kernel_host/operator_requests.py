@@ -10,6 +10,7 @@ from aiohttp import web
 
 from interpreter_bot import session_variables
 from interpreter_bot.hosts import host_messages, placement_offers, ports
+from interpreter_bot.kernels import session_archives
 
 
 class OperatedHost(ports.Hosts, Protocol):
@@ -37,11 +38,14 @@ class OperatedHost(ports.Hosts, Protocol):
         """Return what is saved of sessions."""
 
 
-def routes(host: OperatedHost) -> list[web.RouteDef]:
+def routes(
+    host: OperatedHost, archives: session_archives.SessionArchives | None
+) -> list[web.RouteDef]:
     """Return the requests; what is wrong with one is told as of all others.
 
     Args:
         host: that they are about.
+        archives: of its sessions, where machines share a store.
     """
 
     async def save(request: web.Request) -> web.Response:
@@ -59,7 +63,18 @@ def routes(host: OperatedHost) -> list[web.RouteDef]:
         keys = list(map(str, (await request.json())["keys"]))
         return _json(await host.snapshot_sizes(keys))
 
+    async def arrive(request: web.Request) -> web.Response:
+        key, epoch = request.query["key"], int(request.query["epoch"])
+        return _json(archives is not None and await archives.arrive(key, epoch))
+
+    async def archive(request: web.Request) -> web.Response:
+        if archives is not None:
+            await archives.note_change(request.query["key"])
+        return _json(archives is not None and await archives.flush(request.query["key"]))
+
     return [
+        web.post("/v1/arrive", arrive),
+        web.post("/v1/archive", archive),
         web.post("/v1/offer", offer),
         web.post("/v1/save", save),
         web.post("/v1/end", end),

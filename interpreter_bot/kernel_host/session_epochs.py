@@ -17,7 +17,11 @@ from interpreter_bot import errors, private_files
 
 
 class SessionEpochs:
-    """The latest epochs, on disk: they outlive this process."""
+    """The latest epochs, on disk: they outlive this process.
+
+    Attributes:
+        on_known: is told in which epoch a session is here.
+    """
 
     def __init__(
         self, directory: pathlib.Path, end_kernel: Callable[[str], Awaitable[None]]
@@ -30,6 +34,7 @@ class SessionEpochs:
                 on without.
         """
         self._directory = directory
+        self.on_known: Callable[[str, int], None] | None = None
         self._end_kernel = end_kernel
         self._known: dict[str, int] = {}
         self._raising = asyncio.Lock()
@@ -61,6 +66,8 @@ class SessionEpochs:
                     await self._end_kernel(key)
                 await asyncio.to_thread(private_files.replace, file, str(epoch))
             self._known[key] = epoch
+            if self.on_known is not None:
+                self.on_known(key, epoch)
 
     async def leave(self, key: str, epoch: int) -> None:
         """Hear that a session is on another machine in an epoch, and end its kernel here.

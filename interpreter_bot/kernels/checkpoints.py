@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -244,24 +245,44 @@ def carry_out(
                     os.unlink(name, dir_fd=directory)
                 finally:
                     os.close(directory)
-        if not wanted.missing:
-            return
+    if wanted.missing:
         kept = checkpoint_files.copies((copies_of or workspace).checkpoints)
-        with workspace_io.opened(kept) as copies:
-            for path, copy in wanted.missing.items():
-                file = safe_open.open_file(copies, copy.encode())
-                try:
-                    _make_way(root, path)
-                    file_copies.copy_file(
-                        file,
-                        root,
-                        path,
-                        most_bytes=limits.workspace_bytes,
-                        # That there is room was found out before anything was deleted.
-                        reserve_bytes=0,
-                    )
-                finally:
-                    os.close(file)
+        put_files(wanted.missing, kept, workspace.directory, limits)
+
+
+def put_files(
+    wanted: Mapping[bytes, str],
+    copies: pathlib.Path,
+    directory: pathlib.Path,
+    limits: settings.Limits,
+) -> None:
+    """Put copies of files into a directory that no code uses now, instead of what is there.
+
+    Args:
+        wanted: names of copies, by the paths where they belong.
+        copies: directory of the copies.
+        directory: where they belong.
+        limits: of sessions.
+
+    Raises:
+        WorkspaceFullError: one is too large.
+        OSError: the operating system refuses.
+    """
+    with workspace_io.opened(directory) as root, workspace_io.opened(copies) as source:
+        for path, copy in wanted.items():
+            file = safe_open.open_file(source, copy.encode())
+            try:
+                _make_way(root, path)
+                file_copies.copy_file(
+                    file,
+                    root,
+                    path,
+                    most_bytes=limits.workspace_bytes,
+                    # That there is room was found out before anything was deleted.
+                    reserve_bytes=0,
+                )
+            finally:
+                os.close(file)
 
 
 def _make_way(root: int, path: bytes) -> None:

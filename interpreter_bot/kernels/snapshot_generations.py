@@ -224,7 +224,7 @@ class Generations:
     def go_back(self, workspace: workspaces.Workspace, pointer: str) -> None:
         """Let the generation count again that did at a checkpoint; none if that is empty."""
         if pointer:
-            private_files.replace(_pointer(workspace), pointer)
+            point(workspace, pointer)
         else:
             _pointer(workspace).unlink(missing_ok=True)
 
@@ -256,24 +256,14 @@ class Generations:
         told, snapshot = self._told(source, pointer), self.find(source, pointer)
         if told is None or snapshot is None:
             return False
-        wanted = {f"{snapshot.number}", "blobs"}
         with (
             workspace_io.opened(source.variables) as root,
             workspace_io.opened(target.variables) as copies,
         ):
-            found = directory_contents.scan(root, _MOST_FILES).entries
-            entries = [
-                one
-                for one in found
-                if not one.refusal
-                and os.fsdecode(os.path.dirname(one.path)) in wanted
-                and (
-                    not one.path.startswith(b"blobs/")
-                    or os.fsdecode(one.path[6:]) in snapshot.blobs
-                )
-            ]
             file_copies.copy_files(
-                root, copies, entries, most_bytes=self._most_bytes, reserve_bytes=reserve_bytes
+                *(root, copies, entries(root, snapshot)),
+                most_bytes=self._most_bytes,
+                reserve_bytes=reserve_bytes,
             )
         manifest = snapshot_manifests.manifest(target, snapshot.number, snapshot.data_key)
         if manifest is None or _digest(manifest) != told["digest"]:
@@ -307,6 +297,18 @@ class Generations:
         return found
 
 
+def entries(variables: int, snapshot: Snapshot) -> list[directory_contents.Entry]:
+    """Return the files that a generation needs, in an open directory of saved variables."""
+    wanted = {f"{snapshot.number}", "blobs"}
+    return [
+        one
+        for one in directory_contents.scan(variables, _MOST_FILES).entries
+        if not one.refusal
+        and os.fsdecode(os.path.dirname(one.path)) in wanted
+        and (not one.path.startswith(b"blobs/") or os.fsdecode(one.path[6:]) in snapshot.blobs)
+    ]
+
+
 def used_at(workspace: workspaces.Workspace) -> float | None:
     """Return when a session's snapshot was saved or brought back last; None if there is none."""
     try:
@@ -331,6 +333,11 @@ def _pointer(workspace: workspaces.Workspace) -> pathlib.Path:
 def read_pointer(workspace: workspaces.Workspace) -> str:
     """Return what is noted of the generation that counts, as it was signed; empty for none."""
     return private_files.read(_pointer(workspace))
+
+
+def point(workspace: workspaces.Workspace, pointer: str) -> None:
+    """Let a generation count, as it was signed."""
+    private_files.replace(_pointer(workspace), pointer)
 
 
 def forget(workspace: workspaces.Workspace) -> None:

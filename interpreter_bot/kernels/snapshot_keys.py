@@ -89,6 +89,34 @@ def load(config: settings.Settings) -> SnapshotKey:
     return SnapshotKey(secret.encode(), encrypts=True)
 
 
+def stored(config: settings.Settings) -> str:
+    """Return the key as it lies on disk, encrypted where it is; it is made first. Blocks.
+
+    Raises:
+        SettingsError: it cannot be used.
+    """
+    opened = load(config)
+    if opened.fault:
+        raise errors.SettingsError(opened.fault)
+    return private_files.read(config.paths.data / _FILE)
+
+
+def is_same(text: str, other: str, config: settings.Settings) -> bool:
+    """Say whether two keys are one, as they lie on disk, encrypted or not. Blocks.
+
+    Raises:
+        SettingsError: a file cannot be used.
+    """
+    if text == other:
+        return True
+    if config.snapshots.key_file is None:
+        return False
+    from interpreter_bot import encryption
+
+    ring = encryption.KeyRing("", config.snapshots.key_file)
+    return ring.decrypt(text) == ring.decrypt(other)
+
+
 def rotate(config: settings.Settings) -> bool:
     """Encrypt the key with a new one of its ring; False where nothing is encrypted. Blocks.
 

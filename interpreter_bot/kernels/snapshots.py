@@ -6,8 +6,7 @@ is signed with the session's name (`snapshot_generations`): a snapshot that was 
 session's place is not used. There it also says which kernel it is of, and how many pieces of code
 had run there, so that an older state never passes for the present one.
 
-Kernels are closed as they are. The end of the bot lets sessions save what is newer than their last
-snapshot, all of them in one span of time; a turn's first code waits a moment for one, to be undone.
+The end of the bot saves what is newer, in one span of time; a turn's first code waits a moment.
 
 Above 300 lines: saving and restoring one state, where each step heeds what the others left.
 """
@@ -21,7 +20,7 @@ import logging
 import os
 import time
 import weakref
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Final
 
 from interpreter_bot import errors, settings, values
@@ -62,6 +61,7 @@ class Snapshots:
 
     Attributes:
         generations: what lies on disk, and which of it counts.
+        on_saved: is told of each session whose variables were saved just now.
         busy_count: in how many kernels code runs now, as their watchdog says.
     """
 
@@ -71,6 +71,7 @@ class Snapshots:
         self._key = key
         self.generations = snapshot_generations.Generations(config.snapshots, key)
         self.busy_count = 0
+        self.on_saved: Callable[[workspaces.Workspace], None] = lambda _: None
         self._saving: dict[str, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(os.cpu_count() or 1)
         # Of each workspace: what is deleted there, and which generation counts, change together.
@@ -209,9 +210,8 @@ class Snapshots:
         if snapshot is None:
             return True
         code = f"get_ipython().restore_variables({snapshot.number}, {snapshot.data_key!r})"
-        finished = await kernel.execute(
-            code, show=_ignore, seconds=self._config.seconds, is_own=True
-        )
+        seconds = self._config.seconds
+        finished = await kernel.execute(code, show=_ignore, seconds=seconds, is_own=True)
         if not kernel.is_alive:
             # Not those that the bot ended, whatever for: the next time may be better.
             if finished.ending is not values.Ending.STOPPED:
@@ -252,8 +252,7 @@ class Snapshots:
         failed = await workspace_io.file_work(
             snapshot_manifests.failures, snapshot.workspace, snapshot.number, snapshot.data_key
         )
-        told = snapshot_manifests.harmless(failed)
-        saved = snapshot.summary
+        told, saved = snapshot_manifests.harmless(failed), snapshot.summary
         kernel.restored = dataclasses.replace(
             saved,
             kept=max(saved.kept - len(told), 0),
@@ -307,8 +306,8 @@ class Snapshots:
                 try:
                     seal, key = await workspace_io.file_work(self.generations.seal, workspace)
                     if await self._is_written(launched, workspace, number, seconds, key):
-                        told = {"number": number, "kernel": kernel.id, "runs": runs, "deaths": 0}
-                        told["seal"] = seal
+                        told = {"number": number, "kernel": kernel.id, "runs": runs, "seal": seal}
+                        told["deaths"] = 0
                         await self._settle(launched, workspace, told)
                         full = workspace.variables / f"{number}.full"
                         kernel.note_saved(is_disk_full=await asyncio.to_thread(full.exists))
@@ -334,6 +333,7 @@ class Snapshots:
                 if await work(self.generations.adopt, workspace, told, counted):
                     launched.kernel.kept_runs = told["runs"]
                 await work(checkpoints.keep_files, workspace, self._limits, self._config)
+                self.on_saved(workspace)
             elif launched.kernel.is_alive:
                 await work(self.generations.prune, workspace, counted)
 

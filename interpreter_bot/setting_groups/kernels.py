@@ -143,6 +143,10 @@ class Host(fields.Group):
     fleet` lists in the database, or a directory of sockets."""
     lost_seconds: fields.Seconds = 30.0
     """How long one of a fleet may be away before its sessions begin again on another."""
+    store: str = ""
+    """Where hosts of several machines keep the files and saved variables of sessions, so that these
+    go on elsewhere: `s3://bucket/prefix`, `gs://…`, `az://…` or `file:///mnt/shared`. Logins come
+    from the host's environment, as `AWS_ACCESS_KEY_ID`."""
     tls: pathlib.Path | None = None
     """Directory with the certificate and key of this host or bot, and the authority that it trusts:
     `tls.crt`, `tls.key`, `ca.crt`. They are read again when they change."""

@@ -33,7 +33,7 @@ LOST_SECONDS = 1.0
 class Machine:
     """A host process with a data directory and a port of its own."""
 
-    def __init__(self, place, runtime, certificates, *, doors=False):
+    def __init__(self, place, runtime, certificates, *, doors=False, store="", environment=()):
         with socket.socket() as unused:
             unused.bind(("127.0.0.1", 0))
             self.port = unused.getsockname()[1]
@@ -42,10 +42,10 @@ class Machine:
         config = settings.Settings(
             kernels=settings.Kernels(preload=(), spares=0, doors=doors),
             paths=settings.Paths(data=place, runtime=runtime),
-            host=settings.Host(listen=self.address, tls=certificates),
+            host=settings.Host(listen=self.address, tls=certificates, store=store),
         )
         self._config = config
-        self._environment = dict(os.environ) | config.for_host()
+        self._environment = dict(os.environ) | config.for_host() | dict(environment)
         self.process = None
 
     def without_doors(self):

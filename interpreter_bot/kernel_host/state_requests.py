@@ -1,0 +1,44 @@
+"""What bots ask of the saved state of sessions: variables, copies of sessions, and ways back."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from interpreter_bot.hosts import host_messages, ports
+
+
+def routes(host: ports.Hosts) -> list[web.RouteDef]:
+    """Return the requests; what is wrong with one is told as of all others.
+
+    Args:
+        host: whose sessions they are about.
+    """
+
+    async def variables(request: web.Request) -> web.Response:
+        return _json(await host.variables(str((await request.json())["key"])))
+
+    async def fork(request: web.Request) -> web.Response:
+        said = await request.json()
+        key, new_key, name = str(said["key"]), str(said["new_key"]), str(said["checkpoint"])
+        return _json(await host.fork(key, new_key, checkpoint=name))
+
+    async def note_checkpoint(request: web.Request) -> web.Response:
+        said = await request.json()
+        await host.note_checkpoint(str(said["key"]), str(said["checkpoint"]))
+        return _json({})
+
+    async def go_back(request: web.Request) -> web.Response:
+        said = await request.json()
+        key, name, is_whole = str(said["key"]), str(said["checkpoint"]), said["is_whole"] is True
+        return _json(await host.go_back(key, name, is_whole=is_whole))
+
+    return [
+        web.post("/v1/variables", variables),
+        web.post("/v1/fork", fork),
+        web.post("/v1/note_checkpoint", note_checkpoint),
+        web.post("/v1/go_back", go_back),
+    ]
+
+
+def _json(value: object) -> web.Response:
+    return web.Response(body=host_messages.document(value), content_type="application/json")

@@ -1,0 +1,155 @@
+"""A place that all machines of a fleet reach: a bucket or a mounted directory, by obstore.
+
+Large content lies under its SHA-256, and is never changed; all else is small. What is read is
+checked by size and digest before anybody uses it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import hashlib
+import pathlib
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from interpreter_bot import errors
+
+GRACE_SECONDS: Final = 24 * 3600.0
+"""Content that nothing names is kept for so long: who writes may name it in a moment."""
+
+_UNREACHED: Final = "The store of files that the machines share cannot be used right now."
+_NO_LIBRARY: Final = "host.store needs obstore: pip install 'interpreter-bot[data]'."
+_WRONG: Final = "host.store cannot be used: {reason}"
+_SPOILT: Final = "What the machines share of this conversation's files is damaged."
+_CLIENT: Any = {"allow_http": True, "connect_timeout": "10s", "timeout": "60s"}
+_RETRIES: Any = {"max_retries": 3, "retry_timeout": datetime.timedelta(seconds=30)}
+# What a kind of store reads of the environment, such as its login.
+_VARIABLES: Final = {"s3": "AWS_", "gs": "GOOGLE_", "az": "AZURE_", "abfs": "AZURE_"}
+_CHUNK_BYTES: Final = 1024 * 1024
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StoredItem:
+    """Something that lies in the store.
+
+    Attributes:
+        name: with slashes.
+        size_bytes: its size.
+        at: when it was written, by the store's clock, as `time.time` counts.
+    """
+
+    name: str
+    size_bytes: int
+    at: float
+
+
+class SharedStore:
+    """A bucket, part of one, or a directory. Every method raises KernelError if it is out of reach.
+
+    Args:
+        address: `s3://…`, `gs://…`, `az://…` or `file:///…`.
+        environment: holds logins, as the tools of each vendor name them.
+    """
+
+    def __init__(self, address: str, environment: Mapping[str, str]) -> None:
+        """Connect to nothing yet.
+
+        Raises:
+            SettingsError: the address cannot be used.
+        """
+        try:
+            import obstore
+            from obstore import exceptions
+            from obstore import store as stores
+        except ImportError as error:
+            raise errors.SettingsError(_NO_LIBRARY) from error
+        self._library: Any = obstore
+        self._faults: tuple[type[Exception], ...] = (exceptions.BaseError, OSError)
+        self._exists: type[Exception] = exceptions.AlreadyExistsError
+        scheme = address.partition(":")[0]
+        try:
+            if scheme == "file":
+                self._store: Any = stores.from_url(address, mkdir=True)
+                return
+            prefix = _VARIABLES.get(scheme, " ")
+            options: Any = {k: v for k, v in environment.items() if k.startswith(prefix)}
+            self._store = stores.from_url(
+                address, config=options, client_options=_CLIENT, retry_config=_RETRIES
+            )
+        except (*self._faults, ValueError, TypeError) as error:
+            raise errors.SettingsError(_WRONG.format(reason=error)) from error
+
+    async def create(self, name: str, data: bytes) -> bool:
+        """Write something small, unless there is something of that name; say whether it was."""
+        with self._translated():
+            try:
+                await self._library.put_async(self._store, name, data, mode="create")
+            except self._exists:
+                return False
+            return True
+
+    async def read(self, name: str) -> bytes | None:
+        """Read something small; None if there is nothing of that name."""
+        with self._translated():
+            try:
+                found = await self._library.get_async(self._store, name)
+            except FileNotFoundError:
+                return None
+            return bytes(await found.bytes_async())
+
+    async def list(self, prefix: str) -> AsyncIterator[StoredItem]:
+        """Give all whose names begin so, in no order."""
+        with self._translated():
+            async for page in self._library.list(self._store, prefix=prefix):
+                for one in page:
+                    at = one["last_modified"].timestamp()
+                    yield StoredItem(one["path"], one["size"], at)
+
+    async def delete(self, names: Iterable[str]) -> None:
+        """Delete some of what is there; what is not is fine."""
+        with self._translated():
+            for name in names:
+                with contextlib.suppress(FileNotFoundError):
+                    await self._library.delete_async(self._store, name)
+
+    async def upload(self, file: pathlib.Path, digest: str) -> None:
+        """Write a file under its digest, unless it is there, and will be for a while."""
+        with self._translated():
+            with contextlib.suppress(FileNotFoundError):
+                found = await self._library.head_async(self._store, blob_name(digest))
+                if time.time() - found["last_modified"].timestamp() < GRACE_SECONDS / 2:
+                    return
+            await self._library.put_async(self._store, blob_name(digest), file)
+
+    async def download(self, digest: str, size_bytes: int, file: pathlib.Path) -> None:
+        """Write what lies under a digest into a new file.
+
+        Raises:
+            KernelError: it is not there, or is not what it should be, as well.
+        """
+        found, left = hashlib.sha256(), size_bytes
+        with self._translated(), file.open("xb") as written:
+            stored = await self._library.get_async(self._store, blob_name(digest))
+            async for chunk in stored.stream(min_chunk_size=_CHUNK_BYTES):
+                left -= len(chunk)
+                if left < 0:
+                    break
+                found.update(chunk)
+                written.write(chunk)
+        if left or found.hexdigest() != digest:
+            raise errors.KernelError(_SPOILT)
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except self._faults as error:
+            raise errors.KernelError(_UNREACHED) from error
+
+
+def blob_name(digest: str) -> str:
+    """Return where content of a digest lies."""
+    return f"blobs/{digest[:2]}/{digest}"
