@@ -36,14 +36,11 @@ _LONGEST_WAIT_SECONDS: Final = 1.0
 _HEARTBEAT_SECONDS: Final = 20.0
 # Whatever is no file, of which each takes as long as it is long.
 _ANSWER_SECONDS: Final = 120.0
-# Files as long as they are, or their reader is slow; what is saved, copied or fetched; a kernel that
-# works until it can be told something; people who are asked.
+# Files as long as they are, or their reader is slow; what is saved, copied or fetched; a kernel
+# that works until it can be told something; people who are asked.
 _LONG: Final = frozenset(
-    f"/v1/{name}"
-    for name in (
-        ["file", "save", "end", "fork", "go_back", "introduce", "ask", "arrive", "archive"]
-    )
-)
+    {"/v1/file", "/v1/save", "/v1/end", "/v1/fork", "/v1/go_back", "/v1/introduce", "/v1/ask"}
+) | {"/v1/arrive", "/v1/archive"}
 # What would be another thing the second time.
 _ONCE: Final = frozenset({("PUT", "/v1/file"), ("POST", "/v1/fork"), ("POST", "/v1/go_back")})
 # A connection breaks at once when its host dies.

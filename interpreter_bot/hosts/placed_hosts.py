@@ -172,11 +172,7 @@ class PlacedHosts:
             await asyncio.sleep(_RETRY_SECONDS)
 
     def _check(self, host: remote_host.RemoteHost) -> None:
-        """Refuse a host without doors, or on a copied data directory: rows would mean both.
-
-        Raises:
-            HostUnusableError: it cannot be used; the sentence says why.
-        """
+        """Refuse a host without doors, or on a copied data directory: rows would mean both."""
         own = host.connection.status
         if self._doorkeeper is not None and not own.has_doors:
             raise errors.HostUnusableError(_NO_DOORS.format(address=host.connection.address))
@@ -266,11 +262,7 @@ class PlacedHosts:
             await self._placements.put(key, data_id, after=found[1])
 
     async def _chosen(self, key: str) -> remote_host.RemoteHost:
-        """Choose a host for a session.
-
-        Raises:
-            KernelStartError: there is none.
-        """
+        """Choose a host for a session; a KernelStartError if there is none."""
         taking = [one for one in self._connected() if not one.connection.status.is_draining]
         for hosts in (placement_offers.to_ask(taking), taking):
             offers = zip(
