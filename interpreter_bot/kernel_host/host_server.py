@@ -151,10 +151,7 @@ class HostServer:
             archives=archives,
         )
         server._data_id, server._data_file = await asyncio.to_thread(_identity, host.data)
-        runner = web.AppRunner(
-            server._application(), access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS
-        )
-        await runner.setup()
+        runner = await server._runner()
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             _bind(listener, path, bot_uid)
@@ -172,7 +169,7 @@ class HostServer:
             listener.close()
             await asyncio.to_thread(path.unlink, missing_ok=True)
 
-    def _application(self) -> web.Application:
+    async def _runner(self) -> web.AppRunner:
         application = web.Application(
             middlewares=[self._admit, _tell_errors, self._fence], client_max_size=_REQUEST_BYTES
         )
@@ -182,11 +179,9 @@ class HostServer:
                 web.get("/v1/host", self._status),
                 web.get("/v1/events", self._events),
                 web.post("/v1/drain", self._drain),
-                web.post("/v1/statuses", self._statuses),
                 *state_requests.routes(self._host),
                 web.post("/v1/stop", self._stop),
                 web.post("/v1/acknowledge", self._acknowledge),
-                web.post("/v1/release", self._release),
                 *operator_requests.routes(self._host, self._archives),
                 *self._doors.routes(),
                 web.post("/v1/forget", self._forget),
@@ -195,7 +190,9 @@ class HostServer:
                 *file_requests.routes(self._host),
             ]
         )
-        return application
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+        await runner.setup()
+        return runner
 
     @web.middleware
     async def _admit(
@@ -321,10 +318,6 @@ class HostServer:
         """Whether any kernel lives."""
         return bool(await self._host.statuses())
 
-    async def _statuses(self, request: web.Request) -> web.Response:
-        keys = (await request.json())["keys"]
-        return _json(await self._host.statuses(None if keys is None else list(map(str, keys))))
-
     async def _stop(self, request: web.Request) -> web.Response:
         said = await request.json()
         await self._host.stop(str(said["execution"]), str(said["reason"]))
@@ -332,10 +325,6 @@ class HostServer:
 
     async def _acknowledge(self, request: web.Request) -> web.Response:
         await self.executions.acknowledge(str((await request.json())["execution"]))
-        return _json({})
-
-    async def _release(self, request: web.Request) -> web.Response:
-        await self._host.release(str((await request.json())["key"]))
         return _json({})
 
     async def _forget(self, request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""What bots ask of the saved state of sessions: variables, copies of sessions, and ways back."""
+"""What bots ask of the state of sessions: variables, copies, ways back, and a fresh beginning."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ def routes(host: ports.Hosts) -> list[web.RouteDef]:
     Args:
         host: whose sessions they are about.
     """
+
+    async def statuses(request: web.Request) -> web.Response:
+        keys = (await request.json())["keys"]
+        return _json(await host.statuses(None if keys is None else list(map(str, keys))))
 
     async def variables(request: web.Request) -> web.Response:
         return _json(await host.variables(str((await request.json())["key"])))
@@ -32,7 +36,13 @@ def routes(host: ports.Hosts) -> list[web.RouteDef]:
         key, name, is_whole = str(said["key"]), str(said["checkpoint"]), said["is_whole"] is True
         return _json(await host.go_back(key, name, is_whole=is_whole))
 
+    async def release(request: web.Request) -> web.Response:
+        await host.release(str((await request.json())["key"]))
+        return _json({})
+
     return [
+        web.post("/v1/statuses", statuses),
+        web.post("/v1/release", release),
         web.post("/v1/variables", variables),
         web.post("/v1/fork", fork),
         web.post("/v1/note_checkpoint", note_checkpoint),
