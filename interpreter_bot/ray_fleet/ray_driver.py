@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from typing import Any, Final
 
 import ray
@@ -15,6 +16,7 @@ import ray.autoscaler.sdk
 from ray.util import scheduling_strategies
 
 from interpreter_bot import errors
+from interpreter_bot.hosts import host_addresses
 from interpreter_bot.ray_fleet import host_reports, shepherds
 
 _log = logging.getLogger(__name__)
@@ -22,6 +24,8 @@ _log = logging.getLogger(__name__)
 NAMESPACE: Final = "interpreter-bot"
 # Each kind of node that is to have a host offers one of these, where Ray makes nodes.
 RESOURCE: Final = "interpreter_bot_host"
+_AUTO: Final = "auto"
+_CONNECT_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 5.0
 _LEAST_ROOM: Final = 0.2
 _NO_CLUSTER: Final = "There is no Ray cluster at {address}: {reason}."
@@ -37,11 +41,15 @@ class RayDriver:
             address: of the cluster's head, as `ray start` prints it, or `auto`.
 
         Raises:
-            SettingsError: there is no cluster.
+            SettingsError: there is no cluster, or the address is none.
         """
         try:
+            if address != _AUTO:
+                # Ray itself would try for minutes, and say nothing that a person could use.
+                found = host_addresses.parsed(address)
+                socket.create_connection(found, timeout=_CONNECT_SECONDS).close()
             ray.init(address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False)
-        except (ConnectionError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             told = _NO_CLUSTER.format(address=address, reason=str(error).splitlines()[0])
             raise errors.SettingsError(told) from error
         # What each shepherd was asked, and has not answered: one that starts a host takes longer.

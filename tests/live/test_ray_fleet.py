@@ -143,6 +143,21 @@ async def until(is_so, seconds=120):
             await asyncio.sleep(0.2)
 
 
+@pytest.mark.parametrize("address", ["auto", f"127.0.0.1:{free_port()}"])
+def test_a_cluster_that_is_not_there_is_told_of(address, short_path):
+    pytest.importorskip("ray", reason="Ray is not installed; it is the extra [cluster]")
+    done = subprocess.run(
+        [sys.executable, "-m", "interpreter_bot", "fleet", "--address", address],
+        env=dict(os.environ) | {"INTERPRETER_BOT_PATHS__DATA": str(short_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert f"There is no Ray cluster at {address}" in done.stderr
+
+
 async def test_no_running_execution_notices_that_ray_or_fleet_is_killed(cluster, short_path):
     config = settings.Settings(
         paths=settings.Paths(data=short_path / "bot", runtime=short_path / "rb"),
