@@ -29,6 +29,13 @@ class File(pydantic.BaseModel, frozen=True):
     changed_ns: int
     sha256: str = pydantic.Field(pattern=r"^[0-9a-f]{64}$")
 
+    @pydantic.field_validator("path")
+    @classmethod
+    def _stays_inside(cls, path: str) -> str:
+        if {b"", b".", b".."} & set(bytes.fromhex(path).split(b"/")):
+            raise ValueError
+        return path
+
 
 class Manifest(pydantic.BaseModel, frozen=True):
     """What a session was; see `snapshot_generations` for the pointer."""
@@ -75,7 +82,10 @@ def read(name: str, data: bytes, key: snapshot_keys.SnapshotKey) -> Manifest:
     content, _, signature = data.decode("utf-8", "replace").rpartition("\n")
     if not hmac.compare_digest(key.sign(name, content).encode(), signature.encode()):
         raise errors.KernelError(_NOT_OURS)
-    manifest = Manifest.model_validate_json(content)
+    try:
+        manifest = Manifest.model_validate_json(content)
+    except pydantic.ValidationError as error:
+        raise errors.KernelError(_NOT_OURS) from error
     if manifest.session != name:
         raise errors.KernelError(_NOT_OURS)
     return manifest

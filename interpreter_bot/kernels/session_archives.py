@@ -45,6 +45,9 @@ _log = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 4
 _RETRY_SECONDS: Final = 5.0
+_LONGEST_RETRY_SECONDS: Final = 300.0
+_MOST_REMEMBERED: Final = 200_000  # some 60 MB
+_FULL: Final = "The disk of the machine is too full to bring this conversation's files here."
 _FLUSH_SECONDS: Final = 60.0
 _SWEEP_SECONDS: Final = 24 * 3600.0
 _STAGING: Final = "archives"
@@ -126,6 +129,7 @@ class SessionArchives:
 
     async def _keep(self, name: str) -> None:
         """Archive a session until nothing of it is new."""
+        wait_seconds = _RETRY_SECONDS
         while (workspace := self._changed.pop(name, None)) is not None:
             try:
                 async with self._slots:
@@ -134,7 +138,8 @@ class SessionArchives:
             except (errors.BotError, OSError):
                 _log.exception("session %s is not archived, which is tried again", name)
                 self._changed.setdefault(name, workspace)
-                await asyncio.sleep(_RETRY_SECONDS)
+                await asyncio.sleep(wait_seconds)
+                wait_seconds = min(2 * wait_seconds, _LONGEST_RETRY_SECONDS)
 
     async def flush(self, key: str | None = None) -> bool:
         """Wait a minute until a session, or all of them, are archived; say whether they are."""
@@ -158,6 +163,9 @@ class SessionArchives:
 
     async def _archive(self, workspace: workspaces.Workspace) -> None:
         name, epoch = workspace.name, self._epochs[workspace.name]
+        if epoch > 1 and (await asyncio.to_thread(archive_manifests.arrival, workspace))[0] < epoch:
+            # What another machine had is to come here first: this is what was before that.
+            return
         place = self._staging / f"{name}-{time.monotonic_ns()}"
         try:
             async with self._pool.snapshots.lock(workspace):
@@ -167,13 +175,19 @@ class SessionArchives:
             signed = archive_manifests.signed(staged.manifest, self._key)
             number = f"{epoch:012}-{time.time_ns():020}"
             await self._store.create(archive_manifests.path(name, number), signed)
-            self._digests[name] = staged.digests
+            self._remember(name, staged.digests)
         finally:
             await cancellation.in_thread(shutil.rmtree, place, ignore_errors=True)
         if epoch > (await asyncio.to_thread(archive_manifests.arrival, workspace))[0]:
             await asyncio.to_thread(archive_manifests.mark, workspace, epoch, is_restored=False)
         older = [one async for one in self._manifests(name) if one < number]
         await self._store.delete(archive_manifests.path(name, one) for one in older)
+
+    def _remember(self, name: str, digests: _Digests) -> None:
+        self._digests.pop(name, None)
+        self._digests[name] = digests
+        while sum(map(len, self._digests.values())) > _MOST_REMEMBERED and len(self._digests) > 1:
+            del self._digests[next(iter(self._digests))]
 
     def _stage(self, workspace: workspaces.Workspace, place: pathlib.Path) -> _Staged:
         """Copy what is new of a session, so that it stays what it is while it is uploaded."""
@@ -263,7 +277,8 @@ class SessionArchives:
             Whether anything was brought, then or now.
 
         Raises:
-            KernelError: it cannot be had now; nothing is changed then.
+            KernelError: it cannot be had now; it is asked for again then, before anything else.
+            WorkspaceFullError: the disk is too full for it.
         """
         workspace = await self._pool.workspace(key)
         async with self._locks.setdefault(workspace.name, asyncio.Lock()):
@@ -286,6 +301,11 @@ class SessionArchives:
         place = self._staging / f"{workspace.name}-{time.monotonic_ns()}"
         everything = {one.sha256: one for one in (*manifest.files, *manifest.variables)}
         slots = asyncio.Semaphore(_AT_ONCE)
+        disk = await asyncio.to_thread(shutil.disk_usage, self._staging)
+        # They are here twice for a moment.
+        needed_bytes = 2 * sum(one.size_bytes for one in everything.values())
+        if needed_bytes + self._pool.settings.limits.disk_reserve_bytes > disk.free:
+            raise errors.WorkspaceFullError(_FULL)
 
         async def download(one: archive_manifests.File) -> None:
             async with slots:
@@ -330,8 +350,9 @@ class SessionArchives:
     async def forget(self, key: str) -> None:
         """Delete what is archived of a session."""
         name = workspaces.Workspaces.name_of(key)
+        self._changed.pop(name, None)
         if (task := self._keeping.get(name)) is not None:
-            self._changed.pop(name, None)
+            task.cancel()
             await asyncio.wait({task})
         self._digests.pop(name, None)
         numbers = [one async for one in self._manifests(name)]

@@ -6,6 +6,7 @@ checked by size and digest before anybody uses it.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import datetime
@@ -131,14 +132,18 @@ class SharedStore:
             KernelError: it is not there, or is not what it should be, as well.
         """
         found, left = hashlib.sha256(), size_bytes
+
+        def take(chunk: bytes) -> None:
+            found.update(chunk)
+            written.write(chunk)
+
         with self._translated(), file.open("xb") as written:
             stored = await self._library.get_async(self._store, blob_name(digest))
             async for chunk in stored.stream(min_chunk_size=_CHUNK_BYTES):
                 left -= len(chunk)
                 if left < 0:
                     break
-                found.update(chunk)
-                written.write(chunk)
+                await asyncio.to_thread(take, chunk)
         if left or found.hexdigest() != digest:
             raise errors.KernelError(_SPOILT)
 

@@ -17,6 +17,7 @@ __all__ = ["certificates", "config"]
 pytestmark = pytest.mark.kernel
 
 KEY = "a session"
+SECRET = "the login of the store"
 MAKE = "x = [1, 2]; import os; os.mkdir('d'); open('d/é', 'w').write('kept'); print('made')"
 LOOK = "print(x, open('d/é').read())"
 
@@ -28,7 +29,7 @@ def shared(tmp_path):
 
 @pytest.fixture
 def machines(tmp_path, short_path, certificates, shared):
-    saved = {"INTERPRETER_BOT_SNAPSHOTS__ENABLED": "true"}
+    saved = {"INTERPRETER_BOT_SNAPSHOTS__ENABLED": "true", "AWS_SECRET_ACCESS_KEY": SECRET}
     both = [
         test_fleet.Machine(
             *(tmp_path / n, short_path / n, certificates[0]),
@@ -72,6 +73,8 @@ async def test_a_session_goes_on_where_its_machine_is_lost_with_all_it_had(
 ):
     async with opened(config) as (hosts, database):
         assert await ran(hosts, KEY, MAKE) == "made"
+        look = "import os; print('AWS_SECRET_ACCESS_KEY' in os.environ)"
+        assert await ran(hosts, KEY, look) == "False"
         await archived(hosts)
         lost = await machine_of(hosts, database, machines)
         other = next(one for one in machines if one is not lost)
