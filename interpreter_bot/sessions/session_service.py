@@ -63,7 +63,6 @@ class SessionService:
         logins: of people, where code calls tools with their accounts.
         events: claims of what networks send.
         replicas: what other replicas of the bot are asked to do.
-        stop, cancel, withdraw: end turns and requests; see `turn_stops.TurnStops`.
         resumptions: turns that a bot began which is gone.
     """
 
@@ -82,8 +81,6 @@ class SessionService:
         self.logins = tool_logins.ToolLogins(services)
         self.replicas = replica_calls.ReplicaCalls(services.database.calls)
         self._stops = turn_stops.TurnStops(self._lanes, self.replicas)
-        self.stop, self.cancel = self._stops.stop, self._stops.cancel
-        self.withdraw = self._stops.withdraw
         self._tasks: set[asyncio.Task[Any]] = set()
         # Files on their way outside of turns, by session.
         self._uploads: collections.Counter[values.SessionKey] = collections.Counter()
@@ -131,6 +128,18 @@ class SessionService:
     def is_busy(self, key: values.SessionKey) -> bool:
         """Whether a turn runs or waits in a session."""
         return self._lanes.is_busy(key)
+
+    async def stop(self, key: values.SessionKey) -> bool:
+        """Stop the turn that runs in a session; return whether there was one."""
+        return await self._stops.stop(key)
+
+    async def cancel(self, key: values.SessionKey, request_id: str) -> bool:
+        """Withdraw a request, or stop its turn; see `turn_stops.TurnStops.cancel`."""
+        return await self._stops.cancel(key, request_id)
+
+    async def withdraw(self, key: values.SessionKey, request_id: str) -> bool:
+        """Withdraw a request that still waits; return whether it did."""
+        return await self._stops.withdraw(key, request_id)
 
     async def reset(self, key: values.SessionKey, *, files: bool = False) -> None:
         """Start anew: no variables, and nothing remembered by the model.
