@@ -84,6 +84,7 @@ _SESSIONS: Final = """\
   interpreter-bot sessions save 3fa2b1c0        save the variables of one now
   interpreter-bot sessions end 3fa2 77c1        save the variables of two, and end their Python
   interpreter-bot sessions forget 3fa2b1c0      delete its Python, variables and files
+  interpreter-bot sessions move 3fa2 host-2.example:7443
 
 A name may be shortened as long as it stays the name of one. What was said is kept.
 
@@ -119,7 +120,7 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
         ("skills", _add_skills, "list what the operator teaches models, accept it", _SKILLS),
         ("tools", _add_tools, "list what tools code can call, accept them", _TOOLS),
         ("doctor", _add_json, "say which walls stand on this machine", ""),
-        ("sessions", _add_sessions, "list, save, end or forget sessions", _SESSIONS),
+        ("sessions", _add_sessions, "list, save, end, move or forget sessions", _SESSIONS),
         ("limits", _add_json, "print the limits of a session", ""),
         ("rotate-keys", _add_nothing, "encrypt stored secrets with a new key", _ROTATE),
     ):
@@ -215,10 +216,14 @@ def _add_sessions(command: argparse.ArgumentParser) -> None:
     for verb, about in (
         ("save", "save variables now"),
         ("end", "save variables and end Python"),
+        ("move", "let one go on on another machine"),
         ("forget", "delete Python, variables and files"),
     ):
         parser = verbs.add_parser(verb, help=about)
-        parser.add_argument("names", nargs="+", metavar="NAME", help="as the list shows it")
+        count = 1 if verb == "move" else "+"
+        parser.add_argument("names", nargs=count, metavar="NAME", help="as the list shows it")
+        if verb == "move":
+            parser.add_argument("host", metavar="HOST", help="its address, as in host.fleet")
         if verb == "forget":
             parser.add_argument("--yes", action="store_true", help="without being asked")
 

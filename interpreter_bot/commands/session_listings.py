@@ -13,7 +13,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final
 
 from interpreter_bot import errors, session_variables, settings, values
-from interpreter_bot.hosts import host_sockets, ports, remote_host
+from interpreter_bot.app import host_startup
+from interpreter_bot.hosts import host_addresses, host_sockets, ports, remote_host
 from interpreter_bot.kernels import snapshot_sizes
 from interpreter_bot.kernels.files import workspaces
 from interpreter_bot.store import columns, databases, records
@@ -39,7 +40,9 @@ class Entry:
         key: as hosts know it.
         session: None where the database does not know it.
         person: who began it.
-        host: that keeps its kernel, or would; None where there is none.
+        host: that keeps its kernel, or would; None where there is none. Of a fleet it is the one
+            that it is placed on, as it is spoken to in the epoch of that.
+        epoch: of its place; 0 where there is no fleet, or it has none.
         status: of its kernel, if it has one.
         saved: on the disk, if there is anything.
     """
@@ -50,6 +53,7 @@ class Entry:
     host: remote_host.RemoteHost | None
     status: ports.KernelStatus | None
     saved: session_variables.SnapshotSize | None
+    epoch: int = 0
 
     @property
     def name(self) -> str:
@@ -111,14 +115,18 @@ class Entry:
 
 @contextlib.asynccontextmanager
 async def opened_hosts(config: settings.Settings) -> AsyncIterator[list[remote_host.RemoteHost]]:
-    """Connect to all hosts of the settings, the newest first.
+    """Connect to all hosts of the settings, those of one machine the newest first.
 
     Raises:
         HostUnusableError: one of them does not answer, or is of another release.
     """
     async with contextlib.AsyncExitStack() as stack:
         hosts = []
-        for path in await asyncio.to_thread(host_sockets.newest_first, config.paths):
+        paths: Sequence[host_addresses.Address]
+        paths = await asyncio.to_thread(host_sockets.newest_first, config.paths)
+        if config.host.fleet:
+            paths = await host_startup.fleet_addresses(config)
+        for path in paths:
             try:
                 opened = await stack.enter_async_context(remote_host.RemoteHost.open(path))
             except errors.HostUnusableError:
@@ -137,24 +145,33 @@ async def known(
     """Return all sessions that the database or a host knows, the latest used first."""
     owned = {values.text(one.key): (one, person) for one, person in await database.sessions.owned()}
     kernels: dict[str, tuple[remote_host.RemoteHost, ports.KernelStatus]] = {}
-    for host in hosts:
-        for key, status in (await host.statuses()).items():
+    for one in hosts:
+        for key, status in (await one.statuses()).items():
             if not status.loss_reason:
-                kernels[key] = host, status
+                kernels[key] = one, status
     keys = owned.keys() | kernels.keys()
     sizes = await _sizes(config, keys, hosts)
+    by_data = {one.connection.status.data_id: one for one in hosts} if config.host.fleet else {}
     entries = []
     for key in keys:
         session, person = owned.get(key, (None, ""))
         found = kernels.get(key)
+        placed = await database.placements.find(key) if by_data else None
+        host: remote_host.RemoteHost | None = found[0] if found else next(iter(hosts), None)
+        if placed is not None:
+            own = by_data.get(placed[0])
+            # What a machine still has that it lost is no kernel of the session any more.
+            found = found if found is not None and found[0] is own else None
+            host = None if own is None else own.at(placed[1])
         entries.append(
             Entry(
                 key=key,
                 session=session,
                 person=person,
-                host=found[0] if found else next(iter(hosts), None),
+                host=host,
                 status=found[1] if found else None,
                 saved=sizes.get(key),
+                epoch=placed[1] if placed is not None else 0,
             )
         )
     return sorted(entries, key=lambda one: (one.idle_seconds or 0.0, one.name))
@@ -165,7 +182,10 @@ async def _sizes(
 ) -> Mapping[str, session_variables.SnapshotSize]:
     # Hosts of one data directory have the same; they may read it where we may not.
     if hosts:
-        return await hosts[0].snapshot_sizes(keys)
+        sizes: dict[str, session_variables.SnapshotSize] = {}
+        for host in hosts if config.host.fleet else hosts[:1]:
+            sizes |= await host.snapshot_sizes(keys)
+        return sizes
     everyone = await stored_workspaces(config).existing()
     return await snapshot_sizes.measure(everyone, keys)
 

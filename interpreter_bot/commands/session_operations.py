@@ -1,4 +1,4 @@
-"""`interpreter-bot sessions`: list what is kept of conversations; end, save or forget some.
+"""`interpreter-bot sessions`: list what is kept of conversations; end, save, move or forget some.
 
 Hosts of kernels are asked over their sockets. Where none answers, only what lies on the disk is
 known, and nothing but forgetting can be done.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import json
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -21,7 +22,7 @@ import rich.text
 from interpreter_bot import errors, settings, values
 from interpreter_bot.app import host_startup
 from interpreter_bot.commands import session_listings
-from interpreter_bot.hosts import remote_host
+from interpreter_bot.hosts import remote_host, session_moves
 from interpreter_bot.kernels.files import session_locks, workspaces
 from interpreter_bot.platforms.console import terminal_input
 from interpreter_bot.store import columns, databases
@@ -43,7 +44,7 @@ _QUESTION: Final = "Forget {what}: Python, variables and files in /mnt/data? [y/
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
-    """List sessions, or end, save or forget some.
+    """List sessions, or end, save, move or forget some.
 
     Raises:
         BotError: nothing was done; the sentence says why.
@@ -64,7 +65,11 @@ async def _run(config: settings.Settings, options: argparse.Namespace) -> int:
         chosen = _chosen(everyone, options.names)
         if options.verb == "forget" and not options.yes:
             await _ask_first(chosen)
-        act = _verbs(config, database)[options.verb]
+        act: Callable[[session_listings.Entry], Awaitable[str]]
+        if options.verb == "move":
+            act = functools.partial(_move, database, _target(hosts, options.host))
+        else:
+            act = _verbs(config, database, hosts)[options.verb]
         failures = 0
         for entry in chosen:
             try:
@@ -116,7 +121,9 @@ async def _ask_first(chosen: Sequence[session_listings.Entry]) -> None:
 
 
 def _verbs(
-    config: settings.Settings, database: databases.Database
+    config: settings.Settings,
+    database: databases.Database,
+    hosts: Sequence[remote_host.RemoteHost],
 ) -> Mapping[str, Callable[[session_listings.Entry], Awaitable[str]]]:
     async def save(entry: session_listings.Entry) -> str:
         host = _host(entry)
@@ -146,6 +153,9 @@ def _verbs(
         try:
             if entry.host is not None:
                 await entry.host.forget(entry.key)
+                others = hosts if config.host.fleet else ()
+                # Where it was in earlier epochs, files may still be.
+                await remote_host.asked(others, lambda other: other.forget(entry.key))
             else:
                 await _remove(await session_listings.stored_workspaces(config).of(entry.key))
         except errors.BotError:
@@ -157,6 +167,36 @@ def _verbs(
         return "Its Python, variables and files are gone."
 
     return {"save": save, "end": end, "forget": forget}
+
+
+async def _move(
+    database: databases.Database, target: remote_host.RemoteHost, entry: session_listings.Entry
+) -> str:
+    """Move a session to another machine of a fleet, with its files and variables."""
+    if not entry.epoch:
+        raise errors.KernelError("It is on no machine of a fleet yet.")
+    source, data_id = _host(entry), target.connection.status.data_id
+    if source.connection is target.connection:
+        return "It is there already."
+    await session_moves.SessionMoves().leave(entry.key, source, target)
+    placed = await database.placements.put(entry.key, data_id, after=entry.epoch)
+    if placed[0] != data_id:
+        raise errors.KernelError("It was moved elsewhere meanwhile.")
+    return f"It goes on at {target.connection.address}, with its files and variables."
+
+
+def _target(hosts: Sequence[remote_host.RemoteHost], name: str) -> remote_host.RemoteHost:
+    """Return the host at an address, as `host status` shows it.
+
+    Raises:
+        BotError: there is none that answers.
+    """
+    for host in hosts:
+        if str(host.connection.address) == name:
+            return host
+    known = ", ".join(str(host.connection.address) for host in hosts) or "none"
+    shown = safe_text.harmless(name)
+    raise errors.BotError(f"There is no host at {shown}; those that answer: {known}.")
 
 
 async def _remove(workspace: workspaces.Workspace) -> None:

@@ -1,7 +1,9 @@
 """Sessions that go on on another machine, with a store that two host processes share."""
 
 import asyncio
+import json
 import os
+import sys
 import time
 
 import pytest
@@ -95,6 +97,40 @@ async def test_a_session_goes_on_where_its_machine_is_lost_with_all_it_had(
         assert await ran(hosts, KEY, LOOK) == "[1, 2, 3] newer"
         assert (await machine_of(hosts, database, machines)) is lost
         assert (await database.placements.find(KEY))[1] == 3
+
+
+async def test_an_operator_lists_and_moves_a_session(config, machines, tmp_path):
+    environment = {
+        name: value
+        for name, value in config.for_host().items()
+        if name in ("INTERPRETER_BOT_HOST", "INTERPRETER_BOT_PATHS")
+    }
+
+    async def operate(*arguments):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "interpreter_bot", "sessions", *arguments),
+            env=dict(os.environ) | environment,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        said, _ = await process.communicate()
+        return process.returncode, said.decode()
+
+    name = workspaces.Workspaces.name_of(KEY)
+    async with opened(config) as (hosts, database):
+        await ran(hosts, KEY, MAKE)
+        former = await machine_of(hosts, database, machines)
+        other = next(one for one in machines if one is not former)
+        status, said = await operate("--json")
+        assert (status, json.loads(said)["sessions"][0]["state"]) == (0, "live")
+        status, said = await operate("move", name, "127.0.0.1:1")
+        assert (status, other.address in said) == (2, True)
+        status, said = await operate("move", name[:8], other.address)
+        assert (status, f"goes on at {other.address}" in said) == (0, True), said
+        assert await ran(hosts, KEY, LOOK) == "[1, 2] kept"
+        assert (await machine_of(hosts, database, machines)) is other
+        status, said = await operate("move", name[:8], other.address)
+        assert (status, "already" in said) == (0, True)
 
 
 async def test_what_a_person_uploads_moves_and_a_draining_host_gives_its_sessions_away(
