@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from bench import (
     browser_timings,
     bursts,
+    chaos,
     crowds,
     data_connection_queries,
     egress_overhead,
@@ -53,6 +54,7 @@ _GROUPS: dict[str, dict[str, _Run]] = {
     "snapshots": {"snapshots": snapshots.run},
     "placements": {"placements": fleets.placements},
     "fleet": {"fleet": fleets.simulation},
+    "chaos": {"chaos": chaos.run},
     "kills": {"kills": kills.run},
     "restarts": {"restarts": restarts.run},
     "conversations": {"turns": turns.run, "crowds": crowds.run, "pages": page_latency.run},

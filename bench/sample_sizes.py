@@ -26,6 +26,7 @@ class Effort:
         file_mebibytes: size of a file that goes up and down.
         kills: processes that are killed in the middle of a turn.
         restarts: bots that are killed in the middle of a cell that prints.
+        chaos_seconds: how long processes of a fleet are killed and stopped.
     """
 
     starts: int = 20
@@ -44,6 +45,7 @@ class Effort:
     file_mebibytes: int = 512
     kills: int = 200
     restarts: int = 10
+    chaos_seconds: float = 240.0
 
 
 FULL = Effort()
@@ -64,4 +66,5 @@ QUICK = Effort(
     file_mebibytes=128,
     kills=20,
     restarts=3,
+    chaos_seconds=40.0,
 )

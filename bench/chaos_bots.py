@@ -1,0 +1,61 @@
+"""A bot for the chaos: `python -m bench.chaos_bots` takes code on standard input, tells its end.
+
+Its settings come from the environment. A line of JSON asks: `session`, `id` and `code`; a line
+answers: `id`, `lines` that were printed, `said` of losses and refusals, and `status`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from typing import Any
+
+from interpreter_bot import settings, values
+from interpreter_bot.app import host_startup, service_startup
+from interpreter_bot.sessions import requests, session_service
+from tests.fakes import replies
+
+
+async def _serve() -> None:
+    config = settings.load(None)
+    async with (
+        host_startup.open_hosts(config, kernels_outlive=True) as hosts,
+        service_startup.open_conversations(config, {}, hosts=hosts) as service,
+    ):
+        _tell({"ready": os.getpid()})
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader()
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+        tasks = set()
+        while line := await reader.readline():
+            task = asyncio.create_task(_answer(service, json.loads(line)))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+
+
+async def _answer(service: session_service.SessionService, asked: dict[str, Any]) -> None:
+    key = values.SessionKey("chaos", thread=asked["session"])
+    person = requests.Person(asked["session"], "somebody")
+    request = requests.Request(
+        key=key, person=person, text=asked["code"], is_code=True, id=asked["id"]
+    )
+    reply = replies.Reply()
+    end = await service.handle(request, reply)
+    outputs = reply.of("output")
+    lines = "".join(one.plain for one in outputs if isinstance(one, values.Text)).splitlines()
+    said = [one.plain for one in outputs if not isinstance(one, values.Text)]
+    said += reply.of("announcement")
+    said += [finished.reason for finished in reply.of("finished") if finished.reason]
+    said += [end.sentence] if end.sentence else []
+    _tell({"id": asked["id"], "lines": lines, "said": said, "status": end.status.value})
+
+
+def _tell(said: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(said) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve())
