@@ -20,10 +20,12 @@ from interpreter_bot.store import instance_calls, records
 
 _log = logging.getLogger(__name__)
 
+# Longer than others take to look, where they missed that they were asked.
 _NOBODY_SECONDS: Final = 3.0
 _ANSWER_SECONDS: Final = 15.0
 _LOOK_SECONDS: Final = 0.2
-_RETRY_SECONDS: Final = 5.0
+_RETRY_SECONDS: Final = 1.0
+_PRUNE_SECONDS: Final = 25.0
 _MOST_SEEN: Final = 1000
 _SILENT: Final = "The process of the bot that has this does not answer. Please try again."
 
@@ -44,6 +46,7 @@ class ReplicaCalls:
         self._asked: dict[int, _Asked] = {}
         self._seen = collections.deque[int](maxlen=_MOST_SEEN)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._pruned = -_PRUNE_SECONDS
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -102,6 +105,7 @@ class ReplicaCalls:
         while True:
             try:
                 await self._calls.wait()
+                await self._prune()
                 await self._note()
                 for call in await self._calls.waiting():
                     if call.id not in self._seen:
@@ -110,6 +114,12 @@ class ReplicaCalls:
             except errors.StoreError:
                 # It is logged there; the next look may succeed.
                 await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _prune(self) -> None:
+        """Delete now and then what dead instances left; it may hold what a person typed."""
+        if time.monotonic() - self._pruned > _PRUNE_SECONDS:
+            self._pruned = time.monotonic()
+            await self._calls.prune()
 
     def _begin(self, call: records.InstanceCall) -> None:
         served = self._served.get(call.name)

@@ -16,7 +16,8 @@ import sqlalchemy as sa
 from interpreter_bot.store import columns, liveness, records, schema, transactions
 
 _C = schema.INSTANCE_CALLS
-_OLDEST: Final = datetime.timedelta(minutes=1)
+# Nobody waits for an answer as long.
+_OLDEST: Final = datetime.timedelta(seconds=30)
 
 
 class InstanceCalls:
@@ -59,10 +60,13 @@ class InstanceCalls:
         return await self._found(_C.c.sender == self._instance.id)
 
     async def take(self, call_id: int) -> bool:
-        """Take a call; True for exactly one instance, unless who asked waits no more."""
+        """Take a call; True for exactly one instance, unless who asked waits no more.
+
+        What it says is deleted: it may be a password.
+        """
         take = sa.update(_C).where(_C.c.id == call_id, _C.c.taker == "")
         async with self._begin.writing() as transaction:
-            done = await transaction.execute(take.values(taker=self._instance.id))
+            done = await transaction.execute(take.values(taker=self._instance.id, content={}))
             return bool(done.rowcount)
 
     async def answer(self, call_id: int, answer: Mapping[str, Any]) -> None:

@@ -32,7 +32,8 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS: Final = 10.0
 _YOUNG_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.5
-_HEAR_SECONDS: Final = 5.0
+# Who asks others waits for longer (`sessions.replica_calls`), as a notification may be missed.
+_HEAR_SECONDS: Final = 1.0
 _CHANNEL: Final = "interpreter_bot"
 _APPLICATION: Final = "interpreter-bot "
 _IDENTITY = re.compile(r"[0-9a-f]{32}")

@@ -2,12 +2,15 @@
 
 import asyncio
 import contextlib
+import datetime
 import time
 
 import pytest
+import sqlalchemy
 
 from interpreter_bot import errors
 from interpreter_bot.sessions import replica_calls
+from interpreter_bot.store import instance_calls
 
 
 @contextlib.asynccontextmanager
@@ -93,3 +96,36 @@ async def test_no_call_is_left(opening, database):
         await asking.ask("stop", {"of": "x"})
         await asking.ask("stop", {"of": "y"})
     assert await database.calls.waiting() == ()
+
+
+async def test_a_call_that_was_not_heard_of_is_found_in_time(opening):
+    async with replicas(opening, 2) as (asking, other):
+        link = getattr(other._calls._instance, "_connection", None)
+        if link is not None:
+            await link.execute(sqlalchemy.text("unlisten *"))
+        other.serve("stop", having([], "x"))
+        # Not at a moment when it looks anyway.
+        await asyncio.sleep(0.1)
+        assert await asking.ask("stop", {"of": "x"}) == {"by": "x"}
+
+
+async def test_what_a_call_says_is_deleted_when_it_is_taken(opening):
+    seen = []
+
+    async def work():
+        seen.extend(await asking._calls.own())
+        return {}
+
+    async with replicas(opening, 2) as (asking, other):
+        other.serve("answer", lambda _: work)
+        await asking.ask("answer", {"answer": "hunter2"})
+    assert [call.content for call in seen] == [{}]
+
+
+async def test_calls_of_dead_replicas_are_deleted_by_others(opening, database, monkeypatch):
+    monkeypatch.setattr(instance_calls, "_OLDEST", datetime.timedelta(seconds=0.5))
+    monkeypatch.setattr(replica_calls, "_PRUNE_SECONDS", 0.1)
+    await database.calls.begin("answer", {"answer": "hunter2"})
+    async with replicas(opening, 1), asyncio.timeout(60):
+        while await database.calls.own():  # noqa: ASYNC110 - a table tells nobody
+            await asyncio.sleep(0.05)
