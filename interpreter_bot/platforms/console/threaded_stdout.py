@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import errno
 import io
 import os
 import select
@@ -23,7 +24,7 @@ _MOST_WAITING_BYTES = 64 * 1024 * 1024
 
 
 Make: TypeAlias = Callable[[], str]
-"""Makes a text that takes a while, in the thread; it raises nothing."""
+"""Makes a text that takes a while, in the thread. Should it raise, nothing more is written."""
 
 
 class UnreadError(OSError):
@@ -85,6 +86,7 @@ class StdoutWriter:
             loop.call_soon_threadsafe(done.set)
 
         with self._changed:
+            self._check()
             self._drained.append(tell)
             self._changed.notify()
         try:
@@ -101,25 +103,38 @@ class StdoutWriter:
             raise OSError(self._fault.errno, self._fault.strerror)
 
     def _write_for_ever(self) -> None:
-        while True:
-            descriptor, data, size_bytes = self._next()
-            try:
-                _write(descriptor, data if isinstance(data, bytes) else data().encode())
-            except OSError as error:
-                with self._changed:
-                    self._fault = error
-                    self._waiting.clear()
+        try:
+            while True:
+                self._write_next()
+        finally:
+            # Something made a text and failed: its traceback is shown, and nobody waits for more.
             with self._changed:
-                self._waiting_bytes -= size_bytes
+                self._fault = OSError(errno.EIO, "What was to be written could not be made.")
+                self._waiting.clear()
+                self._tell_drained()
+
+    def _write_next(self) -> None:
+        descriptor, data, size_bytes = self._next()
+        try:
+            _write(descriptor, data if isinstance(data, bytes) else data().encode())
+        except OSError as error:
+            with self._changed:
+                self._fault = error
+                self._waiting.clear()
+        with self._changed:
+            self._waiting_bytes -= size_bytes
 
     def _next(self) -> tuple[int, bytes | Make, int]:
         """Wait for bytes to write; while there are none, signal that all is written."""
         with self._changed:
             while not self._waiting:
-                while self._drained:
-                    self._drained.pop()()
+                self._tell_drained()
                 self._changed.wait()
             return self._waiting.popleft()
+
+    def _tell_drained(self) -> None:
+        while self._drained:
+            self._drained.pop()()
 
 
 class _Queue(io.RawIOBase):

@@ -3,6 +3,8 @@
 import asyncio
 import io
 import os
+import queue
+import threading
 
 import pytest
 
@@ -91,6 +93,20 @@ async def test_what_waits_is_bounded(pipe):
     await asyncio.wait_for(writer.drain(), 30)
     out.write("y")
     await asyncio.wait_for(writer.drain(), 30)
+
+
+async def test_a_picture_that_cannot_be_made_holds_up_nobody(pipe, monkeypatch):
+    failed = queue.Queue()
+    monkeypatch.setattr(threading, "excepthook", failed.put)
+    writer = threaded_stdout.StdoutWriter()
+    out = writer.file(pipe[1])
+    out.later({}.popitem, size_bytes=1)
+    for _ in range(2):
+        with pytest.raises(OSError, match="could not be made"):
+            await asyncio.wait_for(writer.drain(), 30)
+    with pytest.raises(OSError, match="could not be made"):
+        out.write("x")
+    assert (await asyncio.to_thread(failed.get, timeout=30)).exc_type is KeyError
 
 
 async def test_a_wait_for_the_reader_can_be_given_up(pipe):
