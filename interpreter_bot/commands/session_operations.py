@@ -146,6 +146,9 @@ def _verbs(
 
     async def forget(entry: session_listings.Entry) -> str:
         session = entry.session
+        if config.host.fleet:
+            # What lies on its machine, and in the store, is deleted there or not at all.
+            _host(entry)
         row = {"gone": _DELETED, "at": columns.now().isoformat()}
         if session is not None:
             # First: a bot that comes in between says why they are gone.

@@ -68,9 +68,7 @@ def routes(
         return _json(archives is not None and await archives.arrive(key, epoch))
 
     async def archive(request: web.Request) -> web.Response:
-        if archives is not None:
-            await archives.note_change(request.query["key"])
-        return _json(archives is not None and await archives.flush(request.query["key"]))
+        return _json(archives is not None and await archives.archive(request.query["key"]))
 
     return [
         web.post("/v1/arrive", arrive),

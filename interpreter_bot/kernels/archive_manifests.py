@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import re
 from typing import Final
 
 import pydantic
@@ -11,6 +12,9 @@ import pydantic
 from interpreter_bot import errors, private_files, settings
 from interpreter_bot.kernels import shared_stores, snapshot_keys
 from interpreter_bot.kernels.files import workspaces
+
+NUMBER: Final = re.compile("[0-9]{12}-[0-9]{20}")
+"""Of a manifest: the epoch, and a time."""
 
 _ARRIVAL: Final = "arrived"
 _KEY: Final = "snapshot-key"
@@ -67,20 +71,20 @@ async def share_key(store: shared_stores.SharedStore, config: settings.Settings)
         raise errors.SettingsError(_OTHER_KEY)
 
 
-def signed(manifest: Manifest, key: snapshot_keys.SnapshotKey) -> bytes:
-    """Return a manifest as it is stored."""
+def signed(manifest: Manifest, number: str, key: snapshot_keys.SnapshotKey) -> bytes:
+    """Return a manifest as it is stored under a number."""
     content = manifest.model_dump_json()
-    return f"{content}\n{key.sign(manifest.session, content)}".encode()
+    return f"{content}\n{key.sign(path(manifest.session, number), content)}".encode()
 
 
-def read(name: str, data: bytes, key: snapshot_keys.SnapshotKey) -> Manifest:
+def read(name: str, number: str, data: bytes, key: snapshot_keys.SnapshotKey) -> Manifest:
     """Read a manifest of a session.
 
     Raises:
         KernelError: it is gone, or not signed by one of these machines for this session.
     """
     content, _, signature = data.decode("utf-8", "replace").rpartition("\n")
-    if not hmac.compare_digest(key.sign(name, content).encode(), signature.encode()):
+    if not hmac.compare_digest(key.sign(path(name, number), content).encode(), signature.encode()):
         raise errors.KernelError(_NOT_OURS)
     try:
         manifest = Manifest.model_validate_json(content)
@@ -92,11 +96,15 @@ def read(name: str, data: bytes, key: snapshot_keys.SnapshotKey) -> Manifest:
 
 
 def digests(data: bytes) -> set[str]:
-    """Return what content a manifest names, whoever signed it; nothing if it is none."""
+    """Return what content a manifest names, whoever signed it.
+
+    Raises:
+        KernelError: it cannot be read.
+    """
     try:
         manifest = Manifest.model_validate_json(data.rpartition(b"\n")[0])
-    except pydantic.ValidationError:
-        return set()
+    except pydantic.ValidationError as error:
+        raise errors.KernelError(_NOT_OURS) from error
     return {one.sha256 for one in (*manifest.files, *manifest.variables)}
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import logging
 import os
@@ -125,21 +126,41 @@ class SessionArchives:
         if name not in self._keeping:
             task = asyncio.create_task(self._keep(name), name=f"archive session {name}")
             self._keeping[name] = task
-            task.add_done_callback(lambda _: self._keeping.pop(name))
+            task.add_done_callback(functools.partial(self._leave, name))
+
+    def _leave(self, name: str, done: asyncio.Task[None]) -> None:
+        # One that was cancelled before it began is still there.
+        if self._keeping.get(name) is done:
+            del self._keeping[name]
 
     async def _keep(self, name: str) -> None:
         """Archive a session until nothing of it is new."""
+        try:
+            await self._keep_on(name)
+        finally:
+            # At once, and not in a moment: else a change in between would be nobody's.
+            self._keeping.pop(name, None)
+
+    async def _keep_on(self, name: str) -> None:
         wait_seconds = _RETRY_SECONDS
         while (workspace := self._changed.pop(name, None)) is not None:
             try:
                 async with self._slots:
                     if await asyncio.to_thread(workspace.directory.is_dir):
                         await self._archive(workspace)
-            except (errors.BotError, OSError):
-                _log.exception("session %s is not archived, which is tried again", name)
+            except (errors.BotError, OSError) as error:
+                _log.warning("session %s is not archived, which is tried again: %r", name, error)
                 self._changed.setdefault(name, workspace)
                 await asyncio.sleep(wait_seconds)
                 wait_seconds = min(2 * wait_seconds, _LONGEST_RETRY_SECONDS)
+
+    async def archive(self, key: str) -> bool:
+        """Archive a session now; say whether all of it is, within a minute."""
+        workspace = await self._pool.workspace(key)
+        self._note(workspace)
+        epoch = self._epochs.get(workspace.name, 0)
+        arrived, _ = await asyncio.to_thread(archive_manifests.arrival, workspace)
+        return bool(epoch) and await self.flush(key) and (epoch == 1 or arrived >= epoch)
 
     async def flush(self, key: str | None = None) -> bool:
         """Wait a minute until a session, or all of them, are archived; say whether they are."""
@@ -172,14 +193,16 @@ class SessionArchives:
                 staged = await workspace_io.file_work(self._stage, workspace, place)
             for digest, file in staged.content.items():
                 await self._store.upload(file, digest)
-            signed = archive_manifests.signed(staged.manifest, self._key)
+            if (await asyncio.to_thread(archive_manifests.arrival, workspace))[0] < epoch == 1:
+                # First: else it would pass for another machine's where this one dies in between.
+                mark = archive_manifests.mark
+                await asyncio.to_thread(mark, workspace, epoch, is_restored=False)
             number = f"{epoch:012}-{time.time_ns():020}"
+            signed = archive_manifests.signed(staged.manifest, number, self._key)
             await self._store.create(archive_manifests.path(name, number), signed)
             self._remember(name, staged.digests)
         finally:
             await cancellation.in_thread(shutil.rmtree, place, ignore_errors=True)
-        if epoch > (await asyncio.to_thread(archive_manifests.arrival, workspace))[0]:
-            await asyncio.to_thread(archive_manifests.mark, workspace, epoch, is_restored=False)
         older = [one async for one in self._manifests(name) if one < number]
         await self._store.delete(archive_manifests.path(name, one) for one in older)
 
@@ -264,7 +287,9 @@ class SessionArchives:
 
     async def _manifests(self, name: str) -> AsyncIterator[str]:
         async for item in self._store.list(f"manifests/{name}/"):
-            yield item.name.rpartition("/")[2]
+            number = item.name.rpartition("/")[2]
+            if archive_manifests.NUMBER.fullmatch(number):
+                yield number
 
     async def arrive(self, key: str, epoch: int) -> bool:
         """Bring what another machine had of a session here, once.
@@ -293,11 +318,13 @@ class SessionArchives:
                 await self._fetch(key, workspace, latest)
             mark = archive_manifests.mark
             await asyncio.to_thread(mark, workspace, epoch, is_restored=is_restored)
+            if not is_restored:
+                self._note(workspace)
             return is_restored
 
     async def _fetch(self, key: str, workspace: workspaces.Workspace, number: str) -> None:
         data = await self._store.read(archive_manifests.path(workspace.name, number))
-        manifest = archive_manifests.read(workspace.name, data or b"", self._key)
+        manifest = archive_manifests.read(workspace.name, number, data or b"", self._key)
         place = self._staging / f"{workspace.name}-{time.monotonic_ns()}"
         everything = {one.sha256: one for one in (*manifest.files, *manifest.variables)}
         slots = asyncio.Semaphore(_AT_ONCE)
@@ -359,12 +386,13 @@ class SessionArchives:
         await self._store.delete(archive_manifests.path(name, number) for number in numbers)
 
     async def sweep(self) -> None:
-        """Delete content that no manifest names, and is not new."""
+        """Delete content that no manifest names, and is not new; KernelError if nobody can tell."""
         oldest = time.time() - shared_stores.GRACE_SECONDS
         idle = [one async for one in self._store.list("blobs/") if one.at < oldest]
         # After the content was listed: what is named from now on was uploaded anew.
         needed: set[str] = set()
         async for item in self._store.list("manifests/"):
-            needed |= archive_manifests.digests(await self._store.read(item.name) or b"")
+            if (data := await self._store.read(item.name)) is not None:
+                needed |= archive_manifests.digests(data)
         doomed = [one.name for one in idle if one.name.rpartition("/")[2] not in needed]
-        await self._store.delete(doomed)
+        await self._store.delete(doomed, before=oldest)

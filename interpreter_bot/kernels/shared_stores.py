@@ -109,11 +109,20 @@ class SharedStore:
                     at = one["last_modified"].timestamp()
                     yield StoredItem(one["path"], one["size"], at)
 
-    async def delete(self, names: Iterable[str]) -> None:
-        """Delete some of what is there; what is not is fine."""
+    async def delete(self, names: Iterable[str], *, before: float | None = None) -> None:
+        """Delete some of what is there; what is not is fine.
+
+        Args:
+            names: of them.
+            before: what was written later is kept, also if that was just now.
+        """
         with self._translated():
             for name in names:
                 with contextlib.suppress(FileNotFoundError):
+                    if before is not None:
+                        found = await self._library.head_async(self._store, name)
+                        if found["last_modified"].timestamp() >= before:
+                            continue
                     await self._library.delete_async(self._store, name)
 
     async def upload(self, file: pathlib.Path, digest: str) -> None:

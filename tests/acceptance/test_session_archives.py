@@ -201,3 +201,15 @@ async def test_content_is_written_once_and_swept_when_it_is_old_and_unnamed(tmp_
     assert not await store.create("n", b"2")
     assert await store.read("n") == b"1"
     assert await store.read("none") is None
+
+
+async def test_what_is_written_anew_is_not_swept(tmp_path):
+    store = shared_stores.SharedStore(tmp_path.as_uri(), {})
+    (tmp_path / "f").write_bytes(b"x")
+    for digest in ("ab", "cd"):
+        await store.upload(tmp_path / "f", digest)
+    blobs = [tmp_path / "blobs/ab/ab", tmp_path / "blobs/cd/cd"]
+    old = time.time() - shared_stores.GRACE_SECONDS
+    os.utime(blobs[0], (old - 1, old - 1))
+    await store.delete(["blobs/ab/ab", "blobs/cd/cd", "blobs/no/no"], before=old)
+    assert [blob.exists() for blob in blobs] == [False, True]
