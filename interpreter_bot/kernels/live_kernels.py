@@ -41,6 +41,8 @@ _INTERRUPTS_SECONDS: Final = 1.0
 # What is read of an execution, in relation to what is shown: the same display may be updated.
 _READ_SHARE: Final = 4
 _LARGE_DISPLAYS: Final = 20
+# Variables that take long to save are saved for a twentieth of the time.
+_SAVING_PART: Final = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -87,8 +89,8 @@ class Kernel:
         """As many had been, when saving them was last tried."""
         self.kept_runs = 0
         """As many had been, as of what is saved; 0 if that is what this kernel began with."""
-        self.saving_seconds = 0.0
-        """How long saving them took the last time."""
+        self._saving_seconds = (0.0, 0.0)
+        self._saving_ended = 0.0
         self.is_savable = True
         """Whether its variables may replace those that were saved."""
         self.generations: set[int] = set()
@@ -159,6 +161,18 @@ class Kernel:
             if self._stepping_in is stepping_in:
                 self._stepping_in = None
             self.last_used = used if is_own else time.monotonic()
+
+    def note_saving(self, begun: float) -> None:
+        """Remember how long saving variables took, which began at such a monotonic time."""
+        self._saving_ended = time.monotonic()
+        self._saving_seconds = (self._saving_seconds[1], self._saving_ended - begun)
+
+    def is_saved_quickly(self, seconds: float) -> bool:
+        """Return whether saving variables takes no longer than that, or a small share of time."""
+        # Of two: one says nothing where the bot, or the machine, was stopped meanwhile.
+        shortest = min(self._saving_seconds)
+        # Else a session that is never idle would lose all that was defined since it grew.
+        return shortest <= max(seconds, (time.monotonic() - self._saving_ended) / _SAVING_PART)
 
     def note_saved(self, *, is_disk_full: bool) -> None:
         """Note whether the disk had room for its variables; people hear once that it has none."""

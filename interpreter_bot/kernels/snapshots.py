@@ -111,7 +111,7 @@ class Snapshots:
             limits.checkpoints > 0
             # Else code that people wait for would share the cores with this.
             and self.busy_count <= _BUSY_PER_CORE * (os.cpu_count() or 1)
-            and launched.kernel.saving_seconds <= limits.checkpoint_seconds
+            and launched.kernel.is_saved_quickly(limits.checkpoint_seconds)
             and (launched.provisioner.usage().counted_bytes() or 0) <= limits.checkpoint_bytes
         )
 
@@ -312,7 +312,7 @@ class Snapshots:
                         full = workspace.variables / f"{number}.full"
                         kernel.note_saved(is_disk_full=await asyncio.to_thread(full.exists))
                 finally:
-                    kernel.saving_seconds = time.monotonic() - begun
+                    kernel.note_saving(begun)
                     # Also where it was interrupted: what is left of it counts as the session's.
                     await self._settle(launched, workspace)
             except Exception:

@@ -84,7 +84,8 @@ class Snapshots(fields.Group):
     """What those may hold of earlier variables, and as much of earlier files. A session with more
     memory than that is saved only when it is idle."""
     checkpoint_seconds: fields.Seconds = 2.0
-    """As well one that took longer to save the last time; others are saved right after code."""
+    """One that takes longer to save is saved for a twentieth of the time, or when it is idle;
+    others are saved right after code."""
     end_seconds: fields.Seconds = 30.0
     """Time for saving all that is not saved when the bot ends."""
     days: Annotated[float, pydantic.Field(gt=0)] = 30.0

@@ -528,6 +528,20 @@ async def test_old_snapshots_go_and_too_many_the_least_recently_used_first(opene
         assert await pool.saved_variables("c") is not None
 
 
+async def test_who_is_never_idle_is_saved_though_saving_takes_long(opened):
+    async with opened(checkpoint_seconds=2.0) as pool:
+        kernel = await pool.take("a")
+        await run(kernel, "one = 1")
+        kernel.last_used -= 2.0
+        # One says nothing: the process may have been stopped in the middle of it.
+        kernel.note_saving(time.monotonic() - 9.0)
+        assert pool.snapshots.is_due(pool.live["a"])
+        kernel.note_saving(time.monotonic() - 9.0)
+        assert not pool.snapshots.is_due(pool.live["a"])
+        kernel._saving_ended -= 20 * 9.0
+        assert pool.snapshots.is_due(pool.live["a"])
+
+
 async def _chunks(data):
     yield data
 
