@@ -61,7 +61,8 @@ async def share_key(store: shared_stores.SharedStore, config: settings.Settings)
     file = config.paths.data / _KEY
     shared = await store.read(_KEY)
     if shared is None:
-        own = await asyncio.to_thread(snapshot_keys.stored, config)
+        # Nothing new lies on this disk yet: another machine may come at the same moment.
+        own = await asyncio.to_thread(snapshot_keys.stored_or_new, config)
         await store.create(_KEY, own.encode())
         shared = await store.read(_KEY) or own.encode()
     theirs = shared.decode()

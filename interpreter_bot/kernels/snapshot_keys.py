@@ -89,16 +89,25 @@ def load(config: settings.Settings) -> SnapshotKey:
     return SnapshotKey(secret.encode(), encrypts=True)
 
 
-def stored(config: settings.Settings) -> str:
-    """Return the key as it lies on disk, encrypted where it is; it is made first. Blocks.
+def stored_or_new(config: settings.Settings) -> str:
+    """Return the key as it lies on disk, encrypted where it is; or a new one, which lies nowhere.
+
+    Blocks.
 
     Raises:
         SettingsError: it cannot be used.
     """
-    opened = load(config)
-    if opened.fault:
-        raise errors.SettingsError(opened.fault)
-    return private_files.read(config.paths.data / _FILE)
+    file = config.paths.data / _FILE
+    if private_files.read(file):
+        opened = load(config)
+        if opened.fault:
+            raise errors.SettingsError(opened.fault)
+        return private_files.read(file)
+    if config.snapshots.key_file is None:
+        return _new()
+    from interpreter_bot import encryption
+
+    return encryption.KeyRing("", config.snapshots.key_file).encrypt(_new())
 
 
 def is_same(text: str, other: str, config: settings.Settings) -> bool:
