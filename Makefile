@@ -11,8 +11,8 @@ EXTRAS := analysis data anthropic mcp local
 # On a busy machine one of thousands may be late: it has two more chances, and the summary names it.
 PYTEST := $(BIN)/pytest -p no:cacheprovider --reruns 2 --reruns-delay 1 -raR --durations 10 --durations-min 5
 # In this order: what takes longest first, so that little is left to wait for at the end.
-SUITES := attacks acceptance integration/sessions unit integration/slack integration/discord \
-	integration/web integration/store
+SUITES := attacks acceptance/restarts acceptance integration/sessions unit integration/slack \
+	integration/discord integration/web integration/store
 # As new as the newest thing that was installed from.
 STAMP := $(VENV)/.setup-done
 
@@ -54,8 +54,8 @@ test: setup ## Check format, lint, types and architecture, then run the tests
 	@$(BIN)/python -m compileall -q -j 0 interpreter_bot
 	@# They wait as well as compute: four side by side leave a fifth of two cores idle, so it is five.
 	@$(MAKE) --no-print-directory -j5 --keep-going --output-sync=target \
-		test-attacks test-plain test-acceptance test-others \
-		$(filter-out test-attacks test-acceptance,$(SUITES:%=test-%)) check test-plain-with-ids
+		test-attacks test-acceptance test-others test-plain test-acceptance/restarts \
+		$(filter-out test-attacks test-acceptance%,$(SUITES:%=test-%)) check test-plain-with-ids
 
 check: setup
 	$(BIN)/ruff format --check .
@@ -63,9 +63,9 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# `make test-unit`: the tests of one directory.
+# `make test-unit`: the tests of one directory, but for those below that are a suite of their own.
 $(SUITES:%=test-%): test-%: setup
-	$(PYTEST) -m "not deploy" tests/$*
+	$(PYTEST) -m "not deploy" $(patsubst %,--ignore=tests/%,$(filter $*/%,$(SUITES))) tests/$*
 
 # Whatever is in none of them, so that no test is forgotten.
 test-others: setup

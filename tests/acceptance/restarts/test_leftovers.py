@@ -13,7 +13,7 @@ import pytest
 from tests.attacks import boxes
 
 pytestmark = [pytest.mark.attack, pytest.mark.kernel]
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).parents[3]
 CGROUPS = pathlib.Path("/sys/fs/cgroup")
 GONE_SECONDS = 20.0
 # Says when two kernels live and one of them computes; ends in order when its input does.
