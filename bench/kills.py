@@ -17,16 +17,19 @@ import pathlib
 import random
 import re
 import signal
-import sqlite3
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any
 
+import sqlalchemy
+from sqlalchemy.ext import asyncio as sa_asyncio
+
 from bench import bot_processes, metrics, page_visitors, sample_sizes, scripted_model
 from interpreter_bot import settings
 from interpreter_bot.store import engines
 from tests.fakes import openai_server
+from tests.integration.store import servers
 
 _VICTIMS = ("bot", "host", "fork server", "kernel")
 _KEEPS_ALL = ("bot", "fork server")
@@ -82,12 +85,16 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     """Kill, in conversations of some turns each; tell all that was wrong."""
     wrong: list[str] = []
     killed: collections.Counter[str] = collections.Counter()
-    for seed in range(-(-effort.kills // _AT_ONCE)):
-        async with Conversation.opened() as conversation:
-            for moment in moments(seed, _AT_ONCE):
-                faults = await conversation.turn(moment)
-                wrong += [f"{seed}: {moment}: {fault}" for fault in faults]
-            killed += conversation.killed
+    with servers.Server.run() as server:
+        for seed in range(-(-effort.kills // _AT_ONCE)):
+            # Every other one with a database that others may use at the same time.
+            database = server.database() if seed % 2 else contextlib.nullcontext("")
+            with database as url:
+                async with Conversation.opened(url) as conversation:
+                    for moment in moments(seed, _AT_ONCE):
+                        faults = await conversation.turn(moment)
+                        wrong += [f"{seed}: {moment}: {fault}" for fault in faults]
+                    killed += conversation.killed
     return [
         metrics.Measure(
             f"{killed.total()} kills: lost unsaid, or done or recorded twice",
@@ -106,9 +113,11 @@ class Conversation:
         killed: how often each was killed.
     """
 
-    def __init__(self, bot: bot_processes.BotProcess) -> None:
+    def __init__(self, bot: bot_processes.BotProcess, database: str) -> None:
         self.killed: collections.Counter[str] = collections.Counter()
         self._bot = bot
+        url = engines.parse(database or engines.default(bot.paths.data))
+        self._database = sa_asyncio.create_async_engine(url)
         self._signs: dict[str, asyncio.Event] = collections.defaultdict(asyncio.Event)
         self._visitor = page_visitors.Visitor("conversation-of-kills", _answer)
         self._visitor.on_event = lambda event: self._signs[event["kind"]].set()
@@ -118,8 +127,8 @@ class Conversation:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def opened(cls) -> AsyncIterator[Conversation]:
-        """Open one, and leave nothing of it."""
+    async def opened(cls, database: str = "") -> AsyncIterator[Conversation]:
+        """Open one in a database, by default in a file of its own, and leave nothing of it."""
         with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as name:
             async with contextlib.AsyncExitStack() as stack:
                 told: list[Conversation] = []
@@ -127,7 +136,10 @@ class Conversation:
                 await stack.enter_async_context(server)
                 model = settings.Model(name="scripted", base_url=server.base_url, protocol="chat")
                 bot = bot_processes.BotProcess(pathlib.Path(name), model, server.api_key)
-                conversation = cls(bot)
+                if database:
+                    bot.environment["INTERPRETER_BOT_STORE__URL"] = database
+                conversation = cls(bot, database)
+                stack.push_async_callback(conversation._database.dispose)
                 told.append(conversation)
                 await stack.enter_async_context(bot.running(conversation._move))
                 await stack.enter_async_context(conversation._visitor)
@@ -166,10 +178,10 @@ class Conversation:
         victim = await self._kill(moment.victim)
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
-                while not self._is_over(name):  # noqa: ASYNC110 - a database tells nobody
+                while not await self._is_over(name):  # noqa: ASYNC110 - a database tells nobody
                     await asyncio.sleep(0.05)
         except TimeoutError:
-            return [f"it never ended: {self._record(name)}, {self._visitor.shown.get(name)}"]
+            return [f"it never ended: {await self._record(name)}, {self._visitor.shown.get(name)}"]
         self._visitor.shown.clear()
         await self._visitor.look()
         give_up = time.monotonic() + _PATIENCE_SECONDS
@@ -177,7 +189,8 @@ class Conversation:
             await asyncio.sleep(0.02)
         if name not in self._visitor.shown:
             return ["it is over, and the page does not show it"]
-        faults = self._faults(number, name, victim, len(codes), is_code=is_code)
+        turn = await self._record(name)
+        faults = self._faults(number, turn, victim, len(codes), is_code=is_code)
         return [f"{victim} was killed: {fault}" for fault in faults]
 
     async def _kill(self, victim: str) -> str:
@@ -193,60 +206,56 @@ class Conversation:
         self.killed[victim] += 1
         return victim
 
-    def _is_over(self, name: str) -> bool:
-        record = self._record(name)
+    async def _is_over(self, name: str) -> bool:
+        record = await self._record(name)
         shown = self._visitor.shown.get(name, ())
         ends = [event["status"] for event in shown if event["kind"] == "over"]
         if not record:
             return ends == ["lost"]
         return bool(ends) and record["status"] != "running"
 
-    def _record(self, name: str) -> dict[str, Any]:
-        found = self._select("select * from turns where request_id = ?", name)
+    async def _record(self, name: str) -> dict[str, Any]:
+        """Return what is recorded of a turn, and in it of what belongs to it."""
+        found = await self._select("select * from turns where request_id = :id", name)
         if not found:
             return {}
         assert len(found) == 1, "a request became two turns"
+        for table in ("executions", "parts", "artifacts", "usage"):
+            query = f"select * from {table} where turn_id = :id order by id"
+            found[0][table] = await self._select(query, found[0]["id"])
         return found[0]
 
-    def _select(self, query: str, *values: object) -> list[dict[str, Any]]:
-        file = engines.file(engines.parse(engines.default(self._bot.paths.data)))
-        with contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as database:
-            database.row_factory = sqlite3.Row
-            return [dict(row) for row in database.execute(query, values)]
+    async def _select(self, query: str, id: object) -> list[dict[str, Any]]:
+        async with self._database.connect() as connection:
+            rows = await connection.execute(sqlalchemy.text(query), {"id": id})
+            return [dict(row) for row in rows.mappings()]
 
     def _faults(
-        self, number: int, name: str, victim: str, codes: int, *, is_code: bool
+        self, number: int, turn: dict[str, Any], victim: str, codes: int, *, is_code: bool
     ) -> Iterator[str]:
         """Find all that is wrong with a turn that is over."""
-        turn = self._record(name)
         if not turn:
             if victim != "bot":
                 yield "it was lost, though the bot lived on"
             return
-        of_turn = {
-            table: self._select(f"select * from {table} where turn_id = ? order by id", turn["id"])
-            for table in ("executions", "parts", "artifacts", "usage")
-        }
-        yield from self._status_faults(turn, of_turn, victim)
+        yield from self._status_faults(turn, victim)
         ran = collections.Counter(self._ran())
         yield from (f"ran twice: {part}" for part, times in ran.items() if times > 1)
-        shown = page_visitors.printed(self._visitor.shown[name])
-        recorded = [json.loads(one["output"]) for one in of_turn["parts"] if one["output"]]
+        shown = page_visitors.printed(self._visitor.shown[turn["request_id"]])
+        recorded = [json.loads(one["output"]) for one in turn["parts"] if one["output"]]
         lines = "".join(one["text"] for one in recorded if one["type"] == "text").splitlines()
         if shown != lines:
             yield f"the page shows {shown}, recorded is {lines}"
         if turn["status"] == "done":
-            yield from self._line_faults(number, victim, lines, of_turn)
-            yield from self._artifact_faults(number, victim, of_turn["artifacts"])
+            yield from self._line_faults(number, victim, lines, turn)
+            yield from self._artifact_faults(number, victim, turn["artifacts"])
             if not is_code:
-                yield from self._word_faults(number, turn, of_turn, codes)
+                yield from self._word_faults(number, turn, codes)
         else:
             self._count = None
 
-    def _status_faults(
-        self, turn: dict[str, Any], of_turn: dict[str, list[dict[str, Any]]], victim: str
-    ) -> Iterator[str]:
-        executions = of_turn["executions"]
+    def _status_faults(self, turn: dict[str, Any], victim: str) -> Iterator[str]:
+        executions = turn["executions"]
         if turn["status"] == "interrupted":
             if victim != "bot" or executions:
                 yield f"interrupted, with {len(executions)} executions"
@@ -254,7 +263,7 @@ class Conversation:
             yield f"{turn['status']}: {turn['answer']}"
         elif any(one["ending"] is None for one in executions):
             yield "an execution has no ending"
-        codes = [one["execution_id"] for one in of_turn["parts"] if one["kind"] == "code"]
+        codes = [one["execution_id"] for one in turn["parts"] if one["kind"] == "code"]
         if codes != [one["id"] for one in executions]:
             yield f"code of executions {codes} is recorded, of {len(executions)}"
 
@@ -263,10 +272,10 @@ class Conversation:
             yield from file.read_text().split()
 
     def _line_faults(
-        self, number: int, victim: str, lines: list[str], of_turn: dict[str, list[dict[str, Any]]]
+        self, number: int, victim: str, lines: list[str], turn: dict[str, Any]
     ) -> Iterator[str]:
-        executions = of_turn["executions"]
-        notices = [one["text"] for one in of_turn["parts"] if one["kind"] == "notice"]
+        executions = turn["executions"]
+        notices = [one["text"] for one in turn["parts"] if one["kind"] == "notice"]
         wanted = [f"{number} tick {tick}" for tick in range(_TICKS)]
         if number % 3 == 0:
             wanted.append(f"Hello {_answer(f'Who of {number}?')}")
@@ -282,7 +291,7 @@ class Conversation:
             if [line for line in wanted if line in others] != others:
                 yield f"recorded in no order, or twice: {lines}"
         if counts and self._count is not None and counts[-1] != self._count + 1:
-            shown = [json.loads(one["output"] or "{}").get("text", "") for one in of_turn["parts"]]
+            shown = [json.loads(one["output"] or "{}").get("text", "") for one in turn["parts"]]
             told = " ".join([*notices, *shown])
             if victim in _KEEPS_ALL and "ariables" not in told:
                 yield f"variables are gone: {counts[-1]} after {self._count}"
@@ -299,14 +308,8 @@ class Conversation:
         if victim in _KEEPS_ALL and f"made-{number}.txt" not in names:
             yield f"a file was not given back: {dict(names)}"
 
-    def _word_faults(
-        self,
-        number: int,
-        turn: dict[str, Any],
-        of_turn: dict[str, list[dict[str, Any]]],
-        codes: int,
-    ) -> Iterator[str]:
-        said = "".join(one["text"] for one in of_turn["parts"] if one["kind"] == "text")
+    def _word_faults(self, number: int, turn: dict[str, Any], codes: int) -> Iterator[str]:
+        said = "".join(one["text"] for one in turn["parts"] if one["kind"] == "text")
         wanted = "I try. " * codes + _said_at_end(number)
         if (turn["answer"].strip(), said.strip()) != (_said_at_end(number), wanted):
             yield f"the answer is {turn['answer']!r}, recorded is {said!r}"
@@ -316,7 +319,7 @@ class Conversation:
         for words, times in collections.Counter(told).items():
             if words.startswith("This is") and times > 1:
                 yield f"the model is told twice what it said: {words}"
-        tokens = sum(one["input_tokens"] for one in of_turn["usage"])
+        tokens = sum(one["input_tokens"] for one in turn["usage"])
         if not 100 * (codes + 1) <= tokens <= 100 * len(self._asked):
             yield f"{tokens} tokens are booked for {len(self._asked)} calls"
 
