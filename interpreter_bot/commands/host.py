@@ -127,7 +127,7 @@ async def _opened(
         if config.host.store:
             if not config.snapshots.enabled:
                 raise errors.SettingsError(_NO_SNAPSHOTS)
-            shared = shared_stores.SharedStore(config.host.store, os.environ)
+            shared = shared_stores.SharedStore(config.host.store)
             await archive_manifests.share_key(shared, config)
         closing = contextlib.AsyncExitStack()
         await stack.enter_async_context(closing)

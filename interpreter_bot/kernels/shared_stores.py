@@ -11,24 +11,34 @@ import contextlib
 import dataclasses
 import datetime
 import hashlib
+import logging
 import pathlib
+import re
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any, Final
 
 from interpreter_bot import errors
+
+_log = logging.getLogger(__name__)
 
 GRACE_SECONDS: Final = 24 * 3600.0
 """Content that nothing names is kept for so long: who writes may name it in a moment."""
 
 _UNREACHED: Final = "The store of files that the machines share cannot be used right now."
+_REFUSED: Final = (
+    "The store of files that the machines share (host.store) refuses this machine{code}. Its "
+    "operator should check bucket, login, region and clock."
+)
+# What vendors answer to who may not, or asks at a wrong place, and where a login is looked for that
+# was not given.
+_REFUSAL: Final = re.compile("status code: 40[0134]\\b|redirect without LOCATION|/latest/api/token")
+_CODE: Final = re.compile(r"<Code>(\w{1,64})</Code>")
 _NO_LIBRARY: Final = "host.store needs obstore: pip install 'interpreter-bot[data]'."
 _WRONG: Final = "host.store cannot be used: {reason}"
 _SPOILT: Final = "What the machines share of this conversation's files is damaged."
 _CLIENT: Any = {"allow_http": True, "connect_timeout": "10s", "timeout": "60s"}
 _RETRIES: Any = {"max_retries": 3, "retry_timeout": datetime.timedelta(seconds=30)}
-# What a kind of store reads of the environment, such as its login.
-_VARIABLES: Final = {"s3": "AWS_", "gs": "GOOGLE_", "az": "AZURE_", "abfs": "AZURE_"}
 _CHUNK_BYTES: Final = 1024 * 1024
 
 
@@ -52,11 +62,10 @@ class SharedStore:
 
     Args:
         address: `s3://…`, `gs://…`, `az://…` or `file:///…`.
-        environment: holds logins, as the tools of each vendor name them.
     """
 
-    def __init__(self, address: str, environment: Mapping[str, str]) -> None:
-        """Connect to nothing yet.
+    def __init__(self, address: str) -> None:
+        """Read the login from the environment, and connect to nothing yet.
 
         Raises:
             SettingsError: the address cannot be used.
@@ -70,18 +79,16 @@ class SharedStore:
         self._library: Any = obstore
         self._faults: tuple[type[Exception], ...] = (exceptions.BaseError, OSError)
         self._exists: type[Exception] = exceptions.AlreadyExistsError
-        scheme = address.partition(":")[0]
         try:
-            if scheme == "file":
+            if address.startswith("file:"):
                 self._store: Any = stores.from_url(address, mkdir=True)
-                return
-            prefix = _VARIABLES.get(scheme, " ")
-            options: Any = {k: v for k, v in environment.items() if k.startswith(prefix)}
-            self._store = stores.from_url(
-                address, config=options, client_options=_CLIENT, retry_config=_RETRIES
-            )
+            else:
+                self._store = stores.from_url(
+                    address, client_options=_CLIENT, retry_config=_RETRIES
+                )
         except (*self._faults, ValueError, TypeError) as error:
-            raise errors.SettingsError(_WRONG.format(reason=error)) from error
+            reason = str(error).partition("\n")[0]
+            raise errors.SettingsError(_WRONG.format(reason=reason)) from error
 
     async def create(self, name: str, data: bytes) -> bool:
         """Write something small, unless there is something of that name; say whether it was."""
@@ -147,7 +154,10 @@ class SharedStore:
             written.write(chunk)
 
         with self._translated(), file.open("xb") as written:
-            stored = await self._library.get_async(self._store, blob_name(digest))
+            try:
+                stored = await self._library.get_async(self._store, blob_name(digest))
+            except FileNotFoundError as error:
+                raise errors.KernelError(_SPOILT) from error
             async for chunk in stored.stream(min_chunk_size=_CHUNK_BYTES):
                 left -= len(chunk)
                 if left < 0:
@@ -161,7 +171,13 @@ class SharedStore:
         try:
             yield
         except self._faults as error:
-            raise errors.KernelError(_UNREACHED) from error
+            said = str(error)
+            _log.warning("the store that the machines share: %s", said.partition("\n")[0])
+            if _REFUSAL.search(said) is None:
+                raise errors.KernelError(_UNREACHED) from error
+            code = _CODE.search(said)
+            told = f" ({code[1]})" if code else ""
+            raise errors.KernelError(_REFUSED.format(code=told)) from error
 
 
 def blob_name(digest: str) -> str:
