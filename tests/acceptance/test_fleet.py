@@ -53,11 +53,17 @@ class Machine:
         self._environment |= self._config.model_copy(update={"kernels": kernels}).for_host()
 
     def start(self):
+        self.launch()
+        self.await_start()
+
+    def launch(self):
         self.process = subprocess.Popen(
             [sys.executable, "-m", "interpreter_bot", "host", "--linger", "600"],
             env=self._environment,
             stdout=subprocess.PIPE,
         )
+
+    def await_start(self):
         assert "ready" in json.loads(self.process.stdout.readline())
 
     def kill(self):
