@@ -1,14 +1,13 @@
 """Stores that machines share: a directory, and a bucket in the wire format of S3."""
 
-import asyncio
 import hashlib
 import os
 import time
 
 import pytest
 
-from interpreter_bot import errors, settings
-from interpreter_bot.kernels import archive_manifests, shared_stores
+from interpreter_bot import errors
+from interpreter_bot.kernels import shared_stores
 from tests.fakes import buckets
 
 LARGE = bytes(range(256)) * 45_000  # uploaded in three parts
@@ -158,11 +157,3 @@ async def test_variables_of_other_tools_do_no_harm(bucket, monkeypatch):
     login(monkeypatch, {"AWS_PROFILE": "me", "AWS_EXECUTION_ENV": "x", "GOOGLE_CLOUD_PROJECT": "p"})
     assert await opened().create("key", b"1")
     shared_stores.SharedStore("gs://reports")
-
-
-async def test_machines_that_start_at_once_agree_on_a_key(bucket, tmp_path):
-    machines = [settings.Settings(paths=settings.Paths(data=tmp_path / n)) for n in ("a", "b")]
-    await asyncio.gather(*(archive_manifests.share_key(opened(), one) for one in machines))
-    [shared] = bucket.files.values()
-    keys = [(one.paths.data / "snapshot-key").read_text().strip() for one in machines]
-    assert keys == [shared.decode()] * 2
