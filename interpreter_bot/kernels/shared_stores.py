@@ -25,6 +25,10 @@ _log = logging.getLogger(__name__)
 GRACE_SECONDS: Final = 24 * 3600.0
 """Content that nothing names is kept for so long: who writes may name it in a moment."""
 
+MOST_BYTES: Final = 64 * 1024 * 1024
+"""Of what is read or written in one piece: manifests of sessions of many files are the largest."""
+
+_TOO_LARGE: Final = "What the machines share of this conversation is too large: {name}."
 _UNREACHED: Final = "The store of files that the machines share cannot be used right now."
 _REFUSED: Final = (
     "The store of files that the machines share (host.store) refuses this machine{code}. Its "
@@ -91,7 +95,13 @@ class SharedStore:
             raise errors.SettingsError(_WRONG.format(reason=reason)) from error
 
     async def create(self, name: str, data: bytes) -> bool:
-        """Write something small, unless there is something of that name; say whether it was."""
+        """Write something small, unless there is something of that name; say whether it was.
+
+        Raises:
+            KernelError: it is too large, as well.
+        """
+        if len(data) > MOST_BYTES:
+            raise errors.KernelError(_TOO_LARGE.format(name=name))
         with self._translated():
             try:
                 await self._library.put_async(self._store, name, data, mode="create")
@@ -100,13 +110,22 @@ class SharedStore:
             return True
 
     async def read(self, name: str) -> bytes | None:
-        """Read something small; None if there is nothing of that name."""
+        """Read something small; None if there is nothing of that name.
+
+        Raises:
+            KernelError: it is too large, as well.
+        """
+        data = bytearray()
         with self._translated():
             try:
                 found = await self._library.get_async(self._store, name)
             except FileNotFoundError:
                 return None
-            return bytes(await found.bytes_async())
+            async for chunk in found.stream():
+                data += chunk
+                if len(data) > MOST_BYTES:
+                    raise errors.KernelError(_TOO_LARGE.format(name=name))
+            return bytes(data)
 
     async def list(self, prefix: str) -> AsyncIterator[StoredItem]:
         """Give all whose names begin so, in no order."""

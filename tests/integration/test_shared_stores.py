@@ -1,5 +1,6 @@
 """Stores that machines share: a directory, and a bucket in the wire format of S3."""
 
+import asyncio
 import hashlib
 import os
 import time
@@ -157,3 +158,14 @@ async def test_variables_of_other_tools_do_no_harm(bucket, monkeypatch):
     login(monkeypatch, {"AWS_PROFILE": "me", "AWS_EXECUTION_ENV": "x", "GOOGLE_CLOUD_PROJECT": "p"})
     assert await opened().create("key", b"1")
     shared_stores.SharedStore("gs://reports")
+
+
+async def test_what_is_too_large_is_neither_read_nor_written(tmp_path):
+    store = shared_stores.SharedStore(tmp_path.as_uri())
+    with pytest.raises(errors.KernelError, match="too large: a"):
+        await store.create("a", bytes(shared_stores.MOST_BYTES + 1))
+    with (tmp_path / "b").open("wb") as file:
+        file.truncate(shared_stores.MOST_BYTES * 1024)
+    async with asyncio.timeout(10):
+        with pytest.raises(errors.KernelError, match="too large: b"):
+            await store.read("b")
