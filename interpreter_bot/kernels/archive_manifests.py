@@ -1,10 +1,16 @@
-"""Manifests of archived sessions: what files and variables each had, signed with the shared key."""
+"""Manifests of archived sessions: what files and variables each had, signed with the shared key.
+
+Of a session the one counts whose number is the highest: of the latest epoch, and the last of that.
+A session that is forgotten has one without content, for as long as a machine may be away that still
+has what was there before.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
 import re
+import time
 from typing import Final
 
 import pydantic
@@ -13,9 +19,8 @@ from interpreter_bot import errors, private_files, settings
 from interpreter_bot.kernels import shared_stores, snapshot_keys
 from interpreter_bot.kernels.files import workspaces
 
-NUMBER: Final = re.compile("[0-9]{12}-[0-9]{20}")
-"""Of a manifest: the epoch, and a time."""
-
+_NUMBER: Final = re.compile("[0-9]{12}-[0-9]{20}")  # the epoch, and a time
+_EMPTY_SECONDS: Final = 90 * 24 * 3600.0
 _ARRIVAL: Final = "arrived"
 _KEY: Final = "snapshot-key"
 _OTHER_KEY: Final = (
@@ -50,6 +55,11 @@ class Manifest(pydantic.BaseModel, frozen=True):
     pointer: str
     packages: str
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the session had nothing, or was forgotten."""
+        return not (self.files or self.variables or self.pointer or self.packages)
+
 
 async def share_key(store: shared_stores.SharedStore, config: settings.Settings) -> None:
     """Use one key of snapshots on all machines: that of the first which came.
@@ -72,6 +82,74 @@ async def share_key(store: shared_stores.SharedStore, config: settings.Settings)
         raise errors.SettingsError(_OTHER_KEY)
 
 
+async def numbers(store: shared_stores.SharedStore, name: str) -> list[str]:
+    """Return the numbers of a session's manifests, the one that counts last."""
+    found = [one.name.rpartition("/")[2] async for one in store.list(path(name, ""))]
+    return sorted(filter(_NUMBER.fullmatch, found))
+
+
+def epoch_of(number: str) -> int:
+    """Return in which epoch a manifest was written."""
+    return int(number.partition("-")[0])
+
+
+async def write(
+    store: shared_stores.SharedStore,
+    manifest: Manifest,
+    epoch: int,
+    key: snapshot_keys.SnapshotKey,
+) -> bool:
+    """Let a manifest count, and delete those before it.
+
+    Returns:
+        False if there is one of a later epoch, and nothing was written.
+
+    Raises:
+        KernelError: the store cannot be used.
+    """
+    former, at = await numbers(store, manifest.session), time.time_ns()
+    if former and epoch_of(former[-1]) > epoch:
+        return False
+    if former and epoch_of(former[-1]) == epoch:
+        # A clock may have been set back.
+        at = max(at, int(former[-1].partition("-")[2]) + 1)
+    number = f"{epoch:012}-{at:020}"
+    await store.create(path(manifest.session, number), signed(manifest, number, key))
+    await store.delete(path(manifest.session, one) for one in former)
+    return True
+
+
+async def sweep(store: shared_stores.SharedStore) -> None:
+    """Delete content that no manifest names, and is not new, and manifests that do not count.
+
+    Raises:
+        KernelError: the store cannot be used, or nobody can tell.
+    """
+    now = await store.now()
+    oldest = now - shared_stores.GRACE_SECONDS
+    idle = [one async for one in store.list("blobs/") if one.at < oldest]
+    # After the content was listed: what is named from now on was uploaded anew.
+    counting: dict[str, shared_stores.StoredItem] = {}
+    doomed: list[str] = []
+    async for item in store.list("manifests/"):
+        session, _, number = item.name.rpartition("/")
+        if _NUMBER.fullmatch(number):
+            former = counting.setdefault(session, item)
+            counting[session] = max(former, item, key=lambda one: one.name)
+            if former is not item:
+                doomed.append(min(former.name, item.name))
+    needed: set[str] = set()
+    for item in counting.values():
+        if (data := await store.read(item.name)) is not None:
+            manifest = _parsed(data)
+            needed |= {one.sha256 for one in (*manifest.files, *manifest.variables)}
+            if manifest.is_empty and item.at < now - _EMPTY_SECONDS:
+                doomed.append(item.name)
+    await store.delete(doomed)
+    unnamed = [one.name for one in idle if one.name.rpartition("/")[2] not in needed]
+    await store.delete(unnamed, before=oldest)
+
+
 def signed(manifest: Manifest, number: str, key: snapshot_keys.SnapshotKey) -> bytes:
     """Return a manifest as it is stored under a number."""
     content = manifest.model_dump_json()
@@ -87,26 +165,18 @@ def read(name: str, number: str, data: bytes, key: snapshot_keys.SnapshotKey) ->
     content, _, signature = data.decode("utf-8", "replace").rpartition("\n")
     if not hmac.compare_digest(key.sign(path(name, number), content).encode(), signature.encode()):
         raise errors.KernelError(_NOT_OURS)
-    try:
-        manifest = Manifest.model_validate_json(content)
-    except pydantic.ValidationError as error:
-        raise errors.KernelError(_NOT_OURS) from error
+    manifest = _parsed(data)
     if manifest.session != name:
         raise errors.KernelError(_NOT_OURS)
     return manifest
 
 
-def digests(data: bytes) -> set[str]:
-    """Return what content a manifest names, whoever signed it.
-
-    Raises:
-        KernelError: it cannot be read.
-    """
+def _parsed(data: bytes) -> Manifest:
+    """Read what a manifest says, whoever signed it."""
     try:
-        manifest = Manifest.model_validate_json(data.rpartition(b"\n")[0])
+        return Manifest.model_validate_json(data.rpartition(b"\n")[0])
     except pydantic.ValidationError as error:
         raise errors.KernelError(_NOT_OURS) from error
-    return {one.sha256 for one in (*manifest.files, *manifest.variables)}
 
 
 def path(name: str, number: str) -> str:

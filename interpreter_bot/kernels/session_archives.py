@@ -106,7 +106,8 @@ class SessionArchives:
         await asyncio.to_thread(shutil.rmtree, archives._staging, ignore_errors=True)
         await asyncio.to_thread(archives._staging.mkdir, mode=0o700, parents=True)
         pool.snapshots.on_saved = archives._note
-        sweeping = schedules.PeriodicJob("sweep the store", _SWEEP_SECONDS, archives.sweep)
+        sweep = functools.partial(archive_manifests.sweep, store)
+        sweeping = schedules.PeriodicJob("sweep the store", _SWEEP_SECONDS, sweep)
         async with schedules.run_periodically(sweeping):
             yield archives
 
@@ -197,14 +198,10 @@ class SessionArchives:
                 # First: else it would pass for another machine's where this one dies in between.
                 mark = archive_manifests.mark
                 await asyncio.to_thread(mark, workspace, epoch, is_restored=False)
-            number = f"{epoch:012}-{time.time_ns():020}"
-            signed = archive_manifests.signed(staged.manifest, number, self._key)
-            await self._store.create(archive_manifests.path(name, number), signed)
-            self._remember(name, staged.digests)
+            if await archive_manifests.write(self._store, staged.manifest, epoch, self._key):
+                self._remember(name, staged.digests)
         finally:
             await cancellation.in_thread(shutil.rmtree, place, ignore_errors=True)
-        older = [one async for one in self._manifests(name) if one < number]
-        await self._store.delete(archive_manifests.path(name, one) for one in older)
 
     def _remember(self, name: str, digests: _Digests) -> None:
         self._digests.pop(name, None)
@@ -285,12 +282,6 @@ class SessionArchives:
                 content[sha256] = place / copy
         return [file for path, (_, file) in found.items() if path.startswith(kind)]
 
-    async def _manifests(self, name: str) -> AsyncIterator[str]:
-        async for item in self._store.list(f"manifests/{name}/"):
-            number = item.name.rpartition("/")[2]
-            if archive_manifests.NUMBER.fullmatch(number):
-                yield number
-
     async def arrive(self, key: str, epoch: int) -> bool:
         """Bring what another machine had of a session here, once.
 
@@ -310,12 +301,11 @@ class SessionArchives:
             arrived, is_restored = await asyncio.to_thread(archive_manifests.arrival, workspace)
             if arrived >= epoch:
                 return is_restored
-            numbers = [one async for one in self._manifests(workspace.name)]
-            latest = max(numbers, default="")
+            numbers = await archive_manifests.numbers(self._store, workspace.name)
             # One of ours of an earlier time is no news: here is that, and what came after.
-            is_restored = bool(latest) and int(latest.partition("-")[0]) > arrived
+            is_restored = bool(numbers) and archive_manifests.epoch_of(numbers[-1]) > arrived
             if is_restored:
-                await self._fetch(key, workspace, latest)
+                await self._fetch(key, workspace, numbers[-1])
             mark = archive_manifests.mark
             await asyncio.to_thread(mark, workspace, epoch, is_restored=is_restored)
             if not is_restored:
@@ -325,6 +315,11 @@ class SessionArchives:
     async def _fetch(self, key: str, workspace: workspaces.Workspace, number: str) -> None:
         data = await self._store.read(archive_manifests.path(workspace.name, number))
         manifest = archive_manifests.read(workspace.name, number, data or b"", self._key)
+        if manifest.is_empty:
+            # It may have been forgotten: nothing of what was here before that is to stay.
+            await self._pool.forget(key)
+            await self._pool.workspace(key)
+            return
         place = self._staging / f"{workspace.name}-{time.monotonic_ns()}"
         everything = {one.sha256: one for one in (*manifest.files, *manifest.variables)}
         slots = asyncio.Semaphore(_AT_ONCE)
@@ -375,24 +370,23 @@ class SessionArchives:
             snapshot_generations.point(workspace, manifest.pointer)
 
     async def forget(self, key: str) -> None:
-        """Delete what is archived of a session."""
+        """Delete what is archived of a session, also for a machine that still has it and is away.
+
+        Raises:
+            KernelError: the store cannot be used.
+        """
         name = workspaces.Workspaces.name_of(key)
         self._changed.pop(name, None)
         if (task := self._keeping.get(name)) is not None:
             task.cancel()
             await asyncio.wait({task})
         self._digests.pop(name, None)
-        numbers = [one async for one in self._manifests(name)]
-        await self._store.delete(archive_manifests.path(name, number) for number in numbers)
-
-    async def sweep(self) -> None:
-        """Delete content that no manifest names, and is not new; KernelError if nobody can tell."""
-        oldest = time.time() - shared_stores.GRACE_SECONDS
-        idle = [one async for one in self._store.list("blobs/") if one.at < oldest]
-        # After the content was listed: what is named from now on was uploaded anew.
-        needed: set[str] = set()
-        async for item in self._store.list("manifests/"):
-            if (data := await self._store.read(item.name)) is not None:
-                needed |= archive_manifests.digests(data)
-        doomed = [one.name for one in idle if one.name.rpartition("/")[2] not in needed]
-        await self._store.delete(doomed, before=oldest)
+        if (epoch := self._epochs.get(name)) is None:
+            return
+        empty = archive_manifests.Manifest(
+            session=name, files=(), variables=(), pointer="", packages=""
+        )
+        if await archive_manifests.write(self._store, empty, epoch, self._key):
+            # It is here already: else it would take away here what comes after it.
+            mark, workspace = archive_manifests.mark, await self._pool.workspace(key)
+            await asyncio.to_thread(mark, workspace, epoch, is_restored=False)

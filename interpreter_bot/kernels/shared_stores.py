@@ -43,6 +43,7 @@ _WRONG: Final = "host.store cannot be used: {reason}"
 _SPOILT: Final = "What the machines share of this conversation's files is damaged."
 _CLIENT: Any = {"allow_http": True, "connect_timeout": "10s", "timeout": "60s"}
 _RETRIES: Any = {"max_retries": 3, "retry_timeout": datetime.timedelta(seconds=30)}
+_CLOCK: Final = "clock"
 _CHUNK_BYTES: Final = 1024 * 1024
 
 
@@ -126,6 +127,13 @@ class SharedStore:
                 if len(data) > MOST_BYTES:
                     raise errors.KernelError(_TOO_LARGE.format(name=name))
             return bytes(data)
+
+    async def now(self) -> float:
+        """Return what time it is by the store's own clock, which says how old things there are."""
+        with self._translated():
+            await self._library.put_async(self._store, _CLOCK, b"")
+            found = await self._library.head_async(self._store, _CLOCK)
+            return float(found["last_modified"].timestamp())
 
     async def list(self, prefix: str) -> AsyncIterator[StoredItem]:
         """Give all whose names begin so, in no order."""

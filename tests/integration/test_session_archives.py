@@ -1,0 +1,156 @@
+"""What two machines keep of sessions in the store that they share, by their files."""
+
+import contextlib
+import os
+import time
+
+import pytest
+
+from interpreter_bot import private_files, settings
+from interpreter_bot.kernels import (
+    archive_manifests,
+    pools,
+    session_archives,
+    shared_stores,
+    snapshot_keys,
+)
+from interpreter_bot.kernels.files import workspaces
+
+pytestmark = pytest.mark.kernel
+
+KEY = "a session"
+NAME = workspaces.Workspaces.name_of(KEY)
+DAY_SECONDS = 24 * 3600.0
+
+
+class Machine:
+    """The archives of a machine, and the files of its sessions; no kernel is started."""
+
+    def __init__(self, pool, archives):
+        self.pool, self.archives = pool, archives
+
+    async def write(self, text):
+        """Change the file of the session, and archive it."""
+        (await self.path()).write_text(text)
+        await self.archives.note_change(KEY)
+        assert await self.archives.flush()
+
+    async def path(self):
+        return (await self.pool.workspace(KEY)).directory / "f"
+
+    async def take(self, epoch):
+        """Have the session from now on; return what is in its file."""
+        self.archives.attend(KEY, epoch)
+        await self.archives.arrive(KEY, epoch)
+        path = await self.path()
+        return path.read_text() if path.exists() else ""
+
+    async def forget(self):
+        await self.pool.forget(KEY)
+        await self.archives.forget(KEY)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return shared_stores.SharedStore((tmp_path / "shared").as_uri())
+
+
+@pytest.fixture
+async def machines(tmp_path, short_path, store):
+    async with contextlib.AsyncExitStack() as stack:
+        made = []
+        for name in ("a", "b"):
+            config = settings.Settings(
+                kernels=settings.Kernels(preload=(), spares=0),
+                snapshots=settings.Snapshots(enabled=True),
+                paths=settings.Paths(data=tmp_path / name, runtime=short_path / name),
+            )
+            await archive_manifests.share_key(store, config)
+            pool = await stack.enter_async_context(pools.Pool.open(config))
+            opening = session_archives.SessionArchives.open(pool, store, snapshot_keys.load(config))
+            made.append(Machine(pool, await stack.enter_async_context(opening)))
+        for one in made:
+            stack.push_async_callback(one.archives.close)
+        yield made
+
+
+def stored(tmp_path):
+    """All that is stored of files."""
+    return sorted(one.read_text() for one in tmp_path.glob("shared/blobs/*/*"))
+
+
+async def test_what_was_forgotten_comes_back_by_no_machine_that_was_away(machines, store):
+    away, here = machines
+    await away.take(1)
+    packages = (await away.pool.workspace(KEY)).packages_file
+    private_files.replace(packages, "what was installed")
+    await away.write("secret")
+    assert await here.take(2) == "secret"
+    await here.forget()
+    # It comes back with what it had still to archive, and has not heard that the session moved.
+    await away.write("secret, and more")
+    assert len(await archive_manifests.numbers(store, NAME)) == 1
+    assert await here.take(3) == ""
+    # Also of its own disk nothing counts any more; and what is made from now on is kept.
+    assert await away.take(4) == ""
+    assert not packages.exists()
+    await away.write("new")
+    assert await here.take(5) == "new"
+
+
+async def test_what_comes_after_forgetting_is_kept(machines):
+    one, other = machines
+    await one.take(1)
+    await one.write("old")
+    assert await other.take(2) == "old"
+    await other.forget()
+    (await other.path()).write_text("new")
+    # Another bot asks, which does not know that the session is here.
+    assert await other.take(2) == "new"
+    await other.write("newer")
+    assert await one.take(3) == "newer"
+
+
+async def test_a_clock_that_is_set_back_loses_nothing(machines, monkeypatch):
+    one, other = machines
+    await one.take(1)
+    await one.write("first")
+    monkeypatch.setattr(time, "time_ns", lambda: 1)
+    await one.write("second")
+    await one.write("third")
+    assert await other.take(2) == "third"
+
+
+async def test_what_does_not_count_is_swept_and_what_was_forgotten_is_remembered_for_long(
+    machines, store, tmp_path
+):
+    one, _ = machines
+    await one.take(1)
+    await one.write("kept")
+    [number] = await archive_manifests.numbers(store, NAME)
+    manifest = tmp_path / "shared" / archive_manifests.path(NAME, number)
+    stale = manifest.with_name(f"{0:012}-{1:020}")
+    stale.write_bytes(manifest.read_bytes().replace(b'"size_bytes":4', b'"size_bytes":5'))
+    [blob] = tmp_path.glob("shared/blobs/*/*")
+    old = time.time() - 2 * DAY_SECONDS
+    os.utime(blob, (old, old))
+    await archive_manifests.sweep(store)
+    assert (stale.exists(), stored(tmp_path)) == (False, ["kept"])
+    await one.forget()
+    await archive_manifests.sweep(store)
+    [number] = await archive_manifests.numbers(store, NAME)
+    assert not stored(tmp_path)
+    forgotten = manifest.with_name(number)
+    old = time.time() - 91 * DAY_SECONDS
+    os.utime(forgotten, (old, old))
+    await archive_manifests.sweep(store)
+    assert not forgotten.exists()
+
+
+async def test_content_is_old_by_the_clock_of_the_store(store, tmp_path, monkeypatch):
+    (tmp_path / "f").write_bytes(b"x")
+    await store.upload(tmp_path / "f", "ab")
+    ahead = time.time() + 2 * DAY_SECONDS
+    monkeypatch.setattr(time, "time", lambda: ahead)
+    await archive_manifests.sweep(store)
+    assert stored(tmp_path) == ["x"], "somebody may be about to name it"
