@@ -27,6 +27,9 @@ _log = logging.getLogger(__name__)
 _RETRY_SECONDS: Final = 0.05
 _CONNECT_SECONDS: Final = 30.0
 _MOST_STREAMS: Final = 256
+_LOOK_SECONDS: Final = 20.0
+# A link that is lost, and whatever a host may say instead of what it should.
+_BROKEN: Final = (aiohttp.ClientError, OSError, ValueError, LookupError, TypeError, RecursionError)
 
 
 class CarriedDoors:
@@ -54,18 +57,26 @@ class CarriedDoors:
         )
         """The doors, or None where the host gives none."""
 
-    async def carry(self) -> None:
-        """Carry connections until the kernel ends, its doors are closed here, or the host goes."""
+    async def carry(self) -> bool:
+        """Carry connections until the kernel ends, its doors are closed here, or the host goes.
+
+        Returns:
+            Whether the host ended it: where the kernel lives on, its doors may be asked for again.
+        """
         try:
-            async with self._connection.dialled("/v1/door_link", self._asked) as link:
-                await self._carry(link)
-        except (aiohttp.ClientError, OSError, ValueError, KeyError, TypeError) as error:
+            alive_seconds = door_streams.HEARTBEAT_SECONDS
+            async with self._connection.dialled(
+                "/v1/door_link", self._asked, alive_seconds
+            ) as link:
+                return await self._carry(link)
+        except _BROKEN as error:
             _log.info("the doors of %s are not carried: %r", self._asked["kernel"], error)
+            return self.opened.done()
         finally:
             if not self.opened.done():
                 self.opened.set_result(None)
 
-    async def _carry(self, link: aiohttp.ClientWebSocketResponse) -> None:
+    async def _carry(self, link: aiohttp.ClientWebSocketResponse) -> bool:
         proxy, services = json.loads(await link.receive_str())["ports"]
         with contextlib.ExitStack() as stack:
             place = stack.enter_context(tempfile.TemporaryDirectory(prefix="ib-doors-"))
@@ -75,53 +86,75 @@ class CarriedDoors:
             ended, process = socket.socketpair()
             for one in (mine, ended):
                 stack.enter_context(one)
-            doors = kernel_doors.Doors(
-                _bound(paths[0]),
-                _bound(paths[1]),
-                process.detach(),
-                (int(proxy), int(services)),
-                theirs,
-            )
+            with contextlib.ExitStack() as given:
+                for one in (theirs, process):
+                    given.enter_context(one)
+                first, second = (given.enter_context(_bound(path)) for path in paths)
+                doors = kernel_doors.Doors(
+                    first, second, process.detach(), (int(proxy), int(services)), theirs
+                )
+                given.pop_all()
             if self.opened.done():
                 doors.close()
-                return
+                return False
             self.opened.set_result(doors)
             closing = asyncio.create_task(_closed(mine), name="end of carried doors")
             taking = asyncio.create_task(self._take(link, paths), name="connections of code")
+            leaving = asyncio.create_task(self._left(), name="whose the doors are")
             try:
-                await asyncio.wait({closing, taking}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({closing, taking, leaving}, return_when=asyncio.FIRST_COMPLETED)
+                is_closed_here = closing.done()
             finally:
-                tasks = {closing, taking, *self._streams}
+                tasks = {closing, taking, leaving, *self._streams}
                 for task in tasks:
                     task.cancel()
                 await asyncio.wait(tasks)
-            if not taking.cancelled():
-                taking.result()
+            for task in (taking, leaving):
+                if not task.cancelled():
+                    task.result()
+            return not is_closed_here
 
     async def _take(self, link: aiohttp.ClientWebSocketResponse, paths: list[str]) -> None:
         """Fetch each connection that the host tells of.
 
         Raises:
-            OSError: the session is elsewhere by now, or the host says more than it may.
+            OSError: the host says more than it may.
+            ValueError: it says something else.
         """
         async for message in link:
             said = json.loads(message.data)
-            path, name = paths[int(said["door"])], str(said["stream"])
-            try:
-                is_current = await self._is_current()
-            except errors.BotError:
-                # The host closes a connection that is not fetched.
-                _log.warning("it is not known where a session is", exc_info=True)
-                continue
-            if not is_current or len(self._streams) >= _MOST_STREAMS:
+            door, name = said["door"], str(said["stream"])
+            if door not in range(len(paths)):
+                raise ValueError
+            if len(self._streams) >= _MOST_STREAMS:
                 raise ConnectionRefusedError
-            task = asyncio.create_task(self._fetch(name, path), name="connection of a door")
+            # Nothing is awaited here: else a slow database would let the link pass for dead.
+            task = asyncio.create_task(
+                self._fetch(link, name, paths[int(door)]), name="connection of a door"
+            )
             self._streams.add(task)
             task.add_done_callback(self._over)
 
-    async def _fetch(self, name: str, path: str) -> None:
-        async with self._connection.dialled("/v1/door_stream", {"stream": name}) as stream:
+    async def _fetch(self, link: aiohttp.ClientWebSocketResponse, name: str, path: str) -> None:
+        """Carry a connection, if the session is still there; else let go of its doors.
+
+        Raises:
+            BotError: nobody knows; the host closes a connection that is not fetched.
+        """
+        if not await self._is_current():
+            await link.close()
+            return
+        async with self._connection.dialled("/v1/door_stream", {"stream": name}, None) as stream:
             await door_streams.relay(await _connected(path), stream)
+
+    async def _left(self) -> None:
+        """Return once the session is elsewhere, though connections of its are open."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            # Where nobody knows, what is open stays so.
+            with contextlib.suppress(errors.BotError):
+                if self._streams and not await self._is_current():
+                    return
 
     def _over(self, task: asyncio.Task[None]) -> None:
         self._streams.discard(task)
@@ -131,7 +164,11 @@ class CarriedDoors:
 
 def _bound(path: str) -> socket.socket:
     made = socket.socket(socket.AF_UNIX)
-    made.bind(path)
+    try:
+        made.bind(path)
+    except BaseException:
+        made.close()
+        raise
     return made
 
 

@@ -19,6 +19,8 @@ from aiohttp import web
 _log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS: Final = 20.0
+"""Of the link that tells of connections; they have none, as it would wait behind what is sent."""
+
 _CHUNK_BYTES: Final = 64 * 1024
 _END: Final = "end"
 _AT_ONCE: Final = struct.pack("ii", 1, 0)

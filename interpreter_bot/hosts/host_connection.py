@@ -248,12 +248,12 @@ class HostConnection:
                     await asyncio.sleep(_FIRST_WAIT_SECONDS)
 
     def dialled(
-        self, path: str, params: Mapping[str, str]
+        self, path: str, params: Mapping[str, str], heartbeat_seconds: float | None
     ) -> contextlib.AbstractAsyncContextManager[aiohttp.ClientWebSocketResponse]:
         """Open a WebSocket of its own, beside the one that everything else is said over."""
         assert self._session is not None, "use it inside `async with`"  # noqa: S101
         return self._session.ws_connect(
-            path, params=params, heartbeat=_HEARTBEAT_SECONDS, max_msg_size=_STREAM_BYTES
+            path, params=params, heartbeat=heartbeat_seconds, max_msg_size=_STREAM_BYTES
         )
 
     async def connected(self) -> None:
@@ -372,7 +372,7 @@ class HostConnection:
                 self.status = dataclasses.replace(self.status, is_draining=True)
             elif (call := self._calls.get(said["call"])) is not None:
                 call.told(said)
-        except (ValueError, KeyError, TypeError, struct.error) as error:
+        except (ValueError, KeyError, TypeError, RecursionError, struct.error) as error:
             raise host_messages.MalformedError("the host said something else") from error
 
     async def listen(self, told: ports.OnLoss | None) -> None:

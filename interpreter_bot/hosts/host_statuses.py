@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import socket
+from collections.abc import Iterable
 from typing import Any, Final
 
 import aiohttp
@@ -22,6 +23,14 @@ _OTHER_PROTOCOL: Final = (
 )
 _STUCK: Final = "The process that keeps the Python kernels does not answer."
 _REFUSED: Final = "The host at {address} closed the connection: {reason}."
+_NO_DOORS: Final = (
+    "The host at {address} has no doors for `egress` and `connections`: start it with "
+    "INTERPRETER_BOT_KERNELS__DOORS=true."
+)
+_COPY: Final = (
+    "The data directory of the host at {address} is a copy of another host's: end that host, "
+    "delete `host.id` in its data directory, and start it again."
+)
 _UNSAID: Final = "it does not trust the certificate of this bot, or just ends"
 # It is answered out of memory.
 _STATUS_SECONDS: Final = 10.0
@@ -79,6 +88,21 @@ class HostStatus:
     data_file: str = ""
     has_doors: bool = False
     has_store: bool = False
+
+    def check_beside(
+        self, others: Iterable[HostStatus], address: str, *, needs_doors: bool
+    ) -> None:
+        """Refuse a host of a fleet without doors, or on a copied data directory.
+
+        Raises:
+            HostUnusableError: with what to do about it; placements would mean both directories.
+        """
+        if needs_doors and not self.has_doors:
+            raise errors.HostUnusableError(_NO_DOORS.format(address=address))
+        for other in others:
+            # One directory may have several hosts, of which all but the newest drain.
+            if other.data_id == self.data_id and other.data_file != self.data_file:
+                raise errors.HostUnusableError(_COPY.format(address=address))
 
 
 class _TlsConnector(aiohttp.TCPConnector):

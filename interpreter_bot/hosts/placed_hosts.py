@@ -38,14 +38,6 @@ _POLL_SECONDS: Final = 0.05
 _RETRY_SECONDS: Final = 1.0
 _FIRST_SECONDS: Final = 20.0
 _NONE: Final = "No machine that runs Python can be reached right now."
-_NO_DOORS: Final = (
-    "The host at {address} has no doors for `egress` and `connections`: start it with "
-    "INTERPRETER_BOT_KERNELS__DOORS=true."
-)
-_COPY: Final = (
-    "The data directory of the host at {address} is a copy of another host's: end that host, "
-    "delete `host.id` in its data directory, and start it again."
-)
 
 T = TypeVar("T")
 
@@ -154,10 +146,12 @@ class PlacedHosts:
                     self._check(host)
                     self._hosts[address] = host
                     self.faults.pop(address, None)
-                    host.connection.on_connect = functools.partial(self._welcome_soon, host)
+                    refused = asyncio.get_running_loop().create_future()
+                    welcome = functools.partial(self._welcome_soon, host, refused)
+                    host.connection.on_connect = welcome
                     await host.listen(self._told)
                     try:
-                        await asyncio.get_running_loop().create_future()
+                        await refused
                     finally:
                         self._left[host.connection.status.data_id] = time.monotonic()
                         del self._hosts[address]
@@ -172,16 +166,18 @@ class PlacedHosts:
             await asyncio.sleep(_RETRY_SECONDS)
 
     def _check(self, host: remote_host.RemoteHost) -> None:
-        """Refuse a host without doors, or on a copied data directory: rows would mean both."""
-        own = host.connection.status
-        if self._doorkeeper is not None and not own.has_doors:
-            raise errors.HostUnusableError(_NO_DOORS.format(address=host.connection.address))
-        for other in (one.connection.status for one in self._hosts.values()):
-            # One directory may have several hosts, of which all but the newest drain.
-            if other.data_id == own.data_id and other.data_file != own.data_file:
-                raise errors.HostUnusableError(_COPY.format(address=host.connection.address))
+        others = [one.connection.status for one in self._hosts.values()]
+        needs_doors, address = self._doorkeeper is not None, str(host.connection.address)
+        host.connection.status.check_beside(others, address, needs_doors=needs_doors)
 
-    def _welcome_soon(self, host: remote_host.RemoteHost) -> None:
+    def _welcome_soon(self, host: remote_host.RemoteHost, refused: asyncio.Future[None]) -> None:
+        try:
+            # It may have been started anew, in another way.
+            self._check(host)
+        except errors.HostUnusableError as error:
+            if not refused.done():
+                refused.set_exception(error)
+            return
         task = asyncio.create_task(self._welcome(host), name="sessions that a host has no more")
         self._welcoming.add(task)
         task.add_done_callback(self._welcoming.discard)

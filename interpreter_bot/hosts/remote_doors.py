@@ -22,6 +22,7 @@ from interpreter_bot.hosts import carried_doors, host_connection, kernel_doors, 
 _log = logging.getLogger(__name__)
 
 _SECONDS: Final = 20.0
+_AGAIN_SECONDS: Final = 1.0
 _ANSWER_BYTES: Final = 4096
 _REQUEST: Final = "POST /v1/doors?{asked} HTTP/1.1\r\nHost: host\r\nContent-Length: 0\r\n\r\n"
 
@@ -54,7 +55,8 @@ class RemoteDoors:
         self._doorkeeper = doorkeeper
         self._opening: asyncio.Task[None] | None = None
         self._epoch_on = epoch_on
-        self._carrying: set[asyncio.Task[None]] = set()
+        self._carrying: set[asyncio.Task[bool]] = set()
+        self._is_closed = False
         if is_bot:
             connection.on_connect = self.take_over
 
@@ -65,6 +67,7 @@ class RemoteDoors:
     async def close(self) -> None:
         """Take over no more."""
         self._connection.on_connect = None
+        self._is_closed = True
         ending = self._carrying | ({self._opening} if self._opening is not None else set())
         for task in ending:
             task.cancel()
@@ -91,14 +94,16 @@ class RemoteDoors:
             # Where the host is gone, so is the kernel; what runs there says so.
             _log.warning("the doors of %s could not be opened", kernel_id, exc_info=True)
 
-    def take_over(self) -> None:
+    def take_over(self, *, after_seconds: float = 0.0) -> None:
         """Begin to open, or shut, the doors of sessions of this host that no bot has."""
         if self._opening is not None:
             self._opening.cancel()
-        self._opening = asyncio.create_task(self._open_unheld(), name="doors that no bot has")
+        opening = self._open_unheld(after_seconds)
+        self._opening = asyncio.create_task(opening, name="doors that no bot has")
 
-    async def _open_unheld(self) -> None:
+    async def _open_unheld(self, after_seconds: float = 0.0) -> None:
         """Open what code may be waiting at, whose bot has gone; shut what nothing allows now."""
+        await asyncio.sleep(after_seconds)
         try:
             unheld = await self._connection.request("GET", "/v1/unheld_doors")
             for kernel_id, key in dict(unheld).items():
@@ -110,7 +115,7 @@ class RemoteDoors:
                     await self.open(str(key), str(kernel_id), epoch=epoch)
                 else:
                     await self._connection.request("POST", "/v1/shut_doors", {"kernel": kernel_id})
-        except (errors.BotError, ValueError):
+        except (errors.BotError, ValueError, TypeError):
             _log.warning("doors of kernels could not be opened again", exc_info=True)
 
     async def _epoch(self, key: str) -> int | None:
@@ -132,16 +137,26 @@ class RemoteDoors:
         try:
             async with asyncio.timeout(_SECONDS):
                 found = await carried.opened
-        except TimeoutError as error:
+        except BaseException as error:
             task.cancel()
-            raise errors.KernelError from error
+            # They may have come just when nobody waited for them any more.
+            if not carried.opened.cancelled() and (late := carried.opened.result()) is not None:
+                late.close()
+            if isinstance(error, TimeoutError):
+                raise errors.KernelError from error
+            raise
         ask = functools.partial(self._ask, kernel_id)
         return None if found is None else dataclasses.replace(found, ask=ask)
 
-    def _over(self, task: asyncio.Task[None]) -> None:
+    def _over(self, task: asyncio.Task[bool]) -> None:
         self._carrying.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if task.cancelled() or self._is_closed:
+            return
+        if (error := task.exception()) is not None:
             _log.error("doors of a kernel are carried no more", exc_info=error)
+        elif task.result():
+            # Code that runs there goes on, and may want them.
+            self.take_over(after_seconds=_AGAIN_SECONDS)
 
     async def _fetched(self, key: str, kernel_id: str, epoch: int = 0) -> kernel_doors.Doors | None:
         """Ask the host for a kernel's doors; None if it gives none."""

@@ -110,9 +110,7 @@ class CarriedConnections:
         accepted = self._waiting.pop(request.query["stream"], None)
         if accepted is None:
             raise web.HTTPNotFound
-        response = web.WebSocketResponse(
-            heartbeat=door_streams.HEARTBEAT_SECONDS, compress=False, max_msg_size=_MESSAGE_BYTES
-        )
+        response = web.WebSocketResponse(compress=False, max_msg_size=_MESSAGE_BYTES)
         await response.prepare(request)
         relaying = door_streams.relay(accepted.endpoint, response, most_seconds=_LAST_SECONDS)
         carrying = asyncio.create_task(relaying, name="carried connection")

@@ -15,7 +15,7 @@ from interpreter_bot import settings, values
 from interpreter_bot.app import host_startup
 from interpreter_bot.data_connections import connection_service
 from interpreter_bot.egress import broker
-from interpreter_bot.hosts import certificate_authorities, fleets, placed_hosts
+from interpreter_bot.hosts import certificate_authorities, door_streams, fleets, placed_hosts
 from tests.acceptance import test_fleet
 from tests.fakes import outside
 
@@ -161,6 +161,22 @@ print(requests.post(address, data=b'x' * 5_000_000, verify='ca.pem').text)
         assert len(fleet.outside.bodies[-1]) == 5_000_000
 
 
+async def test_who_reads_slowly_is_not_cut_off(fleet, monkeypatch):
+    monkeypatch.setattr(door_streams, "HEARTBEAT_SECONDS", 0.5)
+    code = f"""
+import hashlib, requests, time
+address = 'https://data.example.org:{fleet.outside.port}/page'
+with requests.get(address, verify='ca.pem', stream=True) as response:
+    pieces = response.iter_content(65536)
+    first = next(pieces)
+    time.sleep(3)
+    print(hashlib.sha256(first + b''.join(pieces)).hexdigest())
+"""
+    async with fleet.bot() as hosts:
+        await fleet.place(hosts, KEYS[0], fleet.machines[0])
+        assert await fleet.run(hosts, KEYS[0], code) == hashlib.sha256(PAGE).hexdigest()
+
+
 async def test_the_next_bot_has_the_doors_and_none_is_there_between(fleet):
     key, machine = KEYS[2], fleet.machines[0]
     async with fleet.bot() as hosts:
@@ -217,11 +233,13 @@ async def test_data_connections_answer_on_each_machine(fleet):
 
 async def test_a_host_without_doors_or_on_a_copied_data_directory_is_refused(fleet):
     first, second = fleet.machines
-    second.end()
-    second.without_doors()
-    (second.data / "host.id").write_bytes((first.data / "host.id").read_bytes())
-    second.start()
-    async with fleet.bot(hosts=1) as hosts:
+    async with fleet.bot() as hosts:
+        second.end()
+        second.without_doors()
+        (second.data / "host.id").write_bytes((first.data / "host.id").read_bytes())
+        second.start()
+        # Also one that was another one when it was here before.
+        await test_fleet.until(lambda: "INTERPRETER_BOT" in "".join(hosts.faults.values()))
         (told,) = hosts.faults.values()
         assert "start it with INTERPRETER_BOT_KERNELS__DOORS=true" in told
     async with fleet.bot(hosts=1, has_rules=False) as hosts:

@@ -1,0 +1,204 @@
+"""Doors of kernels of another machine, whose host says and does what it likes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import types
+
+import aiohttp
+import pytest
+from aiohttp import test_utils, web
+
+from interpreter_bot import errors, network_reach
+from interpreter_bot.hosts import carried_doors, kernel_doors, remote_doors
+
+PORTS = json.dumps({"ports": [1, 2]})
+ASKED = {"kernel": "k", "key": "s"}
+
+
+class Host:
+    """A host as far as doors need it, and the connection to it that the bot has."""
+
+    def __init__(self):
+        self.links: asyncio.Queue[web.WebSocketResponse] = asyncio.Queue()
+        self.streams: asyncio.Queue[web.WebSocketResponse] = asyncio.Queue()
+        self.first = PORTS
+        self.address = "elsewhere"  # No path: no descriptor travels there.
+        self.status = types.SimpleNamespace(data_id="d")
+        self.on_connect = None
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def opened(cls):
+        host = cls()
+        app = web.Application()
+        app.router.add_get("/v1/door_link", host._link)
+        app.router.add_get("/v1/door_stream", host._stream)
+        server = test_utils.TestServer(app)
+        async with server, aiohttp.ClientSession(server.make_url("/")) as session:
+            host._session = session
+            yield host
+
+    async def _link(self, request):
+        link = web.WebSocketResponse()
+        await link.prepare(request)
+        await link.send_str(self.first)
+        self.links.put_nowait(link)
+        async for _ in link:
+            pass
+        return link
+
+    async def _stream(self, request):
+        stream = web.WebSocketResponse()
+        await stream.prepare(request)
+        self.streams.put_nowait(stream)
+        await asyncio.Event().wait()
+
+    def dialled(self, path, params, heartbeat_seconds):
+        return self._session.ws_connect(path, params=params, heartbeat=heartbeat_seconds)
+
+    async def request(self, method, path, said=None):
+        return {"k": "s"} if path == "/v1/unheld_doors" else {}
+
+
+class Doorkeeper:
+    """Holds what it is given, until it is closed at the other end."""
+
+    def __init__(self):
+        self.given: asyncio.Queue[kernel_doors.Doors | None] = asyncio.Queue()
+
+    async def open(self, key, kernel_id, doors):
+        self.given.put_nowait(await doors())
+
+    def reach(self, key):
+        return network_reach.Reach((network_reach.Reachable("a.example", (443,)),))
+
+
+@pytest.fixture
+async def host():
+    async with Host.opened() as host:
+        yield host
+
+
+async def _yes():
+    return True
+
+
+async def _carrying(host, is_current=_yes):
+    carried = carried_doors.CarriedDoors(host, ASKED, is_current)
+    task = asyncio.create_task(carried.carry())
+    return task, await carried.opened
+
+
+HOSTILE = [
+    '{"door": 5, "stream": "x"}',
+    '{"door": -1, "stream": "x"}',
+    '{"door": "0", "stream": "x"}',
+    '{"door": 0}',
+    "[]",
+    "7",
+    "{",
+    "[" * 100_000,
+]
+
+
+@pytest.mark.parametrize("said", HOSTILE, ids=lambda one: one[:12])
+async def test_what_a_host_says_instead_ends_its_doors_and_nothing_else(host, said):
+    task, doors = await _carrying(host)
+    await (await host.links.get()).send_str(said)
+    async with asyncio.timeout(5):
+        assert await task
+    # Whoever serves them learns it, as when a kernel ends.
+    assert os.read(doors.process, 1) == b""
+    doors.close()
+
+
+@pytest.mark.parametrize("said", ["[]", "{", '{"ports": 5}', '{"ports": ["a", "b"]}', "[" * 99_999])
+async def test_a_host_that_does_not_say_the_ports_gives_no_doors(host, said):
+    host.first = said
+    task, doors = await _carrying(host)
+    assert doors is None
+    assert await task is False
+
+
+async def test_connections_end_where_their_session_is_elsewhere(host, monkeypatch):
+    monkeypatch.setattr(carried_doors, "_LOOK_SECONDS", 0.05)
+    places = [True, True]
+
+    async def is_current():
+        return places.pop() if places else False
+
+    task, doors = await _carrying(host, is_current)
+    doors.proxy.listen()
+    await (await host.links.get()).send_json({"door": 0, "stream": "x"})
+    stream = await host.streams.get()
+    async with asyncio.timeout(5):
+        assert await task
+        assert (await stream.receive()).type is aiohttp.WSMsgType.CLOSE
+    doors.close()
+
+
+async def test_a_database_that_is_slow_keeps_no_link_from_being_read(host):
+    async def never():
+        await asyncio.Event().wait()
+
+    task, doors = await _carrying(host, never)
+    link = await host.links.get()
+    await link.send_json({"door": 0, "stream": "x"})
+    await link.ping()
+    await link.close()  # Waits for the other end's word, which only who reads can give.
+    async with asyncio.timeout(5):
+        assert await task
+    doors.close()
+
+
+async def test_nothing_is_carried_while_nobody_knows_whose_it_is(host):
+    async def unknown():
+        raise errors.StoreError
+
+    task, doors = await _carrying(host, unknown)
+    link = await host.links.get()
+    await link.send_json({"door": 0, "stream": "x"})
+    await asyncio.sleep(0.05)
+    assert host.streams.empty()
+    assert not task.done()
+    doors.close()
+    assert await task is False
+
+
+async def test_doors_whose_link_broke_are_asked_for_again(host, monkeypatch):
+    monkeypatch.setattr(remote_doors, "_AGAIN_SECONDS", 0.05)
+    keeper = Doorkeeper()
+    doors = remote_doors.RemoteDoors(host, keeper, is_bot=True)
+    await doors.open("s", "k")
+    first = await keeper.given.get()
+    await (await host.links.get()).close()
+    async with asyncio.timeout(5):
+        second = await keeper.given.get()
+    first.close()
+    # As the kernel that ended is no reason to ask.
+    second.close()
+    await asyncio.sleep(0.2)
+    assert keeper.given.empty()
+    await doors.close()
+
+
+async def test_doors_that_come_when_nobody_waits_any_more_are_closed(host, monkeypatch):
+    made = []
+
+    def make(*arguments):
+        made.append(kernel_doors.Doors(*arguments))
+        # Before the one who waits hears of them.
+        asyncio.get_running_loop().call_soon(opening.cancel)
+        return made[-1]
+
+    monkeypatch.setattr(carried_doors, "kernel_doors", types.SimpleNamespace(Doors=make))
+    doors = remote_doors.RemoteDoors(host, Doorkeeper(), is_bot=True)
+    opening = asyncio.create_task(doors.open("s", "k"))
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert [one.proxy.fileno() for one in made] == [-1]
+    await doors.close()
