@@ -311,8 +311,9 @@ class PlacedHosts:
     ) -> session_variables.SavedVariables | None:
         """Let a new session begin as a copy of another, on the same machine."""
         host = await self._at(key)
-        await self._placed(new_key, beside=host)
-        return await host.fork(key, new_key, checkpoint=checkpoint)
+        copy, _, epoch = await self._placed(new_key, beside=host)
+        new_epoch = epoch if copy.connection is host.connection else 0
+        return await host.fork(key, new_key, checkpoint=checkpoint, new_epoch=new_epoch)
 
     async def note_checkpoint(self, key: str, name: str) -> None:
         """Remember what a session is; see `ports.Hosts.note_checkpoint`."""

@@ -218,10 +218,11 @@ class RemoteHost:
         )
 
     async def fork(
-        self, key: str, new_key: str, *, checkpoint: str = ""
+        self, key: str, new_key: str, *, checkpoint: str = "", new_epoch: int = 0
     ) -> session_variables.SavedVariables | None:
-        """Let a new session begin as a copy of another; see `ports.Hosts.fork`."""
-        said = await self._post("fork", key=key, new_key=new_key, checkpoint=checkpoint)
+        """Let a new session, of an epoch of its own, begin as a copy; see `ports.Hosts.fork`."""
+        begun = {"new_key": new_key, "new_epoch": new_epoch}
+        said = await self._post("fork", key=key, checkpoint=checkpoint, **begun)
         return None if said is None else remote_calls.read(session_variables.SavedVariables, said)
 
     async def note_checkpoint(self, key: str, name: str) -> None:

@@ -179,7 +179,7 @@ class HostServer:
                 web.get("/v1/host", self._status),
                 web.get("/v1/events", self._events),
                 web.post("/v1/drain", self._drain),
-                *state_requests.routes(self._host),
+                *state_requests.routes(self._host, self._take_fork),
                 web.post("/v1/stop", self._stop),
                 web.post("/v1/acknowledge", self._acknowledge),
                 *operator_requests.routes(self._host, self._archives),
@@ -217,9 +217,17 @@ class HostServer:
         """Refuse what is said of a session that was moved."""
         await self._epochs.check_request(request)
         response = await handler(request)
-        if self._archives and (request.method, request.path) in _CHANGES:
-            await self._archives.note_change(request.query["key"])
+        if (request.method, request.path) in _CHANGES and "key" in request.query:
+            await self._note_change(request.query["key"])
         return response
+
+    async def _take_fork(self, key: str, epoch: int) -> None:
+        await self._epochs.check(key, epoch)
+        await self._note_change(key)
+
+    async def _note_change(self, key: str) -> None:
+        if self._archives is not None:
+            await self._archives.note_change(key)
 
     async def _events(self, request: web.Request) -> web.WebSocketResponse:
         response = web.WebSocketResponse(

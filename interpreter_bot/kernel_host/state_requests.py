@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from aiohttp import web
 
 from interpreter_bot.hosts import host_messages, ports
 
 
-def routes(host: ports.Hosts) -> list[web.RouteDef]:
+def routes(host: ports.Hosts, on_fork: Callable[[str, int], Awaitable[None]]) -> list[web.RouteDef]:
     """Return the requests; what is wrong with one is told as of all others.
 
     Args:
         host: whose sessions they are about.
+        on_fork: is told of each new session, and its epoch.
     """
 
     async def statuses(request: web.Request) -> web.Response:
@@ -24,7 +27,9 @@ def routes(host: ports.Hosts) -> list[web.RouteDef]:
     async def fork(request: web.Request) -> web.Response:
         said = await request.json()
         key, new_key, name = str(said["key"]), str(said["new_key"]), str(said["checkpoint"])
-        return _json(await host.fork(key, new_key, checkpoint=name))
+        saved = await host.fork(key, new_key, checkpoint=name)
+        await on_fork(new_key, int(said.get("new_epoch", 0)))
+        return _json(saved)
 
     async def note_checkpoint(request: web.Request) -> web.Response:
         said = await request.json()

@@ -200,6 +200,18 @@ async def test_forgotten_sessions_are_forgotten_in_the_store_too(config, machine
         assert b'"files":[],"variables":[]' in bucket.files[forgotten]
 
 
+async def test_a_copy_of_a_session_is_archived_before_it_is_used(config, machines, bucket, key):
+    async with opened(config) as (hosts, database):
+        await ran(hosts, key, MAKE)
+        copy = f"copy {key}"
+        await hosts.fork(key, copy)
+        await until(lambda: manifests(bucket, copy))
+        former = await machine_of(hosts, database, machines, copy)
+        other = next(one for one in machines if one is not former)
+        await database.placements.put(copy, data_id_of(other), after=1)
+        assert await ran(hosts, copy, LOOK) == "[1, 2] kept"
+
+
 def test_a_host_says_at_its_start_that_its_login_is_wrong(
     tmp_path, short_path, certificates, bucket
 ):
