@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import os
 import pathlib
@@ -119,8 +120,12 @@ def make_file(url: sqlalchemy.URL) -> None:
     """
     path = file(url)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # SQLite gives its -wal and -shm files the same mode.
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    # SQLite gives its -wal and -shm files the same mode. One that is there is not opened: to close
+    # it again would end the locks of all connections that this process has, and whichever process
+    # comes next would delete the log that they write to.
+    with contextlib.suppress(FileExistsError):
+        flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC
+        os.close(os.open(path, flags, 0o600))
 
 
 def _try_idle_connections(engine: sqlalchemy.Engine) -> None:

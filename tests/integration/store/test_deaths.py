@@ -37,6 +37,18 @@ async def main():
 asyncio.run(main())
 """
 
+# A command beside a bot: it reads, and goes.
+BESIDE = """
+import asyncio, pathlib, sys
+from interpreter_bot.store import databases
+
+async def main():
+    async with databases.Database.open(sys.argv[1], files=pathlib.Path(sys.argv[2])) as database:
+        print(await database.placements.find(sys.argv[3]))
+
+asyncio.run(main())
+"""
+
 
 @pytest.fixture
 async def other(url, tmp_path):
@@ -204,3 +216,21 @@ async def _bury_owner(database, turn_id):
         turns = schema.TURNS
         burying = turns.update().where(turns.c.id == turn_id).values(owner="f" * 32)
         await connection.execute(burying)
+
+
+async def test_a_database_that_is_opened_twice_is_still_locked_for_others(opening, url, tmp_path):
+    async def beside(key):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", BESIDE, url, str(tmp_path / "kept"), key),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        return (await process.communicate())[0].decode().strip()
+
+    async with opening() as first:
+        await first.placements.put("s", "a", after=0)
+        # As a bot that has hosts of several machines does.
+        async with opening():
+            for key in ("s", "t"):
+                # The first one that goes must not take the log with it that this process writes.
+                await first.placements.put(key, "a", after=0)
+                assert await beside(key) == "('a', 1, True)"
