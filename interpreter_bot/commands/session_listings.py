@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import dataclasses
 import datetime
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Final
 
 from interpreter_bot import errors, session_variables, settings, values
@@ -114,11 +114,17 @@ class Entry:
 
 
 @contextlib.asynccontextmanager
-async def opened_hosts(config: settings.Settings) -> AsyncIterator[list[remote_host.RemoteHost]]:
+async def opened_hosts(
+    config: settings.Settings, tell: Callable[[str], object]
+) -> AsyncIterator[list[remote_host.RemoteHost]]:
     """Connect to all hosts of the settings, those of one machine the newest first.
 
+    Args:
+        config: the settings in effect.
+        tell: is told, in a sentence, of each host of a fleet that cannot be asked.
+
     Raises:
-        HostUnusableError: one of them does not answer, or is of another release.
+        HostUnusableError: that of this machine does not answer, or is of another release.
     """
     async with contextlib.AsyncExitStack() as stack:
         hosts = []
@@ -129,9 +135,11 @@ async def opened_hosts(config: settings.Settings) -> AsyncIterator[list[remote_h
         for path in paths:
             try:
                 opened = await stack.enter_async_context(remote_host.RemoteHost.open(path))
-            except errors.HostUnusableError:
-                raise
-            except errors.KernelError:
+            except errors.KernelError as error:
+                if config.host.fleet:
+                    tell(f"{path}: {error}")
+                elif isinstance(error, errors.HostUnusableError):
+                    raise
                 continue
             hosts.append(opened)
         yield hosts
@@ -152,11 +160,12 @@ async def known(
     keys = owned.keys() | kernels.keys()
     sizes = await _sizes(config, keys, hosts)
     by_data = {one.connection.status.data_id: one for one in hosts} if config.host.fleet else {}
+    places = await database.placements.of(keys) if by_data else {}
     entries = []
     for key in keys:
         session, person = owned.get(key, (None, ""))
         found = kernels.get(key)
-        placed = await database.placements.find(key) if by_data else None
+        placed = places.get(key)
         host: remote_host.RemoteHost | None = found[0] if found else next(iter(hosts), None)
         if placed is not None:
             own = by_data.get(placed[0])

@@ -54,7 +54,10 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
 
 async def _run(config: settings.Settings, options: argparse.Namespace) -> int:
     opening = host_startup.open_database(config, takes_orphans=False)
-    async with opening as database, session_listings.opened_hosts(config) as hosts:
+    opening_hosts = session_listings.opened_hosts(
+        config, lambda said: sys.stderr.write(f"{said}\n")
+    )
+    async with opening as database, opening_hosts as hosts:
         everyone = await session_listings.known(config, database, hosts)
         if options.verb is None:
             held = [one for one in everyone if one.status or one.saved or options.all]

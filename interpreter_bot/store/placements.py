@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
@@ -28,6 +29,13 @@ class Placements:
         """Return where a session is."""
         async with self._begin.alone(is_writing=False) as transaction:
             return _read((await transaction.execute(_FIND, {"digest": _digest(key)})).first())
+
+    async def of(self, keys: Collection[str]) -> dict[str, Placement]:
+        """Return where sessions are that are anywhere, in one query for all that ever were."""
+        async with self._begin.alone(is_writing=False) as transaction:
+            rows = await transaction.execute(sa.select(_T.c.session_digest, *_PLACEMENT))
+            found = {row.session_digest: (row.host, row.epoch, row.is_told) for row in rows}
+        return {key: found[digest] for key in keys if (digest := _digest(key)) in found}
 
     async def put(self, key: str, host: str, *, after: int) -> Placement:
         """Place a session, unless somebody else did meanwhile; return where it is now.

@@ -10,9 +10,11 @@ import tempfile
 import time
 
 import pytest
+from aiohttp import web
 
 from interpreter_bot import errors
-from interpreter_bot.hosts import certificate_authorities
+from interpreter_bot.commands import options, session_operations
+from interpreter_bot.hosts import certificate_authorities, host_addresses
 from interpreter_bot.kernels.files import workspaces
 from tests.acceptance import test_fleet
 from tests.acceptance.test_fleet import config, opened, ran, until
@@ -129,22 +131,32 @@ async def test_a_session_goes_on_where_its_machine_is_lost_with_all_it_had(confi
         assert (await database.placements.find(key))[1] == 3
 
 
-async def test_an_operator_lists_and_moves_a_session(config, machines, key):
-    environment = {
-        name: value
-        for name, value in config.for_host().items()
-        if name in ("INTERPRETER_BOT_HOST", "INTERPRETER_BOT_PATHS")
-    }
+@contextlib.asynccontextmanager
+async def other_release(certificates):
+    """Serve as a host that speaks another protocol; give its address."""
 
+    async def status(_):
+        return web.json_response({"protocol": 0})
+
+    application = web.Application()
+    application.add_routes([web.get("/v1/host", status)])
+    runner = web.AppRunner(application)
+    await runner.setup()
+    context = host_addresses.Credentials(certificates, is_host=True).context()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+        yield f"127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def test_an_operator_lists_and_moves_a_session_though_other_hosts_cannot_be_asked(
+    config, machines, certificates, key, capsys
+):
     async def operate(*arguments):
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "interpreter_bot", "sessions", *arguments),
-            env=dict(os.environ) | environment,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        said, _ = await process.communicate()
-        return process.returncode, said.decode()
+        asked = options.read(["sessions", *arguments])
+        status = await asyncio.to_thread(session_operations.run, config, asked)
+        return status, capsys.readouterr()
 
     name = workspaces.Workspaces.name_of(key)
     async with opened(config) as (hosts, database):
@@ -152,16 +164,29 @@ async def test_an_operator_lists_and_moves_a_session(config, machines, key):
         former = await machine_of(hosts, database, machines, key)
         other = next(one for one in machines if one is not former)
         status, said = await operate("--json")
-        states = {one["key"]: one["state"] for one in json.loads(said)["sessions"]}
-        assert (status, states[key]) == (0, "live")
-        status, said = await operate("move", name, "127.0.0.1:1")
-        assert (status, other.address in said) == (2, True)
-        status, said = await operate("move", name[:8], other.address)
-        assert (status, f"goes on at {other.address}" in said) == (0, True), said
+        states = {one["key"]: one["state"] for one in json.loads(said.out)["sessions"]}
+        assert (status, states[key], said.err) == (0, "live", "")
+        with pytest.raises(errors.BotError, match=other.address):
+            await operate("move", name, "127.0.0.1:1")
+        moving = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "interpreter_bot", "sessions", "move", name[:8], other.address),
+            env=dict(os.environ) | config.for_host(),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        told, _ = await moving.communicate()
+        assert (moving.returncode, f"goes on at {other.address}" in told.decode()) == (0, True)
         assert await ran(hosts, key, LOOK) == "[1, 2] kept"
         assert (await machine_of(hosts, database, machines, key)) is other
         status, said = await operate("move", name[:8], other.address)
-        assert (status, "already" in said) == (0, True)
+        assert (status, "already" in said.out) == (0, True)
+        async with other_release(certificates[0]) as strange:
+            fleet = (*config.host.fleet, strange, "127.0.0.1:1")
+            host = config.host.model_copy(update={"fleet": fleet})
+            config = config.model_copy(update={"host": host})
+            status, said = await operate("--json")
+        assert key in {one["key"] for one in json.loads(said.out)["sessions"]}
+        assert f"{strange}: The process that keeps the Python kernels is of a release" in said.err
+        assert "127.0.0.1:1: " in said.err
 
 
 async def test_what_is_damaged_or_cannot_be_reached_is_a_sentence_and_loses_nothing(
