@@ -41,8 +41,14 @@ _CODE: Final = re.compile(r"<Code>(\w{1,64})</Code>")
 _NO_LIBRARY: Final = "host.store needs obstore: pip install 'interpreter-bot[data]'."
 _WRONG: Final = "host.store cannot be used: {reason}"
 _SPOILT: Final = "What the machines share of this conversation's files is damaged."
-_CLIENT: Any = {"allow_http": True, "connect_timeout": "10s", "timeout": "60s"}
-_RETRIES: Any = {"max_retries": 3, "retry_timeout": datetime.timedelta(seconds=30)}
+_SECOND: Final = datetime.timedelta(seconds=1)
+# Large content may take long, but not stand still.
+_TIMEOUTS: Any = {
+    "connect_timeout": 10 * _SECOND,
+    "read_timeout": 60 * _SECOND,
+    "timeout": 3600 * _SECOND,
+}
+_RETRIES: Any = {"max_retries": 3, "retry_timeout": 30 * _SECOND}
 _CLOCK: Final = "clock"
 _CHUNK_BYTES: Final = 1024 * 1024
 
@@ -88,8 +94,9 @@ class SharedStore:
             if address.startswith("file:"):
                 self._store: Any = stores.from_url(address, mkdir=True)
             else:
+                options: Any = {"allow_http": True, **_TIMEOUTS}
                 self._store = stores.from_url(
-                    address, client_options=_CLIENT, retry_config=_RETRIES
+                    address, client_options=options, retry_config=_RETRIES
                 )
         except (*self._faults, ValueError, TypeError) as error:
             reason = str(error).partition("\n")[0]

@@ -120,7 +120,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
             return
         self._body = self.rfile.read(size)
-        self._is_lost = fault == "lost"
+        self._is_lost, self._is_slow = fault == "lost", fault == "slow"
         if isinstance(fault, int):
             self._refuse(fault, "SlowDown")
         elif self.server.kind == "s3" and f"/{REGION}/s3/" not in headers.get("authorization", ""):
@@ -253,7 +253,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("ETag", etag)
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(content)
+            pieces = 10 if self._is_slow else 1
+            size = len(content) // pieces + 1
+            for begin in range(0, len(content), size):
+                self.wfile.write(content[begin : begin + size])
+                time.sleep(0.2 if self._is_slow else 0)
 
     def log_message(self, *_):
         pass
@@ -268,7 +272,8 @@ class Server(http.server.ThreadingHTTPServer):
         uploads: parts by number, of what is uploaded in parts and not complete.
         pages: how many lists were asked for.
         faults: of requests to come, each for one: its method, what its path holds, and a status,
-            or "lost" where it is done and not answered, or "cut" where half of it arrives.
+            or "lost" where it is done and not answered, or "cut" where half of it arrives, or
+            "slow" where the answer takes two seconds.
     """
 
     def __init__(self, kind, files):

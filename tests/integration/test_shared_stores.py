@@ -104,6 +104,16 @@ async def test_what_goes_wrong_on_the_way_is_tried_again(bucket, large, tmp_path
     assert not bucket.faults
 
 
+async def test_what_takes_long_is_waited_for_while_it_goes_on(bucket, large, tmp_path, monkeypatch):
+    faster = {name: span / 60 for name, span in shared_stores._TIMEOUTS.items()}
+    monkeypatch.setattr(shared_stores, "_TIMEOUTS", faster)
+    store = opened()
+    await store.upload(large, DIGEST)
+    bucket.faults.append(("GET", "blobs", "slow"))
+    await store.download(DIGEST, len(LARGE), tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == LARGE
+
+
 async def test_an_upload_that_is_broken_off_leaves_nothing_that_counts(bucket, large, tmp_path):
     store = opened()
     bucket.faults += [("PUT", "partNumber=2", "cut")] * 10
