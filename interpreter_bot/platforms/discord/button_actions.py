@@ -91,7 +91,7 @@ class ButtonActions:
         in_flight = self._handler.in_flight
         if not await in_flight.cancel(button.number):
             await self._handler.tell(interaction, "Nothing is running any more.")
-            if not in_flight.is_running(button.number):
+            if not await in_flight.is_running(button.number):
                 # Fetched anew: the person may have pressed the button on an older state.
                 message = await interaction.original_response()
                 await interrupted_answers.mend(message, in_flight.is_running)
@@ -120,7 +120,7 @@ class ButtonActions:
     async def _answer(
         self, interaction: discord.Interaction[Any], button: message_layout.Button
     ) -> None:
-        question = self._handler.in_flight.questions.find(str(button.number))
+        question = await self._handler.in_flight.questions.find_anywhere(str(button.number))
         if question is None or question.person != str(button.owner):
             await self._handler.tell(interaction, pending_questions.LATE)
         elif interaction.user.id != button.owner:
@@ -132,17 +132,16 @@ class ButtonActions:
             if await self._handler.admits(interaction):
                 await self._change(interaction, question)
         elif button.verb in _CHOICES:
-            await self._resolve(interaction, question, button.verb)
+            await modals.resolve(self._handler, interaction, question, button.verb)
         else:
-            await self._resolve(
-                interaction, question, question.code if button.verb == "run" else None
-            )
+            code = question.code if button.verb == "run" else None
+            await modals.resolve(self._handler, interaction, question, code)
 
     def _resolving(self, question: pending_questions.Question) -> modals.Submitted:
         async def submitted(
             interaction: discord.Interaction[Any], text: str, _: tuple[discord.Attachment, ...]
         ) -> None:
-            await self._resolve(interaction, question, text)
+            await modals.resolve(self._handler, interaction, question, text)
 
         return submitted
 
@@ -195,17 +194,6 @@ class ButtonActions:
                 for verb in ("run", "refuse")
             ),
         )
-
-    async def _resolve(
-        self,
-        interaction: discord.Interaction[Any],
-        question: pending_questions.Question,
-        text: str | None,
-    ) -> None:
-        if not await self._handler.begins(interaction, is_silent=True):
-            return
-        if not question.resolve(text):
-            await self._handler.tell(interaction, pending_questions.LATE)
 
 
 def _is_code(part: past_turns.Past) -> bool:

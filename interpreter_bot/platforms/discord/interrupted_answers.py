@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
 import discord
@@ -23,15 +23,15 @@ _STOP: Final = re.compile(r"ib:stop:(?P<number>[0-9]{1,19}):")
 _GOING_ON: Final = re.compile(r"^-# (?:⏳|✍️) .*\n?", re.MULTILINE)
 _ENDED: Final = markdown.small("⏹️ This answer was interrupted.")
 
-IsRunning = Callable[[int], bool]
-"""Says whether a request is in flight here, by its number."""
+IsRunning = Callable[[int], Awaitable[bool]]
+"""Says whether a request is in flight anywhere, by its number."""
 
 
 async def mend_all(channel: discord.abc.Messageable, me: int, is_running: IsRunning) -> None:
     """Mend all messages of the bot in a channel that wrongly say they are being written."""
     try:
         async for message in channel.history(limit=_MOST_LOOKED_AT):
-            if message.author.id == me and _is_stale(message, is_running):
+            if message.author.id == me and await _is_stale(message, is_running):
                 # Fetched anew: its answer may have ended after the messages were listed. The
                 # request must not run before this fetch nor after it.
                 await mend(await message.fetch(), is_running)
@@ -45,7 +45,7 @@ async def mend(message: discord.Message, is_running: IsRunning) -> None:
     Raises:
         HTTPException: Discord does not let it be changed.
     """
-    if not _is_stale(message, is_running):
+    if not await _is_stale(message, is_running):
         return
     content = f"{_GOING_ON.sub('', message.content).rstrip()}\n{_ENDED}".strip()
     await message.edit(
@@ -55,9 +55,9 @@ async def mend(message: discord.Message, is_running: IsRunning) -> None:
     )
 
 
-def _is_stale(message: discord.Message, is_running: IsRunning) -> bool:
+async def _is_stale(message: discord.Message, is_running: IsRunning) -> bool:
     numbers = list(_stops(message))
-    return bool(numbers) and not any(map(is_running, numbers))
+    return bool(numbers) and not any([await is_running(number) for number in numbers])
 
 
 def _stops(message: discord.Message) -> Iterator[int]:

@@ -167,6 +167,24 @@ async def _take(
             context=message_parsing.quoted(about, me) if about is not None else "",
         )
     else:
+        asked = str(sent.number)
+        question = await handler.in_flight.questions.find_anywhere(asked)
+        if question is None or question.person != str(interaction.user.id):
+            await handler.tell(interaction, pending_questions.LATE)
+        else:
+            await resolve(handler, interaction, question, sent.text)
+
+
+async def resolve(
+    handler: interactions.InteractionHandler,
+    interaction: discord.Interaction[Any],
+    question: pending_questions.Question,
+    text: str | None,
+) -> None:
+    """Answer a question, in whichever process of the bot it waits; None refuses."""
+    if not await handler.begins(interaction, is_silent=True):
+        return
+    if not await handler.in_flight.questions.resolve(question, text):
         await handler.tell(interaction, pending_questions.LATE)
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import cachetools
 import discord
 
-from interpreter_bot import settings, values
+from interpreter_bot import errors, settings, values
 from interpreter_bot.platforms.discord import (
     api_errors,
     channels_and_threads,
@@ -25,9 +25,18 @@ from interpreter_bot.platforms.discord import (
     replies,
 )
 from interpreter_bot.platforms.rendering import status_sentences
-from interpreter_bot.sessions import pending_questions, ports, requests, session_service
+from interpreter_bot.sessions import (
+    pending_questions,
+    ports,
+    replica_calls,
+    requests,
+    session_service,
+)
 
 _MOST: Final = 1000
+# What other processes of the bot are asked for.
+_CANCEL: Final = "discord cancel"
+_FIND: Final = "discord find"
 _FALLEN: Final = ports.End(status=values.TurnStatus.FAILED, sentence=status_sentences.FAULT)
 
 _log = logging.getLogger(__name__)
@@ -109,7 +118,11 @@ class RequestsInFlight:
         self._tasks = tasks
         self._running: set[asyncio.Task[None]] = set()
         self._runs: dict[int, InFlight] = {}
-        self.questions = pending_questions.PendingQuestions()
+        self.questions = pending_questions.PendingQuestions(
+            calls=service.replicas, platform=channels_and_threads.PLATFORM
+        )
+        service.replicas.serve(_CANCEL, self._cancelling)
+        service.replicas.serve(_FIND, self._finding)
 
     async def chosen_by(
         self, place: channels_and_threads.Place, person: requests.Person
@@ -140,14 +153,37 @@ class RequestsInFlight:
         for task in self._running:
             task.cancel()
 
-    def is_running(self, number: int) -> bool:
-        """Say whether a request is in flight here, by its number."""
-        return number in self._runs
+    async def is_running(self, number: int) -> bool:
+        """Say whether a request may be in flight, by its number, in whichever process."""
+        try:
+            asked = self._service.replicas.ask
+            return number in self._runs or await asked(_FIND, {"number": number}) is not None
+        except errors.BotError:
+            _log.warning("it is not known whether a request is in flight", exc_info=True)
+            return True
 
     async def cancel(self, number: int) -> bool:
-        """Cancel a request by its number; return whether it was still in flight."""
-        run = self._runs.get(number)
-        return run is not None and await self._service.cancel(run.place.key, run.request.id)
+        """Cancel a request by its number, in whichever process; says whether it was there to end.
+
+        Raises:
+            BotError: the process that has it does not answer.
+        """
+        if (run := self._runs.get(number)) is not None:
+            return await self._service.cancel(run.place.key, run.request.id)
+        answer = await self._service.replicas.ask(_CANCEL, {"number": number})
+        return answer is not None and bool(answer["is_ended"])
+
+    def _cancelling(self, which: replica_calls.Content) -> replica_calls.Work | None:
+        async def cancel() -> replica_calls.Content:
+            return {"is_ended": await self.cancel(which["number"])}
+
+        return cancel if which["number"] in self._runs else None
+
+    def _finding(self, which: replica_calls.Content) -> replica_calls.Work | None:
+        async def find() -> replica_calls.Content:
+            return {}
+
+        return find if which["number"] in self._runs else None
 
     async def _tell(self, person: int, text: str) -> bool:
         """Send a person a direct message; says whether it arrived."""
