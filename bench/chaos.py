@@ -1,4 +1,4 @@
-"""Two bots, two hosts, a PostgreSQL and a store: any process is killed or stopped at any moment.
+"""Two bots, two hosts, a PostgreSQL and a bucket: any process is killed or stopped at any moment.
 
 Each session counts: a turn adds a number to a variable and to a file, and prints both. Who checks
 knows which numbers were acknowledged, and when. Later none may be there twice or in another order,
@@ -21,12 +21,13 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from bench import metrics, sample_sizes
 from interpreter_bot import settings
 from interpreter_bot.hosts import certificate_authorities
+from tests.fakes import buckets
 from tests.integration.store import servers
 
 _SESSIONS = 6
@@ -58,36 +59,47 @@ class _Session:
 class _Process:
     """A process of the fleet, which is started again whenever it is killed."""
 
-    def __init__(self, name: str, module: tuple[str, ...], config: settings.Settings) -> None:
+    def __init__(
+        self,
+        name: str,
+        module: tuple[str, ...],
+        config: settings.Settings,
+        login: dict[str, str],
+    ) -> None:
         self.name = name
         self._module = module
-        self._environment = dict(os.environ) | config.for_host()
+        self._environment = dict(os.environ) | config.for_host() | login
         if config.store.url:
             self._environment["INTERPRETER_BOT_STORE__URL"] = config.store.url
         self._environment["INTERPRETER_BOT_SNAPSHOTS__ENABLED"] = "true"
         self.process: asyncio.subprocess.Process | None = None
         self.answers: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self.on_late: Callable[[dict[str, Any]], None] = lambda _: None
         self.is_ready = asyncio.Event()
-        self._log = (config.paths.data.parent / f"{name}.log").open("ab")
+        self._log = config.paths.data.parent / f"{name}.log"
 
     async def run(self) -> None:
         """Keep it, for ever."""
         while True:
-            self.process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", *self._module),
-                env=self._environment,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=self._log,
-            )
+            with self._log.open("ab") as log:
+                self.process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", *self._module),
+                    env=self._environment,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=log,
+                )
             assert self.process.stdout is not None
             try:
                 async for line in self.process.stdout:
                     said = json.loads(line)
                     if "ready" in said:
                         self.is_ready.set()
-                    elif said.get("id") in self.answers:
+                    elif said["id"] in self.answers:
                         self.answers.pop(said["id"]).set_result(said)
+                    else:
+                        # Of a turn that goes on after its bot was killed, or of one too slow.
+                        self.on_late(said)
                 await self.process.wait()
             finally:
                 self.is_ready.clear()
@@ -96,7 +108,8 @@ class _Process:
                 self.answers.clear()
                 if self.process.returncode is None:
                     self.process.kill()
-                    await self.process.wait()
+                    # Reads its pipes to their ends, too, which closes them.
+                    await self.process.communicate()
 
     def signal(self, signum: signal.Signals) -> None:
         """Send it a signal, if it is there."""
@@ -122,12 +135,16 @@ class _Process:
             if waiting.cancelled():
                 return None
             raise
+        finally:
+            self.answers.pop(number, None)
 
 
 class Chaos:
     """All processes, those who talk to them, and who kills them. Use `run`."""
 
-    def __init__(self, seed: int, place: pathlib.Path, database: str) -> None:
+    def __init__(
+        self, seed: int, place: pathlib.Path, database: str, login: dict[str, str]
+    ) -> None:
         self._chance = random.Random(seed)
         self._sessions = [_Session(f"s{number}") for number in range(_SESSIONS)]
         self.wrong: list[str] = []
@@ -143,10 +160,10 @@ class Chaos:
             config = settings.Settings(
                 kernels=settings.Kernels(preload=(), spares=0),
                 paths=settings.Paths(data=place / name / "d", runtime=place / name / "r"),
-                host=settings.Host(listen=address, tls=of_host, store=(place / "shared").as_uri()),
+                host=settings.Host(listen=address, tls=of_host, store="s3://reports/chaos"),
             )
             config.paths.data.mkdir(parents=True)
-            self.hosts.append(_Process(name, ("interpreter_bot", "host"), config))
+            self.hosts.append(_Process(name, ("interpreter_bot", "host"), config, login))
         for name in ("bot-a", "bot-b"):
             config = settings.Settings(
                 paths=settings.Paths(data=place / name / "d", runtime=place / name / "r"),
@@ -154,7 +171,7 @@ class Chaos:
                 host=settings.Host(fleet=tuple(addresses), tls=of_bot, lost_seconds=_LOST_SECONDS),
             )
             config.paths.data.mkdir(parents=True)
-            self.bots.append(_Process(name, ("bench.chaos_bots",), config))
+            self.bots.append(_Process(name, ("bench.chaos_bots",), config, {}))
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -164,8 +181,11 @@ class Chaos:
             tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as place,
             servers.Server.run() as server,
             server.database() as address,
+            buckets.serving("s3", {}) as bucket,
         ):
-            chaos = cls(seed, pathlib.Path(place), address)
+            chaos = cls(seed, pathlib.Path(place), address, buckets.s3_login(bucket))
+            for bot in chaos.bots:
+                bot.on_late = chaos._late
             tasks = []
             try:
                 for processes in (chaos.hosts, chaos.bots):
@@ -203,8 +223,20 @@ class Chaos:
         bot = self._chance.choice(self.bots)
         answer = await bot.ask(session.name, number)
         self.counts["turns"] += 1
-        if answer is None or answer["status"] != "done":
-            self.counts["turns without an answer" if answer is None else "turns that failed"] += 1
+        if answer is None:
+            self.counts["turns without an answer"] += 1
+            return False
+        return self._take(session, answer)
+
+    def _late(self, answer: dict[str, Any]) -> None:
+        self.counts["turns with a late answer"] += 1
+        self._take(next(one for one in self._sessions if answer["id"] in one.tried), answer)
+
+    def _take(self, session: _Session, answer: dict[str, Any]) -> bool:
+        """Take an answer; say whether it acknowledges its number."""
+        number = answer["id"]
+        if answer["status"] != "done":
+            self.counts["turns that failed"] += 1
             return False
         told = {line.split()[0]: line.split()[1:] for line in answer["lines"] if line}
         if not {"variable", "file"} <= told.keys():
@@ -226,7 +258,9 @@ class Chaos:
             self.wrong.append(f"twice in {where}")
         if found != [one for one in session.tried if one in set(found)]:
             self.wrong.append(f"crossed or disordered in {where}")
-        missing = session.acknowledged.keys() - set(found) - session.given_up[kind]
+        # What a late answer does not know of may have come after it.
+        earlier = session.tried[: session.tried.index(answer["id"])]
+        missing = session.acknowledged.keys() & set(earlier) - set(found) - session.given_up[kind]
         if not missing:
             return
         session.given_up[kind] |= missing

@@ -7,6 +7,7 @@ answers: `id`, `lines` that were printed, `said` of losses and refusals, and `st
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import os
 import sys
@@ -24,6 +25,8 @@ async def _serve() -> None:
         host_startup.open_hosts(config, kernels_outlive=True) as hosts,
         service_startup.open_conversations(config, {}, hosts=hosts) as service,
     ):
+        # What another bot began, which was killed, goes on here: its answer comes from this one.
+        service.notify_through("chaos", _notify, go_on=functools.partial(_handle, service))
         _tell({"ready": os.getpid()})
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader()
@@ -41,6 +44,10 @@ async def _answer(service: session_service.SessionService, asked: dict[str, Any]
     request = requests.Request(
         key=key, person=person, text=asked["code"], is_code=True, id=asked["id"]
     )
+    await _handle(service, request)
+
+
+async def _handle(service: session_service.SessionService, request: requests.Request) -> None:
     reply = replies.Reply()
     end = await service.handle(request, reply)
     outputs = reply.of("output")
@@ -49,7 +56,11 @@ async def _answer(service: session_service.SessionService, asked: dict[str, Any]
     said += reply.of("announcement")
     said += [finished.reason for finished in reply.of("finished") if finished.reason]
     said += [end.sentence] if end.sentence else []
-    _tell({"id": asked["id"], "lines": lines, "said": said, "status": end.status.value})
+    _tell({"id": request.id, "lines": lines, "said": said, "status": end.status.value})
+
+
+async def _notify(_: values.SessionKey, text: str) -> None:
+    sys.stderr.write(f"notified: {text}\n")
 
 
 def _tell(said: dict[str, Any]) -> None:
