@@ -7,7 +7,7 @@ import asyncio
 import dataclasses
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from interpreter_bot import errors, values
@@ -80,12 +80,37 @@ def title(request: str) -> str:
 
 def _events(turn: past_turns.PastTurn) -> Iterator[event_json.Event]:
     yield event_json.started()
-    step, is_last_words = 0, False
-    for part in turn.parts:
-        is_last_words = isinstance(part, past_turns.PastText)
+    yield from _of_parts(turn.parts)
+    yield from map(event_json.artifact, turn.artifacts)
+    if turn.spent.input_tokens or turn.spent.output_tokens:
+        yield event_json.usage(turn.spent)
+    if turn.status != "running":
+        yield _over(turn)
+
+
+def news(before: past_turns.PastTurn, now: past_turns.PastTurn) -> Iterator[event_json.Event]:
+    """Iterate over what is new of a turn that runs elsewhere, whose record only grows."""
+    known = len(before.parts)
+    match (before.parts[-1:], now.parts[known - 1 : known]):
+        case ((past_turns.PastText(said),), (past_turns.PastText(text),)) if text != said:
+            # Words of one step, as they come, are one part.
+            yield event_json.text(text[len(said) :])
+    yield from _of_parts(now.parts, after=known)
+    yield from map(event_json.artifact, now.artifacts[len(before.artifacts) :])
+    if now.spent != before.spent:
+        yield event_json.usage(now.spent)
+    if now.status != "running":
+        yield _over(now)
+
+
+def _of_parts(parts: Sequence[past_turns.Past], *, after: int = 0) -> Iterator[event_json.Event]:
+    step = 0
+    for number, part in enumerate(parts):
+        step += isinstance(part, past_turns.PastText)
+        if number < after:
+            continue
         match part:
             case past_turns.PastText():
-                step += 1
                 yield event_json.step(step)
                 yield event_json.text(part.text)
             case past_turns.PastCode():
@@ -96,11 +121,6 @@ def _events(turn: past_turns.PastTurn) -> Iterator[event_json.Event]:
                 yield event_json.finished(part.cell, part.finished)
             case past_turns.PastNotice():
                 yield event_json.announcement(part.text)
-    yield from map(event_json.artifact, turn.artifacts)
-    if turn.spent.input_tokens or turn.spent.output_tokens:
-        yield event_json.usage(turn.spent)
-    if turn.status != "running":
-        yield _over(turn, is_last_words=is_last_words)
 
 
 def _output(part: past_turns.PastOutput) -> event_json.Event:
@@ -116,7 +136,8 @@ def _output(part: past_turns.PastOutput) -> event_json.Event:
     } | event_json.stored_display(shown.mime, shown.sha256)
 
 
-def _over(turn: past_turns.PastTurn, *, is_last_words: bool) -> event_json.Event:
+def _over(turn: past_turns.PastTurn) -> event_json.Event:
+    is_last_words = bool(turn.parts) and isinstance(turn.parts[-1], past_turns.PastText)
     seconds = (turn.ended - turn.started).total_seconds() if turn.ended is not None else 0.0
     is_answer = turn.status == "done" or (turn.status == "stopped" and is_last_words)
     sentence = "" if is_answer else turn.answer
@@ -203,8 +224,11 @@ async def show(
     *,
     key: values.SessionKey,
     most: int,
+    follow: Callable[[past_turns.PastTurn], None],
 ) -> None:
     """Show a session to a tab, which gets all its events from then on.
+
+    What another process of the bot runs there is followed, by `follow`.
 
     Nothing is sent twice and nothing is left out: between reading the hub and the first event that
     follows, no other task runs.
@@ -219,12 +243,16 @@ async def show(
         # A turn that ended while the store was read is in neither; what is read now has it.
         if hub.ended(key.thread) == ended:
             break
+    for turn in past:
+        is_here = not turn.request_id or hub.turn(key.thread, turn.request_id) is not None
+        if turn.status == "running" and not is_here:
+            follow(turn)
     live = hub.of(key.thread)
     # The hub's state of a turn that runs, or whose end is being recorded, is newer than its record.
     known = {turn.id for turn in live}
     recorded = [one for one in past[-most:] if one.request_id not in known]
-    # Another replica of the bot runs the notebook, whose rest is not left then.
-    is_elsewhere = any(one.status == "running" for one in recorded)
+    # Another replica of the bot may run the notebook, whose rest is not left then.
+    is_elsewhere = any(turn.is_elsewhere for turn in live)
     # The record of a cut-off turn already says what the bot said about it when it came back.
     is_said = bool(past) and past[-1].status == "interrupted"
     notices = [

@@ -11,6 +11,8 @@ from typing import Final
 from interpreter_bot.platforms.web import event_json
 from interpreter_bot.sessions import pending_questions
 
+NOT_ASKED: Final = "That question is no longer asked."
+"""Sentence for who answers too late."""
 _MOST_LOG_BYTES: Final = 4 * 1024 * 1024
 _MERGED: Final = frozenset({"text", "writing", "printed"})
 # Events that a long turn can drop until it is over and comes from the store.
@@ -93,6 +95,7 @@ class LiveTurn:
     Attributes:
         id: the page's id of it.
         end: the event that ended it; None while it waits or runs.
+        asked: the events of what waits for an answer, by number.
     """
 
     def __init__(
@@ -106,15 +109,19 @@ class LiveTurn:
         self.id = turn_id
         self.end: event_json.Event | None = None
         self.has_begun = False
+        self.asked: dict[int, event_json.Event] = {}
         self._head = head
         self._tell = tell
         self._log = EventLog()
         for event in events:
             self._log.append(event)
         ids = map(str, itertools.count(1))
-        self._questions = pending_questions.PendingQuestions(
-            "That question is no longer asked.", next_id=ids.__next__
-        )
+        self._questions = pending_questions.PendingQuestions(NOT_ASKED, next_id=ids.__next__)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether another process of the bot runs it."""
+        return bool(self._head.get("is_elsewhere"))
 
     def say(self, event: event_json.Event) -> None:
         """Record an event, and send it to the tabs that watch."""
@@ -130,13 +137,14 @@ class LiveTurn:
     async def ask(self, asked: Callable[[int], event_json.Event]) -> str | None:
         """Ask in the tabs that watch, now or later; return the first answer."""
         with self._questions.open("") as question:
-            event = asked(int(question.id))
+            event = self.asked[int(question.id)] = asked(int(question.id))
             self.say(event)
             said: str | None = None
             try:
                 said = await question.answer
                 return said
             finally:
+                del self.asked[int(question.id)]
                 shown = None if event.get("is_password") else said
                 self.say(event_json.settled(int(question.id), shown))
 

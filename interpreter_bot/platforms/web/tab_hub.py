@@ -84,6 +84,10 @@ class Hub:
         """Remove a tab."""
         self._tabs.discard(tab)
 
+    def is_shown(self, thread: str) -> bool:
+        """Whether a tab shows a session."""
+        return any(tab.thread == thread for tab in self._tabs)
+
     def tell(self, kind: str, fields: event_json.Event, *, thread: str = "") -> None:
         """Send a message to every tab, or to those that show one session."""
         message = encoded_message(kind, fields, thread=thread)
@@ -106,6 +110,8 @@ class Hub:
         """
 
         def tell(turn: live_turns.LiveTurn, event: event_json.Event) -> None:
+            if self.turn(thread, turn_id) not in (None, turn):
+                return  # It is another one's by now.
             self.tell("event", {"turn": turn.id, "event": event}, thread=thread)
             if event["kind"] in ("begun", "over"):
                 self.is_changed.set()
@@ -113,7 +119,8 @@ class Hub:
         if is_new:
             self._notices.pop(thread, None)
         turn = live_turns.LiveTurn(turn_id, head, tell, events=events)
-        self._turns.setdefault(thread, []).append(turn)
+        # One of another process may go on in this one.
+        self._turns[thread] = [*(one for one in self.of(thread) if one.id != turn_id), turn]
         self.tell("turn", turn.with_events(), thread=thread)
         return turn
 

@@ -28,6 +28,7 @@ from interpreter_bot.platforms.web import (
     replies,
     session_actions,
     tab_hub,
+    turns_elsewhere,
     validation,
 )
 from interpreter_bot.sessions import approval_policy, event_claims, requests, session_service
@@ -58,8 +59,9 @@ class TabConnection:
         self._hub = hub
         self._tasks = tasks
         self._sockets: set[web.WebSocketResponse] = set()
-        self._running: set[asyncio.Task[None]] = set()
-        self._heard: collections.deque[str] = collections.deque(maxlen=_MOST_HEARD)
+        self._running = set[asyncio.Task[None]]()
+        self._heard = collections.deque[str](maxlen=_MOST_HEARD)
+        self._elsewhere = turns_elsewhere.TurnsElsewhere(service, hub, self.start)
         self._actions: dict[str, session_actions.Action] = {
             "watch": self._watch,
             "say": self._say,
@@ -130,7 +132,8 @@ class TabConnection:
     async def _watch(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
         key = validation.key(message.get("thread"))
         most = min(max(validation.whole_number(message, "most"), 1), _MOST_TURNS)
-        await initial_events.show(self._service, self._hub, tab, key=key, most=most)
+        follow = functools.partial(self._elsewhere.follow, key)
+        await initial_events.show(self._service, self._hub, tab, key=key, most=most, follow=follow)
 
     async def _say(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
         key = validation.key(message.get("thread"))
@@ -319,9 +322,8 @@ class TabConnection:
 
     async def _answer(self, _: tab_hub.Tab, message: session_actions.Message) -> None:
         key = validation.key(message.get("thread"))
-        turn = self._hub.turn(key.thread, validation.turn_id(message.get("turn")))
-        if turn is None:
-            raise errors.BotError("That question is no longer asked.")
+        if (turn := self._hub.turn(key.thread, validation.turn_id(message.get("turn")))) is None:
+            raise errors.BotError(live_turns.NOT_ASKED)
         is_refusal = message.get("text") is None
         text = "" if is_refusal else validation.text(message, "text", most=_MOST_ANSWER_CHARACTERS)
         turn.answer(validation.whole_number(message, "question"), None if is_refusal else text)
@@ -382,9 +384,8 @@ def _accept(tab: tab_hub.Tab, turn_id: str) -> None:
 
 
 def _refuse(tab: tab_hub.Tab, message: object, error: errors.BotError) -> None:
-    about = message.get("id") if isinstance(message, dict) else None
-    told = {"id": about if isinstance(about, str) else None, "sentence": str(error)}
-    tab.send(tab_hub.encoded_message("refused", told))
+    about = str(message["id"]) if isinstance(message, dict) and "id" in message else None
+    tab.send(tab_hub.encoded_message("refused", {"id": about, "sentence": str(error)}))
 
 
 def _joined(cells: Iterable[str]) -> Iterator[str]:

@@ -266,7 +266,7 @@ async def test_a_notebook_that_another_replica_runs_has_no_rest(serving_fake):
             serving_fake(script, again="bot") as (_, other),
             other.tab(THREAD) as elsewhere,
         ):
-            assert [turn["is_elsewhere"] for turn in elsewhere.whole["past"]] == [True]
+            assert [turn["is_elsewhere"] for turn in elsewhere.whole["live"]] == [True]
             assert elsewhere.whole["notebook"] is None
         gate.set()
         for _ in range(2):

@@ -93,10 +93,10 @@ export class Conversation {
 
   /** Show a turn that was just asked for. */
   begin(head) {
-    if (this.find(head.id)) return;
+    const former = this.find(head.id);
+    // What another process had begun may go on here.
+    if (former && !former.head.is_elsewhere) return;
     const turn = new Turn(head, this.around);
-    // What another process had begun goes on here.
-    const former = this.turns.find((one) => one.head.is_elsewhere && one.head.request_id === head.id);
     if (former) former.element.replaceWith(turn.element);
     else this.list.append(turn.element);
     this.turns = [...this.turns.filter((one) => one !== former), turn];

@@ -10,7 +10,6 @@ import { takeDrops } from "./uploads.js";
 import { welcome } from "./welcome.js";
 
 const ID = /^[A-Za-z0-9_-]{16,64}$/;
-const ELSEWHERE_MILLISECONDS = 2000;
 const TWICE_MILLISECONDS = 2000;
 const OFFLINE = "There is no connection right now.";
 const COMMANDS = new Set(["files", "variables", "limits", "network", "tools", "connect", "disconnect", "model", "approval", "usage", "stop", "reset", "fork", "undo", "again", "notebook", "help"]);
@@ -178,9 +177,6 @@ const hear = {
   conversation(message) {
     conversation.load(message, new Set(pending.keys()));
     $("model").value = message.model;
-    clearTimeout(hear.later);
-    // Another process of the bot runs it: all there is to see is what it has written down.
-    if (message.past.some((turn) => turn.is_elsewhere)) hear.later = setTimeout(watch, ELSEWHERE_MILLISECONDS);
   },
   turn(message) {
     conversation.begin(message);
