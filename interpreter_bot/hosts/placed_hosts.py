@@ -15,7 +15,7 @@ import contextlib
 import functools
 import logging
 import time
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Coroutine, Mapping
 from typing import Final, TypeVar
 
 from interpreter_bot import errors, network_reach, session_variables
@@ -70,7 +70,7 @@ class PlacedHosts:
         # When hosts were heard of last that are in no list any more, or were never there.
         self._began = time.monotonic()
         self._left: dict[str, float] = {}
-        self._welcoming: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._told: ports.OnLoss | None = None
         self._moves = session_moves.SessionMoves()
 
@@ -101,7 +101,7 @@ class PlacedHosts:
             await hosts._first()
             yield hosts
         finally:
-            tasks = {looking, *hosts._welcoming, *hosts._members.values()}
+            tasks = {looking, *hosts._tasks, *hosts._members.values()}
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
@@ -147,8 +147,7 @@ class PlacedHosts:
                     self._hosts[address] = host
                     self.faults.pop(address, None)
                     refused = asyncio.get_running_loop().create_future()
-                    welcome = functools.partial(self._welcome_soon, host, refused)
-                    host.connection.on_connect = welcome
+                    host.connection.on_connect = functools.partial(self._arrived, host, refused)
                     await host.listen(self._told)
                     try:
                         await refused
@@ -167,10 +166,10 @@ class PlacedHosts:
 
     def _check(self, host: remote_host.RemoteHost) -> None:
         others = [one.connection.status for one in self._hosts.values()]
-        needs_doors, address = self._doorkeeper is not None, str(host.connection.address)
-        host.connection.status.check_beside(others, address, needs_doors=needs_doors)
+        own, address = host.connection.status, str(host.connection.address)
+        own.check_beside(others, address, needs_doors=self._doorkeeper is not None)
 
-    def _welcome_soon(self, host: remote_host.RemoteHost, refused: asyncio.Future[None]) -> None:
+    def _arrived(self, host: remote_host.RemoteHost, refused: asyncio.Future[None]) -> None:
         try:
             # It may have been started anew, in another way.
             self._check(host)
@@ -178,9 +177,12 @@ class PlacedHosts:
             if not refused.done():
                 refused.set_exception(error)
             return
-        task = asyncio.create_task(self._welcome(host), name="sessions that a host has no more")
-        self._welcoming.add(task)
-        task.add_done_callback(self._welcoming.discard)
+        self._spawn(self._welcome(host), "sessions that a host has no more")
+
+    def _spawn(self, work: Coroutine[object, None, None], name: str) -> asyncio.Task[None]:
+        self._tasks.add(task := asyncio.create_task(work, name=name))
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _welcome(self, host: remote_host.RemoteHost) -> None:
         """Let a host that is here (again) know which of its sessions are elsewhere by now."""
@@ -349,8 +351,11 @@ class PlacedHosts:
         raise errors.ExecutionMissingError
 
     async def stop(self, execution_id: str, reason: str = "") -> None:
-        """Interrupt an execution, or keep it from beginning."""
-        await remote_host.asked(self._connected(), lambda host: host.stop(execution_id, reason))
+        """Interrupt an execution, or keep it from beginning; also on a machine that is away."""
+        work = (remote_host.stopped(one, execution_id, reason) for one in self._hosts.values())
+        if stopping := {self._spawn(one, "stop an execution") for one in work}:
+            # Those that are away hear of it when they are back.
+            await asyncio.wait(stopping, timeout=remote_host.OFFER_SECONDS)
 
     def acknowledge(self, execution_id: str) -> None:
         """Let the hosts forget an execution."""

@@ -32,7 +32,8 @@ from interpreter_bot.hosts import (
 
 _log = logging.getLogger(__name__)
 
-_OFFER_SECONDS: Final = 5.0
+OFFER_SECONDS: Final = 5.0
+"""How long one of several hosts is waited for."""
 
 T = TypeVar("T")
 
@@ -347,13 +348,21 @@ async def asked(
 
     async def answer(host: RemoteHost) -> T | None:
         try:
-            async with asyncio.timeout(_OFFER_SECONDS):
+            async with asyncio.timeout(OFFER_SECONDS):
                 return await ask(host)
         except (errors.BotError, TimeoutError):
             _log.warning("a host does not answer", exc_info=True)
             return None
 
     return await asyncio.gather(*map(answer, hosts))
+
+
+async def stopped(host: RemoteHost, execution_id: str, reason: str) -> None:
+    """Stop an execution at a host, as soon as that can be reached."""
+    try:
+        await host.stop(execution_id, reason)
+    except errors.BotError:
+        _log.warning("a host was not told to stop an execution", exc_info=True)
 
 
 async def _followed(

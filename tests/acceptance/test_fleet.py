@@ -111,11 +111,11 @@ def config(tmp_path, short_path, machines, certificates):
 
 
 @contextlib.asynccontextmanager
-async def opened(config):
+async def opened(config, lost_seconds=LOST_SECONDS):
     async with host_startup.open_database(config, takes_orphans=False) as database:
         fleet = fleets.Fleet(config.host.fleet, config.host.tls)
         opening = placed_hosts.PlacedHosts.open(
-            fleet, database.placements, lost_seconds=LOST_SECONDS
+            fleet, database.placements, lost_seconds=lost_seconds
         )
         async with opening as hosts:
             await until(lambda: len(hosts._connected()) == len(config.host.fleet))
@@ -194,6 +194,11 @@ async def test_a_host_that_is_killed_loses_its_own_sessions_only(config, machine
         assert (found.connection.address.port, epoch) == (machines[1].port, 2)
 
 
+def cut_off(connection):
+    """Break the connection to a host that does not answer; closing it would wait for that."""
+    connection._socket._response.connection.transport.abort()
+
+
 async def test_a_host_that_was_only_cut_off_is_refused_what_it_lost(config, machines):
     async with opened(config) as (hosts, database):
         lost, kept = await sessions_of_both(hosts, database, machines)
@@ -203,7 +208,7 @@ async def test_a_host_that_was_only_cut_off_is_refused_what_it_lost(config, mach
         machines[0].process.send_signal(signal.SIGSTOP)
         try:
             # As good as dead, and nobody waits for its heartbeat.
-            await former.connection._socket.close()
+            cut_off(former.connection)
             await until(lambda: former.connection.away_seconds > LOST_SECONDS)
             assert await ran(hosts, lost, "x = 'again'; print(x)") == "again"
         finally:
@@ -218,6 +223,39 @@ async def test_a_host_that_was_only_cut_off_is_refused_what_it_lost(config, mach
             await (await former.at(1).workspace(lost)).list()
         assert await ran(hosts, lost, "print(x)") == "again"
         assert await ran(hosts, kept, "print(x)") == kept
+
+
+async def test_a_stop_reaches_a_host_that_is_away_just_then(config, machines):
+    async with (
+        opened(config, lost_seconds=30) as (hosts, database),
+        hosts.lease("stopped") as lease,
+    ):
+        kernel = await lease.kernel()
+        execution_id, shown = detached_executions.new_id(), []
+        code = "import time\nprint('begun', flush=True)\ntime.sleep(300)"
+        executing = asyncio.create_task(
+            kernel.execute(
+                code, execution_id=execution_id, show=lambda *one: shown.append(one), ask=None
+            )
+        )
+        await until(lambda: shown)
+        machine = machine_of(machines, await database.placements.find("stopped"))
+        cut = next(
+            one for one in hosts._hosts.values() if one.connection.address.port == machine.port
+        )
+        machine.process.send_signal(signal.SIGSTOP)
+        try:
+            cut_off(cut.connection)
+            await until(lambda: not cut.connection.is_connected)
+            stopping = asyncio.create_task(hosts.stop(execution_id))
+            # It has looked at who is there.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        finally:
+            machine.process.send_signal(signal.SIGCONT)
+        await stopping
+        async with asyncio.timeout(60):
+            assert (await executing).finished.ending is values.Ending.STOPPED
 
 
 def test_doctor_and_status_tell_of_each_host(config, machines):
