@@ -45,7 +45,7 @@ class Effort:
     file_mebibytes: int = 512
     kills: int = 200
     restarts: int = 10
-    chaos_seconds: float = 240.0
+    chaos_seconds: float = 1200.0
 
 
 FULL = Effort()
