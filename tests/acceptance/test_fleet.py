@@ -33,7 +33,9 @@ LOST_SECONDS = 1.0
 class Machine:
     """A host process with a data directory and a port of its own."""
 
-    def __init__(self, place, runtime, certificates, *, doors=False, store="", environment=()):
+    def __init__(
+        self, place, runtime, certificates, *, doors=False, index="", store="", environment=()
+    ):
         with socket.socket() as unused:
             unused.bind(("127.0.0.1", 0))
             self.port = unused.getsockname()[1]
@@ -43,6 +45,7 @@ class Machine:
             kernels=settings.Kernels(preload=(), spares=0, doors=doors),
             paths=settings.Paths(data=place, runtime=runtime),
             host=settings.Host(listen=self.address, tls=certificates, store=store),
+            package_index=settings.PackageIndex(url=index),
         )
         self._config = config
         self._environment = dict(os.environ) | config.for_host() | dict(environment)

@@ -12,12 +12,14 @@ import pytest
 import pytest_asyncio
 
 from interpreter_bot import settings, values
-from interpreter_bot.app import host_startup
+from interpreter_bot.app import host_startup, service_startup
 from interpreter_bot.data_connections import connection_service
 from interpreter_bot.egress import broker
 from interpreter_bot.hosts import certificate_authorities, door_streams, fleets, placed_hosts
+from interpreter_bot.sessions import requests
 from tests.acceptance import test_fleet
-from tests.fakes import outside
+from tests.fakes import outside, package_indexes, replies, tool_servers
+from tests.integration.sessions import test_tool_calls
 
 pytestmark = [pytest.mark.kernel, pytest.mark.asyncio(loop_scope="module")]
 
@@ -30,6 +32,14 @@ try:
     print(requests.get('https://{host}.example.org:{port}/x', verify='ca.pem').text)
 except OSError as error:
     print(error)
+"""
+
+
+TOOLS = """
+%pip install letters
+from tools.jira import search_issues
+import letters
+print(search_issues(query=KEY), letters.version)
 """
 
 
@@ -85,17 +95,20 @@ class Fleet:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def fleet():
     async with contextlib.AsyncExitStack() as stack:
+        index = stack.enter_context(package_indexes.serving())
+        index.add("letters")
         name = stack.enter_context(tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp"))
         os.chmod(name, 0o755)
-        yield await stack.enter_async_context(_fleet(pathlib.Path(name)))
+        yield await stack.enter_async_context(_fleet(pathlib.Path(name), index))
 
 
 @contextlib.asynccontextmanager
-async def _fleet(place):
+async def _fleet(place, index):
     authority = certificate_authorities.CertificateAuthority(place / "ca")
     shown = authority.issue(["127.0.0.1"], is_bot=False, days=1)
     machines = [
-        test_fleet.Machine(place / name, place / f"r{name}", shown, doors=True) for name in "ab"
+        test_fleet.Machine(place / name, place / f"r{name}", shown, doors=True, index=index.url)
+        for name in "ab"
     ]
     sqlite3.connect(place / "sales.db").close()
     async with outside.Outside.open("data.example.org", _answer) as outer:
@@ -229,6 +242,27 @@ async def test_data_connections_answer_on_each_machine(fleet):
                 hosts, key, "print(connections['sales'].query('select 6 * 7 as a').a[0])"
             )
             assert told == "42"
+
+
+async def test_packages_are_installed_and_tools_called_on_each_machine(fleet):
+    async def answer(context, name, arguments):
+        return {"result": arguments["query"]}
+
+    jira = tool_servers.ToolServer(test_tool_calls.SEARCH)
+    jira.answer = answer
+    async with jira.serving(), fleet.bot() as hosts:
+        entry = settings.McpServer(name="jira", url=jira.url, approval="never")
+        config = fleet.config.model_copy(update={"mcp_servers": (entry,)})
+        await test_tool_calls.accept(config.paths.data, entry)
+        async with service_startup.open_conversations(config, {}, hosts=hosts) as service:
+            for key in KEYS[:2]:
+                text, reply = TOOLS.replace("KEY", repr(key)), replies.Reply()
+                asked = requests.Request(
+                    key=values.key(key), person=requests.Person("you"), text=text, is_code=True
+                )
+                await service.handle(asked, reply)
+                told = "".join(one.plain for one in reply.of("output"))
+                assert told.splitlines()[-1] == f"{key} 1.0"
 
 
 async def test_a_host_without_doors_or_on_a_copied_data_directory_is_refused(fleet):
