@@ -55,6 +55,7 @@ _GROUPS: dict[str, dict[str, _Run]] = {
     "placements": {"placements": fleets.placements},
     "fleet": {"fleet": fleets.simulation},
     "chaos": {"chaos": chaos.run},
+    "fleet_crowd": {"fleet_crowd": chaos.run_crowd},
     "kills": {"kills": kills.run},
     "restarts": {"restarts": restarts.run},
     "conversations": {"turns": turns.run, "crowds": crowds.run, "pages": page_latency.run},

@@ -211,6 +211,18 @@ class Chaos:
             else:
                 self.wrong.append(f"{session.name} never answers again")
 
+    async def crowd(self, count: int) -> list[list[float]]:
+        """Let so many sessions take a turn at once, and another one; return their seconds."""
+        sessions = [_Session(f"crowd-{number}") for number in range(count)]
+
+        async def timed(session: _Session) -> float:
+            begun = time.monotonic()
+            if not await self._turn(session):
+                self.wrong.append(f"{session.name} has no answer")
+            return time.monotonic() - begun
+
+        return [await asyncio.gather(*map(timed, sessions)) for _ in range(2)]
+
     async def _talk(self, session: _Session, end: float) -> None:
         while time.monotonic() < end:
             await self._turn(session)
@@ -313,3 +325,22 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
         notes = {"seed": seed, "counts": dict(chaos.counts), "wrong": chaos.wrong}
         name = f"{effort.chaos_seconds:g} s of kills and stops: lost unsaid, doubled or crossed"
         return [metrics.Measure(name, "", [len(chaos.wrong)], bar=0.0, notes=notes)]
+
+
+async def run_crowd(effort: sample_sizes.Effort) -> list[metrics.Measure]:
+    """Let many sessions speak at once, with bots in turn; tell all that was mixed up."""
+    count = 2 * effort.sessions
+    async with Chaos.opened(seed=1) as chaos:
+        first, second = await chaos.crowd(count)
+        where = f"{count} sessions at once over two hosts and two bots"
+        return [
+            metrics.Measure(f"{where}: first turn, Python with it", "s", first),
+            metrics.Measure(f"{where}: second turn", "s", second),
+            metrics.Measure(
+                f"{where}: mixed up or not answered",
+                "",
+                [len(chaos.wrong)],
+                bar=0.0,
+                notes={"wrong": chaos.wrong},
+            ),
+        ]
