@@ -20,7 +20,8 @@ from interpreter_bot.sessions import past_turns, replica_calls, session_service
 _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS: Final = 1.0
-_MOST_LOOKED_AT: Final = 20
+# It is the last of its session, but for what began in that second.
+_MOST_LOOKED_AT: Final = 3
 # What other processes of the bot are asked for.
 _ASKED: Final = "page questions"
 _ANSWER: Final = "page answer"
