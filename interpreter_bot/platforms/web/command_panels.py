@@ -54,16 +54,17 @@ class SlashCommand:
     rest: str
 
 
-def read(text: str) -> SlashCommand | None:
+def read(text: str, *, is_code: bool = False) -> SlashCommand | None:
     """Parse a command in letters of any case; None if the text is none.
 
-    An unknown one is returned as it is, but words that merely begin with a capital are no typo.
+    An unknown one is returned as it is, but words that merely begin with a capital are no typo, nor
+    is code, in which IPython calls what stands behind a slash.
     """
     match = _COMMAND.match(text.strip("\n").rstrip())
     if match is None:
         return None
     name, rest = match[1].lower(), match[2] or ""
-    if name not in _NAMES and not match[1].islower():
+    if name not in _NAMES and (is_code or not match[1].islower()):
         return None
     return SlashCommand(name, rest if name == "py" else rest.strip())
 

@@ -140,7 +140,7 @@ class TabConnection:
         turn_id = validation.turn_id(message.get("id"))
         text = validation.text(message, "text")
         is_code = message.get("is_code") is True
-        command = None if is_code else command_panels.read(text)
+        command = command_panels.read(text, is_code=is_code)
         if command is not None and command.name == "py":
             is_code, text = True, command.rest
         elif command is not None and command.name == "again":

@@ -474,13 +474,19 @@ async def test_nonsense_is_refused_and_the_tab_lives_on(serving_fake):
 
 async def test_without_a_model_words_are_refused_and_code_runs(serving_fake):
     async with (
-        serving_fake({"x": _hello}, models=()) as (_, client),
+        serving_fake({"x": _hello}, models=()) as (bot, client),
         client.tab(THREAD) as tab,
     ):
         await tab.say("say", id=ONE, text="hi")
         assert "no model" in (await tab.next("refused"))["sentence"]
         await tab.say("say", id=ONE, text="/py x")
         await tab.event("over")
+        # As the page sends it that takes everything for Python, because there is no model.
+        await tab.say("say", id=TWO, text="/py x", is_code=True)
+        assert (await tab.event("over", TWO))["status"] == "done"
+        await tab.say("say", id=THREE, text="/help", is_code=True)
+        await tab.next("panel")
+        assert [one.text for one in bot.requests] == ["x", "x"]
 
 
 async def test_conversations_are_renamed_reset_and_deleted(serving_fake):

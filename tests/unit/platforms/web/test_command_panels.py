@@ -28,6 +28,12 @@ def test_words_are_no_commands(text):
     assert command_panels.read(text) is None
 
 
+def test_commands_are_known_in_code_too_and_nothing_else_behind_a_slash():
+    assert command_panels.read("/py print(1)", is_code=True).rest == "print(1)"
+    assert command_panels.read("/help", is_code=True).name == "help"
+    assert command_panels.read("/print 1", is_code=True) is None
+
+
 def test_every_command_is_explained():
     explained = {name.split()[0].removeprefix("/") for name, _ in command_panels.HELP}
     assert all(command_panels.is_known(command_panels.SlashCommand(name, "")) for name in explained)
