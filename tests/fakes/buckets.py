@@ -13,6 +13,7 @@ import hashlib
 import hmac
 import http.server
 import re
+import sys
 import threading
 import time
 import urllib.parse
@@ -290,6 +291,11 @@ class Server(http.server.ThreadingHTTPServer):
                     self.faults.remove(fault)
                     return fault[2]
         return None
+
+    def handle_error(self, request, client_address):
+        """Say nothing of a client that was killed."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 @contextlib.contextmanager
