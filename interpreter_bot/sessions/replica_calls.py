@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import json
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from interpreter_bot import cancellation, errors
+from interpreter_bot import cancellation, encryption, errors
 from interpreter_bot.store import instance_calls, records
 
 _log = logging.getLogger(__name__)
@@ -27,6 +28,7 @@ _LOOK_SECONDS: Final = 0.2
 _RETRY_SECONDS: Final = 1.0
 _PRUNE_SECONDS: Final = 25.0
 _MOST_SEEN: Final = 1000
+_SEALED: Final = "sealed"
 _SILENT: Final = "The process of the bot that has this does not answer. Please try again."
 
 Content: TypeAlias = Mapping[str, Any]
@@ -38,10 +40,18 @@ Served: TypeAlias = Callable[[Content], Work | None]
 
 
 class ReplicaCalls:
-    """What this process asks the others, and does for them. Use `open`."""
+    """What this process asks the others, and does for them. Use `open`.
 
-    def __init__(self, calls: instance_calls.InstanceCalls) -> None:
+    Args:
+        calls: their table.
+        keys: encrypt what calls say, which may be a password; None where replicas share none.
+    """
+
+    def __init__(
+        self, calls: instance_calls.InstanceCalls, keys: encryption.KeyRing | None = None
+    ) -> None:
         self._calls = calls
+        self._keys = keys
         self._served: dict[str, Served] = {}
         self._asked: dict[int, _Asked] = {}
         self._seen = collections.deque[int](maxlen=_MOST_SEEN)
@@ -71,7 +81,7 @@ class ReplicaCalls:
         others = await self._calls.count_others()
         if not others:
             return None
-        call_id = await self._calls.begin(name, content)
+        call_id = await self._calls.begin(name, await self._sealed(content))
         asked = self._asked[call_id] = _Asked(others)
         try:
             is_over = await self._waited(asked, _NOBODY_SECONDS)
@@ -97,9 +107,12 @@ class ReplicaCalls:
 
     async def _note(self) -> None:
         """Look at what became of the calls of this process."""
-        for call in await self._calls.own() if self._asked else ():
+        calls = await self._calls.own() if self._asked else ()
+        # One that began since may have refused, when one that was there has not looked yet.
+        others = await self._calls.count_others() if calls else 0
+        for call in calls:
             if call.id in self._asked:
-                self._asked[call.id].note(call)
+                self._asked[call.id].note(call, others)
 
     async def _listen(self) -> None:
         while True:
@@ -122,15 +135,15 @@ class ReplicaCalls:
             await self._calls.prune()
 
     def _begin(self, call: records.InstanceCall) -> None:
-        served = self._served.get(call.name)
-        work = served(call.content) if served is not None else None
-        task = asyncio.create_task(self._do(call, work), name=f"call {call.name}")
+        task = asyncio.create_task(self._do(call), name=f"call {call.name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _do(self, call: records.InstanceCall, work: Work | None) -> None:
+    async def _do(self, call: records.InstanceCall) -> None:
         """Do what a call asks for, or say that this process does not have what it is about."""
         try:
+            served = self._served.get(call.name)
+            work = served(await self._opened(call.content)) if served is not None else None
             if work is None:
                 await self._calls.refuse(call.id)
             elif await self._calls.take(call.id):
@@ -138,6 +151,17 @@ class ReplicaCalls:
         except Exception:
             # The last net of one call; who asked is told that nobody answers.
             _log.exception("what another replica asked for failed: %s", call.name)
+
+    async def _sealed(self, content: Content) -> Content:
+        if self._keys is None:
+            return content
+        return {_SEALED: await asyncio.to_thread(self._keys.encrypt, json.dumps(content))}
+
+    async def _opened(self, content: Content) -> Content:
+        if self._keys is None:
+            return content
+        opened: Content = json.loads(await asyncio.to_thread(self._keys.decrypt, content[_SEALED]))
+        return opened
 
 
 class _Asked:
@@ -148,7 +172,8 @@ class _Asked:
         self._others = others
         self._is_over = asyncio.Event()
 
-    def note(self, call: records.InstanceCall) -> None:
+    def note(self, call: records.InstanceCall, others: int) -> None:
+        self._others = max(self._others, others)
         if call.answer is not None or call.refusals >= self._others:
             self.answer = call.answer
             self._is_over.set()

@@ -13,7 +13,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, Literal
 
-from interpreter_bot import cancellation, errors, values
+from interpreter_bot import cancellation, encryption, errors, values
 from interpreter_bot.sessions import (
     event_claims,
     exports,
@@ -79,7 +79,10 @@ class SessionService:
         self.improve_title = functools.partial(session_titles.improve, services)
         self.branches = session_branches.SessionBranches(services, self._lanes)
         self.logins = tool_logins.ToolLogins(services)
-        self.replicas = replica_calls.ReplicaCalls(services.database.calls)
+        # Keys in a file of this machine's data are not those of the other replicas.
+        is_shared = bool(config.encryption.keys.get_secret_value() or config.encryption.key_file)
+        keys = encryption.KeyRing.of(config) if is_shared else None
+        self.replicas = replica_calls.ReplicaCalls(services.database.calls, keys)
         self._stops = turn_stops.TurnStops(self._lanes, self.replicas)
         self._tasks: set[asyncio.Task[Any]] = set()
         # Files on their way outside of turns, by session.

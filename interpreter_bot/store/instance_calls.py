@@ -64,7 +64,8 @@ class InstanceCalls:
 
         What it says is deleted: it may be a password.
         """
-        take = sa.update(_C).where(_C.c.id == call_id, _C.c.taker == "")
+        is_young = _C.c.began > columns.now() - _OLDEST
+        take = sa.update(_C).where(_C.c.id == call_id, _C.c.taker == "", is_young)
         async with self._begin.writing() as transaction:
             done = await transaction.execute(take.values(taker=self._instance.id, content={}))
             return bool(done.rowcount)

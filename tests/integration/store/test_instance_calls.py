@@ -8,7 +8,7 @@ import time
 import pytest
 import sqlalchemy
 
-from interpreter_bot import errors
+from interpreter_bot import encryption, errors
 from interpreter_bot.sessions import replica_calls
 from interpreter_bot.store import instance_calls
 
@@ -129,3 +129,55 @@ async def test_calls_of_dead_replicas_are_deleted_by_others(opening, database, m
     async with replicas(opening, 1), asyncio.timeout(60):
         while await database.calls.own():  # noqa: ASYNC110 - a table tells nobody
             await asyncio.sleep(0.05)
+
+
+async def test_a_call_that_cannot_be_read_harms_no_later_one(opening, monkeypatch):
+    monkeypatch.setattr(replica_calls, "_NOBODY_SECONDS", 0.8)
+    async with replicas(opening, 2) as (asking, other):
+        other.serve("stop", having([], "x"))
+        assert await asking.ask("stop", {"as": "another release says it"}) is None
+        assert await asking.ask("stop", {"of": "x"}) == {"by": "x"}
+
+
+async def test_a_replica_that_began_later_does_not_refuse_for_another(opening):
+    async with replicas(opening, 1) as (asking,), opening() as slow:
+        holding = replica_calls.ReplicaCalls(slow.calls)
+        holding.serve("stop", having([], "x"))
+        asked = asyncio.create_task(asking.ask("stop", {"of": "x"}))
+        while not (found := await slow.calls.waiting()):  # noqa: ASYNC110 - a table tells nobody
+            await asyncio.sleep(0.01)
+        async with opening() as late:
+            await late.calls.refuse(found[0].id)
+            # Who asked looks at it.
+            await asyncio.sleep(replica_calls._LOOK_SECONDS * 2)
+            async with holding.open():
+                assert await asked == {"by": "x"}
+
+
+async def test_a_call_is_taken_by_nobody_when_it_is_too_old(opening, monkeypatch):
+    monkeypatch.setattr(instance_calls, "_OLDEST", datetime.timedelta(seconds=0.2))
+    async with opening() as dead, opening() as paused:
+        call_id = await dead.calls.begin("stop", {})
+        assert await paused.calls.waiting()
+        await asyncio.sleep(0.3)
+        assert not await paused.calls.take(call_id)
+
+
+async def test_what_is_typed_is_encrypted_where_replicas_share_keys(opening, tmp_path):
+    keys = encryption.KeyRing(encryption.new_key(), tmp_path / "unused")
+    async with opening() as one, opening() as two:
+        asking, other = (replica_calls.ReplicaCalls(each.calls, keys) for each in (one, two))
+        typed = []
+
+        async def work():
+            return {}
+
+        other.serve("answer", lambda content: typed.append(content) or work)
+        async with asking.open():
+            asked = asyncio.create_task(asking.ask("answer", {"answer": "hunter2\0\ud800"}))
+            while not (found := await two.calls.waiting()):  # noqa: ASYNC110 - a table tells nobody
+                await asyncio.sleep(0.01)
+            assert "hunter2" not in str(found[0].content)
+            async with other.open():
+                assert await asked == {}
+    assert typed == [{"answer": "hunter2\0\ud800"}]
