@@ -21,8 +21,8 @@ from interpreter_bot.hosts import (
     host_processes,
     host_sockets,
     local_host,
-    placed_hosts,
     ports,
+    session_placement,
 )
 from interpreter_bot.kernel_host import host_server, journaled_executions
 from interpreter_bot.store import databases
@@ -101,7 +101,7 @@ async def _more_over_tls(inside: local_host.LocalHost, count: int) -> list[float
         journaled_executions.JournaledExecutions.open(inside, data / "journals") as begun,
         host_server.HostServer.open(inside, begun, data / "host.sock", tls=tls),
         databases.Database.open(f"sqlite:///{data}/bot.db", files=data / "kept") as database,
-        placed_hosts.PlacedHosts.open(fleet, database.placements) as placed,
+        session_placement.PlacingHosts.open(fleet, database.placements) as placed,
         inside.lease("near") as near_lease,
         placed.lease("far") as far_lease,
     ):

@@ -19,10 +19,10 @@ import pydantic
 from interpreter_bot import encryption, logs, schedules, settings
 from interpreter_bot.agent.llms import catalogues, model_discovery
 from interpreter_bot.agent.llms.embedded import on_demand_model
-from interpreter_bot.app import host_startup
+from interpreter_bot.app import backend_startup
 from interpreter_bot.hosts import ports
 from interpreter_bot.sessions import (
-    door_use_recording,
+    activity_recording,
     maintenance,
     retention,
     session_service,
@@ -98,20 +98,21 @@ async def open_conversations(
     async with contextlib.AsyncExitStack() as stack:
         secrets = environment if secrets is None else secrets
         if hosts is None:
-            broker = await stack.enter_async_context(host_startup.open_broker(config, secrets))
-            opening = host_startup.open_hosts(config, doorkeeper=broker, is_ephemeral=is_ephemeral)
+            broker = await stack.enter_async_context(backend_startup.open_broker(config, secrets))
+            open_hosts = backend_startup.open_hosts
+            opening = open_hosts(config, doorkeeper=broker, is_ephemeral=is_ephemeral)
             hosts = await stack.enter_async_context(opening)
         stack.enter_context(spool_directory(config.paths.data))
-        memory = _temporary(stack) if is_ephemeral else host_startup.open_database(config)
+        memory = _temporary(stack) if is_ephemeral else backend_startup.open_database(config)
         database = await stack.enter_async_context(memory)
         catalogue, notice = await _models(config, environment, stack)
         skills = await _skills(config, is_ephemeral=is_ephemeral)
         # What a key encrypts that nobody knows is gone with the process.
         keys = encryption.KeyRing(encryption.new_key(), config.paths.data) if is_ephemeral else None
-        opening_tools = host_startup.open_tools(config, secrets, database.accounts, keys)
+        opening_tools = backend_startup.open_tools(config, secrets, database.accounts, keys)
         tools = await stack.enter_async_context(opening_tools)
         connections = (
-            None if broker is None else await host_startup.prepared_connections(broker, hosts)
+            None if broker is None else await backend_startup.prepared_connections(broker, hosts)
         )
         installed = _recording_installations(config, database, stack)
         services = turn_services.TurnServices(
@@ -124,9 +125,8 @@ async def open_conversations(
             connections=connections,
             on_installation=installed.take,
         )
-        service = await stack.enter_async_context(
-            session_service.SessionService.open(services, model_notice=notice)
-        )
+        opening_service = session_service.SessionService.open(services, model_notice=notice)
+        service = await stack.enter_async_context(opening_service)
         upkeep = maintenance.Maintenance(services, service)
         jobs = (*upkeep.jobs(), *retention.Retention(services, service).jobs(), *installed.jobs())
         jobs += await _recording_jobs(services, broker, stack)
@@ -168,7 +168,7 @@ def _recording(
 ) -> tuple[schedules.PeriodicJob, ...]:
     """Record what code tries to reach, to the end; return the jobs of that."""
     days = config.egress_limits.record_days
-    recorder = door_use_recording.DoorUseRecorder(database.contacts, days=days)
+    recorder = activity_recording.DoorUseRecorder(database.contacts, days=days)
     broker.on_contact = recorder.take
     stack.push_async_callback(recorder.write)
     return recorder.jobs()
@@ -176,10 +176,10 @@ def _recording(
 
 def _recording_installations(
     config: settings.Settings, database: databases.Database, stack: contextlib.AsyncExitStack
-) -> door_use_recording.DoorUseRecorder[records.Installation]:
+) -> activity_recording.DoorUseRecorder[records.Installation]:
     """Record what is installed, to the end."""
     days = config.egress_limits.record_days
-    recorder = door_use_recording.DoorUseRecorder(database.installations, days=days)
+    recorder = activity_recording.DoorUseRecorder(database.installations, days=days)
     stack.push_async_callback(recorder.write)
     return recorder
 
@@ -202,7 +202,7 @@ async def _recording_queries(
     for query in await database.queries.latest(most=_MOST_REMEMBERED):
         connections.sources.note_use(query)
     days = config.connection_limits.record_days
-    recorder = door_use_recording.DoorUseRecorder(database.queries, days=days)
+    recorder = activity_recording.DoorUseRecorder(database.queries, days=days)
     connections.on_query = recorder.take
     stack.push_async_callback(recorder.write)
     return recorder.jobs()

@@ -57,10 +57,10 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
 
         found += tuple(package_checks.check(config))
     if config.host.fleet:
-        from interpreter_bot.app import host_startup
+        from interpreter_bot.app import backend_startup
         from interpreter_bot.doctor import fleet_checks
 
-        found += tuple(fleet_checks.check(host_startup.fleet_addresses(config)))
+        found += tuple(fleet_checks.check(backend_startup.fleet_addresses(config)))
     level = diagnosis.level(found)
     say = as_json if options.json else as_lines
     sys.stdout.write(say(found, level) + "\n")

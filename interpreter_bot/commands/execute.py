@@ -12,8 +12,8 @@ import sys
 import uuid
 from typing import Final
 
-from interpreter_bot import errors, network_reach, settings, values
-from interpreter_bot.app import host_startup
+from interpreter_bot import errors, outside_access, settings, values
+from interpreter_bot.app import backend_startup
 from interpreter_bot.commands import interruptible_runs
 from interpreter_bot.platforms.console import (
     code_sources,
@@ -67,8 +67,8 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     async def work(interrupter: interruptible_runs.Interrupter) -> int:
         one = config.for_one_session()
         async with (
-            host_startup.open_broker(config, os.environ) as broker,
-            host_startup.open_hosts(one, doorkeeper=broker, is_ephemeral=True) as hosts,
+            backend_startup.open_broker(config, os.environ) as broker,
+            backend_startup.open_hosts(one, doorkeeper=broker, is_ephemeral=True) as hosts,
         ):
             key = values.text(values.SessionKey(_NAME, thread=f"{uuid.uuid4()}"))
             record = _InstallationRecord(config, key)
@@ -102,17 +102,17 @@ class _InstallationRecord:
         self._key = key
         self._writing: set[asyncio.Task[None]] = set()
 
-    def take(self, kernel_id: str, layer: network_reach.InstalledLayer) -> None:
+    def take(self, kernel_id: str, layer: outside_access.InstalledLayer) -> None:
         """Write at once what was installed."""
         self._writing.add(asyncio.create_task(self._write(kernel_id, layer), name="record"))
 
-    async def _write(self, kernel_id: str, layer: network_reach.InstalledLayer) -> None:
+    async def _write(self, kernel_id: str, layer: outside_access.InstalledLayer) -> None:
         # Imported here: of all runs, few install anything.
         from interpreter_bot.store import records
 
         one = records.Installation(self._key, kernel_id, _NAME, layer.name, layer.packages)
         try:
-            opening = host_startup.open_database(self._config, takes_orphans=False)
+            opening = backend_startup.open_database(self._config, takes_orphans=False)
             async with opening as database:
                 await database.installations.add([one])
         except errors.BotError:

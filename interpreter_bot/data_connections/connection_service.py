@@ -16,11 +16,11 @@ from typing import Any, Final
 
 import pydantic
 
-from interpreter_bot import errors, network_reach, settings, values
+from interpreter_bot import errors, outside_access, settings, values
 from interpreter_bot.data_connections import (
-    connection_registry,
     connection_rules,
-    session_turns,
+    open_connections,
+    turn_statements,
     worker_messages,
 )
 from interpreter_bot.egress import door_service_port, policies
@@ -83,16 +83,16 @@ class ConnectionService:
             SettingsError: a connection cannot be used.
         """
         self._limits = config.connection_limits
-        self.sources = connection_registry.ConnectionRegistry(config, environment)
-        self.on_query: Callable[[network_reach.Query], None] | None = None
+        self.sources = open_connections.OpenConnections(config, environment)
+        self.on_query: Callable[[outside_access.Query], None] | None = None
         self.workspace: Callable[[str], Awaitable[ports.Workspace]] | None = None
         self._people: collections.OrderedDict[str, tuple[str, frozenset[str]]] = (
             collections.OrderedDict()
         )
-        self._recent: collections.OrderedDict[str, collections.deque[network_reach.Query]] = (
+        self._recent: collections.OrderedDict[str, collections.deque[outside_access.Query]] = (
             collections.OrderedDict()
         )
-        self.turns = session_turns.SessionTurns()
+        self.turns = turn_statements.TurnStatements()
         self._order: weakref.WeakValueDictionary[str, asyncio.Semaphore] = (
             weakref.WeakValueDictionary()
         )
@@ -136,7 +136,7 @@ class ConnectionService:
             sql: of the statement.
             reason: why it did not, a sentence.
         """
-        record = network_reach.Query(
+        record = outside_access.Query(
             *(key, "", self._asking(key)[0], name, sql[:_RECORDED_CHARACTERS], reason)
         )
         self.turns.note(record)
@@ -158,10 +158,10 @@ class ConnectionService:
         """Return whether there is any; see `DoorService.is_offered`."""
         return bool(self._usable(key))
 
-    def offers(self, key: str) -> tuple[network_reach.Offer, ...]:
+    def offers(self, key: str) -> tuple[outside_access.Offer, ...]:
         """Return the connections of a session; see `DoorService.offers`."""
         return tuple(
-            network_reach.Offer(
+            outside_access.Offer(
                 self.name,
                 rule.name,
                 rule.about,
@@ -304,9 +304,9 @@ class ConnectionService:
     @contextlib.asynccontextmanager
     async def _recorded(
         self, call: door_service_port.ServiceCall, rule: connection_rules.Rule, statement: str
-    ) -> AsyncIterator[network_reach.Query]:
+    ) -> AsyncIterator[outside_access.Query]:
         """Wait until a session may ask, and record what became of it."""
-        record = network_reach.Query(
+        record = outside_access.Query(
             *(call.key, call.kernel_id, self._asking(call.key)[0], rule.name),
             statement=statement[:_RECORDED_CHARACTERS],
             reason=_STOPPED,
@@ -348,7 +348,7 @@ class ConnectionService:
         async with turn:
             yield
 
-    def _record(self, record: network_reach.Query) -> None:
+    def _record(self, record: outside_access.Query) -> None:
         """Log what was asked, and hand it on."""
         recent = self._recent.setdefault(record.key, collections.deque(maxlen=_MOST_SHOWN))
         recent.append(record)
@@ -364,7 +364,7 @@ class ConnectionService:
         )
 
 
-def _outcome(query: network_reach.Query) -> str:
+def _outcome(query: outside_access.Query) -> str:
     return query.reason or f"{query.rows:,} rows in {query.seconds:.1f} s"
 
 

@@ -15,16 +15,16 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
-from interpreter_bot import logs, network_reach, settings, values
+from interpreter_bot import logs, outside_access, settings, values
 from interpreter_bot.egress import (
     approvals,
     certificates,
     door_service_port,
     echoed_secrets,
     outbound_connections,
-    plain_http_door,
     policies,
     proxies,
+    services_door,
     traffic_limits,
 )
 from interpreter_bot.hosts import kernel_doors
@@ -71,7 +71,7 @@ class Broker:
         self.services = services
         """What is offered beside the outside."""
         self._seed = seed or secrets.token_bytes(_SEED_BYTES)
-        self.on_contact: Callable[[network_reach.Contact], None] | None = None
+        self.on_contact: Callable[[outside_access.Contact], None] | None = None
         """Takes what code tried, once that is over."""
         self._names = outbound_connections.NameLookups()
         self._resolve = resolve
@@ -88,10 +88,10 @@ class Broker:
         """Return what a session may reach."""
         return policies.of(self._rules, values.key(key))
 
-    def reach(self, key: str) -> network_reach.Reach:
+    def reach(self, key: str) -> outside_access.Reach:
         """Return what a session may reach, and has exchanged."""
         hosts = tuple(
-            network_reach.Reachable(
+            outside_access.Reachable(
                 rule.pattern,
                 tuple(sorted(rule.ports)),
                 tuple(sorted(rule.methods)),
@@ -104,7 +104,7 @@ class Broker:
         counted = self._traffic.get(key)
         used = 0 if counted is None else counted.today_bytes
         given = (one.lasting() for of, one in self._approvals.values() if of == key)
-        return network_reach.Reach(
+        return outside_access.Reach(
             hosts,
             used,
             self._limits.daily_bytes,
@@ -112,7 +112,7 @@ class Broker:
             tuple(itertools.chain.from_iterable(given)),
         )
 
-    def _offers(self, key: str) -> list[network_reach.Offer]:
+    def _offers(self, key: str) -> list[outside_access.Offer]:
         return [offer for service in self.services for offer in service.offers(key)]
 
     async def open(
@@ -194,7 +194,7 @@ class Broker:
         try:
             async with asyncio.TaskGroup() as both:
                 proxy = proxies.Proxy(context)
-                aliases = plain_http_door.HostAliases(context, self.services)
+                aliases = services_door.ServicesDoor(context, self.services)
                 both.create_task(proxy.serve(doors.proxy), name="proxy of a kernel")
                 both.create_task(aliases.serve(doors.services), name="aliases of a kernel")
         finally:
@@ -202,7 +202,7 @@ class Broker:
             doors.close()
             del self._kernels[kernel_id], self._approvals[kernel_id]
 
-    def _record(self, contact: network_reach.Contact) -> None:
+    def _record(self, contact: outside_access.Contact) -> None:
         """Log what code tried, and hand it on."""
         if self.on_contact is not None:
             self.on_contact(contact)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from interpreter_bot import network_reach
+from interpreter_bot import outside_access
 from interpreter_bot.egress import http_streams, policies
 
 _BODY_BYTES: Final = 1024 * 1024
@@ -67,7 +67,7 @@ class DoorService(Protocol):
 
     name: str
 
-    def offers(self, key: str) -> Sequence[network_reach.Offer]:
+    def offers(self, key: str) -> Sequence[outside_access.Offer]:
         """Return what of it a session may use, for people and models."""
 
     def is_offered(self, key: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import h11
 
-from interpreter_bot import network_reach, settings
+from interpreter_bot import outside_access, settings
 from interpreter_bot.egress import (
     echoed_secrets,
     host_names,
@@ -94,7 +94,7 @@ async def exchange(
     port: int,
     added: Mapping[str, str],
     count: traffic_limits.Traffic,
-    contact: network_reach.Contact,
+    contact: outside_access.Contact,
     limits: settings.EgressLimits,
     moved: tuple[bytes, bytes] | None = None,
 ) -> None:
@@ -143,7 +143,7 @@ class _Passing:
     client: http_streams.HttpStream
     server: http_streams.HttpStream
     count: traffic_limits.Traffic
-    contact: network_reach.Contact
+    contact: outside_access.Contact
     idle: asyncio.Timeout
     limits: settings.EgressLimits
 

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import pydantic
 
-from interpreter_bot import errors, network_reach, session_variables, settings, values
+from interpreter_bot import errors, outside_access, session_variables, settings, values
 from interpreter_bot.hosts import ports
 
 Event: TypeAlias = ports.Event | ports.ExecutionEnd
@@ -43,7 +43,7 @@ _KINDS: Final[Mapping[str, type[Any]]] = {
     "result": values.Result,
     "clear": values.Clear,
     "notice": values.Notice,
-    "installed": network_reach.InstalledLayer,
+    "installed": outside_access.InstalledLayer,
     "end": ports.ExecutionEnd,
 }
 _BINARY: Final = {

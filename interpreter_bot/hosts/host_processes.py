@@ -83,7 +83,7 @@ async def drain(path: pathlib.Path, *, is_urgent: bool) -> None:
             raise errors.KernelError(_NONE.format(path=path)) from error
 
 
-async def succeed(path: pathlib.Path) -> None:
+async def drain_others(path: pathlib.Path) -> None:
     """Let all hosts but the one behind a socket drain: it takes what they keep, bit by bit."""
     for other in await asyncio.to_thread(host_sockets.listening, path.parent):
         if other != path:

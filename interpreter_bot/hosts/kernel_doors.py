@@ -8,7 +8,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
-from interpreter_bot import network_reach, values
+from interpreter_bot import outside_access, values
 
 HANDED: Final = b"d"
 """What a host process sends along with the descriptors of doors."""
@@ -85,5 +85,5 @@ class Doorkeeper(Protocol):
             What the kernel is to be told of them; None if there is nothing to tell.
         """
 
-    def reach(self, key: str) -> network_reach.Reach:
+    def reach(self, key: str) -> outside_access.Reach:
         """Return what code of a session may reach."""

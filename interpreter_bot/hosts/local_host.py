@@ -16,7 +16,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import Final
 
-from interpreter_bot import errors, network_reach, schedules, session_variables, settings, values
+from interpreter_bot import errors, outside_access, schedules, session_variables, settings, values
 from interpreter_bot.hosts import kernel_doors, local_executions, placement_offers, ports
 from interpreter_bot.kernels import (
     branches,
@@ -179,8 +179,8 @@ class LocalHost:
         """Its data directory."""
         return self.pool.settings.paths.data
 
-    async def settle(self, key: str) -> bool:
-        """Keep all sessions."""
+    async def take_move_notice(self, key: str) -> bool:
+        """Say no: no session of it moves."""
         return False
 
     @property
@@ -254,9 +254,9 @@ class LocalHost:
                 return launched
         return None
 
-    def reach(self, key: str) -> network_reach.Reach:
+    def reach(self, key: str) -> outside_access.Reach:
         """Return what code of a session may reach outside."""
-        return network_reach.NOWHERE if self._doorkeeper is None else self._doorkeeper.reach(key)
+        return outside_access.NOWHERE if self._doorkeeper is None else self._doorkeeper.reach(key)
 
     async def listen(self, told: ports.OnLoss | None) -> None:
         """Tell this one of lost kernels; see `ports.Hosts.listen`."""

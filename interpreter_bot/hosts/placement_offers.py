@@ -1,4 +1,4 @@
-"""Where sessions are placed, and what hosts offer for that: values and ports of `placed_hosts`."""
+"""Where sessions are placed, and what hosts offer: values and ports of `session_placement`."""
 
 from __future__ import annotations
 
@@ -75,5 +75,5 @@ class Placements(Protocol):
             after: epoch of the placement that was found; 0 if there was none.
         """
 
-    async def tell(self, key: str, epoch: int) -> bool:
+    async def mark_told(self, key: str, epoch: int) -> bool:
         """Note that people hear that a session was moved; say whether nobody did before."""

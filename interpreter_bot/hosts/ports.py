@@ -20,9 +20,9 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, C
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeAlias
 
-from interpreter_bot import network_reach, session_variables, values
+from interpreter_bot import outside_access, session_variables, values
 
-Event: TypeAlias = values.Output | network_reach.InstalledLayer
+Event: TypeAlias = values.Output | outside_access.InstalledLayer
 Show: TypeAlias = Callable[[Event, int], None]
 """Takes an event and its number, in order; is called from the event loop, and must not raise."""
 
@@ -54,7 +54,7 @@ class ExecutionEnd:
     more_names: int = 0
     loss_reason: str = ""
     runs: int = 0
-    installed: tuple[network_reach.InstalledLayer, ...] = ()
+    installed: tuple[outside_access.InstalledLayer, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -274,7 +274,7 @@ class Hosts(Protocol):
     def ends_with_bot(self) -> bool:
         """Whether they end, with their variables saved, when this process ends in order."""
 
-    async def settle(self, key: str) -> bool:
+    async def take_move_notice(self, key: str) -> bool:
         """Find a session's machine, perhaps wait; say once whether all was lost with another."""
 
     @property
@@ -320,7 +320,7 @@ class Hosts(Protocol):
             WorkspaceError: the operating system refuses.
         """
 
-    def reach(self, key: str) -> network_reach.Reach:
+    def reach(self, key: str) -> outside_access.Reach:
         """Return what code of a session may reach outside."""
 
     async def listen(self, told: OnLoss | None) -> None:

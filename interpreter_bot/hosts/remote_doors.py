@@ -16,7 +16,7 @@ import urllib.parse
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
-from interpreter_bot import errors, network_reach, values
+from interpreter_bot import errors, outside_access, values
 from interpreter_bot.hosts import carried_doors, host_connection, kernel_doors, socket_owners
 
 _log = logging.getLogger(__name__)
@@ -60,9 +60,9 @@ class RemoteDoors:
         if is_bot:
             connection.on_connect = self.take_over
 
-    def reach(self, key: str) -> network_reach.Reach:
+    def reach(self, key: str) -> outside_access.Reach:
         """Return what code of a session may reach outside."""
-        return network_reach.NOWHERE if self._doorkeeper is None else self._doorkeeper.reach(key)
+        return outside_access.NOWHERE if self._doorkeeper is None else self._doorkeeper.reach(key)
 
     async def close(self) -> None:
         """Take over no more."""

@@ -17,7 +17,7 @@ import pathlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import Any, Final, TypeVar
 
-from interpreter_bot import errors, network_reach, session_variables
+from interpreter_bot import errors, outside_access, session_variables
 from interpreter_bot.hosts import (
     host_addresses,
     host_connection,
@@ -174,7 +174,7 @@ class RemoteHost:
             self._stack.enter_context(self.connection.wanting(number, call))
 
     def at(self, epoch: int) -> RemoteHost:
-        """Return this host as it is spoken to of sessions in an epoch; see `placed_hosts`."""
+        """Return this host as it is spoken to of sessions in an epoch; see `session_placement`."""
         same = copy.copy(self)
         same._epoch = epoch
         return same
@@ -188,8 +188,8 @@ class RemoteHost:
         """Whether anything is wanted of it now."""
         return self.connection.is_used or bool(self._tasks)
 
-    async def settle(self, key: str) -> bool:
-        """Keep all sessions."""
+    async def take_move_notice(self, key: str) -> bool:
+        """Say no: no session of it moves."""
         return False
 
     @property
@@ -237,7 +237,7 @@ class RemoteHost:
         said = await self._post("go_back", key=key, checkpoint=name, is_whole=is_whole)
         return None if said is None else remote_calls.read(session_variables.SavedVariables, said)
 
-    def reach(self, key: str) -> network_reach.Reach:
+    def reach(self, key: str) -> outside_access.Reach:
         """Return what code of a session may reach outside."""
         return self._doors.reach(key)
 

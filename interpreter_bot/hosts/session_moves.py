@@ -39,7 +39,7 @@ class SessionMoves:
         """Whether a session came to its host with what it had before."""
         return self._arrivals.get(key, (0, False))[1]
 
-    async def has_left(self, key: str, host: remote_host.RemoteHost) -> bool:
+    async def evacuate(self, key: str, host: remote_host.RemoteHost) -> bool:
         """Take a session from a host that ends, unless it is used there; say whether it left."""
         status = host.connection.status
         if not (status.is_draining and status.has_store):

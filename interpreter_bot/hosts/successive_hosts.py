@@ -16,7 +16,7 @@ import pathlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import TypeVar
 
-from interpreter_bot import errors, network_reach, session_variables
+from interpreter_bot import errors, outside_access, session_variables
 from interpreter_bot.hosts import (
     host_connection,
     host_sockets,
@@ -184,8 +184,8 @@ class SuccessiveHosts:
                         return host
         return self._hosts[0]
 
-    async def settle(self, key: str) -> bool:
-        """Keep all sessions: on one machine, each host begins with what the former left."""
+    async def take_move_notice(self, key: str) -> bool:
+        """Say no: on one machine, each host begins with what the former left."""
         return False
 
     @property
@@ -228,7 +228,7 @@ class SuccessiveHosts:
         """Let a session be what it was; see `ports.Hosts.go_back`."""
         return await (await self._host_of(key)).go_back(key, name, is_whole=is_whole)
 
-    def reach(self, key: str) -> network_reach.Reach:
+    def reach(self, key: str) -> outside_access.Reach:
         """Return what code of a session may reach outside."""
         return self._hosts[0].reach(key)
 

@@ -147,7 +147,7 @@ class BotConnection:
     async def _lease(self, said: dict[str, Any]) -> None:
         key = str(said["key"])
         try:
-            await self._epochs.check(key, int(said["epoch"]))
+            await self._epochs.enter(key, int(said["epoch"]))
         except errors.SessionMovedError:
             self._moved.add(int(said["call"]))
             return

@@ -20,7 +20,7 @@ from aiohttp import web
 
 from interpreter_bot import errors, values
 from interpreter_bot.hosts import door_streams, host_messages, kernel_doors
-from interpreter_bot.kernel_host import carried_connections, operator_requests
+from interpreter_bot.kernel_host import administration_requests, carried_connections
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ _HEAD_BYTES: Final = 64 * 1024
 _ANSWER_SECONDS: Final = 0.1
 
 
-class DooredHost(operator_requests.OperatedHost, Protocol):
+class DooredHost(administration_requests.OperatedHost, Protocol):
     """A host whose kernels have doors."""
 
     async def doors(self, kernel_id: str) -> kernel_doors.Doors | None:

@@ -33,11 +33,11 @@ from aiohttp import web
 from interpreter_bot import errors, private_files
 from interpreter_bot.hosts import host_addresses, host_messages, ports
 from interpreter_bot.kernel_host import (
+    administration_requests,
     bot_connections,
     door_handovers,
     file_requests,
     journaled_executions,
-    operator_requests,
     session_epochs,
     state_requests,
 )
@@ -182,7 +182,7 @@ class HostServer:
                 *state_requests.routes(self._host, self._take_fork),
                 web.post("/v1/stop", self._stop),
                 web.post("/v1/acknowledge", self._acknowledge),
-                *operator_requests.routes(self._host, self._archives),
+                *administration_requests.routes(self._host, self._archives),
                 *self._doors.routes(),
                 web.post("/v1/forget", self._forget),
                 web.post("/v1/fence", self._epochs.leave_by_request),
@@ -215,14 +215,14 @@ class HostServer:
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         """Refuse what is said of a session that was moved."""
-        await self._epochs.check_request(request)
+        await self._epochs.enter_by_request(request)
         response = await handler(request)
         if (request.method, request.path) in _CHANGES and "key" in request.query:
             await self._note_change(request.query["key"])
         return response
 
     async def _take_fork(self, key: str, epoch: int) -> None:
-        await self._epochs.check(key, epoch)
+        await self._epochs.enter(key, epoch)
         await self._note_change(key)
 
     async def _note_change(self, key: str) -> None:

@@ -39,8 +39,8 @@ class SessionEpochs:
         self._known: dict[str, int] = {}
         self._raising = asyncio.Lock()
 
-    async def check(self, key: str, epoch: int) -> None:
-        """Take part in an epoch.
+    async def enter(self, key: str, epoch: int) -> None:
+        """Be in an epoch of a session from now on; its kernel of an earlier one ends.
 
         Args:
             key: of the session.
@@ -87,11 +87,11 @@ class SessionEpochs:
         await self.leave(request.query["key"], int(request.query["epoch"]))
         return web.json_response({})
 
-    async def check_request(self, request: web.Request) -> None:
-        """Check what a request is said in, if it says so.
+    async def enter_by_request(self, request: web.Request) -> None:
+        """Be in the epoch that a request is said in, if it says so.
 
         Raises:
             SessionMovedError: an older epoch.
         """
         if "epoch" in request.query:
-            await self.check(request.query["key"], int(request.query["epoch"]))
+            await self.enter(request.query["key"], int(request.query["epoch"]))

@@ -23,9 +23,9 @@ from mcp.shared import dispatcher, exceptions
 
 from interpreter_bot import errors, logs, private_files, redaction, settings
 from interpreter_bot.mcp_servers import (
+    bot_logins,
     bounded_transport,
     definitions,
-    oauth_logins,
     person_logins,
     program_groups,
     program_transport,
@@ -114,7 +114,7 @@ class ServerConnection:
         if account is not None and logins is not None:
             self._login = self._bearer = logins.bearer(account, self._note_secrets)
         elif server.oauth is not None:
-            self._login = oauth_logins.provider(
+            self._login = bot_logins.provider(
                 server, server.oauth, environment, note=self._note_secrets
             )
         self._order = asyncio.Lock()

@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Any, Final
 
-from interpreter_bot import encryption, network_reach, session_variables, settings, values
+from interpreter_bot import encryption, outside_access, session_variables, settings, values
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import (
     approval_policy,
@@ -193,7 +193,7 @@ class SessionQueries:
         async with hosts.lease(address) as lease:
             yield await lease.kernel()
 
-    def reach(self, key: values.SessionKey) -> network_reach.Reach:
+    def reach(self, key: values.SessionKey) -> outside_access.Reach:
         """Return what code of a session may reach outside."""
         return self._services.hosts.reach(values.text(key))
 

@@ -19,8 +19,8 @@ from sqlalchemy.ext import asyncio as sa_asyncio
 from interpreter_bot import errors
 from interpreter_bot.store import (
     accounts,
+    activity_audit,
     blobs,
-    door_uses,
     engines,
     executions,
     fleet_hosts,
@@ -186,9 +186,9 @@ class Database:
         self.choices = preferences.Preferences(begin)
         self.events = turns.ClaimedEvents(begin, instance)
         self.calls = instance_calls.InstanceCalls(begin, instance)
-        self.contacts = door_uses.contacts(begin)
-        self.queries = door_uses.queries(begin)
-        self.installations = door_uses.installations(begin)
+        self.contacts = activity_audit.contacts(begin)
+        self.queries = activity_audit.queries(begin)
+        self.installations = activity_audit.installations(begin)
         self.tool_audit = tool_audit.ToolAudit(begin)
         self.accounts = accounts.Accounts(begin)
 

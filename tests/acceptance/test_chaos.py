@@ -11,8 +11,8 @@ pytestmark = [pytest.mark.kernel, pytest.mark.timeout(240)]
 @pytest.mark.skipif(servers.programs() is None, reason="no PostgreSQL here")
 async def test_nothing_is_lost_unsaid_doubled_or_crossed_in_a_fleet():
     async with chaos.Chaos.opened(seed=4) as fleet:
-        await fleet.crowd(12)
-        await fleet.run(seconds=10.0)
+        await fleet.crowd(8)
+        await fleet.run(seconds=7.0)
     assert fleet.wrong == []
     # Somebody was killed or stopped, and most were answered nevertheless.
     assert any(what.startswith(("kill", "stop")) for what in fleet.counts)

@@ -12,15 +12,15 @@ import sys
 import pytest
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.app import host_startup, service_startup
+from interpreter_bot.app import backend_startup, service_startup
 from interpreter_bot.commands import host as host_command
 from interpreter_bot.doctor import fleet_checks
 from interpreter_bot.hosts import (
+    attached_executions,
     certificate_authorities,
-    detached_executions,
     fleets,
     host_statuses,
-    placed_hosts,
+    session_placement,
 )
 from interpreter_bot.sessions import requests
 from tests.fakes import replies
@@ -115,9 +115,9 @@ def config(tmp_path, short_path, machines, certificates):
 
 @contextlib.asynccontextmanager
 async def opened(config, lost_seconds=LOST_SECONDS):
-    async with host_startup.open_database(config, takes_orphans=False) as database:
+    async with backend_startup.open_database(config, takes_orphans=False) as database:
         fleet = fleets.Fleet(config.host.fleet, config.host.tls)
-        opening = placed_hosts.PlacedHosts.open(
+        opening = session_placement.PlacingHosts.open(
             fleet, database.placements, lost_seconds=lost_seconds
         )
         async with opening as hosts:
@@ -135,7 +135,7 @@ async def ran(hosts, key, code):
     shown = []
     async with hosts.lease(key) as lease:
         kernel = await lease.kernel()
-        await detached_executions.run(hosts, kernel, code, show=lambda one: shown.append(one.plain))
+        await attached_executions.run(hosts, kernel, code, show=lambda one: shown.append(one.plain))
     return "".join(shown).strip()
 
 
@@ -148,7 +148,7 @@ async def test_new_sessions_go_to_both(config, machines):
     async with opened(config) as (hosts, database):
         keys = [f"s{number}" for number in range(64)]
         for key in keys:
-            assert not await hosts.settle(key)
+            assert not await hosts.take_move_notice(key)
         placed = {machine_of(machines, await database.placements.find(key)) for key in keys}
         assert placed == set(machines)
 
@@ -182,9 +182,9 @@ async def test_a_host_that_is_killed_loses_its_own_sessions_only(config, machine
         machines[0].kill()
         # Those of the other go on at once, whatever becomes of the first.
         assert await ran(hosts, kept, "print(x)") == kept
-        assert await hosts.settle(lost)
-        assert not await hosts.settle(lost)
-        assert not await hosts.settle(kept)
+        assert await hosts.take_move_notice(lost)
+        assert not await hosts.take_move_notice(lost)
+        assert not await hosts.take_move_notice(kept)
         assert await ran(hosts, lost, "print('x' in globals())") == "False"
         host, epoch, _ = await database.placements.find(lost)
         assert (machine_of(machines, (host,)), epoch) == (machines[1], 2)
@@ -234,7 +234,7 @@ async def test_a_stop_reaches_a_host_that_is_away_just_then(config, machines):
         hosts.lease("stopped") as lease,
     ):
         kernel = await lease.kernel()
-        execution_id, shown = detached_executions.new_id(), []
+        execution_id, shown = attached_executions.new_id(), []
         code = "import time\nprint('begun', flush=True)\ntime.sleep(300)"
         executing = asyncio.create_task(
             kernel.execute(
@@ -264,7 +264,7 @@ async def test_a_stop_reaches_a_host_that_is_away_just_then(config, machines):
 def test_doctor_and_status_tell_of_each_host(config, machines):
     machines[1].kill()
     reached, lost = sorted(
-        fleet_checks.check(host_startup.fleet_addresses(config)),
+        fleet_checks.check(backend_startup.fleet_addresses(config)),
         key=lambda one: str(machines[1].port) in one.name,
     )
     assert reached.is_active
@@ -302,7 +302,7 @@ async def sessions_of_both(hosts, database, machines):
 
 async def test_people_hear_that_a_machine_took_variables_and_files(config, machines):
     async with (
-        host_startup.open_hosts(config, kernels_outlive=True) as hosts,
+        backend_startup.open_hosts(config, kernels_outlive=True) as hosts,
         service_startup.open_conversations(config, {}, hosts=hosts) as service,
     ):
         key, person = values.SessionKey("console", thread="t"), requests.Person("you")
@@ -314,7 +314,7 @@ async def test_people_hear_that_a_machine_took_variables_and_files(config, machi
             return reply
 
         await said("kept = 1; open('f.txt', 'w').write('x')")
-        async with host_startup.open_database(config, takes_orphans=False) as database:
+        async with backend_startup.open_database(config, takes_orphans=False) as database:
             placement = await database.placements.find(values.text(key))
         machine_of(machines, placement).kill()
         reply = await said("import os; print(os.listdir())")

@@ -115,7 +115,7 @@ async def test_a_session_goes_on_where_its_machine_is_lost_with_all_it_had(confi
         other = next(one for one in machines if one is not lost)
         lost.kill()
         began = time.monotonic()
-        assert not await hosts.settle(key), "nothing is lost"
+        assert not await hosts.take_move_notice(key), "nothing is lost"
         assert await ran(hosts, key, LOOK) == "[1, 2] kept"
         assert time.monotonic() - began < 30
         assert (await machine_of(hosts, database, machines, key)) is other
@@ -269,5 +269,5 @@ async def test_what_a_person_uploads_moves_and_a_draining_host_gives_its_session
             # Its variables were being saved just then: it stays until its next message.
             await asyncio.sleep(0.5)
         assert (await machine_of(hosts, database, machines, key)) is not former
-        assert not await hosts.settle(key)
+        assert not await hosts.take_move_notice(key)
     former.end()

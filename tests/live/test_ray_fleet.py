@@ -15,10 +15,10 @@ import sys
 import pytest
 
 from interpreter_bot import errors, settings
-from interpreter_bot.app import host_startup
+from interpreter_bot.app import backend_startup
 from interpreter_bot.hosts import (
+    attached_executions,
     certificate_authorities,
-    detached_executions,
     host_processes,
     host_sockets,
 )
@@ -166,7 +166,7 @@ async def test_no_running_execution_notices_that_ray_or_fleet_is_killed(cluster,
     cluster.start("head")
     await until(cluster.is_up)
     cluster.start("other")
-    async with host_startup.open_database(config, takes_orphans=False) as database:
+    async with backend_startup.open_database(config, takes_orphans=False) as database:
         cluster.start_fleet(config)
 
         async def has_both():
@@ -183,7 +183,7 @@ async def test_no_running_execution_notices_that_ray_or_fleet_is_killed(cluster,
             shown[key] = []
             async with hosts.lease(key) as lease:
                 kernel = await lease.kernel()
-                return await detached_executions.run(
+                return await attached_executions.run(
                     hosts, kernel, TICKS, show=lambda one: shown[key].append(one.plain)
                 )
 
@@ -218,7 +218,7 @@ async def test_no_running_execution_notices_that_ray_or_fleet_is_killed(cluster,
     # Whoever starts now finds them by what the table said last.
     async with opened(config) as hosts, hosts.lease(keys[0]) as lease:
         told = []
-        await detached_executions.run(
+        await attached_executions.run(
             hosts, await lease.kernel(), "n + 1", show=lambda one: told.append(one.plain)
         )
         assert "".join(told).strip() == str(COUNT)
@@ -227,7 +227,7 @@ async def test_no_running_execution_notices_that_ray_or_fleet_is_killed(cluster,
 @contextlib.asynccontextmanager
 async def opened(config):
     """Open what a bot has, and wait for both hosts."""
-    async with host_startup.open_hosts(config, kernels_outlive=True) as hosts:
+    async with backend_startup.open_hosts(config, kernels_outlive=True) as hosts:
 
         async def has_both():
             return len(hosts._connected()) == 2

@@ -1,6 +1,6 @@
 """Slack as a platform: events become requests, replies become messages.
 
-`startup` opens and closes it; `bolt_handlers` and `interaction_payloads` are what bolt calls.
+`startup` opens and closes it; `bolt_handlers` and `button_and_modal_handlers` are what bolt calls.
 `message_events` handles messages, `interactions`, `subcommands`, `modals` and `home_tab` the
 rest; `permissions` says who may use the bot; `message_order` keeps the messages of a place in
 order, and `requests_in_flight` runs requests. `replies` receives the events of a turn;

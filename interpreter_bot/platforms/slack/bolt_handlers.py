@@ -13,9 +13,9 @@ from slack_bolt.authorization import AuthorizeResult
 from slack_sdk.web.async_client import AsyncWebClient
 
 from interpreter_bot.platforms.slack import (
+    button_and_modal_handlers,
     home_tab,
     installations,
-    interaction_payloads,
     interaction_requests,
     interactions,
     message_events,
@@ -48,7 +48,7 @@ class Handlers:
         asked: interaction_requests.InteractionRequests,
         home: home_tab.HomeTab,
         modal_views: modals.Modals,
-        actions: interaction_payloads.ButtonAndModalHandlers,
+        actions: button_and_modal_handlers.ButtonAndModalHandlers,
     ) -> None:
         self._workspaces = workspaces
         self._in_flight = in_flight

@@ -166,7 +166,7 @@ class InstalledWorkspaces:
         self._left[team] += 1
         self._known.pop(team, None)
 
-    def has_left(self, team: str) -> bool:
+    def evacuate(self, team: str) -> bool:
         """Say whether the token of a workspace is dead."""
         return team in self._gone
 

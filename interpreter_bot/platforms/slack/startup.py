@@ -25,11 +25,11 @@ from interpreter_bot import logs, settings
 from interpreter_bot.platforms.slack import (
     api_errors,
     bolt_handlers,
+    button_and_modal_handlers,
     handler_dependencies,
     home_tab,
     http_server,
     installations,
-    interaction_payloads,
     interaction_requests,
     interactions,
     message_events,
@@ -174,7 +174,7 @@ def _handlers(
     feedback = home_tab.Feedback(shared.service)
     home = home_tab.HomeTab(shared, feedback, notify)
     modal_views = modals.Modals(shared)
-    actions = interaction_payloads.ButtonAndModalHandlers(
+    actions = button_and_modal_handlers.ButtonAndModalHandlers(
         shared, interaction_handlers, asked, modal_views, home, feedback
     )
     return bolt_handlers.Handlers(

@@ -222,7 +222,7 @@ class WebApi:
     async def _once(
         self, workspace: installations.InstalledWorkspace, method: str, arguments: dict[str, Any]
     ) -> Answer:
-        if self._workspaces.has_left(workspace.team):
+        if self._workspaces.evacuate(workspace.team):
             raise api_errors.GoneError(method, "token_revoked")
         if self.lacks(workspace.team, method):
             raise api_errors.RefusedError(method, "feature_not_enabled")

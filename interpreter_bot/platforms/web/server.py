@@ -17,9 +17,9 @@ from interpreter_bot import errors, settings, values
 from interpreter_bot.platforms.web import (
     access,
     files,
-    initial_events,
     notebook_runs,
     sandboxed_displays,
+    stored_events,
     tab_hub,
     visits,
     websocket_actions,
@@ -71,7 +71,7 @@ async def serve(
             )
             service.notify_through("web", notify, go_on=listener.go_on)
             service.events.open_platform("web", listener.take_again)
-            lists = tasks.create_task(initial_events.keep_listed(service, hub), name="web: lists")
+            lists = tasks.create_task(stored_events.keep_listed(service, hub), name="web: lists")
             shown = sandboxed_displays.Displays(service, hub, has_scripts=config.page_scripts)
             visited = visits.Visits(service, gate, hub)
             notebooks = notebook_runs.NotebookRuns(service, listener, hub)

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.web import event_json, initial_events, live_turns, tab_hub
+from interpreter_bot.platforms.web import event_json, live_turns, stored_events, tab_hub
 from interpreter_bot.sessions import past_turns, replica_calls, session_service
 
 _log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class TurnsElsewhere:
 
     def follow(self, key: values.SessionKey, past: past_turns.PastTurn) -> None:
         """Show a turn that runs elsewhere from now on, as long as a tab shows its session."""
-        head = initial_events.events_of(past)
+        head = stored_events.events_of(past)
         live = self._hub.begin(
             key.thread, past.request_id, head, events=head["events"], is_new=False
         )
@@ -92,7 +92,7 @@ class TurnsElsewhere:
         if now == before or followed.asking:
             # What waits for an answer shows nothing new.
             await self._renew_questions(followed)
-        for event in initial_events.news(before, now):
+        for event in stored_events.news(before, now):
             live.say(event)
         return True
 

@@ -22,11 +22,11 @@ from interpreter_bot.platforms.web import (
     access,
     command_panels,
     event_json,
-    initial_events,
     live_lookups,
     live_turns,
     replies,
     session_actions,
+    stored_events,
     tab_hub,
     turns_elsewhere,
     validation,
@@ -89,11 +89,9 @@ class TabConnection:
         self._sockets.add(socket)
         sender = asyncio.create_task(_send(socket, tab), name="web: sending to a tab")
         try:
-            tab.send(initial_events.greeting(self._service))
+            tab.send(stored_events.greeting(self._service))
             tab.send(
-                tab_hub.encoded_message(
-                    "conversations", await initial_events.listing(self._service)
-                )
+                tab_hub.encoded_message("conversations", await stored_events.listing(self._service))
             )
             async for message in socket:
                 if message.type is aiohttp.WSMsgType.TEXT:
@@ -133,7 +131,7 @@ class TabConnection:
         key = validation.key(message.get("thread"))
         most = min(max(validation.whole_number(message, "most"), 1), _MOST_TURNS)
         follow = functools.partial(self._elsewhere.follow, key)
-        await initial_events.show(self._service, self._hub, tab, key=key, most=most, follow=follow)
+        await stored_events.show(self._service, self._hub, tab, key=key, most=most, follow=follow)
 
     async def _say(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
         key = validation.key(message.get("thread"))
@@ -157,9 +155,9 @@ class TabConnection:
             # Checked here, where messages of a tab come one by one: after an await the next may be
             # there.
             is_first = not self._hub.of(key.thread) and await self._is_new(key)
-            head = initial_events.heading(text, files, is_code=is_code, started=time.time())
+            head = stored_events.heading(text, files, is_code=is_code, started=time.time())
             turn = self._hub.begin(key.thread, turn_id, head)
-            title = initial_events.title(text or ", ".join(files)) if is_first else ""
+            title = stored_events.title(text or ", ".join(files)) if is_first else ""
             work = self._carry_out(request, turn, is_planned=is_planned, title=title)
             self.start(functools.partial(self._settled, turn_id, work), f"web: turn {turn_id}")
             if title:
@@ -255,7 +253,7 @@ class TabConnection:
 
     async def go_on(self, request: requests.Request) -> None:
         """Show the turn of a request that no tab has made, to its end."""
-        head, events = await initial_events.head_and_events(self._service, request)
+        head, events = await stored_events.head_and_events(self._service, request)
         turn = self._hub.begin(request.key.thread, request.id, head, events=events, is_new=False)
         await self._carry_out(request, turn, is_planned=request.approval == "plan")
 

@@ -15,9 +15,9 @@ from interpreter_bot.egress import (
     approvals,
     certificates,
     outbound_connections,
-    plain_http_door,
     policies,
     proxies,
+    services_door,
     traffic_limits,
 )
 from tests.fakes import outside
@@ -280,7 +280,7 @@ async def test_a_host_has_a_plain_address_of_the_kernels_own():
     async with outside.Outside.open(HOST, answer) as server:
         port = server.port
         rule = to(server) | {"paths": ["/ok/"], "headers": {"X-Key": "${KEY}"}}
-        async with door(rule, upstream=server, kind=plain_http_door.HostAliases) as one:
+        async with door(rule, upstream=server, kind=services_door.ServicesDoor) as one:
             place = f"/to/{HOST}:{port}"
             assert (await one.ask(get(f"{place}/ok/x?y=z", host="127.0.0.1"))).endswith("fine")
             assert server.heads[-1].startswith("GET /ok/x?y=z HTTP/1.1\r\n")

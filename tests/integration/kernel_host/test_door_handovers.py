@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from interpreter_bot import settings, values
 from interpreter_bot.egress import broker
-from interpreter_bot.hosts import detached_executions, local_host, remote_host
+from interpreter_bot.hosts import attached_executions, local_host, remote_host
 from interpreter_bot.kernel_host import host_server, journaled_executions
 from tests.fakes import outside
 
@@ -54,7 +54,7 @@ class Place:
         shown: list[values.Output] = []
         async with host.lease(KEY) as lease:
             kernel = await lease.kernel()
-            await detached_executions.run(
+            await attached_executions.run(
                 host, kernel, code, show=shown.append, ask=ask, seconds=seconds
             )
         return "".join(one.plain for one in shown).strip()

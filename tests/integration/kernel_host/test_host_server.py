@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.hosts import (
-    detached_executions,
+    attached_executions,
     host_connection,
     host_messages,
     host_processes,
@@ -156,7 +156,7 @@ async def test_nothing_is_lost_or_twice_when_connections_break(relay, place):
     ):
         kernel = await lease.kernel()
         running = asyncio.create_task(
-            kernel.execute(TICKS, execution_id=detached_executions.new_id(), show=show)
+            kernel.execute(TICKS, execution_id=attached_executions.new_id(), show=show)
         )
         for _ in range(4):
             await asyncio.sleep(0.2)

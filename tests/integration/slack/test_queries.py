@@ -1,6 +1,6 @@
 """Queries of an answer, shown to whoever asks for them."""
 
-from interpreter_bot import network_reach
+from interpreter_bot import outside_access
 from tests.fakes import conversations as fake
 
 
@@ -9,7 +9,7 @@ async def asking(turn):
     await turn.reply.code(0, "df")
     turn.reply.finished(0, fake.done())
     turn.queries = (
-        network_reach.AskedQuery("sales", "select '``` <!channel>'", rows=3, seconds=0.5),
+        outside_access.AskedQuery("sales", "select '``` <!channel>'", rows=3, seconds=0.5),
     )
     return turn.done("Three.")
 

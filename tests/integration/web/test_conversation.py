@@ -2,7 +2,7 @@
 
 import asyncio
 
-from interpreter_bot import network_reach, values
+from interpreter_bot import outside_access, values
 from tests.fakes import conversations
 from tests.integration.web import visits
 
@@ -376,8 +376,8 @@ async def test_queries_stand_folded_below_the_code_also_after_a_reload(serving_f
         turn.reply.step(1)
         await turn.run(0, "df = connections['sales'].query(sql)", "3 rows\n")
         turn.queries = (
-            network_reach.AskedQuery("sales", statement, rows=3, seconds=0.5),
-            network_reach.AskedQuery("sales", "drop table orders", reason="It only reads."),
+            outside_access.AskedQuery("sales", statement, rows=3, seconds=0.5),
+            outside_access.AskedQuery("sales", "drop table orders", reason="It only reads."),
         )
         turn.reply.step(2)
         turn.reply.text("Three regions.")

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from aiohttp import test_utils, web
 
-from interpreter_bot import errors, network_reach
+from interpreter_bot import errors, outside_access
 from interpreter_bot.hosts import carried_doors, kernel_doors, remote_doors
 
 PORTS = json.dumps({"ports": [1, 2]})
@@ -74,7 +74,7 @@ class Doorkeeper:
         self.given.put_nowait(await doors())
 
     def reach(self, key):
-        return network_reach.Reach((network_reach.Reachable("a.example", (443,)),))
+        return outside_access.Reach((outside_access.Reachable("a.example", (443,)),))
 
 
 @pytest.fixture

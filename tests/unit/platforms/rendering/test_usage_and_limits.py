@@ -1,6 +1,6 @@
 import decimal
 
-from interpreter_bot import network_reach, session_variables, settings, values
+from interpreter_bot import outside_access, session_variables, settings, values
 from interpreter_bot.platforms.rendering import usage_and_limits
 from interpreter_bot.sessions import past_turns
 
@@ -71,16 +71,16 @@ def test_variables_are_listed_with_those_that_could_not_be_saved():
 
 
 def test_what_code_may_reach_is_listed_with_how():
-    reach = network_reach.Reach(
+    reach = outside_access.Reach(
         (
-            network_reach.Reachable("*.example.org", (443, 8443)),
-            network_reach.Reachable("a.org", (443,), ("GET",), ("/x/", "/y/"), has_secret=True),
+            outside_access.Reachable("*.example.org", (443, 8443)),
+            outside_access.Reachable("a.org", (443,), ("GET",), ("/x/", "/y/"), has_secret=True),
         ),
         bytes=3_000_000,
         most_bytes=2**30,
         allowed=("POST a.org:443",),
         offers=(
-            network_reach.Offer(
+            outside_access.Offer(
                 "connections", "sales", "SQLite: Orders", recent=(("select 1", "1 rows in 0.1 s"),)
             ),
         ),
@@ -97,5 +97,5 @@ def test_what_code_may_reach_is_listed_with_how():
         ("connections.sales", "SQLite: Orders", ""),
         ("Asked", "select 1", "1 rows in 0.1 s"),
     ]
-    (nothing,) = usage_and_limits.network(network_reach.NOWHERE)
+    (nothing,) = usage_and_limits.network(outside_access.NOWHERE)
     assert nothing[:2] == ("Network", "none")

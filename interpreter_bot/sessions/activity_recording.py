@@ -8,7 +8,7 @@ import logging
 from typing import Final, Generic
 
 from interpreter_bot import errors, schedules
-from interpreter_bot.store import door_uses
+from interpreter_bot.store import activity_audit
 
 _log = logging.getLogger(__name__)
 
@@ -18,23 +18,25 @@ _MOST_UNWRITTEN: Final = 10_000
 _BATCH: Final = 500
 
 
-class DoorUseRecorder(Generic[door_uses.Done]):
+class DoorUseRecorder(Generic[activity_audit.Done]):
     """Writes contacts, queries or installations; what cannot be written is tried again."""
 
-    def __init__(self, table: door_uses.DoorTable[door_uses.Done], *, days: float) -> None:
+    def __init__(
+        self, table: activity_audit.AuditTable[activity_audit.Done], *, days: float
+    ) -> None:
         """Record nothing yet.
 
         Args:
             table: of the store.
             days: that they are kept.
         """
-        self._table: door_uses.DoorTable[door_uses.Done] = table
+        self._table: activity_audit.AuditTable[activity_audit.Done] = table
         self._age = datetime.timedelta(days=days)
-        self._unwritten: collections.deque[door_uses.Done] = collections.deque(
+        self._unwritten: collections.deque[activity_audit.Done] = collections.deque(
             maxlen=_MOST_UNWRITTEN
         )
 
-    def take(self, done: door_uses.Done) -> None:
+    def take(self, done: activity_audit.Done) -> None:
         """Take one that is over."""
         self._unwritten.append(done)
 

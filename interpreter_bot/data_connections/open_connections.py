@@ -9,7 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
-from interpreter_bot import errors, logs, network_reach, redaction, settings
+from interpreter_bot import errors, logs, outside_access, redaction, settings
 from interpreter_bot.data_connections import connection_rules, table_listings, worker_processes
 
 _log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ _UNREACHED: Final = "The data cannot be reached, or the bot is not let in, right
 _FILES: Final = "This connection has files: use files() and get()."
 
 
-class ConnectionRegistry:
+class OpenConnections:
     """All data connections of the settings, whoever may use them.
 
     Attributes:
@@ -132,7 +132,7 @@ class ConnectionRegistry:
         if asking := self.begin():
             await asyncio.wait(asking, timeout=_PREPARE_SECONDS)
 
-    def note_use(self, query: network_reach.Query) -> None:
+    def note_use(self, query: outside_access.Query) -> None:
         """Remember which tables are used: models are told of those first."""
         if (listing := self._listings.get(query.connection)) is not None:
             listing.note_use(query.statement)

@@ -4,8 +4,8 @@ import dataclasses
 import datetime
 import time
 
-from interpreter_bot import network_reach, values
-from interpreter_bot.sessions import door_use_recording
+from interpreter_bot import outside_access, values
+from interpreter_bot.sessions import activity_recording
 from interpreter_bot.store import records
 
 KEY = values.SessionKey("slack", "T1", "C1", "1.2")
@@ -13,12 +13,12 @@ KEY = values.SessionKey("slack", "T1", "C1", "1.2")
 
 def contact(host, **fields):
     fields = {"method": "GET", "port": 443, "status": 200, "at": time.time()} | fields
-    return network_reach.Contact(values.text(KEY), "kernel", host=host, **fields)
+    return outside_access.Contact(values.text(KEY), "kernel", host=host, **fields)
 
 
 async def test_contacts_are_recorded_and_found_by_their_session(opening):
     async with opening() as database:
-        recorder = door_use_recording.DoorUseRecorder(database.contacts, days=90)
+        recorder = activity_recording.DoorUseRecorder(database.contacts, days=90)
         wanted = [
             contact("a.org", path="/x", sent_bytes=2**40, at=1000.0, seconds=0.5),
             contact("b\udc80.org" * 100, reason="It is not on the list.", status=403, at=2000.0),
@@ -47,5 +47,5 @@ async def test_old_ones_are_deleted(opening):
     async with opening() as database:
         old = time.time() - datetime.timedelta(days=2).total_seconds()
         await database.contacts.add([contact("old.org", at=old), contact("new.org")])
-        await door_use_recording.DoorUseRecorder(database.contacts, days=1).tidy()
+        await activity_recording.DoorUseRecorder(database.contacts, days=1).tidy()
         assert [one.host for one in await database.contacts.of_session(KEY)] == ["new.org"]

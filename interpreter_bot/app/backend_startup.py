@@ -171,11 +171,11 @@ async def _open_fleet(
         SettingsError: they cannot be used with these settings.
     """
     # Imported here: on one machine nothing of this is needed so early.
-    from interpreter_bot.hosts import fleets, placed_hosts
+    from interpreter_bot.hosts import fleets, session_placement
 
     async with (
         open_database(config, takes_orphans=False) as database,
-        placed_hosts.PlacedHosts.open(
+        session_placement.PlacingHosts.open(
             await asyncio.to_thread(
                 fleets.Fleet, config.host.fleet, config.host.tls, database.fleet_hosts
             ),

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from interpreter_bot import network_reach
+from interpreter_bot import outside_access
 from interpreter_bot.text import safe_text
 
 _MOST_ALLOWED: Final = 10_000
@@ -17,28 +17,28 @@ _SHOWN_CHARACTERS: Final = 2000
 _MORE: Final = "… and more, which the record of queries has."
 
 
-class SessionTurns:
+class TurnStatements:
     """The turns that run now, one at most of each session."""
 
     def __init__(self) -> None:
         self._allowed: collections.OrderedDict[tuple[str, str], None] = collections.OrderedDict()
-        self._asked: dict[str, list[network_reach.Query]] = {}
+        self._asked: dict[str, list[outside_access.Query]] = {}
 
     def begin(self, key: str) -> None:
         """Gather what is asked from now on; `key` is that of a session."""
         self._asked[key] = []
 
-    def end(self, key: str) -> tuple[network_reach.AskedQuery, ...]:
+    def end(self, key: str) -> tuple[outside_access.AskedQuery, ...]:
         """Return what was asked in a turn; what was allowed there and has not run never does."""
         for allowed in [one for one in self._allowed if one[0] == key]:
             del self._allowed[allowed]
         asked = self._asked.pop(key, [])
         shown = tuple(map(_shown, asked[:_MOST_QUERIES]))
         if len(asked) > _MOST_QUERIES:
-            shown += (network_reach.AskedQuery("", _MORE),)
+            shown += (outside_access.AskedQuery("", _MORE),)
         return shown
 
-    def note(self, query: network_reach.Query) -> None:
+    def note(self, query: outside_access.Query) -> None:
         """Note what begins, so that it is shown also if it never ends."""
         asked = self._asked.get(query.key)
         if asked is not None and len(asked) <= _MOST_QUERIES:
@@ -65,9 +65,9 @@ class SessionTurns:
         return is_allowed
 
 
-def _shown(query: network_reach.Query) -> network_reach.AskedQuery:
+def _shown(query: outside_access.Query) -> outside_access.AskedQuery:
     """Return what people see of a query, as it is now."""
-    return network_reach.AskedQuery(
+    return outside_access.AskedQuery(
         query.connection,
         safe_text.revealed(safe_text.clipped(query.statement.strip(), _SHOWN_CHARACTERS)).text,
         rows=query.rows,

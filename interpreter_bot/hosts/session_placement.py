@@ -18,7 +18,7 @@ import time
 from collections.abc import AsyncIterator, Collection, Coroutine, Mapping
 from typing import Final, TypeVar
 
-from interpreter_bot import errors, network_reach, session_variables
+from interpreter_bot import errors, outside_access, session_variables
 from interpreter_bot.hosts import (
     fleets,
     host_addresses,
@@ -42,7 +42,7 @@ _NONE: Final = "No machine that runs Python can be reached right now."
 T = TypeVar("T")
 
 
-class PlacedHosts:
+class PlacingHosts:
     """All hosts of a fleet; implements `ports.Hosts`. Use `open`.
 
     Attributes:
@@ -83,7 +83,7 @@ class PlacedHosts:
         *,
         lost_seconds: float = 30.0,
         doorkeeper: kernel_doors.Doorkeeper | None = None,
-    ) -> AsyncIterator[PlacedHosts]:
+    ) -> AsyncIterator[PlacingHosts]:
         """Connect to all hosts there are, and to those that come.
 
         Args:
@@ -235,7 +235,7 @@ class PlacedHosts:
                 host = await self._reached(data_id)
                 is_alone = len(self._connected()) < 2
                 if host is not None and (
-                    is_alone or not await self._moves.has_left(key, host.at(epoch))
+                    is_alone or not await self._moves.evacuate(key, host.at(epoch))
                 ):
                     await self._moves.arrive(key, host.at(epoch), epoch)
                     return host.at(epoch), is_told, epoch
@@ -274,10 +274,10 @@ class PlacedHosts:
     async def _at(self, key: str) -> remote_host.RemoteHost:
         return (await self._placed(key))[0]
 
-    async def settle(self, key: str) -> bool:
+    async def take_move_notice(self, key: str) -> bool:
         """Find a session's machine; say, once, whether it lost all with another."""
         _, is_told, epoch = await self._placed(key)
-        is_news = not is_told and await self._placements.tell(key, epoch)
+        is_news = not is_told and await self._placements.mark_told(key, epoch)
         return is_news and not self._moves.is_restored(key)
 
     @property
@@ -300,9 +300,9 @@ class PlacedHosts:
         found = await self._placements.find(key)
         return found[1] if found is not None and found[0] == data_id else None
 
-    def reach(self, key: str) -> network_reach.Reach:
+    def reach(self, key: str) -> outside_access.Reach:
         """Return what code of a session may reach outside."""
-        return network_reach.NOWHERE if self._doorkeeper is None else self._doorkeeper.reach(key)
+        return outside_access.NOWHERE if self._doorkeeper is None else self._doorkeeper.reach(key)
 
     async def variables(self, key: str) -> session_variables.HeldVariables:
         """Return what a session has of variables."""

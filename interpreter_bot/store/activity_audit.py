@@ -12,15 +12,15 @@ from typing import Any, Final, Generic, TypeVar
 
 import sqlalchemy as sa
 
-from interpreter_bot import network_reach, values
+from interpreter_bot import outside_access, values
 from interpreter_bot.store import columns, records, schema, transactions
 
-Done = TypeVar("Done", network_reach.Contact, network_reach.Query, records.Installation)
+Done = TypeVar("Done", outside_access.Contact, outside_access.Query, records.Installation)
 
 _OF_SESSION: Final = ("id", "platform", "workspace", "channel", "thread", "began")
 
 
-class DoorTable(Generic[Done]):
+class AuditTable(Generic[Done]):
     """Table of one kind of them.
 
     Attributes:
@@ -85,20 +85,20 @@ class DoorTable(Generic[Done]):
         return fields | _columns(values.key(one.key)) | {"began": began}
 
 
-def contacts(begin: transactions.Transactions) -> DoorTable[network_reach.Contact]:
+def contacts(begin: transactions.Transactions) -> AuditTable[outside_access.Contact]:
     """Return the table of contacts with the outside."""
-    return DoorTable(begin, schema.CONTACTS, network_reach.Contact)
+    return AuditTable(begin, schema.CONTACTS, outside_access.Contact)
 
 
-def queries(begin: transactions.Transactions) -> DoorTable[network_reach.Query]:
+def queries(begin: transactions.Transactions) -> AuditTable[outside_access.Query]:
     """Return the table of queries of data connections."""
-    return DoorTable(begin, schema.QUERIES, network_reach.Query)
+    return AuditTable(begin, schema.QUERIES, outside_access.Query)
 
 
-def installations(begin: transactions.Transactions) -> DoorTable[records.Installation]:
+def installations(begin: transactions.Transactions) -> AuditTable[records.Installation]:
     """Return the table of packages that were installed."""
     unique = ("kernel_id", "layer")
-    return DoorTable(begin, schema.INSTALLATIONS, records.Installation, unique=unique)
+    return AuditTable(begin, schema.INSTALLATIONS, records.Installation, unique=unique)
 
 
 def _insert(table: sa.Table, unique: Sequence[str]) -> sa.Insert:

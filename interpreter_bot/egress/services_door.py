@@ -13,7 +13,7 @@ from typing import Final
 
 import h11
 
-from interpreter_bot import network_reach
+from interpreter_bot import outside_access
 from interpreter_bot.egress import (
     door_service_port,
     forwarded_requests,
@@ -27,7 +27,7 @@ _ALIAS: Final = re.compile(rb"/to/([^/?#]+)(/[^#]*)")
 _HOW: Final = "What is here is called /to/HOST/path, or /to/HOST:PORT/path."
 
 
-class HostAliases(proxies.Proxy):
+class ServicesDoor(proxies.Proxy):
     """Answers requests for `/to/HOST/…`, and to services, behind one kernel's door."""
 
     def __init__(
@@ -39,7 +39,7 @@ class HostAliases(proxies.Proxy):
         self._services = {service.name: service for service in services}
 
     async def _serve_one(
-        self, client: http_streams.HttpStream, contact: network_reach.Contact
+        self, client: http_streams.HttpStream, contact: outside_access.Contact
     ) -> None:
         """Answer one request, or send it on as what its path says, if that may be done.
 
