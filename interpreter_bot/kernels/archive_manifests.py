@@ -119,6 +119,16 @@ async def write(
     return True
 
 
+async def _read_latest(store: shared_stores.SharedStore, name: str) -> bytes | None:
+    """Read a manifest, or what has replaced it since it was listed, which may name the same."""
+    while (data := await store.read(name)) is None:
+        _, session, _ = name.split("/")
+        if not (left := await numbers(store, session)):
+            return None
+        name = path(session, left[-1])
+    return data
+
+
 async def sweep(store: shared_stores.SharedStore) -> None:
     """Delete content that no manifest names, and is not new, and manifests that do not count.
 
@@ -128,7 +138,7 @@ async def sweep(store: shared_stores.SharedStore) -> None:
     now = await store.now()
     oldest = now - shared_stores.GRACE_SECONDS
     idle = [one async for one in store.list("blobs/") if one.at < oldest]
-    # After the content was listed: what is named from now on was uploaded anew.
+    # After the content was listed: what is named from now on was uploaded anew, or named before.
     counting: dict[str, shared_stores.StoredItem] = {}
     doomed: list[str] = []
     async for item in store.list("manifests/"):
@@ -140,7 +150,7 @@ async def sweep(store: shared_stores.SharedStore) -> None:
                 doomed.append(min(former.name, item.name))
     needed: set[str] = set()
     for item in counting.values():
-        if (data := await store.read(item.name)) is not None:
+        if (data := await _read_latest(store, item.name)) is not None:
             manifest = _parsed(data)
             needed |= {one.sha256 for one in (*manifest.files, *manifest.variables)}
             if manifest.is_empty and item.at < now - _EMPTY_SECONDS:

@@ -154,3 +154,27 @@ async def test_content_is_old_by_the_clock_of_the_store(store, tmp_path, monkeyp
     monkeypatch.setattr(time, "time", lambda: ahead)
     await archive_manifests.sweep(store)
     assert stored(tmp_path) == ["x"], "somebody may be about to name it"
+
+
+async def test_what_is_archived_while_the_store_is_swept_is_kept(
+    machines, store, tmp_path, monkeypatch
+):
+    one, other = machines
+    await one.take(1)
+    (await one.pool.workspace(KEY)).directory.joinpath("large").write_text("precious")
+    await one.write("first")
+    for blob in tmp_path.glob("shared/blobs/*/*"):
+        os.utime(blob, (time.time() - 2 * DAY_SECONDS,) * 2)
+    read, begun = store.read, []
+
+    async def archived_meanwhile(name):
+        if name.startswith("manifests/") and not begun:
+            begun.append(name)
+            await one.write("second")
+        return await read(name)
+
+    monkeypatch.setattr(store, "read", archived_meanwhile)
+    await archive_manifests.sweep(store)
+    monkeypatch.undo()
+    assert await other.take(2)
+    assert (await other.pool.workspace(KEY)).directory.joinpath("large").read_text() == "precious"
