@@ -85,6 +85,8 @@ class Kernel:
         """Whether all its processes are stopped, until the next execution."""
         self.runs = 0
         """How many pieces of code were begun that may have changed variables."""
+        self.executions = 0
+        """The same, with the bot's own code."""
         self.saved_runs = 0
         """As many had been, when saving them was last tried."""
         self.kept_runs = 0
@@ -150,6 +152,7 @@ class Kernel:
                 self._stepping_in = stepping_in
                 used, self.last_used = self.last_used, time.monotonic()
                 self.runs += not is_own
+                self.executions += 1
                 if self._unsaved and not is_own:
                     show(values.Notice(self._unsaved))
                     self._unsaved = ""

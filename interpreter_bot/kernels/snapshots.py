@@ -365,24 +365,24 @@ class Snapshots:
         key: str,
     ) -> bool:
         """Let a kernel write a generation; False if it did not, or if somebody uses it again."""
-        kernel = launched.kernel
-        runs = kernel.runs
-        most = self._config.bytes
-        code = f"get_ipython().save_variables({number}, {seconds}, {most}, {key!r})"
+        kernel, runs = launched.kernel, launched.kernel.runs
+        code = f"get_ipython().save_variables({number}, {seconds}, {self._config.bytes}, {key!r})"
         until = time.monotonic() + _LONGEST * seconds + _LATE_SECONDS
         try:
             finished = await kernel.execute(code, show=_ignore, seconds=_BEGIN_SECONDS, is_own=True)
             if finished.ending is not values.Ending.OK:
                 _log.warning("variables were not saved: %s", finished)
                 return False
-            ended = workspace.variables / f"{number}.ended"
-            while kernel.is_alive and kernel.runs == runs:
+            ended, executions = workspace.variables / f"{number}.ended", kernel.executions
+            while kernel.is_alive and kernel.executions == executions:
                 if await asyncio.to_thread(os.path.lexists, ended):
                     return True
                 if time.monotonic() > until:
                     _log.warning("variables were not saved in time")
                     return False
                 await asyncio.sleep(_POLL_SECONDS)
+            # A look at variables ends it like any code, and changes none: it is due again then.
+            kernel.saved_runs = 0
             return False
         finally:
             if kernel.is_alive and kernel.runs == runs:

@@ -528,6 +528,29 @@ async def test_old_snapshots_go_and_too_many_the_least_recently_used_first(opene
         assert await pool.saved_variables("c") is not None
 
 
+async def test_what_a_look_at_variables_interrupts_is_saved_later(opened):
+    slow = (
+        "import time\n"
+        "class Slow:\n"
+        "    def __reduce__(self):\n"
+        "        time.sleep(1)\n"
+        "        return Slow, ()\n"
+        "slow, x = Slow(), 7"
+    )
+    async with opened() as pool:
+        kernel = await pool.take("a")
+        await run(kernel, slow)
+        saving = asyncio.create_task(pool.save_variables("a"))
+        await until(lambda: pool.live["a"].kernel.id in pool.snapshots._saving)
+        await asyncio.sleep(0.3)
+        await kernel.execute("1", show=lambda _: None, is_own=True)
+        await saving
+        assert kernel.kept_runs == 0
+        await pool.save_variables("a")
+        assert kernel.kept_runs == 1
+        assert await run(await lose(pool), "print(x)") == "7\n"
+
+
 async def test_who_is_never_idle_is_saved_though_saving_takes_long(opened):
     async with opened(checkpoint_seconds=2.0) as pool:
         kernel = await pool.take("a")
