@@ -29,7 +29,10 @@ _CONNECT_SECONDS: Final = 30.0
 _MOST_STREAMS: Final = 256
 _LOOK_SECONDS: Final = 20.0
 # A link that is lost, and whatever a host may say instead of what it should.
-_BROKEN: Final = (aiohttp.ClientError, OSError, ValueError, LookupError, TypeError, RecursionError)
+_BROKEN: Final = (
+    *(aiohttp.ClientError, OSError, ValueError, LookupError, TypeError),
+    *(RecursionError, OverflowError),
+)
 
 
 class CarriedDoors:
@@ -77,7 +80,7 @@ class CarriedDoors:
                 self.opened.set_result(None)
 
     async def _carry(self, link: aiohttp.ClientWebSocketResponse) -> bool:
-        proxy, services = json.loads(await link.receive_str())["ports"]
+        proxy, services = map(int, json.loads(await link.receive_str())["ports"])
         with contextlib.ExitStack() as stack:
             place = stack.enter_context(tempfile.TemporaryDirectory(prefix="ib-doors-"))
             paths = [str(pathlib.Path(place, name)) for name in ("proxy", "services")]
@@ -91,7 +94,7 @@ class CarriedDoors:
                     given.enter_context(one)
                 first, second = (given.enter_context(_bound(path)) for path in paths)
                 doors = kernel_doors.Doors(
-                    first, second, process.detach(), (int(proxy), int(services)), theirs
+                    first, second, process.detach(), (proxy, services), theirs
                 )
                 given.pop_all()
             if self.opened.done():

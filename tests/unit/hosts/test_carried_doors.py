@@ -116,7 +116,10 @@ async def test_what_a_host_says_instead_ends_its_doors_and_nothing_else(host, sa
     doors.close()
 
 
-@pytest.mark.parametrize("said", ["[]", "{", '{"ports": 5}', '{"ports": ["a", "b"]}', "[" * 99_999])
+@pytest.mark.parametrize(
+    "said",
+    ["[]", "{", '{"ports": 5}', '{"ports": ["a", "b"]}', '{"ports": [1, Infinity]}', "[" * 99_999],
+)
 async def test_a_host_that_does_not_say_the_ports_gives_no_doors(host, said):
     host.first = said
     task, doors = await _carrying(host)
