@@ -16,8 +16,8 @@ from bench import measured_bots, metrics, sample_sizes
 from interpreter_bot import settings, values
 from interpreter_bot.hosts import (
     certificate_authorities,
-    fleets,
     host_addresses,
+    host_lists,
     host_processes,
     host_sockets,
     local_host,
@@ -96,7 +96,7 @@ async def _more_over_tls(inside: local_host.LocalHost, count: int) -> list[float
         port = unused.getsockname()[1]
     credentials = host_addresses.Credentials(ours, is_host=True)
     tls = host_addresses.TlsAddress(name, port, credentials=credentials)
-    fleet = fleets.Fleet([f"{name}:{port}"], theirs)
+    fleet = host_lists.Fleet([f"{name}:{port}"], theirs)
     async with (
         journaled_executions.JournaledExecutions.open(inside, data / "journals") as begun,
         host_server.HostServer.open(inside, begun, data / "host.sock", tls=tls),

@@ -8,7 +8,7 @@ from typing import Final
 
 from bench import measured_bots, metrics, sample_sizes, snapshot_edge_cases
 from interpreter_bot import values
-from interpreter_bot.kernels import branches, live_kernels, pools
+from interpreter_bot.kernels import live_kernels, pools, session_forks
 
 _FRAME: Final = """
 import numpy, pandas
@@ -167,7 +167,7 @@ async def _wait_for_checkpoint(pool: pools.Pool, key: str) -> float:
     """Milliseconds that the first code of a turn waits until what is saved is noted."""
     await pool.save_variables(key)
     begun = time.perf_counter()
-    await branches.Branches(pool).note_checkpoint(key, "1")
+    await session_forks.SessionForks(pool).note_checkpoint(key, "1")
     return measured_bots.milliseconds(begun)
 
 

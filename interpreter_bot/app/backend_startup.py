@@ -171,13 +171,13 @@ async def _open_fleet(
         SettingsError: they cannot be used with these settings.
     """
     # Imported here: on one machine nothing of this is needed so early.
-    from interpreter_bot.hosts import fleets, session_placement
+    from interpreter_bot.hosts import host_lists, session_placement
 
     async with (
         open_database(config, takes_orphans=False) as database,
         session_placement.PlacingHosts.open(
             await asyncio.to_thread(
-                fleets.Fleet, config.host.fleet, config.host.tls, database.fleet_hosts
+                host_lists.Fleet, config.host.fleet, config.host.tls, database.fleet_hosts
             ),
             database.placements,
             lost_seconds=config.host.lost_seconds,
@@ -194,14 +194,14 @@ async def fleet_addresses(config: settings.Settings) -> list[host_addresses.Addr
         BotError: the settings or the database say nothing that can be used.
     """
     # Imported here: on one machine nothing of this is needed.
-    from interpreter_bot.hosts import fleets
+    from interpreter_bot.hosts import host_lists
 
     async with contextlib.AsyncExitStack() as stack:
         listed = None
-        if fleets.RAY in config.host.fleet:
+        if host_lists.RAY in config.host.fleet:
             opening = open_database(config, takes_orphans=False)
             listed = (await stack.enter_async_context(opening)).fleet_hosts
-        fleet = fleets.Fleet(config.host.fleet, config.host.tls, listed)
+        fleet = host_lists.Fleet(config.host.fleet, config.host.tls, listed)
         return sorted(await fleet.addresses(), key=str)
 
 

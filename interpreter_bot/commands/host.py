@@ -30,7 +30,7 @@ from interpreter_bot.kernel_host import host_metrics, host_server, journaled_exe
 from interpreter_bot.kernels import (
     archive_manifests,
     session_archives,
-    shared_stores,
+    shared_object_stores,
     snapshot_keys,
 )
 
@@ -127,7 +127,7 @@ async def _opened(
         if config.host.store:
             if not config.snapshots.enabled:
                 raise errors.SettingsError(_NO_SNAPSHOTS)
-            shared = shared_stores.SharedStore(config.host.store)
+            shared = shared_object_stores.SharedStore(config.host.store)
             await archive_manifests.share_key(shared, config)
         closing = contextlib.AsyncExitStack()
         await stack.enter_async_context(closing)

@@ -18,7 +18,7 @@ import pydantic
 
 from interpreter_bot import errors, outside_access, settings, values
 from interpreter_bot.data_connections import (
-    connection_rules,
+    configured_connections,
     open_connections,
     turn_statements,
     worker_messages,
@@ -142,7 +142,7 @@ class ConnectionService:
         self.turns.note(record)
         self._record(record)
 
-    def _usable(self, key: str) -> dict[str, connection_rules.Rule]:
+    def _usable(self, key: str) -> dict[str, configured_connections.Rule]:
         session, (_, people) = values.key(key), self._asking(key)
         return {
             name: rule
@@ -206,7 +206,7 @@ class ConnectionService:
     async def _work(
         self,
         call: door_service_port.ServiceCall,
-        rule: connection_rules.Rule,
+        rule: configured_connections.Rule,
         verb: str,
         asked: _Asked,
     ) -> None:
@@ -234,7 +234,7 @@ class ConnectionService:
         await call.send(worker_messages.note(told))
 
     async def _query(
-        self, call: door_service_port.ServiceCall, rule: connection_rules.Rule, asked: _Asked
+        self, call: door_service_port.ServiceCall, rule: configured_connections.Rule, asked: _Asked
     ) -> dict[str, Any]:
         if rule.writes and not self.turns.use_up(call.key, rule.name, asked.sql, asked.parameters):
             return {"is_approval_wanted": True}
@@ -258,7 +258,7 @@ class ConnectionService:
             return told | {"notice": record.reason}
 
     async def _files(
-        self, call: door_service_port.ServiceCall, rule: connection_rules.Rule, prefix: str
+        self, call: door_service_port.ServiceCall, rule: configured_connections.Rule, prefix: str
     ) -> dict[str, Any]:
         async with self._recorded(call, rule, f"files {prefix}") as record:
             told = await self.sources.ask(rule, {"do": "list", "prefix": prefix})
@@ -266,7 +266,7 @@ class ConnectionService:
             return told
 
     async def _get(
-        self, call: door_service_port.ServiceCall, rule: connection_rules.Rule, name: str
+        self, call: door_service_port.ServiceCall, rule: configured_connections.Rule, name: str
     ) -> dict[str, Any]:
         """Put a file into the session's workspace, as one that a person sent; returns its name."""
         if self.workspace is None:
@@ -303,7 +303,7 @@ class ConnectionService:
 
     @contextlib.asynccontextmanager
     async def _recorded(
-        self, call: door_service_port.ServiceCall, rule: connection_rules.Rule, statement: str
+        self, call: door_service_port.ServiceCall, rule: configured_connections.Rule, statement: str
     ) -> AsyncIterator[outside_access.Query]:
         """Wait until a session may ask, and record what became of it."""
         record = outside_access.Query(

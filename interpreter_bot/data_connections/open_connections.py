@@ -10,7 +10,11 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 from interpreter_bot import errors, logs, outside_access, redaction, settings
-from interpreter_bot.data_connections import connection_rules, table_listings, worker_processes
+from interpreter_bot.data_connections import (
+    configured_connections,
+    table_listings,
+    worker_processes,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +45,7 @@ class OpenConnections:
             SettingsError: a connection cannot be used.
         """
         limits = config.connection_limits
-        compiled = connection_rules.compiled(config.connections, environment)
+        compiled = configured_connections.compiled(config.connections, environment)
         self.rules = {rule.name: rule for rule in compiled}
         for rule in compiled:
             logs.redact(rule.secrets)
@@ -55,7 +59,7 @@ class OpenConnections:
 
     async def ask(
         self,
-        rule: connection_rules.Rule,
+        rule: configured_connections.Rule,
         request: dict[str, Any],
         take: worker_processes.Take | None = None,
         *,
@@ -87,17 +91,17 @@ class OpenConnections:
             raise errors.BotError(redaction.redact(str(sentence), rule.secrets) or _UNREACHED)
         return told
 
-    async def _fetch(self, rule: connection_rules.Rule) -> dict[str, Any]:
+    async def _fetch(self, rule: configured_connections.Rule) -> dict[str, Any]:
         return await self.ask(rule, {"do": "tables"})
 
-    def told(self, rule: connection_rules.Rule) -> str:
+    def told(self, rule: configured_connections.Rule) -> str:
         """Return what a model is told of what is in it."""
         listing = self._listings.get(rule.name)
         if listing is None:
             return f"  its files: connections[{rule.name!r}].files()"
         return listing.told(self._most_told)
 
-    def listing(self, rule: connection_rules.Rule) -> table_listings.TableListing:
+    def listing(self, rule: configured_connections.Rule) -> table_listings.TableListing:
         """Return the tables of a connection.
 
         Raises:

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 from interpreter_bot import errors, settings
-from interpreter_bot.data_connections import connection_rules, worker_messages
+from interpreter_bot.data_connections import configured_connections, worker_messages
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +59,9 @@ class Worker:
         self._logging = asyncio.create_task(self._log_errors(), name="errors of a worker")
 
     @classmethod
-    async def start(cls, rule: connection_rules.Rule, limits: settings.ConnectionLimits) -> Worker:
+    async def start(
+        cls, rule: configured_connections.Rule, limits: settings.ConnectionLimits
+    ) -> Worker:
         """Start a process for a connection."""
         ours, theirs = socket.socketpair()
         try:
@@ -167,7 +169,9 @@ class Worker:
 class Workers:
     """The processes of one connection: as many as are used at once, and for a while after."""
 
-    def __init__(self, rule: connection_rules.Rule, limits: settings.ConnectionLimits) -> None:
+    def __init__(
+        self, rule: configured_connections.Rule, limits: settings.ConnectionLimits
+    ) -> None:
         self._rule = rule
         self._limits = limits
         self._free = asyncio.Semaphore(limits.queries)
@@ -218,7 +222,7 @@ class Workers:
         await self.reap(0)
 
 
-def _walls(rule: connection_rules.Rule, limits: settings.ConnectionLimits) -> dict[str, Any]:
+def _walls(rule: configured_connections.Rule, limits: settings.ConnectionLimits) -> dict[str, Any]:
     """Return what a process may touch of this machine: libraries, and the file that it reads."""
     ours = str(pathlib.Path(__file__).parents[1])
     pythons = {sys.prefix, sys.base_prefix, *map(os.path.realpath, (sys.prefix, sys.base_prefix))}

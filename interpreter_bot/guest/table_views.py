@@ -55,7 +55,7 @@ def answer(table: Any, wanted: str, about: tuple[str, int]) -> str:
 
     Args:
         table: any.
-        wanted: JSON, see `live_tables` of the bot's sessions.
+        wanted: JSON, see `live_data_views` of the bot's sessions.
         about: the table's handle, and another number once code may have changed it.
 
     Returns:

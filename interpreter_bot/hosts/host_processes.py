@@ -32,7 +32,7 @@ from interpreter_bot.hosts import (
     host_statuses,
     kernel_doors,
     remote_host,
-    successive_hosts,
+    rolling_upgrades,
 )
 
 _log = logging.getLogger(__name__)
@@ -152,7 +152,7 @@ async def open_host(
     *,
     may_start: bool,
     doorkeeper: kernel_doors.Doorkeeper | None = None,
-) -> AsyncIterator[successive_hosts.SuccessiveHosts]:
+) -> AsyncIterator[rolling_upgrades.RollingHosts]:
     """Find the host of the settings, or start one; at an orderly end, one that waits for us ends.
 
     Args:
@@ -170,7 +170,7 @@ async def open_host(
             async with keeper.found(must_fit=False):
                 return
 
-    opening = successive_hosts.SuccessiveHosts.open(
+    opening = rolling_upgrades.RollingHosts.open(
         host_sockets.newest(config.paths), revive=revive, doorkeeper=doorkeeper
     )
     try:

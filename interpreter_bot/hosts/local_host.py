@@ -19,12 +19,12 @@ from typing import Final
 from interpreter_bot import errors, outside_access, schedules, session_variables, settings, values
 from interpreter_bot.hosts import kernel_doors, local_executions, placement_offers, ports
 from interpreter_bot.kernels import (
-    branches,
     launchers,
     leases,
     live_kernels,
     memory_reserve,
     pools,
+    session_forks,
     snapshot_expiry,
     snapshot_sizes,
 )
@@ -128,7 +128,7 @@ class LocalHost:
         self.pool = pool
         self._doorkeeper = doorkeeper
         self._executions = local_executions.Executions()
-        self._branches = branches.Branches(pool)
+        self._branches = session_forks.SessionForks(pool)
         self._told: ports.OnLoss | None = None
         self._untold: collections.deque[ports.KernelLoss] = collections.deque(maxlen=_MOST_UNTOLD)
         pool.on_loss = self._lose

@@ -1,6 +1,6 @@
 """Doors of kernels in a host process, which hands them to the bot.
 
-As descriptors where both are on one machine, else by carrying what comes (`carried_doors`).
+As descriptors where both are on one machine, else by carrying what comes (`tunneled_doors`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
 from interpreter_bot import errors, outside_access, values
-from interpreter_bot.hosts import carried_doors, host_connection, kernel_doors, socket_owners
+from interpreter_bot.hosts import host_connection, kernel_doors, socket_owners, tunneled_doors
 
 _log = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ class RemoteDoors:
             return await self._epoch(key) == epoch
 
         asked = {"kernel": kernel_id, "key": key} | ({"epoch": str(epoch)} if epoch else {})
-        carried = carried_doors.CarriedDoors(self._connection, asked, is_current)
+        carried = tunneled_doors.TunneledDoors(self._connection, asked, is_current)
         task = asyncio.create_task(carried.carry(), name=f"carried doors of {kernel_id}")
         self._carrying.add(task)
         task.add_done_callback(self._over)

@@ -20,8 +20,8 @@ from typing import Final, TypeVar
 
 from interpreter_bot import errors, outside_access, session_variables
 from interpreter_bot.hosts import (
-    fleets,
     host_addresses,
+    host_lists,
     host_statuses,
     kernel_doors,
     placement_offers,
@@ -56,7 +56,7 @@ class PlacingHosts:
 
     def __init__(
         self,
-        fleet: fleets.Fleet,
+        fleet: host_lists.Fleet,
         placed: placement_offers.Placements,
         *,
         lost_seconds: float,
@@ -78,7 +78,7 @@ class PlacingHosts:
     @contextlib.asynccontextmanager
     async def open(
         cls,
-        fleet: fleets.Fleet,
+        fleet: host_lists.Fleet,
         placed: placement_offers.Placements,
         *,
         lost_seconds: float = 30.0,

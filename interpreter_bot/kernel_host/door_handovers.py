@@ -20,7 +20,7 @@ from aiohttp import web
 
 from interpreter_bot import errors, values
 from interpreter_bot.hosts import door_streams, host_messages, kernel_doors
-from interpreter_bot.kernel_host import administration_requests, carried_connections
+from interpreter_bot.kernel_host import administration_requests, tunneled_connections
 
 _log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class DoorHandovers:
         self._handed: dict[str, _Handed] = {}
         self._watching: set[asyncio.Task[None]] = set()
         self._ended = asyncio.Event()
-        self._carried = carried_connections.CarriedConnections()
+        self._carried = tunneled_connections.TunneledConnections()
 
     def routes(self) -> list[web.RouteDef]:
         """Return the requests; what is wrong with one is told as of all others."""

@@ -39,7 +39,7 @@ from interpreter_bot.kernel_host import (
     file_requests,
     journaled_executions,
     session_epochs,
-    state_requests,
+    session_state_requests,
 )
 from interpreter_bot.kernels import session_archives
 
@@ -179,7 +179,7 @@ class HostServer:
                 web.get("/v1/host", self._status),
                 web.get("/v1/events", self._events),
                 web.post("/v1/drain", self._drain),
-                *state_requests.routes(self._host, self._take_fork),
+                *session_state_requests.routes(self._host, self._take_fork),
                 web.post("/v1/stop", self._stop),
                 web.post("/v1/acknowledge", self._acknowledge),
                 *administration_requests.routes(self._host, self._archives),

@@ -16,7 +16,7 @@ from typing import Final
 import pydantic
 
 from interpreter_bot import errors, private_files, settings
-from interpreter_bot.kernels import shared_stores, snapshot_keys
+from interpreter_bot.kernels import shared_object_stores, snapshot_keys
 from interpreter_bot.kernels.files import workspaces
 
 _NUMBER: Final = re.compile("[0-9]{12}-[0-9]{20}")  # the epoch, and a time
@@ -61,7 +61,7 @@ class Manifest(pydantic.BaseModel, frozen=True):
         return not (self.files or self.variables or self.pointer or self.packages)
 
 
-async def share_key(store: shared_stores.SharedStore, config: settings.Settings) -> None:
+async def share_key(store: shared_object_stores.SharedStore, config: settings.Settings) -> None:
     """Use one key of snapshots on all machines: that of the first which came.
 
     Raises:
@@ -82,7 +82,7 @@ async def share_key(store: shared_stores.SharedStore, config: settings.Settings)
         raise errors.SettingsError(_OTHER_KEY)
 
 
-async def numbers(store: shared_stores.SharedStore, name: str) -> list[str]:
+async def numbers(store: shared_object_stores.SharedStore, name: str) -> list[str]:
     """Return the numbers of a session's manifests, the one that counts last."""
     found = [one.name.rpartition("/")[2] async for one in store.list(path(name, ""))]
     return sorted(filter(_NUMBER.fullmatch, found))
@@ -94,7 +94,7 @@ def epoch_of(number: str) -> int:
 
 
 async def write(
-    store: shared_stores.SharedStore,
+    store: shared_object_stores.SharedStore,
     manifest: Manifest,
     epoch: int,
     key: snapshot_keys.SnapshotKey,
@@ -119,7 +119,7 @@ async def write(
     return True
 
 
-async def _read_latest(store: shared_stores.SharedStore, name: str) -> bytes | None:
+async def _read_latest(store: shared_object_stores.SharedStore, name: str) -> bytes | None:
     """Read a manifest, or what has replaced it since it was listed, which may name the same."""
     while (data := await store.read(name)) is None:
         _, session, _ = name.split("/")
@@ -129,17 +129,17 @@ async def _read_latest(store: shared_stores.SharedStore, name: str) -> bytes | N
     return data
 
 
-async def sweep(store: shared_stores.SharedStore) -> None:
+async def sweep(store: shared_object_stores.SharedStore) -> None:
     """Delete content that no manifest names, and is not new, and manifests that do not count.
 
     Raises:
         KernelError: the store cannot be used, or nobody can tell.
     """
     now = await store.now()
-    oldest = now - shared_stores.GRACE_SECONDS
+    oldest = now - shared_object_stores.GRACE_SECONDS
     idle = [one async for one in store.list("blobs/") if one.at < oldest]
     # After the content was listed: what is named from now on was uploaded anew, or named before.
-    counting: dict[str, shared_stores.StoredItem] = {}
+    counting: dict[str, shared_object_stores.StoredItem] = {}
     doomed: list[str] = []
     async for item in store.list("manifests/"):
         session, _, number = item.name.rpartition("/")

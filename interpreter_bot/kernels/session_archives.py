@@ -30,7 +30,7 @@ from interpreter_bot.kernels import (
     archive_manifests,
     checkpoints,
     pools,
-    shared_stores,
+    shared_object_stores,
     snapshot_generations,
     snapshot_keys,
 )
@@ -72,7 +72,7 @@ class SessionArchives:
     def __init__(
         self,
         pool: pools.Pool,
-        store: shared_stores.SharedStore,
+        store: shared_object_stores.SharedStore,
         key: snapshot_keys.SnapshotKey,
     ) -> None:
         self._pool = pool
@@ -92,7 +92,7 @@ class SessionArchives:
     async def open(
         cls,
         pool: pools.Pool,
-        store: shared_stores.SharedStore,
+        store: shared_object_stores.SharedStore,
         key: snapshot_keys.SnapshotKey,
     ) -> AsyncIterator[SessionArchives]:
         """Archive sessions of a pool that are of an epoch, from now on.

@@ -1,6 +1,6 @@
 """Who gives tokens of people for an MCP server: found, registered at, asked for tokens.
 
-What is found is what strangers wrote; see `checked_transport`. The SDK reads and writes the
+What is found is what strangers wrote; see `public_address_transport`. The SDK reads and writes the
 messages, in the order that its own `OAuthClientProvider` has; but that waits in one process until a
 person is back, and knows of no token that it did not get itself.
 
@@ -24,7 +24,7 @@ from mcp.client.auth import oauth2, utils
 from mcp.shared import auth, auth_utils
 
 from interpreter_bot import errors, logs, settings
-from interpreter_bot.mcp_servers import bounded_transport, checked_transport
+from interpreter_bot.mcp_servers import bounded_transport, public_address_transport
 
 _log = logging.getLogger(__name__)
 
@@ -202,7 +202,7 @@ class TokenRequests:
                 _log.info("a token of %s was not revoked: %r", self._server.name, error)
 
     def _opened(self) -> httpx2.AsyncClient:
-        transport = checked_transport.CheckedTransport(self._named)
+        transport = public_address_transport.PublicAddressTransport(self._named)
         return httpx2.AsyncClient(transport=transport, timeout=_SECONDS, trust_env=False)
 
     def _unusable(self, why: str) -> errors.BotError:
@@ -257,7 +257,7 @@ class TokenRequests:
         raise self._unusable(_NO_ISSUER)
 
     def _checked(self, metadata: auth.OAuthMetadata) -> auth.OAuthMetadata:
-        transport = checked_transport.CheckedTransport(self._named)
+        transport = public_address_transport.PublicAddressTransport(self._named)
         endpoints = (
             *(metadata.authorization_endpoint, metadata.token_endpoint),
             *(metadata.registration_endpoint, metadata.revocation_endpoint),

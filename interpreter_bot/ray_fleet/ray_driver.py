@@ -1,7 +1,7 @@
-"""The driver of a Ray cluster: one shepherd for each node, what they tell, and more nodes.
+"""The driver of a Ray cluster: one actor for each node, what they tell, and more nodes.
 
 Ray ends the process of a driver whose cluster is gone for a minute; what started it starts it
-again, and it finds its shepherds as they were.
+again, and it finds its node actors as they were.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ray.util import scheduling_strategies
 
 from interpreter_bot import errors
 from interpreter_bot.hosts import host_addresses
-from interpreter_bot.ray_fleet import host_reports, shepherds
+from interpreter_bot.ray_fleet import host_reports, node_actors
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class RayDriver:
         except (OSError, ValueError, RuntimeError) as error:
             told = _NO_CLUSTER.format(address=address, reason=str(error).splitlines()[0])
             raise errors.SettingsError(told) from error
-        # What each shepherd was asked, and has not answered: one that starts a host takes longer.
+        # What each actor was asked, and has not answered: one that starts a host takes longer.
         self._asked: dict[str, Any] = {}
         self._known: dict[str, host_reports.HostReport] = {}
 
@@ -79,11 +79,11 @@ class RayDriver:
             await asyncio.sleep(_LOOK_SECONDS)
 
     def close(self) -> None:
-        """Leave the cluster; shepherds and hosts stay."""
+        """Leave the cluster; node actors and hosts stay."""
         ray.shutdown()
 
     def _reports(self) -> list[host_reports.HostReport]:
-        """Ask the shepherds of all nodes, and return what those say that answered."""
+        """Ask the node actors of all nodes, and return what those say that answered."""
         nodes = {one["NodeID"]: one["NodeManagerAddress"] for one in ray.nodes() if one["Alive"]}
         for node in self._asked.keys() | self._known.keys():
             if node not in nodes:
@@ -92,7 +92,7 @@ class RayDriver:
                 self._dismiss(node)
         for node, address in nodes.items():
             if node not in self._asked:
-                self._asked[node] = self._shepherd(node, address).report.remote()
+                self._asked[node] = self._node_actor(node, address).report.remote()
         ready, _ = ray.wait(
             list(self._asked.values()), num_returns=len(self._asked), timeout=_LOOK_SECONDS
         )
@@ -104,10 +104,10 @@ class RayDriver:
                 _log.warning("no host on the node %s: %s", nodes[node], _reason(error))
         return list(self._known.values())
 
-    def _shepherd(self, node: str, address: str) -> ray.actor.ActorHandle:
-        """Return a node's shepherd, made where there is none."""
+    def _node_actor(self, node: str, address: str) -> ray.actor.ActorHandle:
+        """Return a node's actor, made where there is none."""
         there = scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
-        made = ray.remote(shepherds.Shepherd).options(
+        made = ray.remote(node_actors.NodeActor).options(
             name=_name(node),
             get_if_exists=True,
             lifetime="detached",
@@ -118,15 +118,15 @@ class RayDriver:
         return made.remote(address)
 
     def _dismiss(self, node: str) -> None:
-        """Let Ray forget the shepherd of a node that is gone, for which it would wait."""
+        """Let Ray forget the actor of a node that is gone, for which it would wait."""
         try:
             ray.kill(ray.get_actor(_name(node)))
         except ValueError:
-            _log.info("the shepherd of the node %s is gone already", node)
+            _log.info("the actor of the node %s is gone already", node)
 
 
 def _name(node: str) -> str:
-    return f"shepherd-{node}"
+    return f"node-actor-{node}"
 
 
 def _reason(error: Exception) -> str:

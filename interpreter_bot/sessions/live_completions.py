@@ -1,6 +1,6 @@
 """How code that somebody is writing may go on, as the live kernel of its session knows.
 
-What comes from the kernel is checked, bounded and made harmless: see `live_tables`.
+What comes from the kernel is checked, bounded and made harmless: see `live_data_views`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 import pydantic
 
 from interpreter_bot.hosts import ports as host_ports
-from interpreter_bot.sessions import live_tables
+from interpreter_bot.sessions import live_data_views
 from interpreter_bot.text import safe_text
 
 MOST_CHARACTERS: Final = 4000
@@ -31,7 +31,7 @@ class _Strict(pydantic.BaseModel):
 class Signature(_Strict):
     """What a function takes, and what it says of itself."""
 
-    label: live_tables.Text
+    label: live_data_views.Text
     doc: Annotated[str, pydantic.AfterValidator(_words)]
 
 
@@ -48,9 +48,9 @@ class Completions(_Strict):
     options: Annotated[
         tuple[
             tuple[
-                live_tables.Text,
+                live_data_views.Text,
                 Literal["class", "function", "namespace", "property", "text"],
-                live_tables.Text,
+                live_data_views.Text,
             ],
             ...,
         ],
@@ -75,4 +75,4 @@ async def complete(hosts: host_ports.Hosts, kernel: host_ports.Kernel, before: s
     """
     told = json.dumps(before[-MOST_CHARACTERS:])
     code = f"get_ipython().complete_code({told!r})"
-    return live_tables.read_answer(_ANSWER, await live_tables.told(hosts, kernel, code))
+    return live_data_views.read_answer(_ANSWER, await live_data_views.told(hosts, kernel, code))

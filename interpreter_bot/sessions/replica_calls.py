@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from interpreter_bot import cancellation, encryption, errors
-from interpreter_bot.store import instance_calls, records
+from interpreter_bot.store import records, replica_call_table
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class ReplicaCalls:
     """
 
     def __init__(
-        self, calls: instance_calls.InstanceCalls, keys: encryption.KeyRing | None = None
+        self, calls: replica_call_table.ReplicaCallTable, keys: encryption.KeyRing | None = None
     ) -> None:
         self._calls = calls
         self._keys = keys

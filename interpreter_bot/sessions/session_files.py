@@ -7,7 +7,7 @@ import datetime
 from typing import Final
 
 from interpreter_bot import values
-from interpreter_bot.sessions import live_tables, requests, turn_services
+from interpreter_bot.sessions import live_data_views, requests, turn_services
 
 _MOST_TURNS: Final = 500
 _MOST_VERSIONS: Final = 20
@@ -60,7 +60,7 @@ class SessionFiles:
 
     async def open_table(
         self, key: values.SessionKey, name: str, person: requests.Person, *, sheet: str = ""
-    ) -> live_tables.TableFile:
+    ) -> live_data_views.TableFile:
         """Let a session's kernel read a file as a table; one is started if there is none.
 
         Args:
@@ -75,11 +75,11 @@ class SessionFiles:
         hosts, address = self._services.hosts, values.text(key)
         status = (await hosts.statuses({address})).get(address)
         if status is not None and status.is_busy:
-            raise live_tables.PythonBusyError
+            raise live_data_views.PythonBusyError
         await self._services.database.sessions.touch(key)
         starter = str((key.platform, key.workspace, person.id))
         async with hosts.lease(address, person=starter) as lease:
-            return await live_tables.open_file(hosts, await lease.kernel(), name, sheet)
+            return await live_data_views.open_file(hosts, await lease.kernel(), name, sheet)
 
     async def versions(self, key: values.SessionKey, name: str) -> list[FileVersion]:
         """Return in which turns a file was sent or made, the latest first.

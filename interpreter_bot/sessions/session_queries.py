@@ -15,7 +15,7 @@ from interpreter_bot.sessions import (
     exports,
     html_exports,
     live_completions,
-    live_tables,
+    live_data_views,
     past_turns,
     quotas,
     requests,
@@ -128,17 +128,22 @@ class SessionQueries:
         return await self._services.hosts.variables(values.text(key))
 
     async def table(
-        self, key: values.SessionKey, handle: str, wanted: live_tables.View | live_tables.Columns
-    ) -> live_tables.Page | live_tables.Summaries:
+        self,
+        key: values.SessionKey,
+        handle: str,
+        wanted: live_data_views.View | live_data_views.Columns,
+    ) -> live_data_views.Page | live_data_views.Summaries:
         """Return what somebody wants to see of a table that was shown.
 
         Raises:
             BotError: it is gone, or cannot be read; `PythonBusyError` while code runs.
         """
         async with self._idle_kernel(key) as kernel:
-            return await live_tables.look(self._services.hosts, kernel, handle, wanted)
+            return await live_data_views.look(self._services.hosts, kernel, handle, wanted)
 
-    async def described_variables(self, key: values.SessionKey) -> tuple[live_tables.Variable, ...]:
+    async def described_variables(
+        self, key: values.SessionKey
+    ) -> tuple[live_data_views.Variable, ...]:
         """Describe the variables of a session; none where it has no kernel.
 
         Raises:
@@ -146,8 +151,8 @@ class SessionQueries:
         """
         try:
             async with self._idle_kernel(key) as kernel:
-                return await live_tables.describe_variables(self._services.hosts, kernel)
-        except live_tables.TableGoneError:
+                return await live_data_views.describe_variables(self._services.hosts, kernel)
+        except live_data_views.TableGoneError:
             return ()
 
     async def variable_uses(
@@ -182,13 +187,13 @@ class SessionQueries:
         status = (await hosts.statuses({address})).get(address)
         if status is None or status.loss_reason:
             # Another kernel would know nothing of it, and count for nobody.
-            raise live_tables.TableGoneError
+            raise live_data_views.TableGoneError
         if status.is_busy:
-            raise live_tables.PythonBusyError
+            raise live_data_views.PythonBusyError
         if status.is_frozen and is_keystroke:
             now = time.monotonic()
             if now < self._waking:
-                raise live_tables.PythonBusyError
+                raise live_data_views.PythonBusyError
             self._waking = now + _WAKING_SECONDS
         async with hosts.lease(address) as lease:
             yield await lease.kernel()

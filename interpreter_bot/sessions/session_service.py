@@ -19,7 +19,7 @@ from interpreter_bot.sessions import (
     exports,
     file_deletion,
     lanes,
-    page_visits,
+    page_visit_links,
     past_turns,
     ports,
     replica_calls,
@@ -74,7 +74,7 @@ class SessionService:
             concurrent=config.sessions.concurrent_turns, waiting=config.sessions.waiting_requests
         )
         self.events = event_claims.EventClaims(services.database, config, self.notify)
-        self.visits = page_visits.PageVisits(services)
+        self.visits = page_visit_links.PageVisits(services)
         self.files = session_files.SessionFiles(services)
         self.improve_title = functools.partial(session_titles.improve, services)
         self.branches = session_branches.SessionBranches(services, self._lanes)

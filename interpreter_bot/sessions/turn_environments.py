@@ -21,7 +21,7 @@ from interpreter_bot.hosts import attached_executions
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import (
     artifact_collection,
-    mcp_tool_calls,
+    code_tool_calls,
     ports,
     requests,
     statement_approvals,
@@ -90,7 +90,7 @@ class SessionEnvironment:
         skills: accepted_skills.AcceptedSkills,
         approval: requests.Approval,
         stop: turn_stops.StopSignal,
-        tools: mcp_tool_calls.ToolRequests | None,
+        tools: code_tool_calls.ToolRequests | None,
         statements: statement_approvals.StatementApprovals | None,
         checkpoint: tuple[str, str],
         on_installation: Callable[[str, outside_access.InstalledLayer], None],

@@ -25,7 +25,7 @@ from interpreter_bot.agent import (
 )
 from interpreter_bot.sessions import (
     approval_policy,
-    mcp_tool_calls,
+    code_tool_calls,
     ports,
     quotas,
     requests,
@@ -196,7 +196,7 @@ class _Work:
                     self._request, self._chosen, services.config.sessions.approval
                 ),
                 stop=stop,
-                tools=mcp_tool_calls.of_turn(services, self._request, self.events, held),
+                tools=code_tool_calls.of_turn(services, self._request, self.events, held),
                 statements=statement_approvals.of_turn(services, key, self.events),
                 checkpoint=(key, f"{self._recorder.turn_id}"),
                 on_installation=lambda kernel, layer: services.on_installation(

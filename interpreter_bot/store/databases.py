@@ -24,11 +24,11 @@ from interpreter_bot.store import (
     engines,
     executions,
     fleet_hosts,
-    instance_calls,
     liveness,
     placements,
     preferences,
     records,
+    replica_call_table,
     session_copies,
     sessions,
     tool_audit,
@@ -185,7 +185,7 @@ class Database:
         self.fleet_hosts = fleet_hosts.FleetHosts(begin)
         self.choices = preferences.Preferences(begin)
         self.events = turns.ClaimedEvents(begin, instance)
-        self.calls = instance_calls.InstanceCalls(begin, instance)
+        self.calls = replica_call_table.ReplicaCallTable(begin, instance)
         self.contacts = activity_audit.contacts(begin)
         self.queries = activity_audit.queries(begin)
         self.installations = activity_audit.installations(begin)

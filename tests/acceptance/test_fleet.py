@@ -18,7 +18,7 @@ from interpreter_bot.doctor import fleet_checks
 from interpreter_bot.hosts import (
     attached_executions,
     certificate_authorities,
-    fleets,
+    host_lists,
     host_statuses,
     session_placement,
 )
@@ -116,7 +116,7 @@ def config(tmp_path, short_path, machines, certificates):
 @contextlib.asynccontextmanager
 async def opened(config, lost_seconds=LOST_SECONDS):
     async with backend_startup.open_database(config, takes_orphans=False) as database:
-        fleet = fleets.Fleet(config.host.fleet, config.host.tls)
+        fleet = host_lists.Fleet(config.host.fleet, config.host.tls)
         opening = session_placement.PlacingHosts.open(
             fleet, database.placements, lost_seconds=lost_seconds
         )

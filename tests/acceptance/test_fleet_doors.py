@@ -15,7 +15,12 @@ from interpreter_bot import settings, values
 from interpreter_bot.app import backend_startup, service_startup
 from interpreter_bot.data_connections import connection_service
 from interpreter_bot.egress import broker
-from interpreter_bot.hosts import certificate_authorities, door_streams, fleets, session_placement
+from interpreter_bot.hosts import (
+    certificate_authorities,
+    door_streams,
+    host_lists,
+    session_placement,
+)
 from interpreter_bot.sessions import requests
 from tests.acceptance import test_fleet
 from tests.fakes import outside, package_indexes, replies, tool_servers
@@ -60,7 +65,7 @@ class Fleet:
             ) as keeper,
             backend_startup.open_database(self.config, takes_orphans=False) as database,
             session_placement.PlacingHosts.open(
-                fleets.Fleet(self.config.host.fleet, self.config.host.tls),
+                host_lists.Fleet(self.config.host.fleet, self.config.host.tls),
                 database.placements,
                 lost_seconds=LOST_SECONDS,
                 doorkeeper=keeper if has_rules else None,

@@ -21,8 +21,8 @@ from interpreter_bot import errors, settings, values
 from interpreter_bot.hosts import (
     attached_executions,
     certificate_authorities,
-    fleets,
     host_addresses,
+    host_lists,
     local_host,
     remote_host,
     session_placement,
@@ -85,7 +85,7 @@ async def _placed(config):
         host_server.HostServer.open(host, begun, data / "host.sock", tls=tls),
         databases.Database.open(f"sqlite:///{data}/bot.db", files=data / "kept") as database,
         session_placement.PlacingHosts.open(
-            fleets.Fleet([f"127.0.0.1:{port}"], bots), database.placements
+            host_lists.Fleet([f"127.0.0.1:{port}"], bots), database.placements
         ) as hosts,
     ):
         yield hosts

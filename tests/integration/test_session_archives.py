@@ -11,7 +11,7 @@ from interpreter_bot.kernels import (
     archive_manifests,
     pools,
     session_archives,
-    shared_stores,
+    shared_object_stores,
     snapshot_keys,
 )
 from interpreter_bot.kernels.files import workspaces
@@ -52,7 +52,7 @@ class Machine:
 
 @pytest.fixture
 def store(tmp_path):
-    return shared_stores.SharedStore((tmp_path / "shared").as_uri())
+    return shared_object_stores.SharedStore((tmp_path / "shared").as_uri())
 
 
 @pytest.fixture

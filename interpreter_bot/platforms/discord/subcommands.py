@@ -21,7 +21,7 @@ from interpreter_bot.platforms.discord import (
     preferences,
 )
 from interpreter_bot.platforms.rendering import branch_words, usage_and_limits
-from interpreter_bot.sessions import page_visits
+from interpreter_bot.sessions import page_visit_links
 from interpreter_bot.text import quantities
 
 _Interaction = discord.Interaction[Any]
@@ -97,7 +97,7 @@ async def page(
         BotError: there is none.
     """
     link = await handler.service.visits.link(place.key)
-    told = f"[{page_visits.LINK_TEXT}](<{link}>)\n{markdown.small(page_visits.ABOUT)}"
+    told = f"[{page_visit_links.LINK_TEXT}](<{link}>)\n{markdown.small(page_visit_links.ABOUT)}"
     await handler.tell(interaction, told)
 
 

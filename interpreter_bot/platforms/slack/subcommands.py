@@ -17,7 +17,7 @@ from interpreter_bot.platforms.slack import (
     permissions,
     posted_messages,
 )
-from interpreter_bot.sessions import page_visits, requests
+from interpreter_bot.sessions import page_visit_links, requests
 
 HELP: Final = """\
 Mention me with a question, or send me a file in a direct message; I write Python, run it and show \
@@ -231,8 +231,8 @@ class CommandEffects:
         Raises:
             BotError: there is none.
         """
-        link = blocks.linked(await self._service.visits.link(key), page_visits.LINK_TEXT)
-        await posted_messages.whisper(self._services.api, place, page_visits.ABOUT, link)
+        link = blocks.linked(await self._service.visits.link(key), page_visit_links.LINK_TEXT)
+        await posted_messages.whisper(self._services.api, place, page_visit_links.ABOUT, link)
 
     async def send_file(
         self, key: values.SessionKey, place: posted_messages.Place, name: str

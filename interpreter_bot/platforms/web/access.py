@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 from aiohttp import web
 
 from interpreter_bot import errors, private_files
-from interpreter_bot.sessions import page_visits
+from interpreter_bot.sessions import page_visit_links
 
 _SHAPE: Final = re.compile(r"[A-Za-z0-9_-]{32,200}")
 
@@ -42,7 +42,7 @@ Nothing inline or from elsewhere.
 _DOOR_POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
 )
-VISIT: Final = web.RequestKey("visit", page_visits.Visit)
+VISIT: Final = web.RequestKey("visit", page_visit_links.Visit)
 """Of a request: the visit as which it was passed, if it was not passed by the token."""
 _VISITABLE: Final = frozenset(
     {"/picture", "/frame", "/output", "/download", "/notebook", "/media", "/archive", "/visited"}
@@ -105,7 +105,7 @@ class Access:
         token: str,
         *,
         allowed_hosts: Collection[str],
-        visits: page_visits.PageVisits | None = None,
+        visits: page_visit_links.PageVisits | None = None,
         open_paths: Collection[str] = (),
     ) -> None:
         """Args: whom `visits` lets in reads `open_paths` too, which hold nothing of anybody's."""
@@ -143,7 +143,7 @@ class Access:
             return True
         return request.path in self._open_paths
 
-    async def visit(self, request: web.Request) -> page_visits.Visit | None:
+    async def visit(self, request: web.Request) -> page_visit_links.Visit | None:
         """Return the visit that an address names, if the browser has the pass for it."""
         visit_id = request.query.get("thread", "")
         if self._visits is None or _VISIT_ID.fullmatch(visit_id) is None:
@@ -155,7 +155,7 @@ class Access:
         self,
         request: web.Request,
         response: web.StreamResponse,
-        visit: page_visits.Visit,
+        visit: page_visit_links.Visit,
         proof: str,
     ) -> None:
         """Give a browser the pass of a visit; of many, it loses the oldest."""
@@ -166,7 +166,7 @@ class Access:
         response.set_cookie(
             _visit_cookie(request, visit.id),
             proof,
-            max_age=page_visits.PASS_SECONDS,
+            max_age=page_visit_links.PASS_SECONDS,
             httponly=True,
             samesite="Strict",
             secure=self._is_secure(request),

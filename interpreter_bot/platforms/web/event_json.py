@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from interpreter_bot import errors, outside_access, values
 from interpreter_bot.platforms.rendering import query_listings
-from interpreter_bot.sessions import live_tables, ports
+from interpreter_bot.sessions import live_data_views, ports
 from interpreter_bot.text import safe_text
 
 Event: TypeAlias = dict[str, Any]
@@ -214,8 +214,8 @@ def problem(error: errors.BotError) -> Event:
     """Say why a live table cannot be looked at, and whether it can be later, or never more."""
     return {
         "problem": str(error),
-        "is_busy": isinstance(error, live_tables.PythonBusyError),
-        "is_gone": isinstance(error, live_tables.TableGoneError),
+        "is_busy": isinstance(error, live_data_views.PythonBusyError),
+        "is_gone": isinstance(error, live_data_views.TableGoneError),
     }
 
 

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.web import access, event_json, validation
-from interpreter_bot.sessions import live_tables, requests, session_service
+from interpreter_bot.sessions import live_data_views, requests, session_service
 from interpreter_bot.text import quantities
 
 _PIECE_BYTES: Final = 1024 * 1024
@@ -122,7 +122,7 @@ class Files:
         key, name = where(request)
         try:
             opened = await self._service.files.open_table(key, name, validation.PERSON, sheet=sheet)
-        except live_tables.PythonBusyError as error:
+        except live_data_views.PythonBusyError as error:
             return web.json_response(event_json.problem(error))
         return web.json_response(opened.model_dump(mode="json"))
 

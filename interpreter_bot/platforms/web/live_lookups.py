@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.web import event_json, tab_hub, validation
-from interpreter_bot.sessions import live_completions, live_tables, session_service
+from interpreter_bot.sessions import live_completions, live_data_views, session_service
 
 _UNLOOKED: Final = "The table could not be looked at."
 
@@ -41,7 +41,7 @@ def _table(
     service: session_service.SessionService, key: values.SessionKey, message: Mapping[str, Any]
 ) -> Callable[[], Awaitable[dict[str, Any]]]:
     handle = validation.handle(message.get("table"))
-    wanted = live_tables.read_question(message.get("wanted"))
+    wanted = live_data_views.read_question(message.get("wanted"))
 
     async def ask() -> dict[str, Any]:
         return (await service.queries.table(key, handle, wanted)).model_dump(mode="json")

@@ -25,7 +25,7 @@ from interpreter_bot.platforms.web import (
     websocket_actions,
     zip_archives,
 )
-from interpreter_bot.sessions import page_visits, session_service
+from interpreter_bot.sessions import page_visit_links, session_service
 
 _TYPES: Final = {
     ".html": "text/html",
@@ -55,7 +55,7 @@ async def serve(
         SettingsError: it cannot be served there.
     """
     token = access.load_or_create(config.token_file or data / _TOKEN_FILE)
-    allowed = (*config.allowed_hosts, page_visits.host_of(config.public_url))
+    allowed = (*config.allowed_hosts, page_visit_links.host_of(config.public_url))
     open_paths = _pages().keys() - {"/"}
     gate = access.Access(token, allowed_hosts=allowed, visits=service.visits, open_paths=open_paths)
     hub = tab_hub.Hub()

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from interpreter_bot import settings
-from interpreter_bot.data_connections import connection_rules, worker_processes
+from interpreter_bot.data_connections import configured_connections, worker_processes
 from tests.fakes import buckets
 
 FILES = {
@@ -47,7 +47,7 @@ async def asked(kind, given, **request):
     listed = settings.Connection(
         name="lake", kind="files", address=f"{kind}://reports", options=given
     )
-    (rule,) = connection_rules.compiled([listed], {})
+    (rule,) = configured_connections.compiled([listed], {})
     workers = worker_processes.Workers(rule, settings.ConnectionLimits())
     taken = bytearray()
 

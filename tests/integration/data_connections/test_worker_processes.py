@@ -10,7 +10,11 @@ import pyarrow
 import pytest
 
 from interpreter_bot import settings
-from interpreter_bot.data_connections import connection_rules, worker_messages, worker_processes
+from interpreter_bot.data_connections import (
+    configured_connections,
+    worker_messages,
+    worker_processes,
+)
 
 LIMITS = {"rows": 100_000, "bytes": 64 * settings.MIB, "seconds": 30.0}
 
@@ -18,7 +22,7 @@ LIMITS = {"rows": 100_000, "bytes": 64 * settings.MIB, "seconds": 30.0}
 @contextlib.asynccontextmanager
 async def processes(kind, address, **fields):
     listed = settings.Connection(name="it", kind=kind, address=str(address), **fields)
-    (rule,) = connection_rules.compiled([listed], {})
+    (rule,) = configured_connections.compiled([listed], {})
     workers = worker_processes.Workers(rule, settings.ConnectionLimits())
     try:
         yield workers

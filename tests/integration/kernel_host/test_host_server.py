@@ -21,7 +21,7 @@ from interpreter_bot.hosts import (
     host_sockets,
     local_host,
     remote_host,
-    successive_hosts,
+    rolling_upgrades,
 )
 from interpreter_bot.kernel_host import host_server, journaled_executions
 from interpreter_bot.kernels import execution_journals
@@ -222,7 +222,7 @@ async def test_host_that_does_not_answer_keeps_no_other_from_being_asked(
     async def revive():
         raise AssertionError
 
-    opening = successive_hosts.SuccessiveHosts.open(place / "newest", revive=revive)
+    opening = rolling_upgrades.RollingHosts.open(place / "newest", revive=revive)
     async with opening as hosts, hosts.lease("asked") as lease:
         kernel = await lease.kernel()
         relay.is_deaf = True

@@ -6,7 +6,7 @@ import functools
 import pytest
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.kernels import branches, snapshots
+from interpreter_bot.kernels import session_forks, snapshots
 from interpreter_bot.platforms.rendering import branch_words
 from interpreter_bot.store import session_copies
 from tests.fakes import openai_server
@@ -208,7 +208,7 @@ async def test_a_copy_of_encrypted_variables_has_them_and_so_has_its_own_copy(op
 
 
 async def test_code_that_begins_at_once_after_other_code_can_be_undone(opened, monkeypatch):
-    monkeypatch.setattr(branches, "_MOST_WAIT_SECONDS", 60.0)
+    monkeypatch.setattr(session_forks, "_MOST_WAIT_SECONDS", 60.0)
     # By nothing else is anything saved in this test.
     monkeypatch.setattr(snapshots, "_PAUSE_SECONDS", 600.0)
     async with opened(kernels=settings.Kernels(preload=(), spares=0, freeze_seconds=600)) as house:
@@ -224,7 +224,7 @@ async def test_code_that_begins_at_once_after_other_code_can_be_undone(opened, m
             assert pool.live.get(values.text(KEY)) is None
         assert _printed(await house.run("print(x)")) == "2\n"
         # Where it takes too long, the state before that is gone back to, and that is said.
-        monkeypatch.setattr(branches, "_MOST_WAIT_SECONDS", 0.0)
+        monkeypatch.setattr(session_forks, "_MOST_WAIT_SECONDS", 0.0)
         await house.run("x = 5")
         await house.run("x = 6", id="2")
         edited = await house.run("print(x)", id="2-1", edits="2")

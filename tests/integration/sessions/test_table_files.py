@@ -3,7 +3,7 @@
 import pytest
 
 from interpreter_bot import errors
-from interpreter_bot.sessions import live_tables
+from interpreter_bot.sessions import live_data_views
 from tests.integration.sessions.conftest import ANNA, KEY
 
 pytestmark = pytest.mark.kernel
@@ -57,7 +57,7 @@ async def _opened(house, name):
 
 
 async def _page(house, opened):
-    wanted = live_tables.read_question({"rows": [0, 3], "columns": [0, 2]})
+    wanted = live_data_views.read_question({"rows": [0, 3], "columns": [0, 2]})
     return await house.service.queries.table(KEY, opened.handle, wanted)
 
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from interpreter_bot import values
-from interpreter_bot.sessions import live_completions, live_tables
+from interpreter_bot.sessions import live_completions, live_data_views
 from tests.integration.web import visits
 
 FIELD = visits.FIELD
@@ -91,7 +91,7 @@ async def test_completions_of_python_are_text_and_chosen_by_keys(serving_fake, b
         told.append(code)
         if code.endswith("."):
             return found
-        raise live_tables.PythonBusyError
+        raise live_data_views.PythonBusyError
 
     told = []
     inside = "document.getElementById('code').shadowRoot"

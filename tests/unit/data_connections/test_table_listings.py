@@ -3,7 +3,7 @@
 import json
 
 from interpreter_bot import settings
-from interpreter_bot.data_connections import connection_rules, table_listings
+from interpreter_bot.data_connections import configured_connections, table_listings
 
 
 def table(name, *columns, rows=10, comment=""):
@@ -60,6 +60,6 @@ def test_secrets_are_taken_from_what_a_database_says():
     listed = settings.Connection(
         name="it", kind="postgresql", address="postgresql://u:${PW}@h/d", options={"k": "${KEY}"}
     )
-    (rule,) = connection_rules.compiled([listed], {"PW": "p%40ssword", "KEY": "another-key"})
+    (rule,) = configured_connections.compiled([listed], {"PW": "p%40ssword", "KEY": "another-key"})
     assert {"p@ssword", "p%40ssword", "another-key"} <= set(rule.secrets)
     assert "ssword" not in repr(rule)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels import archive_manifests, shared_stores, snapshot_keys
+from interpreter_bot.kernels import archive_manifests, shared_object_stores, snapshot_keys
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def machines(tmp_path):
         settings.Settings(paths=settings.Paths(data=tmp_path / str(number) / "data"))
         for number in range(5)
     ]
-    return machines, shared_stores.SharedStore((tmp_path / "shared").as_uri())
+    return machines, shared_object_stores.SharedStore((tmp_path / "shared").as_uri())
 
 
 async def test_of_machines_that_come_at_once_one_makes_the_key(machines):

@@ -1,4 +1,4 @@
-"""Branches of sessions: one that begins as a copy of another, and one that goes back."""
+"""Forks of sessions: one that begins as a copy of another, or goes back to a checkpoint."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _NOT_WHOLE = "Not all variables of that time could be kept, so nothing was chang
 _GONE = "The variables of that time are not kept any more, so nothing was changed."
 
 
-class Branches:
-    """Makes the branches of a pool's sessions.
+class SessionForks:
+    """Makes the forks of a pool's sessions.
 
     Args:
         pool: of the sessions.

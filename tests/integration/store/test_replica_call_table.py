@@ -10,7 +10,7 @@ import sqlalchemy
 
 from interpreter_bot import encryption, errors
 from interpreter_bot.sessions import replica_calls
-from interpreter_bot.store import instance_calls
+from interpreter_bot.store import replica_call_table
 
 
 @contextlib.asynccontextmanager
@@ -123,7 +123,7 @@ async def test_what_a_call_says_is_deleted_when_it_is_taken(opening):
 
 
 async def test_calls_of_dead_replicas_are_deleted_by_others(opening, database, monkeypatch):
-    monkeypatch.setattr(instance_calls, "_OLDEST", datetime.timedelta(seconds=0.5))
+    monkeypatch.setattr(replica_call_table, "_OLDEST", datetime.timedelta(seconds=0.5))
     monkeypatch.setattr(replica_calls, "_PRUNE_SECONDS", 0.1)
     await database.calls.begin("answer", {"answer": "hunter2"})
     async with replicas(opening, 1), asyncio.timeout(60):
@@ -155,7 +155,7 @@ async def test_a_replica_that_began_later_does_not_refuse_for_another(opening):
 
 
 async def test_a_call_is_taken_by_nobody_when_it_is_too_old(opening, monkeypatch):
-    monkeypatch.setattr(instance_calls, "_OLDEST", datetime.timedelta(seconds=0.2))
+    monkeypatch.setattr(replica_call_table, "_OLDEST", datetime.timedelta(seconds=0.2))
     async with opening() as dead, opening() as paused:
         call_id = await dead.calls.begin("stop", {})
         assert await paused.calls.waiting()

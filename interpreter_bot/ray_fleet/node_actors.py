@@ -33,7 +33,7 @@ _NO_ADDRESS: Final = (
 )
 
 
-class Shepherd:
+class NodeActor:
     """Actor of a node. Everything blocks; one call is answered after the other."""
 
     def __init__(self, node_address: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import test_utils, web
 
 from interpreter_bot import errors, outside_access
-from interpreter_bot.hosts import carried_doors, kernel_doors, remote_doors
+from interpreter_bot.hosts import kernel_doors, remote_doors, tunneled_doors
 
 PORTS = json.dumps({"ports": [1, 2]})
 ASKED = {"kernel": "k", "key": "s"}
@@ -88,7 +88,7 @@ async def _yes():
 
 
 async def _carrying(host, is_current=_yes):
-    carried = carried_doors.CarriedDoors(host, ASKED, is_current)
+    carried = tunneled_doors.TunneledDoors(host, ASKED, is_current)
     task = asyncio.create_task(carried.carry())
     return task, await carried.opened
 
@@ -128,7 +128,7 @@ async def test_a_host_that_does_not_say_the_ports_gives_no_doors(host, said):
 
 
 async def test_connections_end_where_their_session_is_elsewhere(host, monkeypatch):
-    monkeypatch.setattr(carried_doors, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(tunneled_doors, "_LOOK_SECONDS", 0.05)
     places = [True, True]
 
     async def is_current():
@@ -198,7 +198,7 @@ async def test_doors_that_come_when_nobody_waits_any_more_are_closed(host, monke
         asyncio.get_running_loop().call_soon(opening.cancel)
         return made[-1]
 
-    monkeypatch.setattr(carried_doors, "kernel_doors", types.SimpleNamespace(Doors=make))
+    monkeypatch.setattr(tunneled_doors, "kernel_doors", types.SimpleNamespace(Doors=make))
     doors = remote_doors.RemoteDoors(host, Doorkeeper(), is_bot=True)
     opening = asyncio.create_task(doors.open("s", "k"))
     with pytest.raises(asyncio.CancelledError):

@@ -20,7 +20,7 @@ _C = schema.INSTANCE_CALLS
 _OLDEST: Final = datetime.timedelta(seconds=30)
 
 
-class InstanceCalls:
+class ReplicaCallTable:
     """Table of calls, as this instance sees it."""
 
     def __init__(self, begin: transactions.Transactions, instance: liveness.Instance) -> None:

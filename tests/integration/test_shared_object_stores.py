@@ -8,7 +8,7 @@ import time
 import pytest
 
 from interpreter_bot import errors
-from interpreter_bot.kernels import shared_stores
+from interpreter_bot.kernels import shared_object_stores
 from tests.fakes import buckets
 
 LARGE = bytes(range(256)) * 45_000  # uploaded in three parts
@@ -29,7 +29,7 @@ def login(monkeypatch, variables):
 
 
 def opened():
-    return shared_stores.SharedStore("s3://reports/fleet one")
+    return shared_object_stores.SharedStore("s3://reports/fleet one")
 
 
 @pytest.fixture
@@ -40,14 +40,14 @@ def large(tmp_path):
 
 
 async def test_content_is_written_once_and_swept_when_it_is_old_and_unnamed(tmp_path):
-    store = shared_stores.SharedStore(tmp_path.as_uri())
+    store = shared_object_stores.SharedStore(tmp_path.as_uri())
     (tmp_path / "f").write_bytes(b"x")
     await store.upload(tmp_path / "f", "ab")
     (tmp_path / "f").write_bytes(b"y")
     await store.upload(tmp_path / "f", "ab")
     blob = tmp_path / "blobs/ab/ab"
     assert blob.read_bytes() == b"x", "what is there is not written again"
-    old = time.time() - shared_stores.GRACE_SECONDS
+    old = time.time() - shared_object_stores.GRACE_SECONDS
     os.utime(blob, (old, old))
     await store.upload(tmp_path / "f", "ab")
     assert blob.stat().st_mtime > old, "what might be swept in a moment is"
@@ -58,12 +58,12 @@ async def test_content_is_written_once_and_swept_when_it_is_old_and_unnamed(tmp_
 
 
 async def test_what_is_written_anew_is_not_swept(tmp_path):
-    store = shared_stores.SharedStore(tmp_path.as_uri())
+    store = shared_object_stores.SharedStore(tmp_path.as_uri())
     (tmp_path / "f").write_bytes(b"x")
     for digest in ("ab", "cd"):
         await store.upload(tmp_path / "f", digest)
     blobs = [tmp_path / "blobs/ab/ab", tmp_path / "blobs/cd/cd"]
-    old = time.time() - shared_stores.GRACE_SECONDS
+    old = time.time() - shared_object_stores.GRACE_SECONDS
     os.utime(blobs[0], (old - 1, old - 1))
     await store.delete(["blobs/ab/ab", "blobs/cd/cd", "blobs/no/no"], before=old)
     assert [blob.exists() for blob in blobs] == [False, True]
@@ -84,7 +84,7 @@ async def test_a_bucket_keeps_what_is_written_and_the_first_of_two_counts(bucket
     await store.upload(large, DIGEST)
     await store.download(DIGEST, len(LARGE), tmp_path / "again")
     assert (tmp_path / "again").read_bytes() == LARGE
-    assert bucket.files[f"fleet one/{shared_stores.blob_name(DIGEST)}"] == LARGE
+    assert bucket.files[f"fleet one/{shared_object_stores.blob_name(DIGEST)}"] == LARGE
     await store.delete(["keys/a é", "keys/none"])
     await store.delete(["keys/b é"], before=time.time() - 60)
     assert [one.name async for one in store.list("keys/")] == ["keys/b é", "keys/c é"]
@@ -105,8 +105,8 @@ async def test_what_goes_wrong_on_the_way_is_tried_again(bucket, large, tmp_path
 
 
 async def test_what_takes_long_is_waited_for_while_it_goes_on(bucket, large, tmp_path, monkeypatch):
-    faster = {name: span / 60 for name, span in shared_stores._TIMEOUTS.items()}
-    monkeypatch.setattr(shared_stores, "_TIMEOUTS", faster)
+    faster = {name: span / 60 for name, span in shared_object_stores._TIMEOUTS.items()}
+    monkeypatch.setattr(shared_object_stores, "_TIMEOUTS", faster)
     store = opened()
     await store.upload(large, DIGEST)
     bucket.faults.append(("GET", "blobs", "slow"))
@@ -149,7 +149,7 @@ async def test_a_wrong_login_is_told_apart_from_an_outage(
 
 
 async def test_a_bucket_that_is_not_there_is_told_apart_too(bucket):
-    store = shared_stores.SharedStore("s3://other")
+    store = shared_object_stores.SharedStore("s3://other")
     with pytest.raises(errors.KernelError, match=r"this machine \(NoSuchBucket\)"):
         await store.create("key", b"1")
 
@@ -167,15 +167,15 @@ async def test_a_login_that_was_forgotten_is_told_apart_too(bucket, monkeypatch,
 async def test_variables_of_other_tools_do_no_harm(bucket, monkeypatch):
     login(monkeypatch, {"AWS_PROFILE": "me", "AWS_EXECUTION_ENV": "x", "GOOGLE_CLOUD_PROJECT": "p"})
     assert await opened().create("key", b"1")
-    shared_stores.SharedStore("gs://reports")
+    shared_object_stores.SharedStore("gs://reports")
 
 
 async def test_what_is_too_large_is_neither_read_nor_written(tmp_path):
-    store = shared_stores.SharedStore(tmp_path.as_uri())
+    store = shared_object_stores.SharedStore(tmp_path.as_uri())
     with pytest.raises(errors.KernelError, match="too large: a"):
-        await store.create("a", bytes(shared_stores.MOST_BYTES + 1))
+        await store.create("a", bytes(shared_object_stores.MOST_BYTES + 1))
     with (tmp_path / "b").open("wb") as file:
-        file.truncate(shared_stores.MOST_BYTES * 1024)
+        file.truncate(shared_object_stores.MOST_BYTES * 1024)
     async with asyncio.timeout(10):
         with pytest.raises(errors.KernelError, match="too large: b"):
             await store.read("b")

@@ -1,6 +1,6 @@
 """Connections of code at the doors of one kernel, offered to a bot on another machine.
 
-The bot's end is `hosts.carried_doors`. So many at a time are accepted; others wait in the kernel's
+The bot's end is `hosts.tunneled_doors`. So many at a time are accepted; others wait in the kernel's
 own network. One that the bot does not fetch, or that is open when its link breaks, is reset.
 """
 
@@ -37,7 +37,7 @@ class _Accepted:
         )
 
 
-class CarriedConnections:
+class TunneledConnections:
     """What code connected to and bots may fetch, by names that nobody guesses."""
 
     def __init__(self) -> None:

@@ -35,7 +35,7 @@ _BROKEN: Final = (
 )
 
 
-class CarriedDoors:
+class TunneledDoors:
     """The doors of one kernel; those who serve them see sockets of this machine."""
 
     def __init__(

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from interpreter_bot import errors, values
-from interpreter_bot.sessions import live_tables
+from interpreter_bot.sessions import live_data_views
 from tests.integration.sessions.conftest import KEY
 
 pytestmark = pytest.mark.kernel
@@ -51,7 +51,7 @@ def looked():
     """Look into a table of a house: `page = await looked(house, table, search="x")`."""
 
     async def looked(house, table, **wanted):
-        question = live_tables.read_question(wanted if "summaries" in wanted else ALL | wanted)
+        question = live_data_views.read_question(wanted if "summaries" in wanted else ALL | wanted)
         return await house.service.queries.table(KEY, table.handle, question)
 
     return looked
@@ -98,7 +98,7 @@ async def test_tables_of_all_libraries_are_sorted_filtered_searched_and_summed_u
         assert (await queries.completions(KEY, "fram")).options[0][0] == "frame"
         await launched.kernel.freeze()
         queries._waking = time.monotonic() + 1000
-        with pytest.raises(live_tables.PythonBusyError):
+        with pytest.raises(live_data_views.PythonBusyError):
             await queries.completions(KEY, "fram")
         # A look is no cell of the person's.
         assert (await house.run("print(get_ipython().execution_count - count)")).of("output")[
@@ -135,9 +135,9 @@ async def test_no_look_runs_code_of_the_values_or_starts_a_kernel(opened, looked
         with pytest.raises(errors.BotError, match="makes no sense"):
             await looked(house, hostile)
         await house.service.reset(KEY)
-        with pytest.raises(live_tables.TableGoneError):
+        with pytest.raises(live_data_views.TableGoneError):
             await looked(house, hostile)
-        with pytest.raises(live_tables.TableGoneError):
+        with pytest.raises(live_data_views.TableGoneError):
             await house.service.queries.completions(KEY, "odd.")
         assert not house.service._services.hosts.pool.live
 

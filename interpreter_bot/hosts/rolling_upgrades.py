@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class SuccessiveLease:
+class RollingLease:
     """A lease of whichever host has the session; implements `ports.Lease`."""
 
     def __init__(
@@ -69,7 +69,7 @@ class SuccessiveLease:
         return await self.kernel(waiting=waiting)
 
 
-class SuccessiveHosts:
+class RollingHosts:
     """All hosts of one data directory; implements `ports.Hosts`. Use `open`.
 
     Attributes:
@@ -101,7 +101,7 @@ class SuccessiveHosts:
         *,
         revive: host_connection.Revive,
         doorkeeper: kernel_doors.Doorkeeper | None = None,
-    ) -> AsyncIterator[SuccessiveHosts]:
+    ) -> AsyncIterator[RollingHosts]:
         """Connect to all hosts there are.
 
         Args:
@@ -239,7 +239,7 @@ class SuccessiveHosts:
             await host.listen(told)
 
     @contextlib.asynccontextmanager
-    async def lease(self, key: str, *, person: str = "") -> AsyncIterator[SuccessiveLease]:
+    async def lease(self, key: str, *, person: str = "") -> AsyncIterator[RollingLease]:
         """Lease a session's kernel."""
         async with contextlib.AsyncExitStack() as stack:
 
@@ -247,7 +247,7 @@ class SuccessiveHosts:
                 return await stack.enter_async_context(host.lease(key, person=person))
 
             find = functools.partial(self._host_of, key)
-            lease = SuccessiveLease(await find(), leased, find)
+            lease = RollingLease(await find(), leased, find)
             await lease.begin()
             yield lease
 

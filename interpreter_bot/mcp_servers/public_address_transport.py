@@ -25,7 +25,7 @@ _SECONDS: Final = 20.0
 _PORTS: Final = {"https": 443, "http": 80}
 
 
-class CheckedTransport(httpx2.AsyncBaseTransport):
+class PublicAddressTransport(httpx2.AsyncBaseTransport):
     """Sends requests, each over a connection of its own."""
 
     def __init__(self, named: Iterable[str]) -> None:

@@ -5,7 +5,7 @@ import pathlib
 import pytest
 
 from interpreter_bot import errors
-from interpreter_bot.hosts import certificate_authorities, fleets
+from interpreter_bot.hosts import certificate_authorities, host_lists
 
 
 @pytest.fixture
@@ -15,33 +15,33 @@ def tls(tmp_path):
 
 
 async def test_a_list_may_hold_addresses_and_directories(tls):
-    fleet = fleets.Fleet(["host-1.test:7443", "/run/hosts", "[::1]:7443"], tls)
+    fleet = host_lists.Fleet(["host-1.test:7443", "/run/hosts", "[::1]:7443"], tls)
     found = await fleet.addresses()
     assert pathlib.Path("/run/hosts/host.sock") in found
     assert sorted(map(str, found)) == ["/run/hosts/host.sock", "[::1]:7443", "host-1.test:7443"]
 
 
 async def test_a_name_leads_to_a_host_for_each_of_its_addresses(tls):
-    found = await fleets.Fleet(["dns:localhost:7443"], tls).addresses()
+    found = await host_lists.Fleet(["dns:localhost:7443"], tls).addresses()
     assert {(one.name, one.port) for one in found} == {("localhost", 7443)}
     assert {one.ip for one in found} <= {"127.0.0.1", "::1"}
 
 
 async def test_a_name_that_leads_nowhere_loses_the_others_nothing(tls):
     names = ["dns:nowhere.invalid:1", "dns:a..b:1", "dns:localhost:2"]
-    found = await fleets.Fleet(names, tls).addresses()
+    found = await host_lists.Fleet(names, tls).addresses()
     assert {one.name for one in found} == {"localhost"}
 
 
 def test_addresses_need_certificates():
-    fleets.Fleet(["/run/hosts"], None)
+    host_lists.Fleet(["/run/hosts"], None)
     with pytest.raises(errors.SettingsError, match=r"host\.fleet needs host\.tls"):
-        fleets.Fleet(["host-1.test:7443"], None)
+        host_lists.Fleet(["host-1.test:7443"], None)
 
 
 def test_what_is_none_of_these_is_refused(tls):
     with pytest.raises(errors.SettingsError, match="is no address"):
-        fleets.Fleet(["host-1.test"], tls)
+        host_lists.Fleet(["host-1.test"], tls)
 
 
 class Listed:
@@ -57,10 +57,10 @@ class Listed:
 
 async def test_hosts_of_ray_are_those_of_the_list_and_stay_while_it_cannot_be_read(tls):
     listed = Listed(["10.0.0.5:7443"], errors.StoreError("away"), [])
-    fleet = fleets.Fleet(["ray", "host-1.test:7443"], tls, listed)
+    fleet = host_lists.Fleet(["ray", "host-1.test:7443"], tls, listed)
     both = {"10.0.0.5:7443", "host-1.test:7443"}
     assert set(map(str, await fleet.addresses())) == both
     assert set(map(str, await fleet.addresses())) == both
     assert set(map(str, await fleet.addresses())) == {"host-1.test:7443"}
     with pytest.raises(errors.SettingsError, match=r"host\.fleet needs host\.tls"):
-        fleets.Fleet(["ray"], None, listed)
+        host_lists.Fleet(["ray"], None, listed)

@@ -2,15 +2,15 @@ import json
 
 from interpreter_bot import values
 from interpreter_bot.mcp_servers import tool_broker
-from interpreter_bot.sessions import mcp_tool_calls, requests, tool_approvals
+from interpreter_bot.sessions import code_tool_calls, requests, tool_approvals
 
 
 async def test_lists_of_tools_are_counted_as_calls_are(tmp_path, monkeypatch):
-    monkeypatch.setattr(mcp_tool_calls, "_MOST_CALLS", 2)
+    monkeypatch.setattr(code_tool_calls, "_MOST_CALLS", 2)
     key = values.SessionKey("web", thread="t")
     request = requests.Request(key=key, person=requests.Person("u1", "Anna"), text="", is_code=True)
     broker = tool_broker.ToolBroker((), {}, tmp_path)
-    asked = mcp_tool_calls.ToolRequests(
+    asked = code_tool_calls.ToolRequests(
         *(broker, None, request, None),
         approvals=tool_approvals.ToolApprovals(),
         others=None,
