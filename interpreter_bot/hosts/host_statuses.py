@@ -68,6 +68,8 @@ class HostStatus:
         kernels: that live.
         executions: that run.
         has_store: whether its sessions can go on elsewhere, by a store that machines share.
+        free_bytes: memory that is left for sessions now.
+        memory_bytes: memory that it and its sessions may have.
     """
 
     id: str
@@ -88,6 +90,8 @@ class HostStatus:
     data_file: str = ""
     has_doors: bool = False
     has_store: bool = False
+    free_bytes: int = 0
+    memory_bytes: int = 0
 
     def check_beside(
         self, others: Iterable[HostStatus], address: str, *, needs_doors: bool

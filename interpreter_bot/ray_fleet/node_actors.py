@@ -17,7 +17,6 @@ from typing import Final
 
 from interpreter_bot import errors, settings
 from interpreter_bot.hosts import host_addresses, host_processes, host_sockets, host_statuses
-from interpreter_bot.kernels import machine_setup, memory_reserve
 from interpreter_bot.ray_fleet import host_reports
 
 _log = logging.getLogger(__name__)
@@ -60,8 +59,9 @@ class NodeActor:
             address=str(host_addresses.TlsAddress(reached, port)),
             data_id=status.data_id,
             boot_id=_BOOT.read_text("ascii").strip(),
-            free_bytes=memory_reserve.free_bytes(),
-            memory_bytes=machine_setup.memory_bytes(),
+            # The host's own: on Kubernetes it may have a container of its own beside this one.
+            free_bytes=status.free_bytes,
+            memory_bytes=status.memory_bytes,
             is_draining=status.is_draining,
         )
 

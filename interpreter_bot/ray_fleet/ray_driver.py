@@ -22,7 +22,7 @@ from interpreter_bot.ray_fleet import host_reports, node_actors
 _log = logging.getLogger(__name__)
 
 NAMESPACE: Final = "interpreter-bot"
-# Each kind of node that is to have a host offers one of these, where Ray makes nodes.
+# Where some nodes offer one of these, only they have a host; where Ray makes nodes, it makes such.
 RESOURCE: Final = "interpreter_bot_host"
 _AUTO: Final = "auto"
 _CONNECT_SECONDS: Final = 5.0
@@ -84,7 +84,11 @@ class RayDriver:
 
     def _reports(self) -> list[host_reports.HostReport]:
         """Ask the node actors of all nodes, and return what those say that answered."""
-        nodes = {one["NodeID"]: one["NodeManagerAddress"] for one in ray.nodes() if one["Alive"]}
+        alive = [one for one in ray.nodes() if one["Alive"]]
+        nodes = {
+            one["NodeID"]: one["NodeManagerAddress"]
+            for one in [one for one in alive if RESOURCE in one["Resources"]] or alive
+        }
         for node in self._asked.keys() | self._known.keys():
             if node not in nodes:
                 self._asked.pop(node, None)

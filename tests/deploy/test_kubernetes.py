@@ -18,16 +18,25 @@ PLACE = systems.REPOSITORY / "deploy/kubernetes"
 RELEASE = "1.36"
 
 
-@pytest.fixture(scope="module")
-def manifests():
+def rendered(place):
     systems.need("kubectl")
     done = subprocess.run(
-        ["kubectl", "kustomize", PLACE], capture_output=True, text=True, check=False
+        ["kubectl", "kustomize", place], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return {
         f"{one['kind']}/{one['metadata']['name']}": one for one in yaml.safe_load_all(done.stdout)
     }
+
+
+@pytest.fixture(scope="module")
+def manifests():
+    return rendered(PLACE)
+
+
+@pytest.fixture(scope="module")
+def on_ray():
+    return rendered(PLACE.parent / "kuberay")
 
 
 class Idle:
@@ -137,3 +146,36 @@ async def test_the_autoscaler_asks_for_a_figure_that_hosts_tell(manifests):
         session.get(f"http://{address}/metrics") as response,
     ):
         assert f"\n{metric['pods']['metric']['name']} " in await response.text()
+
+
+def test_nodes_of_ray_have_the_pods_of_hosts(manifests, on_ray, monkeypatch):
+    schemas = pytest.importorskip("kubernetes_validate")
+    assert not {"StatefulSet/host", "HorizontalPodAutoscaler/hosts"} & on_ray.keys()
+    assert manifests.keys() - on_ray.keys() == {"StatefulSet/host", "HorizontalPodAutoscaler/hosts"}
+    cluster = on_ray["RayCluster/hosts"]["spec"]
+    assert cluster["authOptions"] == {"mode": "token"}
+    (workers,) = cluster["workerGroupSpecs"]
+    for template in (cluster["headGroupSpec"]["template"], workers["template"]):
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"}, **template}
+        schemas.validate(pod, RELEASE, strict=True)
+    for name, manifest in on_ray.items():
+        if name != "RayCluster/hosts":
+            schemas.validate(manifest, RELEASE, strict=True)
+    # The operator starts Ray in the first; what walls need has the host alone.
+    of_ray, host = workers["template"]["spec"]["containers"]
+    assert host.pop("envFrom") == [{"secretRef": {"name": "host-store"}}]
+    assert [host] == pods(manifests)["StatefulSet/host"]["containers"]
+    assert of_ray["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert json.loads(json.loads(workers["rayStartParams"]["resources"])) == {
+        "interpreter_bot_host": 1
+    }
+    # They meet at one socket, and a second host could not listen.
+    its_own = config({"containers": [of_ray]}, on_ray, monkeypatch)
+    assert its_own.host.tls is None
+    theirs = config({"containers": [host]}, on_ray, monkeypatch)
+    assert its_own.paths.host_sockets == theirs.paths.host_sockets
+    assert its_own.host.listen == theirs.host.listen
+    assert workers["template"]["metadata"]["labels"] == on_ray["Service/hosts"]["spec"]["selector"]

@@ -9,6 +9,7 @@ import os
 import pathlib
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 
@@ -52,14 +53,27 @@ class Cluster:
             host=settings.Host(listen=f"127.0.0.1:{free_port()}", tls=certificates),
         )
 
-    def start(self, name):
-        """Start a node in the foreground, so that its processes are children of ours."""
+    def start_host(self, name):
+        """Start the host of a node before Ray does, as its pod on Kubernetes does."""
+        with (self.place / "host.log").open("wb") as log:
+            self.started["host"] = subprocess.Popen(
+                [sys.executable, "-m", "interpreter_bot", "host"],
+                env=dict(os.environ) | self.nodes[name].for_host(),
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def start(self, name, *options, **variables_of_its_own):
+        """Start a node in the foreground, so that its processes are children of ours.
+
+        Without variables of its own it has those of its host.
+        """
         own = "--head --port={} --include-dashboard=false --num-cpus=1"
         port = self.address.partition(":")[2]
         words = own.format(port) if name == "head" else f"--address={self.address} --num-cpus=1"
-        variables = (
-            dict(os.environ) | self.nodes[name].for_host() | {"RAY_USAGE_STATS_ENABLED": "0"}
-        )
+        variables = dict(os.environ) | {"RAY_USAGE_STATS_ENABLED": "0"}
+        variables |= variables_of_its_own or self.nodes[name].for_host()
         log = (self.place / f"{name}.log").open("wb")
         with log:
             self.started[name] = subprocess.Popen(
@@ -69,6 +83,7 @@ class Cluster:
                     "--block",
                     "--node-ip-address=127.0.0.1",
                     *words.split(),
+                    *options,
                     "--object-store-memory=100000000",
                     f"--temp-dir={self.place / 'ray'}",
                 ],
@@ -107,8 +122,10 @@ class Cluster:
             self.fleet.kill()
             self.fleet.wait()
         for one in self.started.values():
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(one.pid, signal.SIGTERM)
+            # All of them at once: what starts a node waits for what it started.
+            for pid in [*descendants(one.pid), one.pid]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             one.wait(30)
         for config in self.nodes.values():
             with contextlib.suppress(errors.KernelError):
@@ -119,6 +136,12 @@ class Cluster:
 def children(pid):
     listed = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text()
     return [int(word) for word in listed.split()]
+
+
+def descendants(pid):
+    for child in children(pid):
+        yield from descendants(child)
+        yield child
 
 
 def command(pid):
@@ -222,6 +245,38 @@ async def test_no_running_execution_notices_that_ray_or_fleet_is_killed(cluster,
             hosts, await lease.kernel(), "n + 1", show=lambda one: told.append(one.plain)
         )
         assert "".join(told).strip() == str(COUNT)
+
+
+async def test_only_nodes_that_offer_it_have_a_host_which_may_be_there_before_ray(
+    cluster, short_path
+):
+    config = settings.Settings(paths=settings.Paths(data=short_path / "bot"))
+    other = cluster.nodes["other"]
+    cluster.start_host("other")
+    cluster.start("head", INTERPRETER_BOT_PATHS__DATA=str(short_path / "none"))
+    await until(cluster.is_up)
+    cluster.start(
+        "other",
+        '--resources={"interpreter_bot_host": 1}',
+        INTERPRETER_BOT_PATHS__HOST_SOCKETS=str(host_sockets.newest(other.paths).parent),
+        INTERPRETER_BOT_PATHS__DATA=str(short_path / "none"),
+        INTERPRETER_BOT_HOST__LISTEN=other.host.listen,
+    )
+    async with backend_startup.open_database(config, takes_orphans=False) as database:
+        cluster.start_fleet(config)
+
+        async def has_it():
+            if cluster.fleet.poll() is not None:
+                cluster.start_fleet(config)
+            return await database.fleet_hosts.addresses() == [other.host.listen]
+
+        await until(has_it)
+    status = await host_processes.status(host_sockets.newest(other.paths))
+    assert status.pid == cluster.started["host"].pid
+    with contextlib.closing(sqlite3.connect(config.paths.data / "interpreter-bot.db")) as stored:
+        (row,) = stored.execute("SELECT data_id, memory_bytes, free_bytes FROM hosts")
+    assert row[:2] == (status.data_id, status.memory_bytes)
+    assert 0 < row[2] < row[1]
 
 
 @contextlib.asynccontextmanager
