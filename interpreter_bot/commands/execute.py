@@ -140,7 +140,8 @@ class _WatchedFile:
         interrupter.stop_by(end)
         while not is_over.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(is_over.wait(), _LOOKING_SECONDS)
+                async with asyncio.timeout(_LOOKING_SECONDS):
+                    await is_over.wait()
             now = self._state()
             if now is None or now == self._known:
                 continue

@@ -219,7 +219,8 @@ async def _until_over(
     idle_seconds = saved_seconds if host.keeps_variables else config.kernels.idle_seconds
     while True:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(serving.changed.wait(), _POLL_SECONDS)
+            async with asyncio.timeout(_POLL_SECONDS):
+                await serving.changed.wait()
         serving.changed.clear()
         now = time.monotonic()
         if serving.is_ending:

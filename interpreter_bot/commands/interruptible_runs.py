@@ -101,7 +101,8 @@ async def _run_and_write(work: Work, writer: threaded_stdout.StdoutWriter) -> in
         except BaseException as error:
             # Output so far is written out, if there is a reader.
             with contextlib.suppress(OSError):
-                await asyncio.wait_for(writer.drain(), _LAST_WORDS_SECONDS)
+                async with asyncio.timeout(_LAST_WORDS_SECONDS):
+                    await writer.drain()
             if not isinstance(error, asyncio.CancelledError):
                 raise
             return REFUSED if interruption.stop_it is None else FAILED

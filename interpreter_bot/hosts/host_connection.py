@@ -150,7 +150,10 @@ class HostConnection:
             try:
                 yield connection
             finally:
-                await connection._close(keeping)
+                if connection._tasks:
+                    await asyncio.wait(connection._tasks)
+                keeping.cancel()
+                await asyncio.wait({keeping})
         finally:
             await connection._session.close()
 
@@ -259,7 +262,8 @@ class HostConnection:
     async def connected(self) -> None:
         """Wait until a host listens, but no longer than it may be away."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._is_connected.wait(), self._patience_seconds)
+            async with asyncio.timeout(self._patience_seconds):
+                await self._is_connected.wait()
 
     async def _keep(self) -> None:
         """Stay connected, for ever."""
@@ -392,9 +396,3 @@ class HostConnection:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("the loss of a kernel could not be noted", exc_info=error)
-
-    async def _close(self, keeping: asyncio.Task[None]) -> None:
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-        keeping.cancel()
-        await asyncio.wait({keeping})

@@ -195,7 +195,8 @@ class LiveMessage:
         rest = self._last + seconds - time.monotonic()
         if rest > 0:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(over.wait(), rest)
+                async with asyncio.timeout(rest):
+                    await over.wait()
 
     async def _give_up(self, error: Exception) -> None:
         """Change to editing: what was streamed stays where it is, as the first messages."""
