@@ -6,6 +6,7 @@ As descriptors where both are on one machine, else by carrying what comes (`tunn
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import functools
 import logging
@@ -14,7 +15,7 @@ import pathlib
 import socket
 import urllib.parse
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from interpreter_bot import errors, outside_access, values
 from interpreter_bot.hosts import host_connection, kernel_doors, socket_owners, tunneled_doors
@@ -23,6 +24,9 @@ _log = logging.getLogger(__name__)
 
 _SECONDS: Final = 20.0
 _AGAIN_SECONDS: Final = 1.0
+# A host holds doors for half a minute for a link that only the bot knows to be lost, and for a bot
+# that died those of its sessions that others have now.
+_LOOK_SECONDS: Final = 10.0
 _ANSWER_BYTES: Final = 4096
 _REQUEST: Final = "POST /v1/doors?{asked} HTTP/1.1\r\nHost: host\r\nContent-Length: 0\r\n\r\n"
 
@@ -53,7 +57,10 @@ class RemoteDoors:
         """
         self._connection = connection
         self._doorkeeper = doorkeeper
-        self._opening: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
+        self._is_due = asyncio.Event()
+        # By their kernels: what is done about each takes as long as code runs there.
+        self._opening: dict[str, asyncio.Task[None]] = {}
         self._epoch_on = epoch_on
         self._carrying: set[asyncio.Task[bool]] = set()
         self._is_closed = False
@@ -68,7 +75,8 @@ class RemoteDoors:
         """Take over no more."""
         self._connection.on_connect = None
         self._is_closed = True
-        ending = self._carrying | ({self._opening} if self._opening is not None else set())
+        ending: set[asyncio.Task[Any]] = {*self._carrying, *self._opening.values()}
+        ending |= set() if self._looking is None else {self._looking}
         for task in ending:
             task.cancel()
         if ending:
@@ -94,29 +102,46 @@ class RemoteDoors:
             # Where the host is gone, so is the kernel; what runs there says so.
             _log.warning("the doors of %s could not be opened", kernel_id, exc_info=True)
 
-    def take_over(self, *, after_seconds: float = 0.0) -> None:
-        """Begin to open, or shut, the doors of sessions of this host that no bot has."""
-        if self._opening is not None:
-            self._opening.cancel()
-        opening = self._open_unheld(after_seconds)
-        self._opening = asyncio.create_task(opening, name="doors that no bot has")
+    def take_over(self) -> None:
+        """Open, or shut, the doors of sessions of this host that no bot has, from now on."""
+        self._is_due.set()
+        if self._looking is None and not self._is_closed:
+            self._looking = asyncio.create_task(self._look(), name="doors that no bot has")
 
-    async def _open_unheld(self, after_seconds: float = 0.0) -> None:
+    async def _look(self) -> None:
+        """Look for doors that no bot has, for ever."""
+        while True:
+            self._is_due.clear()
+            try:
+                unheld = await self._connection.request("GET", "/v1/unheld_doors")
+                for kernel_id, key in dict(unheld).items():
+                    if kernel_id not in self._opening:
+                        task = asyncio.create_task(
+                            self._open_unheld(str(kernel_id), str(key)), name="a door without a bot"
+                        )
+                        self._opening[kernel_id] = task
+                        task.add_done_callback(functools.partial(self._opened, kernel_id))
+            except (errors.BotError, ValueError, TypeError):
+                _log.warning("doors that no bot has cannot be looked for now", exc_info=True)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await self._is_due.wait()
+
+    async def _open_unheld(self, kernel_id: str, key: str) -> None:
         """Open what code may be waiting at, whose bot has gone; shut what nothing allows now."""
-        await asyncio.sleep(after_seconds)
-        try:
-            unheld = await self._connection.request("GET", "/v1/unheld_doors")
-            for kernel_id, key in dict(unheld).items():
-                epoch = await self._epoch(str(key))
-                if epoch is None:
-                    continue  # It is for others to say.
-                reach = self.reach(str(key))
-                if reach.hosts or reach.offers:
-                    await self.open(str(key), str(kernel_id), epoch=epoch)
-                else:
-                    await self._connection.request("POST", "/v1/shut_doors", {"kernel": kernel_id})
-        except (errors.BotError, ValueError, TypeError):
-            _log.warning("doors of kernels could not be opened again", exc_info=True)
+        epoch = await self._epoch(key)
+        if epoch is None:
+            return  # It is for others to say.
+        reach = self.reach(key)
+        if reach.hosts or reach.offers:
+            await self.open(key, kernel_id, epoch=epoch)
+        else:
+            await self._connection.request("POST", "/v1/shut_doors", {"kernel": kernel_id})
+
+    def _opened(self, kernel_id: str, task: asyncio.Task[None]) -> None:
+        del self._opening[kernel_id]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.warning("doors of a kernel could not be opened again", exc_info=error)
 
     async def _epoch(self, key: str) -> int | None:
         if self._epoch_on is None:
@@ -156,7 +181,7 @@ class RemoteDoors:
             _log.error("doors of a kernel are carried no more", exc_info=error)
         elif task.result():
             # Code that runs there goes on, and may want them.
-            self.take_over(after_seconds=_AGAIN_SECONDS)
+            asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self.take_over)
 
     async def _fetched(self, key: str, kernel_id: str, epoch: int = 0) -> kernel_doors.Doors | None:
         """Ask the host for a kernel's doors; None if it gives none."""

@@ -186,13 +186,13 @@ class PlacingHosts:
 
     async def _welcome(self, host: remote_host.RemoteHost) -> None:
         """Let a host that is here (again) know which of its sessions are elsewhere by now."""
+        if self._doorkeeper is not None:
+            host.take_over_doors()
         try:
             for key in await host.statuses():
                 found = await self._placements.find(key)
                 if found is not None and found[0] != host.connection.status.data_id:
                     await host.at(found[1]).fence(key)
-            if self._doorkeeper is not None:
-                host.take_over_doors()
         except errors.BotError:
             # Whoever uses one of them there is refused all the same, once its epoch was heard.
             _log.warning("a host could not be told what it lost", exc_info=True)

@@ -29,6 +29,9 @@ class Host:
         self.address = "elsewhere"  # No path: no descriptor travels there.
         self.status = types.SimpleNamespace(data_id="d")
         self.on_connect = None
+        self.unheld = {"k": "s"}
+        self.introduced = []
+        self.is_idle = asyncio.Event()
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -47,8 +50,11 @@ class Host:
         await link.prepare(request)
         await link.send_str(self.first)
         self.links.put_nowait(link)
+        key = self.unheld.pop(request.query["kernel"], None)
         async for _ in link:
             pass
+        if key is not None:
+            self.unheld[request.query["kernel"]] = key
         return link
 
     async def _stream(self, request):
@@ -61,7 +67,11 @@ class Host:
         return self._session.ws_connect(path, params=params, heartbeat=heartbeat_seconds)
 
     async def request(self, method, path, said=None):
-        return {"k": "s"} if path == "/v1/unheld_doors" else {}
+        if path == "/v1/introduce":
+            if said["kernel"] == "busy":
+                await self.is_idle.wait()
+            self.introduced.append(said["kernel"])
+        return dict(self.unheld) if path == "/v1/unheld_doors" else {}
 
 
 class Doorkeeper:
@@ -72,6 +82,7 @@ class Doorkeeper:
 
     async def open(self, key, kernel_id, doors):
         self.given.put_nowait(await doors())
+        return kernel_doors.Introduction("pass", kernel_id)
 
     def reach(self, key):
         return outside_access.Reach((outside_access.Reachable("a.example", (443,)),))
@@ -186,6 +197,61 @@ async def test_doors_whose_link_broke_are_asked_for_again(host, monkeypatch):
     second.close()
     await asyncio.sleep(0.2)
     assert keeper.given.empty()
+    await doors.close()
+
+
+async def test_doors_are_opened_when_the_database_is_back(host, monkeypatch):
+    monkeypatch.setattr(remote_doors, "_LOOK_SECONDS", 0.02)
+    told = [errors.StoreError(), errors.StoreError(), None, 1]
+
+    async def epoch_on(data_id, key):
+        said = told.pop(0) if len(told) > 1 else told[0]
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    keeper = Doorkeeper()
+    doors = remote_doors.RemoteDoors(host, keeper, is_bot=True, epoch_on=epoch_on)
+    doors.take_over()
+    async with asyncio.timeout(5):
+        found = await keeper.given.get()
+    assert told == [1]
+    found.close()
+    await doors.close()
+
+
+async def test_doors_are_opened_that_the_host_lets_go_of_late(host, monkeypatch):
+    monkeypatch.setattr(remote_doors, "_LOOK_SECONDS", 0.02)
+    host.unheld = {}
+    keeper = Doorkeeper()
+    doors = remote_doors.RemoteDoors(host, keeper, is_bot=True)
+    doors.take_over()
+    await asyncio.sleep(0.1)
+    assert keeper.given.empty()
+    host.unheld = {"k": "s"}
+    async with asyncio.timeout(5):
+        (await keeper.given.get()).close()
+    await doors.close()
+
+
+async def test_a_kernel_that_is_busy_holds_up_no_other(host, monkeypatch):
+    monkeypatch.setattr(remote_doors, "_LOOK_SECONDS", 0.02)
+    host.unheld = {"busy": "a", "k": "s"}
+    keeper = Doorkeeper()
+    doors = remote_doors.RemoteDoors(host, keeper, is_bot=True)
+    doors.take_over()
+    async with asyncio.timeout(5):
+        given = [await keeper.given.get() for _ in range(2)]
+        while host.introduced != ["k"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        # It is not begun again meanwhile.
+        await asyncio.sleep(0.1)
+        assert keeper.given.empty()
+        host.is_idle.set()
+        while host.introduced != ["k", "busy"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    for one in given:
+        one.close()
     await doors.close()
 
 
