@@ -29,7 +29,8 @@ _RETRY_SECONDS: Final = 1.0
 _PRUNE_SECONDS: Final = 25.0
 _MOST_SEEN: Final = 1000
 _SEALED: Final = "sealed"
-_SILENT: Final = "The process of the bot that has this does not answer. Please try again."
+_FAILED: Final = "failed with"
+_SILENT: Final = "A process of the bot that may have this does not answer. Please try again."
 
 Content: TypeAlias = Mapping[str, Any]
 """JSON of a call, or of its answer."""
@@ -61,22 +62,27 @@ class ReplicaCalls:
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """Do what others ask for, as long as the context is open."""
-        listening = asyncio.create_task(self._listen(), name="calls of other replicas")
-        try:
-            yield
-        finally:
-            listening.cancel()
-            await asyncio.wait([listening, *self._tasks])
+        async with self._calls.served():
+            listening = asyncio.create_task(self._listen(), name="calls of other replicas")
+            try:
+                yield
+            finally:
+                listening.cancel()
+                await asyncio.wait([listening, *self._tasks])
 
     def serve(self, name: str, served: Served) -> None:
         """Do what others ask for by a name."""
         self._served[name] = served
 
     async def ask(self, name: str, content: Content) -> Content | None:
-        """Ask the other replicas; None is the answer where none has what it is about.
+        """Ask the other replicas; None is the answer where each says that it has no such thing.
+
+        What a person may do is checked before: who is asked believes whoever can write to the
+        database, as with everything that is read there.
 
         Raises:
-            BotError: who has it does not answer, or the database cannot be used.
+            BotError: who has it failed, and the sentence is its own; one that may have it does not
+                answer; or the database cannot be used.
         """
         others = await self._calls.count_others()
         if not others:
@@ -85,10 +91,13 @@ class ReplicaCalls:
         asked = self._asked[call_id] = _Asked(others)
         try:
             is_over = await self._waited(asked, _NOBODY_SECONDS)
-            if not is_over and await self._calls.withdraw(call_id):
-                return None
-            if not is_over and not await self._waited(asked, _ANSWER_SECONDS):
+            if not is_over and (
+                await self._calls.withdraw(call_id)
+                or not await self._waited(asked, _ANSWER_SECONDS)
+            ):
                 raise errors.BotError(_SILENT)
+            if asked.answer is not None and _FAILED in asked.answer:
+                raise errors.BotError(str(asked.answer[_FAILED]))
             return asked.answer
         finally:
             del self._asked[call_id]
@@ -127,6 +136,10 @@ class ReplicaCalls:
             except errors.StoreError:
                 # It is logged there; the next look may succeed.
                 await asyncio.sleep(_RETRY_SECONDS)
+            except Exception:
+                # The last net: else this process would hear of nothing until it ends.
+                _log.exception("calls of other replicas cannot be heard")
+                await asyncio.sleep(_RETRY_SECONDS)
 
     async def _prune(self) -> None:
         """Delete now and then what dead instances left; it may hold what a person typed."""
@@ -147,10 +160,20 @@ class ReplicaCalls:
             if work is None:
                 await self._calls.refuse(call.id)
             elif await self._calls.take(call.id):
-                await self._calls.answer(call.id, await work())
+                await self._calls.answer(call.id, await self._done(call.name, work))
         except Exception:
             # The last net of one call; who asked is told that nobody answers.
-            _log.exception("what another replica asked for failed: %s", call.name)
+            _log.exception("what another replica asked for cannot be answered: %s", call.name)
+
+    async def _done(self, name: str, work: Work) -> Content:
+        try:
+            return await work()
+        except errors.BotError as error:
+            return {_FAILED: str(error)}
+        except Exception:
+            # So that who asked is told at once.
+            _log.exception("what another replica asked for failed: %s", name)
+            return {_FAILED: str(errors.BotError())}
 
     async def _sealed(self, content: Content) -> Content:
         if self._keys is None:

@@ -32,10 +32,13 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS: Final = 10.0
 _YOUNG_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.5
+_MOST_POLLS: Final = 20
 # Who asks others waits for longer (`sessions.replica_calls`), as a notification may be missed.
 _HEAR_SECONDS: Final = 1.0
 _CHANNEL: Final = "interpreter_bot"
 _APPLICATION: Final = "interpreter-bot "
+_REPLICA: Final = _APPLICATION + "replica "
+_NAME: Final = sqlalchemy.text("select set_config('application_name', :name, false)")
 _IDENTITY = re.compile(r"[0-9a-f]{32}")
 # A machine that vanishes closes no connection: the server has to probe. Seconds, and times.
 _KEEPALIVES: Final = {
@@ -61,8 +64,11 @@ class Instance(Protocol):
     async def is_dead(self, transaction: transactions.Transaction, owner: str) -> bool:
         """Return whether another instance is certainly dead."""
 
+    async def serve(self, *, is_serving: bool) -> None:
+        """Be one that others ask, or no more. Commands and bots that begin are none."""
+
     async def count_others(self, transaction: transactions.Transaction) -> int:
-        """Count the other instances that there may be."""
+        """Count the other instances that can be asked."""
 
     async def notify(self, transaction: transactions.Transaction) -> None:
         """Let the others hear of what a transaction does, once it is done."""
@@ -105,6 +111,7 @@ class _FileInstance:
     def __init__(self, directory: pathlib.Path) -> None:
         self.id = uuid.uuid4().hex
         self._directory = directory
+        self._file = -1
 
     @classmethod
     @contextlib.contextmanager
@@ -113,7 +120,7 @@ class _FileInstance:
         instance = cls(directory)
         instance._clear()
         path = directory / instance.id
-        file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        instance._file = file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield instance
@@ -131,6 +138,9 @@ class _FileInstance:
     async def is_dead(self, transaction: transactions.Transaction, owner: str) -> bool:
         return self._is_dead(owner)
 
+    async def serve(self, *, is_serving: bool) -> None:
+        os.truncate(self._file, int(is_serving))
+
     async def count_others(self, transaction: transactions.Transaction) -> int:
         return self._count_others()
 
@@ -138,13 +148,19 @@ class _FileInstance:
         """Do nothing: a file tells nobody, so all look."""
 
     async def wait(self) -> None:
-        await asyncio.sleep(_POLL_SECONDS)
-        while not self._count_others():  # noqa: ASYNC110 - a directory tells nobody
+        # A directory tells nobody. Also who is alone looks now and then: what died left something.
+        for _ in range(_MOST_POLLS):
             await asyncio.sleep(_POLL_SECONDS)
+            if self._count_others():
+                return
 
     def _count_others(self) -> int:
         self._clear()
-        return len(list(self._directory.iterdir())) - 1
+        count = 0
+        for path in self._directory.iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                count += path.name != self.id and path.stat().st_size > 0
+        return count
 
     def _is_dead(self, owner: str) -> bool:
         if not _IDENTITY.fullmatch(owner):
@@ -178,6 +194,9 @@ class _ServerInstance:
             },
         )
         self._is_changed = asyncio.Event()
+        # A connection does one thing at a time.
+        self._use = asyncio.Lock()
+        self._is_serving = False
         self._connection: sa_asyncio.AsyncConnection | None = None
 
     async def hold(self) -> None:
@@ -186,6 +205,7 @@ class _ServerInstance:
             await connection.execute(
                 sqlalchemy.select(sqlalchemy.func.pg_advisory_lock(key(self.id)))
             )
+            await self._name(connection)
             driver = (await connection.get_raw_connection()).driver_connection
             assert driver is not None, "it is connected"  # noqa: S101
             await driver.add_listener(_CHANNEL, lambda *_: self._is_changed.set())
@@ -193,6 +213,18 @@ class _ServerInstance:
             await connection.close()
             raise
         self._connection = connection
+
+    async def _name(self, connection: sa_asyncio.AsyncConnection) -> None:
+        name = (_REPLICA if self._is_serving else _APPLICATION) + self.id
+        await connection.execute(_NAME, {"name": name})
+
+    async def serve(self, *, is_serving: bool) -> None:
+        async with self._use:
+            self._is_serving = is_serving
+            # Where the connection is lost, the next one is called so.
+            if self._connection is not None:
+                with contextlib.suppress(exc.SQLAlchemyError, OSError):
+                    await self._name(self._connection)
 
     async def watch(self) -> None:
         """Take the lock again whenever the connection that held it was lost.
@@ -202,14 +234,15 @@ class _ServerInstance:
         """
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            try:
-                if self._connection is None:
-                    await self.hold()
-                else:
-                    await self._connection.execute(sqlalchemy.select(1))
-            except (exc.SQLAlchemyError, OSError) as error:
-                _log.warning("the lock that says we live was lost", exc_info=error)
-                await self._let_go()
+            async with self._use:
+                try:
+                    if self._connection is None:
+                        await self.hold()
+                    else:
+                        await self._name(self._connection)
+                except (exc.SQLAlchemyError, OSError) as error:
+                    _log.warning("the lock that says we live was lost", exc_info=error)
+                    await self._let_go()
 
     async def release(self) -> None:
         await self._let_go()
@@ -227,9 +260,7 @@ class _ServerInstance:
         return bool((await transaction.execute(attempt)).scalar_one())
 
     async def count_others(self, transaction: transactions.Transaction) -> int:
-        found = await transaction.execute(
-            _OTHERS, {"all": _APPLICATION, "mine": _APPLICATION + self.id}
-        )
+        found = await transaction.execute(_OTHERS, {"all": _REPLICA, "mine": _REPLICA + self.id})
         return int(found.scalar_one())
 
     async def notify(self, transaction: transactions.Transaction) -> None:

@@ -6,14 +6,15 @@ asked. Instances hear of changes from their server (LISTEN and NOTIFY), and look
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 import sqlalchemy as sa
 
-from interpreter_bot.store import columns, liveness, records, schema, transactions
+from interpreter_bot.store import liveness, records, schema, transactions
 
 _C = schema.INSTANCE_CALLS
 # Nobody waits for an answer as long.
@@ -31,8 +32,17 @@ class ReplicaCallTable:
         """Wait until there may be a call, or an answer."""
         await self._instance.wait()
 
+    @contextlib.asynccontextmanager
+    async def served(self) -> AsyncIterator[None]:
+        """Be one of those that are asked, as long as the context is open."""
+        await self._instance.serve(is_serving=True)
+        try:
+            yield
+        finally:
+            await self._instance.serve(is_serving=False)
+
     async def count_others(self) -> int:
-        """Count the other instances that there may be."""
+        """Count the other instances that do what they are asked for."""
         async with self._begin.reading() as transaction:
             return await self._instance.count_others(transaction)
 
@@ -44,7 +54,8 @@ class ReplicaCallTable:
             content: JSON that says it.
         """
         fields = {"sender": self._instance.id, "name": name, "taker": "", "refusals": 0}
-        insert = sa.insert(_C).values(began=columns.now(), content=content, **fields)
+        began = self._begin.clock(ago=datetime.timedelta())
+        insert = sa.insert(_C).values(began=began, content=content, **fields)
         async with self._begin.writing() as transaction:
             made = await transaction.execute(insert.returning(_C.c.id))
             await self._instance.notify(transaction)
@@ -52,7 +63,7 @@ class ReplicaCallTable:
 
     async def waiting(self) -> tuple[records.InstanceCall, ...]:
         """Return the calls of others that nobody has taken, the oldest first."""
-        is_young = _C.c.began > columns.now() - _OLDEST
+        is_young = _C.c.began > self._begin.clock(ago=_OLDEST)
         return await self._found(_C.c.sender != self._instance.id, _C.c.taker == "", is_young)
 
     async def own(self) -> tuple[records.InstanceCall, ...]:
@@ -64,7 +75,7 @@ class ReplicaCallTable:
 
         What it says is deleted: it may be a password.
         """
-        is_young = _C.c.began > columns.now() - _OLDEST
+        is_young = _C.c.began > self._begin.clock(ago=_OLDEST)
         take = sa.update(_C).where(_C.c.id == call_id, _C.c.taker == "", is_young)
         async with self._begin.writing() as transaction:
             done = await transaction.execute(take.values(taker=self._instance.id, content={}))
@@ -88,7 +99,7 @@ class ReplicaCallTable:
 
     async def prune(self) -> None:
         """Delete calls whose instance died before it had the answer."""
-        await self._delete(_C.c.began < columns.now() - _OLDEST)
+        await self._delete(_C.c.began < self._begin.clock(ago=_OLDEST))
 
     async def _found(self, *which: sa.ColumnElement[bool]) -> tuple[records.InstanceCall, ...]:
         names = [one.name for one in dataclasses.fields(records.InstanceCall)]

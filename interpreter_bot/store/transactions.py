@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import logging
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, TypeAlias
@@ -14,7 +15,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext import asyncio as sa_asyncio
 
 from interpreter_bot import errors
-from interpreter_bot.store import engines
+from interpreter_bot.store import columns, engines
 
 _log = logging.getLogger(__name__)
 
@@ -102,6 +103,13 @@ class Transactions:
                 yield
             finally:
                 del joined[task]
+
+    def clock(self, *, ago: datetime.timedelta) -> sqlalchemy.ColumnElement[datetime.datetime]:
+        """Return a time of now or before, by the one clock that all bots of a database share."""
+        if self.is_sqlite:
+            return sqlalchemy.literal(columns.now() - ago, columns.Moment)
+        now = sqlalchemy.func.clock_timestamp(type_=sqlalchemy.DateTime(timezone=True))
+        return now - ago
 
     def insert(self, table: sqlalchemy.Table) -> UpsertingInsert:
         """Begin an INSERT that supports `on_conflict`."""

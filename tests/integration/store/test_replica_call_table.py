@@ -10,7 +10,7 @@ import sqlalchemy
 
 from interpreter_bot import encryption, errors
 from interpreter_bot.sessions import replica_calls
-from interpreter_bot.store import replica_call_table
+from interpreter_bot.store import columns, liveness, replica_call_table
 
 
 @contextlib.asynccontextmanager
@@ -65,12 +65,29 @@ async def test_what_nobody_has_is_known_at_once(opening):
         assert time.monotonic() - began < replica_calls._NOBODY_SECONDS
 
 
+async def test_a_command_that_uses_the_database_is_asked_nothing(opening):
+    async with opening(), replicas(opening, 2) as (asking, other), opening():
+        other.serve("stop", having([], "y"))
+        began = time.monotonic()
+        assert await asking.ask("stop", {"of": "x"}) is None
+        assert time.monotonic() - began < replica_calls._NOBODY_SECONDS
+    async with opening() as left, replicas(opening, 1) as (asking,):
+        async with replica_calls.ReplicaCalls(left.calls).open():
+            pass
+        began = time.monotonic()
+        assert await asking.ask("stop", {"of": "x"}) is None
+        assert time.monotonic() - began < replica_calls._NOBODY_SECONDS
+
+
 async def test_one_that_hangs_is_told_of_and_does_nothing_later(opening, monkeypatch):
-    monkeypatch.setattr(replica_calls, "_NOBODY_SECONDS", 0.2)
     done = []
     async with opening() as late, replicas(opening, 1) as (asking,):
-        # It is there, and does not look.
-        assert await asking.ask("stop", {"of": "x"}) is None
+        # It is there, and does not look: nobody knows whether it has that.
+        with monkeypatch.context() as patience:
+            patience.setattr(replica_calls, "_NOBODY_SECONDS", 0.2)
+            async with late.calls.served():
+                with pytest.raises(errors.BotError, match="does not answer"):
+                    await asking.ask("stop", {"of": "x"})
         calls = replica_calls.ReplicaCalls(late.calls)
         calls.serve("stop", having(done, "x"))
         async with calls.open():
@@ -78,16 +95,64 @@ async def test_one_that_hangs_is_told_of_and_does_nothing_later(opening, monkeyp
     assert done == []
 
 
-async def test_a_failure_there_is_told_here(opening, monkeypatch):
-    monkeypatch.setattr(replica_calls, "_ANSWER_SECONDS", 0.5)
-
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(errors.KernelError("It is busy."), "It is busy."), (RuntimeError(), "Something went wrong.")],
+)
+async def test_a_failure_there_is_told_here_at_once(opening, error, told):
     async def fall():
-        raise RuntimeError
+        raise error
 
     async with replicas(opening, 2) as (asking, other):
         other.serve("stop", lambda _: fall)
-        with pytest.raises(errors.BotError, match="does not answer"):
+        began = time.monotonic()
+        with pytest.raises(errors.BotError, match=f"^{told}$"):
             await asking.ask("stop", {})
+        assert time.monotonic() - began < replica_calls._NOBODY_SECONDS
+
+
+async def test_who_dies_at_work_is_told_of(opening, monkeypatch):
+    monkeypatch.setattr(replica_calls, "_ANSWER_SECONDS", 0.3)
+    async with replicas(opening, 1) as (asking,), opening() as dying, dying.calls.served():
+        asked = asyncio.create_task(asking.ask("stop", {}))
+        while not (found := await dying.calls.waiting()):  # noqa: ASYNC110 - a table tells nobody
+            await asyncio.sleep(0.01)
+        assert await dying.calls.take(found[0].id)
+        with pytest.raises(errors.BotError, match="does not answer"):
+            await asked
+
+
+async def test_replicas_need_not_have_the_same_time(opening, database, monkeypatch):
+    if database.engine.dialect.name == "sqlite":
+        pytest.skip("one machine has one clock")
+    there = datetime.timedelta(minutes=5)
+    for behind in (there, -there):
+        async with opening() as one, opening() as other:
+            with monkeypatch.context() as context:
+                context.setattr(
+                    columns, "now", lambda by=behind: datetime.datetime.now(datetime.UTC) - by
+                )
+                call_id = await one.calls.begin("stop", {})
+            assert [call.id for call in await other.calls.waiting()] == [call_id]
+            await other.calls.prune()
+            assert await other.calls.take(call_id)
+            await one.calls.end(call_id)
+
+
+async def test_a_replica_hears_calls_after_whatever_failed(opening, monkeypatch):
+    monkeypatch.setattr(replica_calls, "_RETRY_SECONDS", 0.05)
+    async with replicas(opening, 2) as (asking, other):
+        other.serve("stop", having([], "x"))
+        waiting, faults = other._calls.waiting, [RuntimeError(), OSError()]
+
+        async def fall_first():
+            if faults:
+                raise faults.pop()
+            return await waiting()
+
+        monkeypatch.setattr(other._calls, "waiting", fall_first)
+        assert await asking.ask("stop", {"of": "x"}) == {"by": "x"}
+        assert not faults
 
 
 async def test_no_call_is_left(opening, database):
@@ -125,6 +190,7 @@ async def test_what_a_call_says_is_deleted_when_it_is_taken(opening):
 async def test_calls_of_dead_replicas_are_deleted_by_others(opening, database, monkeypatch):
     monkeypatch.setattr(replica_call_table, "_OLDEST", datetime.timedelta(seconds=0.5))
     monkeypatch.setattr(replica_calls, "_PRUNE_SECONDS", 0.1)
+    monkeypatch.setattr(liveness, "_POLL_SECONDS", 0.02)
     await database.calls.begin("answer", {"answer": "hunter2"})
     async with replicas(opening, 1), asyncio.timeout(60):
         while await database.calls.own():  # noqa: ASYNC110 - a table tells nobody
@@ -135,18 +201,19 @@ async def test_a_call_that_cannot_be_read_harms_no_later_one(opening, monkeypatc
     monkeypatch.setattr(replica_calls, "_NOBODY_SECONDS", 0.8)
     async with replicas(opening, 2) as (asking, other):
         other.serve("stop", having([], "x"))
-        assert await asking.ask("stop", {"as": "another release says it"}) is None
+        with pytest.raises(errors.BotError, match="does not answer"):
+            await asking.ask("stop", {"as": "another release says it"})
         assert await asking.ask("stop", {"of": "x"}) == {"by": "x"}
 
 
 async def test_a_replica_that_began_later_does_not_refuse_for_another(opening):
-    async with replicas(opening, 1) as (asking,), opening() as slow:
+    async with replicas(opening, 1) as (asking,), opening() as slow, slow.calls.served():
         holding = replica_calls.ReplicaCalls(slow.calls)
         holding.serve("stop", having([], "x"))
         asked = asyncio.create_task(asking.ask("stop", {"of": "x"}))
         while not (found := await slow.calls.waiting()):  # noqa: ASYNC110 - a table tells nobody
             await asyncio.sleep(0.01)
-        async with opening() as late:
+        async with opening() as late, late.calls.served():
             await late.calls.refuse(found[0].id)
             # Who asked looks at it.
             await asyncio.sleep(replica_calls._LOOK_SECONDS * 2)
@@ -165,7 +232,7 @@ async def test_a_call_is_taken_by_nobody_when_it_is_too_old(opening, monkeypatch
 
 async def test_what_is_typed_is_encrypted_where_replicas_share_keys(opening, tmp_path):
     keys = encryption.KeyRing(encryption.new_key(), tmp_path / "unused")
-    async with opening() as one, opening() as two:
+    async with opening() as one, opening() as two, two.calls.served():
         asking, other = (replica_calls.ReplicaCalls(each.calls, keys) for each in (one, two))
         typed = []
 
