@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -24,7 +25,9 @@ from interpreter_bot.text import safe_text
 
 _NOT_YOURS: Final = "Only who asked may do that."
 _CHOICES: Final = frozenset({"once", "session", "install", "yes", "no"})
-_QUESTIONS: Final = frozenset({"answer", "run", "change", "refuse"}) | _CHOICES
+_IN_WINDOWS: Final = frozenset({"answer", "change"})
+_QUESTIONS: Final = frozenset({"run", "refuse"}) | _IN_WINDOWS | _CHOICES
+_SLOW: Final = "The process of the bot that asked is slow to answer. Please press it again."
 
 
 class ButtonActions:
@@ -120,28 +123,44 @@ class ButtonActions:
     async def _answer(
         self, interaction: discord.Interaction[Any], button: message_layout.Button
     ) -> None:
-        question = await self._handler.in_flight.questions.find_anywhere(str(button.number))
-        if question is None or question.person != str(button.owner):
-            await self._handler.tell(interaction, pending_questions.LATE)
-        elif interaction.user.id != button.owner:
+        verb, number = button.verb, str(button.number)
+        if interaction.user.id != button.owner:
             await self._handler.tell(interaction, _NOT_YOURS)
-        elif button.verb == "answer":
+        elif verb in _IN_WINDOWS:
             if await self._handler.admits(interaction):
-                await interaction.response.send_modal(self._answering(question))
-        elif button.verb == "change":
-            if await self._handler.admits(interaction):
-                await self._change(interaction, question)
-        elif button.verb in _CHOICES:
-            await modals.resolve(self._handler, interaction, question, button.verb)
+                await self._open_window(interaction, verb, number)
+        elif verb in _CHOICES:
+            await modals.resolve(self._handler, interaction, number, lambda _: verb)
         else:
-            code = question.code if button.verb == "run" else None
-            await modals.resolve(self._handler, interaction, question, code)
+            await modals.resolve(
+                self._handler, interaction, number, lambda one: one.code if verb == "run" else None
+            )
+
+    async def _open_window(
+        self, interaction: discord.Interaction[Any], verb: str, number: str
+    ) -> None:
+        """Open a window for an answer, which must be the first sign that Discord waits for.
+
+        Raises:
+            BotError: who asked does not say in time what.
+        """
+        try:
+            async with asyncio.timeout(modals.LOOK_SECONDS):
+                question = await self._handler.in_flight.questions.find_anywhere(number)
+        except TimeoutError as error:
+            raise errors.BotError(_SLOW) from error
+        if question is None or question.person != str(interaction.user.id):
+            await self._handler.tell(interaction, pending_questions.LATE)
+        elif verb == "answer":
+            await interaction.response.send_modal(self._answering(question))
+        else:
+            await self._change(interaction, question)
 
     def _resolving(self, question: pending_questions.Question) -> modals.Submitted:
         async def submitted(
             interaction: discord.Interaction[Any], text: str, _: tuple[discord.Attachment, ...]
         ) -> None:
-            await modals.resolve(self._handler, interaction, question, text)
+            await modals.resolve(self._handler, interaction, question.id, lambda _: text)
 
         return submitted
 

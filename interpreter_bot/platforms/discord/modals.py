@@ -40,8 +40,8 @@ _TAKEN: Final = "taken"
 
 _log = logging.getLogger(__name__)
 
-# Of the three seconds that Discord waits for a first sign.
-_LOOK_SECONDS: Final = 1.5
+LOOK_SECONDS: Final = 1.5
+"""Of the three seconds that Discord waits for a first sign."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -167,24 +167,29 @@ async def _take(
             context=message_parsing.quoted(about, me) if about is not None else "",
         )
     else:
-        asked = str(sent.number)
-        question = await handler.in_flight.questions.find_anywhere(asked)
-        if question is None or question.person != str(interaction.user.id):
-            await handler.tell(interaction, pending_questions.LATE)
-        else:
-            await resolve(handler, interaction, question, sent.text)
+        await resolve(handler, interaction, str(sent.number), lambda _: sent.text)
 
 
 async def resolve(
     handler: interactions.InteractionHandler,
     interaction: discord.Interaction[Any],
-    question: pending_questions.Question,
-    text: str | None,
+    number: str,
+    answer: Callable[[pending_questions.Question], str | None],
 ) -> None:
-    """Answer a question, in whichever process of the bot it waits; None refuses."""
+    """Answer a question that was put to this person, in whichever process of the bot it waits.
+
+    Args:
+        handler: acknowledges first, as other processes may take longer than Discord waits.
+        interaction: what the person did.
+        number: of the question.
+        answer: what the person says to it; None refuses.
+    """
     if not await handler.begins(interaction, is_silent=True):
         return
-    if not await handler.in_flight.questions.resolve(question, text):
+    questions = handler.in_flight.questions
+    question = await questions.find_anywhere(number)
+    is_theirs = question is not None and question.person == str(interaction.user.id)
+    if question is None or not (is_theirs and await questions.resolve(question, answer(question))):
         await handler.tell(interaction, pending_questions.LATE)
 
 
@@ -196,7 +201,7 @@ async def _message(interaction: discord.Interaction[Any], number: int) -> discor
     ):
         return None
     try:
-        async with asyncio.timeout(_LOOK_SECONDS):
+        async with asyncio.timeout(LOOK_SECONDS):
             return await channel.fetch_message(number)
     except api_errors.ANY as error:
         _log.info("what a question is about could not be read", exc_info=error)

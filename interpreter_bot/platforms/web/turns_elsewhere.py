@@ -20,6 +20,8 @@ from interpreter_bot.sessions import past_turns, replica_calls, session_service
 _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS: Final = 1.0
+# Of the looks that show nothing new, every so many asks the others, who all have to answer.
+_QUIET_LOOKS: Final = 4
 # It is the last of its session, but for what began in that second.
 _MOST_LOOKED_AT: Final = 3
 # What other processes of the bot are asked for.
@@ -35,6 +37,7 @@ class _Followed:
     past: past_turns.PastTurn
     live: live_turns.LiveTurn
     asking: dict[int, asyncio.Task[None]] = dataclasses.field(default_factory=dict)
+    quiet_looks: int = 0
 
 
 class TurnsElsewhere:
@@ -89,8 +92,9 @@ class TurnsElsewhere:
         if now is None:
             return False
         followed.past = now
-        if now == before or followed.asking:
-            # What waits for an answer shows nothing new.
+        followed.quiet_looks = followed.quiet_looks + 1 if now == before else 0
+        # What waits for an answer shows nothing new.
+        if followed.quiet_looks % _QUIET_LOOKS == 1 or (followed.asking and now != before):
             await self._renew_questions(followed)
         for event in stored_events.news(before, now):
             live.say(event)

@@ -2,10 +2,16 @@
 
 import asyncio
 import contextlib
+import copy
+import json
+import pathlib
 
 import pytest
 
 from interpreter_bot import values
+from interpreter_bot.platforms.discord import modals
+from interpreter_bot.sessions import replica_calls
+from interpreter_bot.store import databases, engines
 from tests.fakes import conversations
 from tests.integration.discord import steps
 
@@ -86,6 +92,7 @@ async def test_a_press_reaches_the_bot_that_asked(discord_server, place, bots, u
 
 
 async def test_a_press_that_reaches_both_counts_once(discord_server, place, bots, until):
+    discord_server.expect(40060)
     sessions = await bots(planned)
     alice, thread = await asked(discord_server, place, until, "Run")
     discord_server.gateway.sessions = sessions
@@ -93,6 +100,33 @@ async def test_a_press_that_reaches_both_counts_once(discord_server, place, bots
     await steps.answered(thread)
     assert "Ran print(1)." in thread.of_bots[-1].content
     assert "not open" not in pressed.text
+
+
+@pytest.mark.parametrize(
+    ("button", "told"),
+    [("Run", "may have this does not answer"), ("Edit", "Please press it again")],
+)
+async def test_discord_has_a_first_sign_while_other_bots_are_asked(
+    discord_server, place, bots, until, monkeypatch, tmp_path, button, told
+):
+    monkeypatch.setattr(discord_server.register, "first_seconds", 0.8)
+    monkeypatch.setattr(modals, "LOOK_SECONDS", 0.4)
+    monkeypatch.setattr(replica_calls, "_NOBODY_SECONDS", 1.5)
+    sessions = await bots(planned)
+    alice, thread = await asked(discord_server, place, until, "Run")
+    # As of an answer of long ago.
+    late = copy.copy(thread.of_bots[-1])
+    number = late.buttons[button].split(":")[2]
+    late.components = json.loads(json.dumps(late.components).replace(number, number[::-1]))
+    discord_server.gateway.sessions = sessions[1:]
+    url = engines.default(tmp_path / "bot/data")
+    opening = databases.Database.open(url, files=pathlib.Path("unused"))
+    async with opening as hanging, hanging.calls.served():
+        pressed = await discord_server.click(alice, late, button)
+        await until(lambda: told in pressed.text)
+    discord_server.gateway.sessions = sessions[:1]
+    await discord_server.click(alice, thread.of_bots[-1], "Run")
+    await steps.answered(thread)
 
 
 async def test_stop_reaches_the_bot_that_works(discord_server, place, bots, until):
