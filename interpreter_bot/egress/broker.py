@@ -79,6 +79,8 @@ class Broker:
         self._upstream.set_alpn_protocols(["http/1.1"])
         self._opening: set[str] = set()
         self._kernels: dict[str, asyncio.Task[None]] = {}
+        # Until the kernel was told: who tells it may be cancelled, or not reach its host.
+        self._untold: dict[str, kernel_doors.Introduction] = {}
         self._approvals: dict[str, tuple[str, approvals.Approvals]] = {}
         self._traffic: collections.OrderedDict[str, traffic_limits.Traffic] = (
             collections.OrderedDict()
@@ -122,24 +124,27 @@ class Broker:
         doors: Callable[[], Awaitable[kernel_doors.Doors | None]],
     ) -> kernel_doors.Introduction | None:
         """Open the doors of a kernel, once; see `kernel_doors.Doorkeeper.open`."""
-        if kernel_id in self._opening | self._kernels.keys():
+        if kernel_id in self._kernels:
+            return self._untold.get(kernel_id)
+        if kernel_id in self._opening:
             return None
         if not (self.policy(key) or self._offers(key)):
             return None
         self._opening.add(kernel_id)
         try:
-            return await self._opened(key, kernel_id, doors)
+            if (found := await doors()) is not None:
+                self._untold[kernel_id] = self._opened(key, kernel_id, found)
         finally:
             self._opening.discard(kernel_id)
+        return self._untold.get(kernel_id)
 
-    async def _opened(
-        self,
-        key: str,
-        kernel_id: str,
-        doors: Callable[[], Awaitable[kernel_doors.Doors | None]],
-    ) -> kernel_doors.Introduction | None:
-        if (found := await doors()) is None:
-            return None
+    def introduced(self, kernel_id: str) -> None:
+        """Take that a kernel was told of its doors."""
+        self._untold.pop(kernel_id, None)
+
+    def _opened(
+        self, key: str, kernel_id: str, found: kernel_doors.Doors
+    ) -> kernel_doors.Introduction:
         authority = certificates.Authority(hmac.digest(self._seed, kernel_id.encode(), "sha256"))
         given = approvals.Approvals(found.ask)
         context = proxies.ProxyContext(
@@ -201,6 +206,7 @@ class Broker:
             loop.remove_reader(doors.process)
             doors.close()
             del self._kernels[kernel_id], self._approvals[kernel_id]
+            self._untold.pop(kernel_id, None)
 
     def _record(self, contact: outside_access.Contact) -> None:
         """Log what code tried, and hand it on."""

@@ -82,8 +82,11 @@ class Doorkeeper(Protocol):
             doors: gives its doors, which are the caller's from then on; None if it has none.
 
         Returns:
-            What the kernel is to be told of them; None if there is nothing to tell.
+            What the kernel is to be told of them, each time until it was; None if it is nothing.
         """
+
+    def introduced(self, kernel_id: str) -> None:
+        """Take that a kernel was told of its doors."""
 
     def reach(self, key: str) -> outside_access.Reach:
         """Return what code of a session may reach."""

@@ -284,6 +284,7 @@ class LocalHost:
         doors = functools.partial(self.doors, kernel.id)
         if told := await self._doorkeeper.open(key, kernel.id, doors):
             await kernel.execute(told.code, show=kernel_doors.show_nobody, is_own=True)
+            self._doorkeeper.introduced(kernel.id)
 
     async def follow(
         self, execution_id: str, *, after: int = 0, show: ports.Show, ask: ports.Ask | None

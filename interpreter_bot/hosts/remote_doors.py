@@ -14,8 +14,8 @@ import os
 import pathlib
 import socket
 import urllib.parse
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeAlias
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeAlias, TypeVar
 
 from interpreter_bot import errors, outside_access, values
 from interpreter_bot.hosts import host_connection, kernel_doors, socket_owners, tunneled_doors
@@ -27,9 +27,12 @@ _AGAIN_SECONDS: Final = 1.0
 # A host holds doors for half a minute for a link that only the bot knows to be lost, and for a bot
 # that died those of its sessions that others have now.
 _LOOK_SECONDS: Final = 10.0
+_MOST_AT_ONCE: Final = 16
 _ANSWER_BYTES: Final = 4096
 _REQUEST: Final = "POST /v1/doors?{asked} HTTP/1.1\r\nHost: host\r\nContent-Length: 0\r\n\r\n"
 
+
+T = TypeVar("T")
 
 EpochOn: TypeAlias = Callable[[str, str], Awaitable[int | None]]
 """Says in which epoch a session is on the host of a data directory; None if it is on another."""
@@ -59,10 +62,11 @@ class RemoteDoors:
         self._doorkeeper = doorkeeper
         self._looking: asyncio.Task[None] | None = None
         self._is_due = asyncio.Event()
-        # By their kernels: what is done about each takes as long as code runs there.
-        self._opening: dict[str, asyncio.Task[None]] = {}
+        self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
+        self._opening: set[str] = set()
+        self._introducing: set[str] = set()
         self._epoch_on = epoch_on
-        self._carrying: set[asyncio.Task[bool]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._is_closed = False
         if is_bot:
             connection.on_connect = self.take_over
@@ -75,12 +79,10 @@ class RemoteDoors:
         """Take over no more."""
         self._connection.on_connect = None
         self._is_closed = True
-        ending: set[asyncio.Task[Any]] = {*self._carrying, *self._opening.values()}
-        ending |= set() if self._looking is None else {self._looking}
-        for task in ending:
+        for task in self._tasks:
             task.cancel()
-        if ending:
-            await asyncio.wait(ending)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     async def open(self, key: str, kernel_id: str, *, epoch: int = 0) -> None:
         """Let the doorkeeper open a kernel's doors, and the host tell the kernel of them.
@@ -94,19 +96,28 @@ class RemoteDoors:
             return
         doors = functools.partial(self._fetched, key, kernel_id, epoch)
         try:
-            told = await self._doorkeeper.open(key, kernel_id, doors)
-            if told is not None:
-                said = {"kernel": kernel_id, "code": told.code, "mark": told.mark}
-                await self._connection.request("POST", "/v1/introduce", said)
+            await self._introduce(kernel_id, await self._doorkeeper.open(key, kernel_id, doors))
         except errors.KernelError:
             # Where the host is gone, so is the kernel; what runs there says so.
             _log.warning("the doors of %s could not be opened", kernel_id, exc_info=True)
+
+    async def _introduce(self, kernel_id: str, told: kernel_doors.Introduction | None) -> None:
+        """Let the host tell a kernel of its doors, which takes as long as code runs there."""
+        if told is None or self._doorkeeper is None or kernel_id in self._introducing:
+            return
+        self._introducing.add(kernel_id)
+        try:
+            said = {"kernel": kernel_id, "code": told.code, "mark": told.mark}
+            await self._connection.request("POST", "/v1/introduce", said)
+            self._doorkeeper.introduced(kernel_id)
+        finally:
+            self._introducing.discard(kernel_id)
 
     def take_over(self) -> None:
         """Open, or shut, the doors of sessions of this host that no bot has, from now on."""
         self._is_due.set()
         if self._looking is None and not self._is_closed:
-            self._looking = asyncio.create_task(self._look(), name="doors that no bot has")
+            self._looking = self._begin(self._look(), "doors that no bot has")
 
     async def _look(self) -> None:
         """Look for doors that no bot has, for ever."""
@@ -116,32 +127,38 @@ class RemoteDoors:
                 unheld = await self._connection.request("GET", "/v1/unheld_doors")
                 for kernel_id, key in dict(unheld).items():
                     if kernel_id not in self._opening:
-                        task = asyncio.create_task(
-                            self._open_unheld(str(kernel_id), str(key)), name="a door without a bot"
-                        )
-                        self._opening[kernel_id] = task
-                        task.add_done_callback(functools.partial(self._opened, kernel_id))
-            except (errors.BotError, ValueError, TypeError):
-                _log.warning("doors that no bot has cannot be looked for now", exc_info=True)
+                        self._opening.add(kernel_id)
+                        self._begin(
+                            self._open_unheld(kernel_id, str(key)), "a door without a bot"
+                        ).add_done_callback(_opened)
+            except (errors.BotError, ValueError, TypeError) as error:
+                _log.info("doors that no bot has cannot be looked for now: %r", error)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_SECONDS):
                     await self._is_due.wait()
 
     async def _open_unheld(self, kernel_id: str, key: str) -> None:
         """Open what code may be waiting at, whose bot has gone; shut what nothing allows now."""
-        epoch = await self._epoch(key)
-        if epoch is None:
-            return  # It is for others to say.
-        reach = self.reach(key)
-        if reach.hosts or reach.offers:
-            await self.open(key, kernel_id, epoch=epoch)
-        else:
-            await self._connection.request("POST", "/v1/shut_doors", {"kernel": kernel_id})
+        try:
+            async with self._turns:
+                epoch = await self._epoch(key)
+                if epoch is None:
+                    return  # It is for others to say.
+                reach = self.reach(key)
+                if self._doorkeeper is None or not (reach.hosts or reach.offers):
+                    await self._connection.request("POST", "/v1/shut_doors", {"kernel": kernel_id})
+                    return
+                doors = functools.partial(self._fetched, key, kernel_id, epoch)
+                told = await self._doorkeeper.open(key, kernel_id, doors)
+        finally:
+            # They may have to be opened again before a busy kernel was told of them.
+            self._opening.discard(kernel_id)
+        await self._introduce(kernel_id, told)
 
-    def _opened(self, kernel_id: str, task: asyncio.Task[None]) -> None:
-        del self._opening[kernel_id]
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.warning("doors of a kernel could not be opened again", exc_info=error)
+    def _begin(self, work: Coroutine[object, None, T], name: str) -> asyncio.Task[T]:
+        self._tasks.add(task := asyncio.create_task(work, name=name))
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _epoch(self, key: str) -> int | None:
         if self._epoch_on is None:
@@ -156,8 +173,7 @@ class RemoteDoors:
 
         asked = {"kernel": kernel_id, "key": key} | ({"epoch": str(epoch)} if epoch else {})
         carried = tunneled_doors.TunneledDoors(self._connection, asked, is_current)
-        task = asyncio.create_task(carried.carry(), name=f"carried doors of {kernel_id}")
-        self._carrying.add(task)
+        task = self._begin(carried.carry(), f"carried doors of {kernel_id}")
         task.add_done_callback(self._over)
         try:
             async with asyncio.timeout(_SECONDS):
@@ -174,7 +190,6 @@ class RemoteDoors:
         return None if found is None else dataclasses.replace(found, ask=ask)
 
     def _over(self, task: asyncio.Task[bool]) -> None:
-        self._carrying.discard(task)
         if task.cancelled() or self._is_closed:
             return
         if (error := task.exception()) is not None:
@@ -219,6 +234,11 @@ class RemoteDoors:
     async def _ask(self, kernel_id: str, question: values.InputRequested) -> str:
         said = {"kernel": kernel_id, "question": question}
         return str(await self._connection.request("POST", "/v1/ask", said))
+
+
+def _opened(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.warning("doors of a kernel could not be opened again", exc_info=error)
 
 
 def _received(link: socket.socket) -> kernel_doors.Doors | None:

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from interpreter_bot import settings, values
 from interpreter_bot.egress import broker
-from interpreter_bot.hosts import attached_executions, local_host
+from interpreter_bot.hosts import attached_executions, kernel_doors, local_host
 from tests.fakes import outside
 
 pytestmark = [pytest.mark.kernel, pytest.mark.asyncio(loop_scope="module")]
@@ -150,6 +150,27 @@ async def test_a_door_is_gone_with_its_kernel(place):
     async with asyncio.timeout(20):
         while kernel_id in place.broker._kernels:  # noqa: ASYNC110 - it is looked up.
             await asyncio.sleep(0.01)
+
+
+async def test_who_is_cancelled_before_a_kernel_is_told_of_its_doors_leaves_that_to_the_next(place):
+    key = values.SessionKey("web", thread="stopped")
+    address = values.text(key)
+    async with place.host.pool.lease(address) as held, place.host.lease(address) as lease:
+        kernel = await held.kernel()
+        code = "import time; time.sleep(0.5)"
+        busy = asyncio.create_task(kernel.execute(code, show=kernel_doors.show_nobody))
+        first = asyncio.create_task(lease.kernel())
+        async with asyncio.timeout(20):
+            while kernel.id not in place.broker._kernels:  # noqa: ASYNC110 - nobody tells of it.
+                await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.wait({first, busy})
+        assert first.cancelled()
+    assert await place.run("import os\nprint('HTTPS_PROXY' in os.environ)", key) == "True"
+    executions = kernel.executions
+    await place.run("1", key)
+    assert kernel.executions == executions + 1, "it is told once"
+    await place.host.forget(address)
 
 
 async def test_a_door_that_is_flooded_serves_again(place):

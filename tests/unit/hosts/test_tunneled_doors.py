@@ -12,7 +12,8 @@ import aiohttp
 import pytest
 from aiohttp import test_utils, web
 
-from interpreter_bot import errors, outside_access
+from interpreter_bot import errors, outside_access, settings
+from interpreter_bot.egress import broker
 from interpreter_bot.hosts import kernel_doors, remote_doors, tunneled_doors
 
 PORTS = json.dumps({"ports": [1, 2]})
@@ -32,6 +33,7 @@ class Host:
         self.unheld = {"k": "s"}
         self.introduced = []
         self.is_idle = asyncio.Event()
+        self.faults = []
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -68,6 +70,8 @@ class Host:
 
     async def request(self, method, path, said=None):
         if path == "/v1/introduce":
+            if self.faults:
+                raise self.faults.pop()
             if said["kernel"] == "busy":
                 await self.is_idle.wait()
             self.introduced.append(said["kernel"])
@@ -83,6 +87,9 @@ class Doorkeeper:
     async def open(self, key, kernel_id, doors):
         self.given.put_nowait(await doors())
         return kernel_doors.Introduction("pass", kernel_id)
+
+    def introduced(self, kernel_id):
+        pass
 
     def reach(self, key):
         return outside_access.Reach((outside_access.Reachable("a.example", (443,)),))
@@ -252,6 +259,57 @@ async def test_a_kernel_that_is_busy_holds_up_no_other(host, monkeypatch):
             await asyncio.sleep(0.01)
     for one in given:
         one.close()
+    await doors.close()
+
+
+async def test_doors_whose_link_breaks_are_opened_again_before_a_busy_kernel_is_told(
+    host, monkeypatch
+):
+    monkeypatch.setattr(remote_doors, "_LOOK_SECONDS", 0.02)
+    host.unheld = {"busy": "a"}
+    keeper = Doorkeeper()
+    doors = remote_doors.RemoteDoors(host, keeper, is_bot=True)
+    doors.take_over()
+    async with asyncio.timeout(5):
+        first = await keeper.given.get()
+        await (await host.links.get()).close()
+        second = await keeper.given.get()
+        host.is_idle.set()
+        while host.introduced != ["busy"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    for one in (first, second):
+        one.close()
+    await doors.close()
+
+
+async def test_a_kernel_that_could_not_be_told_of_its_doors_is_told_the_next_time(host):
+    host.faults = [errors.KernelError()]
+    config = settings.Settings(egress=(settings.Egress(host="a.example"),))
+    async with broker.opened(config, {}) as keeper:
+        doors = remote_doors.RemoteDoors(host, keeper, is_bot=True)
+        for _ in range(3):
+            await doors.open("web:s", "k")
+        assert host.introduced == ["k"]
+        assert host.links.qsize() == 1, "they were opened once"
+        await doors.close()
+
+
+async def test_doors_of_many_kernels_are_opened_a_few_at_a_time(host):
+    host.unheld = {str(number): "s" for number in range(50)}
+    at_once, now = [], []
+
+    async def epoch_on(data_id, key):
+        now.append(key)
+        at_once.append(len(now))
+        await asyncio.sleep(0.01)
+        now.pop()
+
+    doors = remote_doors.RemoteDoors(host, Doorkeeper(), is_bot=True, epoch_on=epoch_on)
+    doors.take_over()
+    async with asyncio.timeout(5):
+        while len(at_once) < 50:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert max(at_once) == 16
     await doors.close()
 
 
