@@ -225,10 +225,11 @@ class HostConnection:
         try:
             async with await self._begun(method, path, timeout=timeout, **options) as response:
                 if response.status == 422:
-                    raise host_messages.error((await response.json())["error"])
+                    said = host_messages.read(dict[str, object], await response.json())
+                    raise host_messages.error(said["error"])
                 response.raise_for_status()
                 yield response
-        except (aiohttp.ClientError, OSError, ValueError, KeyError) as error:
+        except (aiohttp.ClientError, OSError, ValueError, KeyError, RecursionError) as error:
             raise errors.KernelError(host_statuses.UNREACHABLE) from error
 
     async def _begun(self, method: str, path: str, **options: Any) -> aiohttp.ClientResponse:

@@ -185,7 +185,7 @@ async def read_status(
         if isinstance(address, host_addresses.TlsAddress) and (told := _fault(error, address)):
             raise errors.HostUnusableError(told) from error
         raise errors.KernelError(UNREACHABLE) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise OtherProtocolError(_OTHER_PROTOCOL) from error
     if status.protocol != host_messages.PROTOCOL:
         raise OtherProtocolError(_OTHER_PROTOCOL)

@@ -18,7 +18,13 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeAlias, TypeVar
 
 from interpreter_bot import errors, outside_access, values
-from interpreter_bot.hosts import host_connection, kernel_doors, socket_owners, tunneled_doors
+from interpreter_bot.hosts import (
+    host_connection,
+    kernel_doors,
+    remote_calls,
+    socket_owners,
+    tunneled_doors,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -124,14 +130,14 @@ class RemoteDoors:
         while True:
             self._is_due.clear()
             try:
-                unheld = await self._connection.request("GET", "/v1/unheld_doors")
-                for kernel_id, key in dict(unheld).items():
+                said = await self._connection.request("GET", "/v1/unheld_doors")
+                for kernel_id, key in remote_calls.read(dict[str, str], said).items():
                     if kernel_id not in self._opening:
                         self._opening.add(kernel_id)
                         self._begin(
-                            self._open_unheld(kernel_id, str(key)), "a door without a bot"
+                            self._open_unheld(kernel_id, key), "a door without a bot"
                         ).add_done_callback(_opened)
-            except (errors.BotError, ValueError, TypeError) as error:
+            except errors.BotError as error:
                 _log.info("doors that no bot has cannot be looked for now: %r", error)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_SECONDS):
