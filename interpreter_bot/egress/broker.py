@@ -162,9 +162,9 @@ class Broker:
             record=self._record,
         )
         self._approvals[kernel_id] = key, given
-        self._kernels[kernel_id] = asyncio.create_task(
-            self._serve(kernel_id, found, context), name=f"doors of {kernel_id}"
-        )
+        task = asyncio.create_task(self._serve(found, context), name=f"doors of {kernel_id}")
+        self._kernels[kernel_id] = task
+        task.add_done_callback(functools.partial(self._shut, kernel_id, found))
         ports = dict(zip(("proxy", "services"), found.ports, strict=True))
         if not self.policy(key):
             # Programs are refused sooner if they know of no proxy.
@@ -184,9 +184,7 @@ class Broker:
             await asyncio.wait(serving)
         self._names.close()
 
-    async def _serve(
-        self, kernel_id: str, doors: kernel_doors.Doors, context: proxies.ProxyContext
-    ) -> None:
+    async def _serve(self, doors: kernel_doors.Doors, context: proxies.ProxyContext) -> None:
         """Serve the doors of a kernel until it ends."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
@@ -204,9 +202,14 @@ class Broker:
                 both.create_task(aliases.serve(doors.services), name="aliases of a kernel")
         finally:
             loop.remove_reader(doors.process)
-            doors.close()
-            del self._kernels[kernel_id], self._approvals[kernel_id]
-            self._untold.pop(kernel_id, None)
+
+    def _shut(self, kernel_id: str, doors: kernel_doors.Doors, task: asyncio.Task[None]) -> None:
+        """Let go of doors, also of those that were shut before anything was done about them."""
+        doors.close()
+        del self._kernels[kernel_id], self._approvals[kernel_id]
+        self._untold.pop(kernel_id, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("the doors of %s are served no more", kernel_id, exc_info=error)
 
     def _record(self, contact: outside_access.Contact) -> None:
         """Log what code tried, and hand it on."""

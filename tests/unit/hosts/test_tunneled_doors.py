@@ -294,6 +294,16 @@ async def test_a_kernel_that_could_not_be_told_of_its_doors_is_told_the_next_tim
         await doors.close()
 
 
+async def test_doors_that_are_shut_at_once_are_closed(host):
+    task, doors = await _carrying(host)
+    config = settings.Settings(egress=(settings.Egress(host="a.example"),))
+    async with broker.opened(config, {}) as keeper:
+        await keeper.open("web:s", "k", lambda: asyncio.sleep(0, doors))
+    assert doors.proxy.fileno() == -1
+    async with asyncio.timeout(5):
+        assert await task is False
+
+
 async def test_doors_of_many_kernels_are_opened_a_few_at_a_time(host):
     host.unheld = {str(number): "s" for number in range(50)}
     at_once, now = [], []
