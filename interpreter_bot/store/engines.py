@@ -125,7 +125,8 @@ def make_file(url: sqlalchemy.URL) -> None:
     # comes next would delete the log that they write to.
     with contextlib.suppress(FileExistsError):
         flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC
-        os.close(os.open(path, flags, 0o600))
+        # SQLite would follow a link that leads nowhere yet, and make what is there itself.
+        os.close(os.open(path.resolve(), flags, 0o600))
 
 
 def _try_idle_connections(engine: sqlalchemy.Engine) -> None:

@@ -166,6 +166,12 @@ async def test_an_sqlite_file_is_for_our_eyes_only_and_logs_ahead(tmp_path, url,
         assert (tmp_path / "bot.db-wal").exists()
 
 
+def test_also_where_a_link_leads_to_it_that_leads_nowhere_yet(tmp_path):
+    (tmp_path / "link.db").symlink_to(tmp_path / "there.db")
+    engines.make_file(engines.parse(f"sqlite:///{tmp_path}/link.db"))
+    assert stat.S_IMODE((tmp_path / "there.db").stat().st_mode) == 0o600
+
+
 async def test_a_database_that_cannot_be_reached_is_a_sentence(tmp_path, postgresql):
     unreachable = [
         f"postgresql://postgres@/nobody_made_this?host={postgresql.directory}",
