@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from typing import Final
 
 from interpreter_bot import encryption, settings
 from interpreter_bot.app import backend_startup
@@ -16,6 +17,10 @@ from interpreter_bot.kernels import snapshot_keys
 from interpreter_bot.platforms.slack import installations
 from interpreter_bot.store import third_party_tables
 from interpreter_bot.text import quantities
+
+_FLEET: Final = (
+    ", once each host was started again with that file: machines that share a store share that, too"
+)
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
@@ -34,7 +39,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     if snapshot_keys.rotate(config):
         sys.stdout.write(
             "What encrypts saved variables was encrypted anew. Only backups need the older keys "
-            f"of {config.snapshots.key_file}.\n"
+            f"of {config.snapshots.key_file}" + (_FLEET if config.host.store else "") + ".\n"
         )
     return 0
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 import re
 import time
 from typing import Final
@@ -19,6 +20,9 @@ from interpreter_bot import errors, private_files, settings
 from interpreter_bot.kernels import shared_object_stores, snapshot_keys
 from interpreter_bot.kernels.files import workspaces
 
+_log = logging.getLogger(__name__)
+
+_DIGEST: Final = re.compile(rb"\b[0-9a-f]{64}\b")
 _NUMBER: Final = re.compile("[0-9]{12}-[0-9]{20}")  # the epoch, and a time
 _EMPTY_SECONDS: Final = 90 * 24 * 3600.0
 _ARRIVAL: Final = "arrived"
@@ -80,6 +84,10 @@ async def share_key(store: shared_object_stores.SharedStore, config: settings.Se
     is_same = await asyncio.to_thread(snapshot_keys.is_same, text, theirs, config)
     if not is_same:
         raise errors.SettingsError(_OTHER_KEY)
+    own = await asyncio.to_thread(snapshot_keys.renewed, theirs, config)
+    if own != theirs:
+        # By the present key of the ring: else the former ones could never be dropped.
+        await store.replace(_KEY, own.encode())
 
 
 async def numbers(store: shared_object_stores.SharedStore, name: str) -> list[str]:
@@ -119,14 +127,26 @@ async def write(
     return True
 
 
-async def _read_latest(store: shared_object_stores.SharedStore, name: str) -> bytes | None:
-    """Read a manifest, or what has replaced it since it was listed, which may name the same."""
-    while (data := await store.read(name)) is None:
-        _, session, _ = name.split("/")
-        if not (left := await numbers(store, session)):
+async def latest(
+    store: shared_object_stores.SharedStore, name: str, *, listed: str = ""
+) -> tuple[str, bytes] | None:
+    """Return the number of a session's manifest that counts, and its content; None if it has none.
+
+    Args:
+        store: where it lies.
+        name: of the session.
+        listed: the number that counted just now; it may have been replaced since.
+
+    Raises:
+        KernelError: the store cannot be used.
+    """
+    while True:
+        if listed and (data := await store.read(path(name, listed))) is not None:
+            return listed, data
+        found = await numbers(store, name)
+        if not found:
             return None
-        name = path(session, left[-1])
-    return data
+        listed = found[-1]
 
 
 async def sweep(store: shared_object_stores.SharedStore) -> None:
@@ -150,11 +170,18 @@ async def sweep(store: shared_object_stores.SharedStore) -> None:
                 doomed.append(min(former.name, item.name))
     needed: set[str] = set()
     for item in counting.values():
-        if (data := await _read_latest(store, item.name)) is not None:
-            manifest = _parsed(data)
-            needed |= {one.sha256 for one in (*manifest.files, *manifest.variables)}
-            if manifest.is_empty and item.at < now - _EMPTY_SECONDS:
-                doomed.append(item.name)
+        _, session, number = item.name.split("/")
+        if (found := await latest(store, session, listed=number)) is None:
+            continue
+        # Also of one that is damaged, or that a later release wrote.
+        needed |= {digest.decode() for digest in _DIGEST.findall(found[1])}
+        try:
+            is_empty = _parsed(found[1]).is_empty
+        except errors.KernelError:
+            _log.warning("the manifest %s in the store cannot be read", item.name)
+            continue
+        if is_empty and item.at < now - _EMPTY_SECONDS:
+            doomed.append(item.name)
     await store.delete(doomed)
     unnamed = [one.name for one in idle if one.name.rpartition("/")[2] not in needed]
     await store.delete(unnamed, before=oldest)

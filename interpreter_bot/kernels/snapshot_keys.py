@@ -84,7 +84,7 @@ def load(config: settings.Settings) -> SnapshotKey:
         # The bot does without: what is saved is kept, until it is put right or too old.
         _log.exception("saved variables cannot be decrypted")
         return SnapshotKey(fault=_MISSING)
-    if secret == text:
+    if not ring.is_current(text):
         private_files.replace(file, ring.encrypt(secret))
     return SnapshotKey(secret.encode(), encrypts=True)
 
@@ -124,6 +124,20 @@ def is_same(text: str, other: str, config: settings.Settings) -> bool:
 
     ring = encryption.KeyRing("", config.snapshots.key_file)
     return ring.decrypt(text) == ring.decrypt(other)
+
+
+def renewed(text: str, config: settings.Settings) -> str:
+    """Return a key as it lies on disk, encrypted with the present key of the ring, if any. Blocks.
+
+    Raises:
+        SettingsError: a file cannot be used.
+    """
+    if config.snapshots.key_file is None:
+        return text
+    from interpreter_bot import encryption
+
+    ring = encryption.KeyRing("", config.snapshots.key_file)
+    return text if ring.is_current(text) else ring.encrypt(ring.decrypt(text))
 
 
 def rotate(config: settings.Settings) -> bool:
