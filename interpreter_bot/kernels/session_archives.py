@@ -301,20 +301,21 @@ class SessionArchives:
             arrived, is_restored = await asyncio.to_thread(archive_manifests.arrival, workspace)
             if arrived >= epoch:
                 return is_restored
-            numbers = await archive_manifests.numbers(self._store, workspace.name)
+            found = await archive_manifests.latest(self._store, workspace.name)
             # One of ours of an earlier time is no news: here is that, and what came after.
-            is_restored = bool(numbers) and archive_manifests.epoch_of(numbers[-1]) > arrived
-            if is_restored:
-                await self._fetch(key, workspace, numbers[-1])
+            is_restored = found is not None and archive_manifests.epoch_of(found[0]) > arrived
+            if found is not None and is_restored:
+                await self._fetch(key, workspace, *found)
             mark = archive_manifests.mark
             await asyncio.to_thread(mark, workspace, epoch, is_restored=is_restored)
             if not is_restored:
                 self._note(workspace)
             return is_restored
 
-    async def _fetch(self, key: str, workspace: workspaces.Workspace, number: str) -> None:
-        data = await self._store.read(archive_manifests.path(workspace.name, number))
-        manifest = archive_manifests.read(workspace.name, number, data or b"", self._key)
+    async def _fetch(
+        self, key: str, workspace: workspaces.Workspace, number: str, data: bytes
+    ) -> None:
+        manifest = archive_manifests.read(workspace.name, number, data, self._key)
         if manifest.is_empty:
             # It may have been forgotten: nothing of what was here before that is to stay.
             await self._pool.forget(key)

@@ -42,14 +42,18 @@ _NO_LIBRARY: Final = "host.store needs obstore: pip install 'interpreter-bot[dat
 _WRONG: Final = "host.store cannot be used: {reason}"
 _SPOILT: Final = "What the machines share of this conversation's files is damaged."
 _SECOND: Final = datetime.timedelta(seconds=1)
-# Large content may take long, but not stand still.
+# Large content may take long, but not stand still. What is written goes by parts of 5 MiB, one at a
+# time for each session, and the answer to each is waited for from its beginning: so long, a line of
+# one Mbit/s needs that four sessions share.
 _TIMEOUTS: Any = {
     "connect_timeout": 10 * _SECOND,
-    "read_timeout": 60 * _SECOND,
+    "read_timeout": 300 * _SECOND,
     "timeout": 3600 * _SECOND,
 }
+_PARTS_AT_ONCE: Final = 1
 _RETRIES: Any = {"max_retries": 3, "retry_timeout": 30 * _SECOND}
 _CLOCK: Final = "clock"
+_CLOCK_SECONDS: Final = 600.0
 _CHUNK_BYTES: Final = 1024 * 1024
 
 
@@ -90,6 +94,8 @@ class SharedStore:
         self._library: Any = obstore
         self._faults: tuple[type[Exception], ...] = (exceptions.BaseError, OSError)
         self._exists: type[Exception] = exceptions.AlreadyExistsError
+        # What it was by the store's clock, and by this machine's, which nobody sets.
+        self._time: tuple[float, float] | None = None
         try:
             if address.startswith("file:"):
                 self._store: Any = stores.from_url(address, mkdir=True)
@@ -117,6 +123,11 @@ class SharedStore:
                 return False
             return True
 
+    async def replace(self, name: str, data: bytes) -> None:
+        """Write something small over what is there."""
+        with self._translated():
+            await self._library.put_async(self._store, name, data)
+
     async def read(self, name: str) -> bytes | None:
         """Read something small; None if there is nothing of that name.
 
@@ -137,10 +148,13 @@ class SharedStore:
 
     async def now(self) -> float:
         """Return what time it is by the store's own clock, which says how old things there are."""
-        with self._translated():
-            await self._library.put_async(self._store, _CLOCK, b"")
-            found = await self._library.head_async(self._store, _CLOCK)
-            return float(found["last_modified"].timestamp())
+        since = time.monotonic()
+        if self._time is None or since - self._time[1] > _CLOCK_SECONDS:
+            with self._translated():
+                await self._library.put_async(self._store, _CLOCK, b"")
+                found = await self._library.head_async(self._store, _CLOCK)
+                self._time = float(found["last_modified"].timestamp()), since
+        return self._time[0] + since - self._time[1]
 
     async def list(self, prefix: str) -> AsyncIterator[StoredItem]:
         """Give all whose names begin so, in no order."""
@@ -168,12 +182,15 @@ class SharedStore:
 
     async def upload(self, file: pathlib.Path, digest: str) -> None:
         """Write a file under its digest, unless it is there, and will be for a while."""
+        now = await self.now()
         with self._translated():
             with contextlib.suppress(FileNotFoundError):
                 found = await self._library.head_async(self._store, blob_name(digest))
-                if time.time() - found["last_modified"].timestamp() < GRACE_SECONDS / 2:
+                if now - found["last_modified"].timestamp() < GRACE_SECONDS / 2:
                     return
-            await self._library.put_async(self._store, blob_name(digest), file)
+            await self._library.put_async(
+                self._store, blob_name(digest), file, max_concurrency=_PARTS_AT_ONCE
+            )
 
     async def download(self, digest: str, size_bytes: int, file: pathlib.Path) -> None:
         """Write what lies under a digest into a new file.

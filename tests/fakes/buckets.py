@@ -120,7 +120,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.rfile.read(size // 2)
             self.close_connection = True
             return
-        self._body = self.rfile.read(size)
+        self._body = self._read(size)
         self._is_lost, self._is_slow = fault == "lost", fault == "slow"
         if isinstance(fault, int):
             self._refuse(fault, "SlowDown")
@@ -144,6 +144,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 return
             with self.server.lock:
                 getattr(self, f"_{self.command.lower()}")(name, asked)
+
+    def _read(self, size):
+        """Read a body as the one line to here carries it, beside others."""
+        rate, pieces = self.server.bytes_per_second, []
+        while rate and size > 65536:
+            with self.server.line:
+                pieces.append(self.rfile.read(65536))
+                time.sleep(65536 / rate)
+            size -= 65536
+        return b"".join([*pieces, self.rfile.read(size)])
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815
 
@@ -275,6 +285,7 @@ class Server(http.server.ThreadingHTTPServer):
         faults: of requests to come, each for one: its method, what its path holds, and a status,
             or "lost" where it is done and not answered, or "cut" where half of it arrives, or
             "slow" where the answer takes two seconds.
+        bytes_per_second: of the line that all bodies come by; 0 for any.
     """
 
     def __init__(self, kind, files):
@@ -282,6 +293,8 @@ class Server(http.server.ThreadingHTTPServer):
         self.kind, self.files, self.pages = kind, files, 0
         self.times, self.uploads, self.faults = {}, {}, []
         self.lock = threading.Lock()
+        self.line = threading.Lock()
+        self.bytes_per_second = 0
         self.url = f"http://127.0.0.1:{self.server_port}"
 
     def fault_of(self, method, path):

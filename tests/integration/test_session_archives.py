@@ -178,3 +178,49 @@ async def test_what_is_archived_while_the_store_is_swept_is_kept(
     monkeypatch.undo()
     assert await other.take(2)
     assert (await other.pool.workspace(KEY)).directory.joinpath("large").read_text() == "precious"
+
+
+async def test_a_damaged_manifest_ends_no_sweep_and_its_content_is_kept(machines, store, tmp_path):
+    one, _ = machines
+    await one.take(1)
+    await one.write("kept")
+    [number] = await archive_manifests.numbers(store, NAME)
+    manifest = tmp_path / "shared" / archive_manifests.path(NAME, number)
+    manifest.write_bytes(manifest.read_bytes().replace(b'"packages":', b'"of a later release":'))
+    (tmp_path / "g").write_text("unnamed")
+    await store.upload(tmp_path / "g", "ab" * 32)
+    old = time.time() - 2 * DAY_SECONDS
+    for blob in tmp_path.glob("shared/blobs/*/*"):
+        os.utime(blob, (old, old))
+    await archive_manifests.sweep(store)
+    assert stored(tmp_path) == ["kept"]
+
+
+async def test_what_is_archived_anew_while_a_session_arrives_is_what_arrives(
+    machines, store, monkeypatch
+):
+    one, other = machines
+    await one.take(1)
+    await one.write("first")
+    read = store.read
+
+    async def read_late(name):
+        if name.startswith("manifests/"):
+            monkeypatch.setattr(store, "read", read)
+            await one.write("second")
+        return await read(name)
+
+    monkeypatch.setattr(store, "read", read_late)
+    assert await other.take(2) == "second"
+
+
+async def test_content_is_written_anew_by_the_clock_of_the_store(store, tmp_path, monkeypatch):
+    (tmp_path / "f").write_bytes(b"x")
+    await store.upload(tmp_path / "f", "ab")
+    [blob] = tmp_path.glob("shared/blobs/*/*")
+    old = time.time() - shared_object_stores.GRACE_SECONDS
+    os.utime(blob, (old, old))
+    behind = time.time() - 2 * DAY_SECONDS
+    monkeypatch.setattr(time, "time", lambda: behind)
+    await store.upload(tmp_path / "f", "ab")
+    assert blob.stat().st_mtime > old + DAY_SECONDS / 2
