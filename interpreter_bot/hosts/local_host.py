@@ -244,9 +244,15 @@ class LocalHost:
         return await launched.kernel.ask(request)
 
     async def introduce(self, kernel_id: str, code: str) -> None:
-        """Run code of the bot's in a kernel that tells it of its doors."""
+        """Run code of the bot's in a kernel that tells it of its doors.
+
+        Raises:
+            KernelError: it did not run to its end, as somebody pressed Stop.
+        """
         if (launched := self._launched(kernel_id)) is not None:
-            await launched.kernel.execute(code, show=kernel_doors.show_nobody, is_own=True)
+            ended = await launched.kernel.execute(code, show=kernel_doors.show_nobody, is_own=True)
+            if ended.ending is not values.Ending.OK:
+                raise errors.KernelError
 
     def _launched(self, kernel_id: str) -> launchers.LaunchedKernel | None:
         for launched in self.pool.live.values():
@@ -283,8 +289,12 @@ class LocalHost:
             return
         doors = functools.partial(self.doors, kernel.id)
         if told := await self._doorkeeper.open(key, kernel.id, doors):
-            await kernel.execute(told.code, show=kernel_doors.show_nobody, is_own=True)
-            self._doorkeeper.introduced(kernel.id)
+            try:
+                await self.introduce(kernel.id, told.code)
+            except errors.KernelError:
+                _log.warning("kernel %s could not be told of its doors", kernel.id)
+            else:
+                self._doorkeeper.introduced(kernel.id)
 
     async def follow(
         self, execution_id: str, *, after: int = 0, show: ports.Show, ask: ports.Ask | None

@@ -53,7 +53,11 @@ class DooredHost(administration_requests.OperatedHost, Protocol):
         """Ask whoever runs a kernel's code of now, whose time stands still meanwhile."""
 
     async def introduce(self, kernel_id: str, code: str) -> None:
-        """Run code of the bot's in a kernel that tells it of its doors."""
+        """Run code of the bot's in a kernel that tells it of its doors.
+
+        Raises:
+            KernelError: it did not run to its end.
+        """
 
 
 @dataclasses.dataclass(slots=True)

@@ -11,7 +11,7 @@ import tempfile
 import pytest
 import pytest_asyncio
 
-from interpreter_bot import settings, values
+from interpreter_bot import errors, settings, values
 from interpreter_bot.egress import broker
 from interpreter_bot.hosts import attached_executions, kernel_doors, local_host
 from tests.fakes import outside
@@ -171,6 +171,22 @@ async def test_who_is_cancelled_before_a_kernel_is_told_of_its_doors_leaves_that
     await place.run("1", key)
     assert kernel.executions == executions + 1, "it is told once"
     await place.host.forget(address)
+
+
+async def test_a_stop_that_hits_what_tells_a_kernel_of_its_doors_counts_as_untold(place):
+    await place.run("1")
+    statuses = await place.host.statuses()
+    kernel_id = statuses[values.text(OPEN)].kernel_id
+    kernel = place.host._launched(kernel_id).kernel
+    telling = asyncio.create_task(
+        place.host.introduce(kernel_id, "import time; print(1); time.sleep(30)")
+    )
+    async with asyncio.timeout(20):
+        while not telling.done():
+            await kernel.stop("")
+            await asyncio.sleep(0.01)
+    with pytest.raises(errors.KernelError):
+        await telling
 
 
 async def test_a_door_that_is_flooded_serves_again(place):
