@@ -37,15 +37,15 @@ _UNANSWERED: Final = "Somebody has to let code use {method} on {host}, and nobod
 
 
 class Approvals:
-    """What the people of one kernel's session have allowed and refused, as long as it lives."""
+    """What the people of one kernel's session have allowed and refused, as long as it lives.
 
-    def __init__(self, ask: Ask | None) -> None:
-        """Allow nothing yet.
+    Attributes:
+        ask: asks whoever runs the code, whose time stands still; None if nobody can be.
+    """
 
-        Args:
-            ask: asks whoever runs the code, whose time stands still; None if nobody can be.
-        """
-        self._ask = ask
+    def __init__(self, ask: Ask | None = None) -> None:
+        """Allow nothing yet; see the class."""
+        self.ask = ask
         self._allowed: set[tuple[str, int, str]] = set()
         self._refused: dict[tuple[str, int, str], tuple[float, str]] = {}
         # A client that opens ten connections is asked about once.
@@ -89,7 +89,7 @@ class Approvals:
 
     async def _answer(self, contact: outside_access.Contact, target: str, first: bytes) -> str:
         nobody = _NOBODY.format(method=contact.method, host=contact.host)
-        if self._ask is None:
+        if self.ask is None:
             raise policies.Refusal(nobody)
         if (more := len(target) - _TARGET_CHARACTERS) > 0:
             target = target[:_TARGET_CHARACTERS] + _CUT.format(count=more)
@@ -103,7 +103,7 @@ class Approvals:
         )
         asked = values.InputRequested(question, False, choices=(ONCE, SESSION, NO))
         try:
-            return (await self._ask(asked)).strip().lower()
+            return (await self.ask(asked)).strip().lower()
         except errors.KernelError as error:
             raise policies.Refusal(nobody) from error
         except errors.BotError as error:

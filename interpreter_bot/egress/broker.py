@@ -13,7 +13,7 @@ import logging
 import secrets
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from interpreter_bot import logs, outside_access, settings, values
 from interpreter_bot.egress import (
@@ -30,6 +30,9 @@ from interpreter_bot.egress import (
 from interpreter_bot.hosts import kernel_doors
 
 _log = logging.getLogger(__name__)
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 _MOST_KEPT: Final = 10_000
 _SEED_BYTES: Final = 32
@@ -82,6 +85,9 @@ class Broker:
         # Until the kernel was told: who tells it may be cancelled, or not reach its host.
         self._untold: dict[str, kernel_doors.Introduction] = {}
         self._approvals: dict[str, tuple[str, approvals.Approvals]] = {}
+        self._given: collections.OrderedDict[tuple[str, str], approvals.Approvals] = (
+            collections.OrderedDict()
+        )
         self._traffic: collections.OrderedDict[str, traffic_limits.Traffic] = (
             collections.OrderedDict()
         )
@@ -146,13 +152,17 @@ class Broker:
         self, key: str, kernel_id: str, found: kernel_doors.Doors
     ) -> kernel_doors.Introduction:
         authority = certificates.Authority(hmac.digest(self._seed, kernel_id.encode(), "sha256"))
-        given = approvals.Approvals(found.ask)
+        # Its link to a host may break, and be made again, while it lives.
+        given = _kept(self._given, (key, kernel_id), approvals.Approvals)
+        given.ask = found.ask
         context = proxies.ProxyContext(
             key=key,
             kernel_id=kernel_id,
             policy=functools.partial(self.policy, key),
             limits=self._limits,
-            count=self._count(key),
+            count=_kept(
+                self._traffic, key, functools.partial(traffic_limits.Traffic, self._limits)
+            ),
             dialler=outbound_connections.Dialler(
                 self._limits.connect_seconds, self._resolve or self._names.of_one()
             ),
@@ -222,13 +232,15 @@ class Broker:
             *(contact.sent_bytes, contact.received_bytes, contact.seconds, contact.kernel_id),
         )
 
-    def _count(self, key: str) -> traffic_limits.Traffic:
-        """Return what a session has used; what is counted longest ago is forgotten."""
-        found = self._traffic.setdefault(key, traffic_limits.Traffic(self._limits))
-        self._traffic.move_to_end(key)
-        if len(self._traffic) > _MOST_KEPT:
-            self._traffic.popitem(last=False)
-        return found
+
+def _kept(table: collections.OrderedDict[K, V], key: K, make: Callable[[], V]) -> V:
+    """Return what is kept of something, or begin it; what was used longest ago is forgotten."""
+    if key not in table:
+        table[key] = make()
+    table.move_to_end(key)
+    if len(table) > _MOST_KEPT:
+        table.popitem(last=False)
+    return table[key]
 
 
 @contextlib.asynccontextmanager

@@ -34,6 +34,7 @@ class Host:
         self.introduced = []
         self.is_idle = asyncio.Event()
         self.faults = []
+        self.answer = "no"
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -75,6 +76,8 @@ class Host:
             if said["kernel"] == "busy":
                 await self.is_idle.wait()
             self.introduced.append(said["kernel"])
+        if path == "/v1/ask":
+            return self.answer
         return dict(self.unheld) if path == "/v1/unheld_doors" else {}
 
 
@@ -302,6 +305,24 @@ async def test_doors_that_are_shut_at_once_are_closed(host):
     assert doors.proxy.fileno() == -1
     async with asyncio.timeout(5):
         assert await task is False
+
+
+async def test_what_people_allowed_a_kernel_outlives_its_link(host):
+    config = settings.Settings(egress=(settings.Egress(host="a.example", approval="ask"),))
+    contact = outside_access.Contact("web:s", "k", "GET", "a.example", 443)
+    host.answer = "session"
+    async with broker.opened(config, {}) as keeper, asyncio.timeout(5):
+        doors = remote_doors.RemoteDoors(host, keeper, is_bot=False)
+        for _ in range(2):
+            await doors.open("web:s", "k")
+            await keeper._approvals["k"][1].require(contact, target="/", first=b"")
+            assert keeper.reach("web:s").allowed == ("GET a.example:443",)
+            await (await host.links.get()).close()
+            while keeper._kernels:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            assert not keeper.reach("web:s").allowed
+            host.answer = "no"  # Nobody is asked again.
+        await doors.close()
 
 
 async def test_doors_of_many_kernels_are_opened_a_few_at_a_time(host):
