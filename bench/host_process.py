@@ -31,6 +31,8 @@ _SPARES = 2
 _SETTLE_SECONDS = 0.2
 _IDLE_SECONDS = 5.0
 _LET_GO_SECONDS = 100.0
+# A host looks twice a minute whether anybody wants a kernel.
+_REST_SECONDS = 45.0
 _FIRST = "import pandas as pd; pd.DataFrame({'a': [1, 2]}).sum()"
 
 
@@ -58,13 +60,19 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
                     if number:
                         taken.append(measured_bots.milliseconds(began))
                 await host.forget(key)
-    held = await _held_megabytes(effort.sessions)
+    held, at_rest = await _held_megabytes(effort.sessions)
     more = [far - near for near, far in zip(*trips, strict=True)]
     return [
         metrics.Measure(
             f"a host with {effort.sessions} sessions that are saved and let go, no spares",
             "MB",
             [held],
+            bar=150.0,
+        ),
+        metrics.Measure(
+            "the same, where nobody wants a kernel for as long as `kernels.rest_seconds`",
+            "MB",
+            [at_rest],
             bar=150.0,
         ),
         metrics.Measure(
@@ -117,10 +125,11 @@ async def _more_over_tls(inside: local_host.LocalHost, count: int) -> list[float
         return more[10:]
 
 
-async def _held_megabytes(count: int) -> float:
-    """Let that many sessions be saved and let go; megabytes of all processes of a host then."""
+async def _held_megabytes(count: int) -> tuple[float, float]:
+    """Let that many sessions be saved and let go; megabytes of all processes of a host then, and
+    once it rests."""
     with tempfile.TemporaryDirectory(prefix="b-") as place:
-        config = _config(place, idle_seconds=_IDLE_SECONDS, spares=0)
+        config = _config(place, idle_seconds=_IDLE_SECONDS, spares=0, rest_seconds=_REST_SECONDS)
         async with host_processes.open_host(config, may_start=True) as host:
             for number in range(count):
                 async with host.lease(f"idle {number}") as lease:
@@ -133,7 +142,9 @@ async def _held_megabytes(count: int) -> float:
             for number in range(count):
                 if (await host.variables(f"idle {number}")).saved is None:
                     raise RuntimeError(f"session {number} was not saved")
-            return await asyncio.to_thread(_megabytes_of_host, config.paths)
+            held = await asyncio.to_thread(_megabytes_of_host, config.paths)
+            await asyncio.sleep(2 * _REST_SECONDS)
+            return held, await asyncio.to_thread(_megabytes_of_host, config.paths)
 
 
 def _megabytes_of_host(paths: settings.Paths) -> float:

@@ -239,7 +239,7 @@ class Settings(pydantic_settings.BaseSettings):
         """
         told = self.model_copy(update={"kernels": self._kernels_with_doors}).model_dump_json(
             include={"limits", "kernels", "sandbox", "snapshots", "package_index", "packages"},
-            exclude={"kernels": {"spares"}, "sandbox": {"enabled", "uid_count"}},
+            exclude={"kernels": {"spares", "rest_seconds"}, "sandbox": {"enabled", "uid_count"}},
         )
         return hashlib.sha256(told.encode()).hexdigest()
 

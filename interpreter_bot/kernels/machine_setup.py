@@ -14,7 +14,7 @@ import os
 import pathlib
 import resource
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from interpreter_bot import errors, settings
 from interpreter_bot.kernels import installation_requests, launchers, package_installations
@@ -130,8 +130,15 @@ class MachineSetup:
         async with self._reviving:
             server = self.host_context.server
             if not server.is_alive:
-                _log.error("the fork server died or was given up; starting another")
+                if not server.is_resting:
+                    _log.error("the fork server died or was given up; starting another")
                 await server.start()
+
+    async def rest(self, is_wanted: Callable[[], bool]) -> None:
+        """Let go of the fork server, and of all that it imported, until a kernel is wanted."""
+        async with self._reviving:
+            if not is_wanted():
+                await self.host_context.server.rest()
 
     async def attach(
         self, launched: launchers.LaunchedKernel, workspace: workspaces.Workspace, key: str

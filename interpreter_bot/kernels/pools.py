@@ -77,6 +77,8 @@ class Pool:
             launch=self._launch_spare,
             may_launch=lambda: self._admissions.is_free and self._rooms.has_room(self._spares),
             end=self._shutdowns.close,
+            rest_seconds=config.kernels.rest_seconds,
+            rest=lambda: host.rest(self._is_wanted),
         )
         self._forgetting: dict[str, asyncio.Task[None]] = {}
         self.locks = session_locks.SessionLocks()
@@ -267,6 +269,9 @@ class Pool:
         await self._host.revive()
         return await self._launcher.launch()
 
+    def _is_wanted(self) -> bool:
+        return any((self._live, self._starting, self._forgetting, self._shutdowns))
+
     async def _launch_spare(self) -> launchers.LaunchedKernel:
         async with self._admissions.place(""):
             return await self._launch()
@@ -301,10 +306,9 @@ class Pool:
         Args:
             idle_seconds: how long that is; by default what the settings say.
         """
-        self._spares.refill_soon()
-        if idle_seconds is None:
-            idle_seconds = self.settings.kernels.idle_seconds
-        oldest = time.monotonic() - idle_seconds
+        await self._spares.tend(is_needed=self._is_wanted())
+        usual_seconds = self.settings.kernels.idle_seconds
+        oldest = time.monotonic() - (usual_seconds if idle_seconds is None else idle_seconds)
         everyone = [self._reap(key, one, oldest) for key, one in self._live.items()]
         # At once: each close takes time, in which others may be taken again.
         results = await asyncio.gather(*everyone, return_exceptions=True)
@@ -383,8 +387,7 @@ class Pool:
         self.locks.leave(workspace.name)
 
     async def _close(self) -> None:
-        starting = list(self._starting.values())
-        for task in starting:
+        for task in (starting := list(self._starting.values())):
             task.cancel()
         await asyncio.gather(*starting, return_exceptions=True)
         everyone = [*self._live.values(), *await self._spares.close()]

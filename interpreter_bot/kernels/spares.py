@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import time
 from collections.abc import Awaitable, Callable, Iterable
 
 from interpreter_bot import errors, settings
@@ -56,6 +58,8 @@ class Spares:
         launch: Callable[[], Awaitable[launchers.LaunchedKernel]],
         may_launch: Callable[[], bool],
         end: Callable[[launchers.LaunchedKernel], Awaitable[None]],
+        rest_seconds: float = 0.0,
+        rest: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Start with none.
 
@@ -64,11 +68,16 @@ class Spares:
             launch: starts a kernel.
             may_launch: returns whether one more kernel fits, and delays no session.
             end: closes a kernel.
+            rest_seconds: after so long without a session there are none; 0 means never.
+            rest: is called then.
         """
         self._count = count
         self._launch = launch
         self._may_launch = may_launch
         self._end = end
+        self._rest = rest
+        self._rest_seconds = rest_seconds or math.inf
+        self._used = time.monotonic()
         self._ready: list[launchers.LaunchedKernel] = []
         self._is_launching = False
         self._claim: asyncio.Future[launchers.LaunchedKernel | None] | None = None
@@ -117,6 +126,22 @@ class Spares:
                 self._ready.append(launched)
             raise
 
+    async def tend(self, *, is_needed: bool) -> None:
+        """Start the missing ones; where no session needed a kernel for long, have none.
+
+        Args:
+            is_needed: whether any session has a kernel now, or is about to.
+        """
+        now = time.monotonic()
+        if is_needed:
+            self._used = now
+        if now - self._used < self._rest_seconds:
+            self.refill_soon()
+            return
+        await asyncio.gather(*map(self._end, await self._emptied()))
+        if self._rest is not None:
+            await self._rest()
+
     def refill_soon(self) -> None:
         """Start the missing ones in the background."""
         if self._refilling is None or self._refilling.done():
@@ -148,6 +173,10 @@ class Spares:
     async def close(self) -> list[launchers.LaunchedKernel]:
         """Start no more; returns the ready ones, which are the caller's to close."""
         self._count = 0
+        return await self._emptied()
+
+    async def _emptied(self) -> list[launchers.LaunchedKernel]:
+        """Break off what is being started; returns the ready ones."""
         if self._refilling is not None:
             self._refilling.cancel()
             await asyncio.gather(self._refilling, return_exceptions=True)

@@ -286,6 +286,29 @@ async def test_the_scheduler_reaps(opened, monkeypatch):
         await _until(lambda: not host.pool.live)
 
 
+async def test_what_is_preloaded_is_let_go_while_nobody_wants_a_kernel(opened, caplog):
+    async with opened(spares=1, idle_seconds=0.1, rest_seconds=0.3) as pool:
+        server = pool._host.host_context.server
+        await pool.take("a")
+        await _until(lambda: pool.spare_count == 1)
+        first = server._process
+        await asyncio.sleep(0.2)
+        assert await pool.reap() == 1
+        # A session had one until just now.
+        assert (server.is_alive, pool.spare_count) == (True, 1)
+        await asyncio.sleep(0.4)
+        await pool.reap()
+        assert (server.is_alive, pool.spare_count, first.returncode is None) == (False, 0, False)
+        # Several at once, and one that rests again in the same moment.
+        taken = await asyncio.gather(*(pool.take(key) for key in "ab"), pool.reap())
+        assert [(await _run(kernel, "6 * 7"))[0] for kernel in taken[:2]] == ["42", "42"]
+        await _until(lambda: pool.spare_count == 1)
+        await asyncio.sleep(0.4)
+        await pool._host.rest(lambda: False)
+        assert server.is_alive, "kernels are its own"
+    assert "the fork server died" not in caplog.text
+
+
 async def test_a_dead_kernel_is_replaced_and_the_reason_told(opened):
     async with opened() as pool:
         kernel = await pool.take("a")

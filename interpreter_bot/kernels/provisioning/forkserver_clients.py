@@ -99,6 +99,7 @@ class ForkServer:
         self._channel: control_channels.ControlChannel | None = None
         self._kernels: set[str] = set()
         self._former: list[_FormerServer] = []
+        self._is_resting = False
         self.readiness: Readiness | None = None
         self.packages: Mapping[str, str] = {}
         self.environment: python_environments.Environment | None = None
@@ -116,6 +117,11 @@ class ForkServer:
         """
         is_there = self._process is not None and self._process.poll() is None
         return is_there and self._channel is not None and not self._channel.has_ended
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether there is none because nobody wanted a kernel."""
+        return self._process is None and self._is_resting
 
     async def __aenter__(self) -> ForkServer:
         await self.start()
@@ -138,6 +144,7 @@ class ForkServer:
             SettingsError: kernels would see private paths.
         """
         await self._retire()
+        self._is_resting = False
         environment = await asyncio.to_thread(
             python_environments.interrogate, self._settings.python
         )
@@ -287,6 +294,13 @@ class ForkServer:
         """Ask a server for nothing any more; the next start replaces it."""
         _log.critical("the fork server is replaced: %s", reason)
         await self._retire()
+
+    async def rest(self) -> None:
+        """End the process, unless a kernel is its own; `start` has another one."""
+        if self.is_alive and not self._kernels:
+            _log.info("nobody wanted a kernel for long: what is preloaded is let go")
+            await self._retire()
+            self._is_resting = True
 
     async def _retire(self) -> None:
         if self._process is not None and self._channel is not None:
