@@ -45,7 +45,6 @@ _LONG: Final = frozenset(
 _ONCE: Final = frozenset({("PUT", "/v1/file"), ("POST", "/v1/fork"), ("POST", "/v1/go_back")})
 # A connection breaks at once when its host dies.
 _NOTICE_SECONDS: Final = 1.0
-_STREAM_BYTES: Final = 256 * 1024
 
 
 Revive: TypeAlias = Callable[[], Awaitable[None]]
@@ -154,8 +153,15 @@ class HostConnection:
                     await asyncio.wait(connection._tasks)
                 keeping.cancel()
                 await asyncio.wait({keeping})
+                connection._lose()
         finally:
             await connection._session.close()
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        """What asks the host as it is now, beside the one that everything else is said over."""
+        assert self._session is not None, "use it inside `async with`"  # noqa: S101
+        return self._session
 
     @property
     def is_connected(self) -> bool:
@@ -234,13 +240,12 @@ class HostConnection:
 
     async def _begun(self, method: str, path: str, **options: Any) -> aiohttp.ClientResponse:
         """Ask for something until a host begins to answer, or none can be reached."""
-        assert self._session is not None, "use it inside `async with`"  # noqa: S101
         until = time.monotonic() + self._patience_seconds
         while True:
             await self.connected()
             asked = self._socket
             try:
-                return await self._session.request(method, path, **options)
+                return await self.session.request(method, path, **options)
             except (aiohttp.ClientConnectionError, OSError) as error:
                 # One that is too slow is still there, and one that was away for long is no more.
                 is_over = asked is None or time.monotonic() > until
@@ -250,15 +255,6 @@ class HostConnection:
                 give_up = time.monotonic() + _NOTICE_SECONDS
                 while self._socket is asked and time.monotonic() < give_up:  # noqa: ASYNC110
                     await asyncio.sleep(_FIRST_WAIT_SECONDS)
-
-    def dialled(
-        self, path: str, params: Mapping[str, str], heartbeat_seconds: float | None
-    ) -> contextlib.AbstractAsyncContextManager[aiohttp.ClientWebSocketResponse]:
-        """Open a WebSocket of its own, beside the one that everything else is said over."""
-        assert self._session is not None, "use it inside `async with`"  # noqa: S101
-        return self._session.ws_connect(
-            path, params=params, heartbeat=heartbeat_seconds, max_msg_size=_STREAM_BYTES
-        )
 
     async def connected(self) -> None:
         """Wait until a host listens, but no longer than it may be away."""
@@ -281,8 +277,7 @@ class HostConnection:
             if self._seen > before:
                 wait_seconds = _FIRST_WAIT_SECONDS
             elif time.monotonic() - self._seen > self._patience_seconds:
-                for call in tuple(self._calls.values()):
-                    call.lose()
+                self._lose()
             try:
                 if self._revive is not None:
                     await self._revive()
@@ -290,6 +285,11 @@ class HostConnection:
                 _log.exception("no host could be started")
             await asyncio.sleep(wait_seconds)
             wait_seconds = min(2 * wait_seconds, _LONGEST_WAIT_SECONDS)
+
+    def _lose(self) -> None:
+        """Let nobody wait any more for what the host does."""
+        for call in tuple(self._calls.values()):
+            call.lose()
 
     async def _converse(self) -> None:
         """Connect, say what is wanted, and listen until the connection is lost."""
@@ -332,9 +332,8 @@ class HostConnection:
         Raises:
             KernelError: there is none, or it cannot be used.
         """
-        assert self._session is not None  # noqa: S101
         try:
-            self.status = await host_statuses.read_status(self._session, self.address)
+            self.status = await host_statuses.read_status(self.session, self.address)
         except errors.HostUnusableError:
             raise
         except errors.KernelError:
@@ -342,11 +341,11 @@ class HostConnection:
             if path is None or path == self.address:
                 raise
             # What was asked of the former one and not answered never will be.
-            former, self._session = self._session, host_statuses.open_session(path)
+            former, self._session = self.session, host_statuses.open_session(path)
             self.address = path
             await former.close()
-            self.status = await host_statuses.read_status(self._session, path)
-        return self._session
+            self.status = await host_statuses.read_status(self.session, path)
+        return self.session
 
     async def _write(self, opened: aiohttp.ClientWebSocketResponse) -> None:
         with contextlib.suppress(ConnectionError):

@@ -27,6 +27,7 @@ _log = logging.getLogger(__name__)
 _RETRY_SECONDS: Final = 0.05
 _CONNECT_SECONDS: Final = 30.0
 _MOST_STREAMS: Final = 256
+_MOST_BYTES: Final = 256 * 1024
 _LOOK_SECONDS: Final = 20.0
 # A link that is lost, and whatever a host may say instead of what it should.
 _BROKEN: Final = (
@@ -68,8 +69,11 @@ class TunneledDoors:
         """
         try:
             alive_seconds = door_streams.HEARTBEAT_SECONDS
-            async with self._connection.dialled(
-                "/v1/door_link", self._asked, alive_seconds
+            async with self._connection.session.ws_connect(
+                "/v1/door_link",
+                params=self._asked,
+                heartbeat=alive_seconds,
+                max_msg_size=_MOST_BYTES,
             ) as link:
                 return await self._carry(link)
         except _BROKEN as error:
@@ -147,7 +151,9 @@ class TunneledDoors:
         if not await self._is_current():
             await link.close()
             return
-        async with self._connection.dialled("/v1/door_stream", {"stream": name}, None) as stream:
+        async with self._connection.session.ws_connect(
+            "/v1/door_stream", params={"stream": name}, max_msg_size=_MOST_BYTES
+        ) as stream:
             await door_streams.relay(await _connected(path), stream)
 
     async def _left(self) -> None:

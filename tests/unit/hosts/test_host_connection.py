@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import pathlib
 
 import aiohttp
@@ -9,7 +10,18 @@ import pytest
 from aiohttp import test_utils, web
 
 from interpreter_bot import errors
-from interpreter_bot.hosts import host_connection
+from interpreter_bot.hosts import (
+    host_connection,
+    host_messages,
+    host_statuses,
+    remote_calls,
+    session_placement,
+)
+
+STATUS = host_statuses.HostStatus(
+    *("id", "data", host_messages.PROTOCOL, "1", os.getpid(), "f", ()),
+    *(True, True, {}, False, False, 0, 0, 0),
+)
 
 
 @pytest.mark.parametrize("ticks", range(6))
@@ -43,3 +55,74 @@ async def test_what_a_host_answers_instead_is_an_error_of_kernels(status, said):
     async with server, aiohttp.ClientSession(server.make_url("/")) as connection._session:
         with pytest.raises(errors.KernelError):
             await connection.request("GET", "/v1/unheld_doors")
+
+
+@contextlib.asynccontextmanager
+async def _serving(path):
+    async def status(request):
+        return web.Response(body=host_messages.document(STATUS), content_type="application/json")
+
+    async def events(request):
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        opened.append(socket)
+        async for _ in socket:
+            pass
+        return socket
+
+    opened = []
+    app = web.Application()
+    app.add_routes([web.get("/v1/host", status), web.get("/v1/events", events)])
+    runner = web.AppRunner(app, shutdown_timeout=0)
+    await runner.setup()
+    try:
+        await web.UnixSite(runner, str(path)).start()
+        yield
+    finally:
+        for one in opened:
+            await one.close()
+        await runner.cleanup()
+
+
+def _follow(connection, stack):
+    number = connection.new_number()
+    call = remote_calls.ExecutionCall(
+        connection, number, "e", after=0, show=lambda _: None, ask=None, begun=None
+    )
+    stack.enter_context(connection.wanting(number, call))
+    return call.result
+
+
+async def test_nobody_waits_for_a_host_whose_connection_is_closed(tmp_path):
+    path = tmp_path / "s"
+    with contextlib.ExitStack() as stack:
+        async with _serving(path), host_connection.HostConnection.open(path) as connection:
+            result = _follow(connection, stack)
+        assert result.result().loss_reason
+
+
+class Fleet:
+    """Hosts that are listed until they are not."""
+
+    def __init__(self, path):
+        self.listed = {path}
+
+    async def addresses(self):
+        return self.listed
+
+
+async def test_nobody_waits_for_a_host_that_went_and_is_listed_no_more(tmp_path, monkeypatch):
+    monkeypatch.setattr(session_placement, "_LOOK_SECONDS", 0.02)
+    path = tmp_path / "s"
+    fleet = Fleet(path)
+    opening = session_placement.PlacingHosts.open(fleet, None, lost_seconds=60)
+    with contextlib.ExitStack() as stack:
+        async with contextlib.AsyncExitStack() as serving, asyncio.timeout(5):
+            await serving.enter_async_context(_serving(path))
+            async with opening as hosts:
+                (host,) = hosts._hosts.values()
+                await host.connection.connected()
+                result = _follow(host.connection, stack)
+                await serving.aclose()
+                fleet.listed = set()
+                assert (await result).loss_reason

@@ -45,7 +45,7 @@ class Host:
         app.router.add_get("/v1/door_stream", host._stream)
         server = test_utils.TestServer(app)
         async with server, aiohttp.ClientSession(server.make_url("/")) as session:
-            host._session = session
+            host.session = session
             yield host
 
     async def _link(self, request):
@@ -65,9 +65,6 @@ class Host:
         await stream.prepare(request)
         self.streams.put_nowait(stream)
         await asyncio.Event().wait()
-
-    def dialled(self, path, params, heartbeat_seconds):
-        return self._session.ws_connect(path, params=params, heartbeat=heartbeat_seconds)
 
     async def request(self, method, path, said=None):
         if path == "/v1/introduce":
