@@ -18,21 +18,47 @@ from interpreter_bot.store import columns, liveness, records, schema, transactio
 _EVENTS = schema.EVENTS
 
 _T = schema.TURNS
+_S = schema.SESSIONS
 _Status = values.TurnStatus
-# Nothing was run, or paid for; and the event of it can be taken again.
-_CAN_BEGIN_AGAIN = (
+# Nothing was run, or paid for.
+_IS_BLANK = (
     _T.c.progress.is_(None),
     *(
         ~sa.exists().where(table.c.turn_id == _T.c.id)
         for table in (schema.EXECUTIONS, schema.PARTS, schema.USAGE)
     ),
-    sa.exists().where(
-        _EVENTS.c.owner == _T.c.owner,
-        _EVENTS.c.request_id == _T.c.request_id,
-        _EVENTS.c.address != "",
-        _EVENTS.c.content.is_not(None),
-    ),
 )
+# A command becomes no turn; turns without the name of a request, as that of a reset, are of no
+# event.
+_BEGUN: sa.Select[Any] = (
+    sa.select(
+        _T.c.id, _EVENTS.c.platform.label("network"), _EVENTS.c.event_id, _EVENTS.c.address,
+        _S.c.platform, _S.c.workspace, _S.c.channel, _S.c.thread,
+    )
+    .join_from(_T, _S)
+    .join(_EVENTS, _EVENTS.c.request_id == _T.c.request_id)
+    .where(_EVENTS.c.request_id != "", _EVENTS.c.address != "")
+)  # fmt: skip
+
+
+async def _begun(
+    transaction: transactions.Transaction, *which: sa.ColumnElement[bool]
+) -> list[sa.Row[Any]]:
+    """Return the turns that events became, with their events: two sessions may name one alike."""
+    return [row for row in await transaction.execute(_BEGUN.where(*which)) if _is_its_place(row)]
+
+
+def _is_its_place(row: sa.Row[Any]) -> bool:
+    """Say whether the session of a turn is that of an event.
+
+    What is said in a channel may be answered in a new thread, and the reverse.
+    """
+    said = values.key(row.address)
+    place = tuple(map(columns.identity, (said.platform, said.workspace, said.channel)))
+    threads = {columns.identity(said.thread), row.thread}
+    return place == (row.platform, row.workspace, row.channel) and (
+        len(threads) == 1 or "" in threads
+    )
 
 
 class ClaimedEvents:
@@ -110,10 +136,10 @@ class ClaimedEvents:
             if not dead:
                 return ()
             theirs = (is_awaited, _EVENTS.c.owner.in_(dead))
-            # What became a turn is told of, or goes on, as that. A command becomes none; turns
-            # without the name of a request, as that of a reset, are of no event.
-            is_begun = sa.and_(
-                _EVENTS.c.request_id != "", _EVENTS.c.request_id.in_(sa.select(_T.c.request_id))
+            # What became a turn is told of, or goes on, as that.
+            begun = await _begun(transaction, *theirs)
+            is_begun = sa.tuple_(_EVENTS.c.platform, _EVENTS.c.event_id).in_(
+                [(row.network, row.event_id) for row in begun]
             )
             names = [one.name for one in dataclasses.fields(records.ClaimedEvent)]
             found = sa.select(*(_EVENTS.c[name] for name in names)).where(*theirs, ~is_begun)
@@ -252,7 +278,9 @@ class Turns:
             if not dead:
                 return ()
             theirs = (is_running, _T.c.owner.in_(dead))
-            await transaction.execute(sa.delete(_T).where(*theirs, *_CAN_BEGIN_AGAIN))
+            is_claimed = (_EVENTS.c.owner == _T.c.owner, _EVENTS.c.content.is_not(None))
+            begun = await _begun(transaction, *theirs, *_IS_BLANK, *is_claimed)
+            await transaction.execute(sa.delete(_T).where(_T.c.id.in_([row.id for row in begun])))
             take = sa.update(_T).where(*theirs).returning(*_T.c)
             end = take.where(_T.c.progress.is_(None)).values(
                 status=_Status.INTERRUPTED.value, ended=columns.now()

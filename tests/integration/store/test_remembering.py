@@ -1,6 +1,7 @@
 """What is put into the store comes out of it, on either database."""
 
 import asyncio
+import dataclasses
 import datetime
 import decimal
 
@@ -266,10 +267,12 @@ async def test_of_all_who_claim_an_event_exactly_one_gets_it(opening, database):
         assert await database.events.claim("slack", "Ev2")
 
 
-async def test_what_a_dead_bot_claimed_and_did_not_begin_is_found_once(opening, database, session):
+async def test_what_a_dead_bot_claimed_and_did_not_begin_is_found_once(opening, database):
+    # What is said in a thread may be answered in the session of its channel.
+    session = await database.sessions.open(values.SessionKey("slack", "T1", "C1"))
     async with opening() as other:
         for name in ("lost", "settled", "begun"):
-            about = {"address": f"slack/{name}", "request_id": name}
+            about = {"address": f"slack/T1/C1/{name}", "request_id": name}
             assert await other.events.claim("slack", name, **about)
         await other.events.settle("slack", "settled")
         await other.turns.start(session.id, person="p", text="x", request_id="begun")
@@ -277,9 +280,37 @@ async def test_what_a_dead_bot_claimed_and_did_not_begin_is_found_once(opening, 
         assert await database.events.take_orphans(["slack"]) == ()
     assert await database.events.take_orphans(["discord", "web"]) == ()
     (found,) = await database.events.take_orphans(["slack"])
-    assert found.address == "slack/lost"
+    assert found.address == "slack/T1/C1/lost"
     assert await database.events.take_orphans(["slack"]) == ()
     assert not await database.events.claim("slack", "lost")
+
+
+@pytest.mark.parametrize(
+    "elsewhere", ["web/T1/C1/1.2", "slack/T2/C1/1.2", "slack/T1/C2/1.2", "slack/T1/C1/1.3"]
+)
+async def test_a_turn_is_not_that_of_an_event_of_another_session(
+    opening, database, session, elsewhere
+):
+    async with opening() as other:
+        about = {"address": elsewhere, "request_id": "1.2", "content": {}}
+        assert await other.events.claim("any", "E", **about)
+        turn = await other.turns.start(session.id, person="p", text="x", request_id="1.2")
+    assert [one.id for one in await database.turns.take_orphans()] == [turn.id]
+    (found,) = await database.events.take_orphans(["any"])
+    assert (found.address, found.content) == (elsewhere, {})
+
+
+async def test_a_turn_that_did_nothing_begins_again_with_its_event(opening, database):
+    # Discord opens a thread for what is said in a channel; a name may be as long as it likes.
+    said = values.SessionKey("discord", "1", "ü" * 200)
+    session = await database.sessions.open(dataclasses.replace(said, thread="9"))
+    async with opening() as other:
+        about = {"address": values.text(said), "request_id": "9", "content": {}}
+        assert await other.events.claim("discord", "E", **about)
+        await other.turns.start(session.id, person="p", text="x", request_id="9")
+    assert await database.turns.take_orphans() == ()
+    assert len(await database.events.take_orphans(["discord"])) == 1
+    assert await database.turns.of_session(session.id) == ()
 
 
 async def test_a_command_of_a_dead_bot_is_told_of_although_turns_have_no_request(
