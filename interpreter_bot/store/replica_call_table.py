@@ -19,6 +19,9 @@ from interpreter_bot.store import liveness, records, schema, transactions
 _C = schema.INSTANCE_CALLS
 # Nobody waits for an answer as long.
 _OLDEST: Final = datetime.timedelta(seconds=30)
+# Who asks withdraws before (`sessions.replica_calls`), unless it died or lost the database: what a
+# person was told has failed is not done later, as a Stop that would hit their next request.
+_OLDEST_TAKEN: Final = datetime.timedelta(seconds=5)
 
 
 class ReplicaCallTable:
@@ -63,7 +66,7 @@ class ReplicaCallTable:
 
     async def waiting(self) -> tuple[records.InstanceCall, ...]:
         """Return the calls of others that nobody has taken, the oldest first."""
-        is_young = _C.c.began > self._begin.clock(ago=_OLDEST)
+        is_young = _C.c.began > self._begin.clock(ago=_OLDEST_TAKEN)
         return await self._found(_C.c.sender != self._instance.id, _C.c.taker == "", is_young)
 
     async def own(self) -> tuple[records.InstanceCall, ...]:
@@ -75,7 +78,7 @@ class ReplicaCallTable:
 
         What it says is deleted: it may be a password.
         """
-        is_young = _C.c.began > self._begin.clock(ago=_OLDEST)
+        is_young = _C.c.began > self._begin.clock(ago=_OLDEST_TAKEN)
         take = sa.update(_C).where(_C.c.id == call_id, _C.c.taker == "", is_young)
         async with self._begin.writing() as transaction:
             done = await transaction.execute(take.values(taker=self._instance.id, content={}))

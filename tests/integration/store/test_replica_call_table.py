@@ -10,7 +10,7 @@ import sqlalchemy
 
 from interpreter_bot import encryption, errors
 from interpreter_bot.sessions import replica_calls
-from interpreter_bot.store import columns, liveness, replica_call_table
+from interpreter_bot.store import columns, liveness, replica_call_table, schema
 
 
 @contextlib.asynccontextmanager
@@ -221,13 +221,21 @@ async def test_a_replica_that_began_later_does_not_refuse_for_another(opening):
                 assert await asked == {"by": "x"}
 
 
-async def test_a_call_is_taken_by_nobody_when_it_is_too_old(opening, monkeypatch):
-    monkeypatch.setattr(replica_call_table, "_OLDEST", datetime.timedelta(seconds=0.2))
-    async with opening() as dead, opening() as paused:
-        call_id = await dead.calls.begin("stop", {})
+async def test_a_call_of_one_that_died_is_done_by_nobody_later(opening, database):
+    done = []
+    async with opening() as dead:
+        call_id = await dead.calls.begin("stop", {"of": "x"})
+    longer = datetime.timedelta(seconds=replica_calls._NOBODY_SECONDS + 3)
+    async with opening() as paused:
         assert await paused.calls.waiting()
-        await asyncio.sleep(0.3)
+        async with database.engine.begin() as connection:
+            calls = schema.INSTANCE_CALLS
+            await connection.execute(sqlalchemy.update(calls).values(began=columns.now() - longer))
         assert not await paused.calls.take(call_id)
+    async with replicas(opening, 2) as (asking, begun):
+        begun.serve("stop", having(done, "x"))
+        assert await asking.ask("stop", {"of": "y"}) is None
+    assert done == []
 
 
 async def test_what_is_typed_is_encrypted_where_replicas_share_keys(opening, tmp_path):
