@@ -227,10 +227,14 @@ class RequestsInFlight:
 
     async def _cancel(self, **which: str) -> bool:
         """Cancel requests, in whichever process they are; says whether any was there to end."""
-        if found := self._entries_of(which):
-            return await self._cancel_here(found)
-        answer = await self._service.replicas.ask(_CANCEL, which)
-        return answer is not None and bool(answer["is_ended"])
+        found = self._entries_of(which)
+        is_ended = await self._cancel_here(found)
+        if found and "request" in which:
+            return is_ended
+        # One after the other, until none has any.
+        while (answer := await self._service.replicas.ask(_CANCEL, which)) is not None:
+            is_ended = is_ended or bool(answer["is_ended"])
+        return is_ended
 
     async def _cancel_here(self, found: Sequence[InFlight]) -> bool:
         is_ended = False
@@ -242,7 +246,8 @@ class RequestsInFlight:
         return is_ended
 
     def _cancelling(self, which: replica_calls.Content) -> replica_calls.Work | None:
-        found = self._entries_of(which)
+        # Those that are just being cancelled are nobody's to cancel again.
+        found = [entry for entry in self._entries_of(which) if not entry.is_cancelled]
 
         async def cancel() -> replica_calls.Content:
             return {"is_ended": await self._cancel_here(found)}

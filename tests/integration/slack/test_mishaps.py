@@ -1,6 +1,7 @@
 """What people and Slack do in the middle of things: nothing is lost, stuck or said twice."""
 
 import asyncio
+import contextlib
 import dataclasses
 import time
 
@@ -96,6 +97,26 @@ async def test_stop_in_slack_is_heeded_though_its_event_goes_to_another_process(
     await slack.until(lambda: service.ends)
     await slack.until(lambda: slack.status("DU1", ts) == "active")
     assert "Stopped." in answer["blocks"][0]["text"]
+
+
+async def test_all_processes_stop_what_they_do_for_a_workspace_that_removes_the_bot(
+    slack, tmp_path
+):
+    async with contextlib.AsyncExitStack() as stack:
+        both = []
+        for _ in range(2):
+            opened = fake.opened(tmp_path / "bot", endless)
+            both.append(service := await stack.enter_async_context(opened))
+            await stack.enter_async_context(connected(slack, service))
+        for number in range(20):
+            slack.say("U1", "DU1", f"<@UBOT> run {number}")
+            await slack.until(lambda: sum(len(one.running) for one in both) > number)  # noqa: B023
+            if all(one.running for one in both):
+                break
+        slack.world.teams["T1"].is_revoked = True
+        slack.event({"type": "tokens_revoked", "tokens": {"bot": ["UBOT"]}, "event_ts": "1.1"})
+        await slack.until(lambda: all(len(one.ends) == len(one.requests) for one in both))
+        assert all(one.ends for one in both)
 
 
 async def test_stop_of_what_no_process_has_any_more_clears_the_status(slack, service, app):
