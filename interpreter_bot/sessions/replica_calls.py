@@ -161,6 +161,10 @@ class ReplicaCalls:
                 await self._calls.refuse(call.id)
             elif await self._calls.take(call.id):
                 await self._calls.answer(call.id, await self._done(call.name, work))
+        except errors.StoreError:
+            # It is logged there. Where it was not taken, the next look finds it again.
+            with contextlib.suppress(ValueError):
+                self._seen.remove(call.id)
         except Exception:
             # The last net of one call; who asked is told that nobody answers.
             _log.exception("what another replica asked for cannot be answered: %s", call.name)

@@ -139,6 +139,23 @@ async def test_replicas_need_not_have_the_same_time(opening, database, monkeypat
             await one.calls.end(call_id)
 
 
+@pytest.mark.parametrize("verb", ["refuse", "take"])
+async def test_a_call_is_looked_at_again_once_the_database_is_back(opening, monkeypatch, verb):
+    async with replicas(opening, 2) as (asking, other):
+        other.serve("stop", having([], "x"))
+        work, faults = getattr(other._calls, verb), [errors.StoreError()]
+
+        async def fall_first(call_id):
+            if faults:
+                raise faults.pop()
+            return await work(call_id)
+
+        monkeypatch.setattr(other._calls, verb, fall_first)
+        answer = await asking.ask("stop", {"of": "x" if verb == "take" else "y"})
+        assert answer == ({"by": "x"} if verb == "take" else None)
+        assert not faults
+
+
 async def test_a_replica_hears_calls_after_whatever_failed(opening, monkeypatch):
     monkeypatch.setattr(replica_calls, "_RETRY_SECONDS", 0.05)
     async with replicas(opening, 2) as (asking, other):
