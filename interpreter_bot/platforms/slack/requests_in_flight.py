@@ -214,11 +214,7 @@ class RequestsInFlight:
         await self._cancel(team=team, channel=channel, ts=ts)
 
     async def cancel_thread(self, key: values.SessionKey, root: str) -> bool:
-        """Cancel all requests in a thread; what runs in other threads goes on.
-
-        Returns:
-            Whether there was any.
-        """
+        """Cancel all requests in a thread, and in no other; says whether there was any."""
         return await self._cancel(team=key.workspace, channel=key.channel, root=root)
 
     async def cancel_workspace(self, team: str) -> None:
