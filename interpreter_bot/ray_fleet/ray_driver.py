@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Set
+from importlib import metadata
 from typing import Any, Final
 
 import ray
@@ -89,11 +91,10 @@ class RayDriver:
             one["NodeID"]: one["NodeManagerAddress"]
             for one in [one for one in alive if RESOURCE in one["Resources"]] or alive
         }
-        for node in self._asked.keys() | self._known.keys():
-            if node not in nodes:
-                self._asked.pop(node, None)
-                self._known.pop(node, None)
-                self._dismiss(node)
+        for node in (self._asked.keys() | self._known.keys()) - nodes.keys():
+            self._asked.pop(node, None)
+            self._known.pop(node, None)
+        self._dismiss_others({_name(node) for node in nodes})
         for node, address in nodes.items():
             if node not in self._asked:
                 self._asked[node] = self._node_actor(node, address).report.remote()
@@ -121,16 +122,18 @@ class RayDriver:
         )
         return made.remote(address)
 
-    def _dismiss(self, node: str) -> None:
-        """Let Ray forget the actor of a node that is gone, for which it would wait."""
-        try:
-            ray.kill(ray.get_actor(_name(node)))
-        except ValueError:
-            _log.info("the actor of the node %s is gone already", node)
+    def _dismiss_others(self, names: Set[str]) -> None:
+        """Let Ray forget the actors of nodes that are gone, for which it would wait, or are to have
+        none, and those of other releases."""
+        for name in set(ray.util.list_named_actors()) - names:
+            try:
+                ray.kill(ray.get_actor(name))
+            except ValueError:
+                _log.info("%s is gone already", name)
 
 
 def _name(node: str) -> str:
-    return f"node-actor-{node}"
+    return f"node-actor-{metadata.version('interpreter-bot')}-{node}"
 
 
 def _reason(error: Exception) -> str:
