@@ -60,5 +60,9 @@ async def test_former_keys_of_a_ring_can_be_dropped_once_each_host_began_again(t
     assert [await begin(config) for config in (first, second)] == [secret, secret]
     present = ring.read_text().split()
     assert present[1:] == [former]
+    # One that has the former file still, and one that has none.
+    for keys in (former, ""):
+        private_files.replace(ring, keys)
+        await begin(second)
     private_files.replace(ring, present[0])
     assert [await begin(config) for config in (first, second, late)] == [secret] * 3
