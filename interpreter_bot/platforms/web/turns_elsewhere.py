@@ -95,7 +95,11 @@ class TurnsElsewhere:
         followed.quiet_looks = followed.quiet_looks + 1 if now == before else 0
         # What waits for an answer shows nothing new.
         if followed.quiet_looks % _QUIET_LOOKS == 1 or (followed.asking and now != before):
-            await self._renew_questions(followed)
+            try:
+                await self._renew_questions(followed)
+            except errors.BotError:
+                # What it shows is known all the same.
+                _log.warning("what a turn of another process asks is not known", exc_info=True)
         for event in stored_events.news(before, now):
             live.say(event)
         return True

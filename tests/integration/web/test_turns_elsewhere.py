@@ -5,8 +5,9 @@ import contextlib
 
 import pytest
 
-from interpreter_bot import values
+from interpreter_bot import errors, values
 from interpreter_bot.platforms.web import turns_elsewhere
+from interpreter_bot.sessions import replica_calls
 from tests.fakes import conversations
 from tests.integration.web import visits
 
@@ -135,3 +136,15 @@ async def test_stop_ends_it_in_any_tab(both):
     async with both(endless, "text") as (_, there):
         await there.say("stop")
         assert (await there.event("over", ONE))["status"] == "stopped"
+
+
+async def test_what_is_shown_follows_though_another_bot_is_silent(both, monkeypatch):
+    async def silent(*_):
+        raise errors.BotError("A process of the bot does not answer.")
+
+    async with both(_name, "asking") as (here, there):
+        asked = await there.event("asking", ONE)
+        monkeypatch.setattr(replica_calls.ReplicaCalls, "ask", silent)
+        await here.say("answer", turn=ONE, question=1, text="Ada")
+        assert (await there.event("over", ONE))["text"] == "Hello Ada."
+        assert asked["question"]
