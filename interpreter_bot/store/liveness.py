@@ -38,7 +38,13 @@ _HEAR_SECONDS: Final = 1.0
 _CHANNEL: Final = "interpreter_bot"
 _APPLICATION: Final = "interpreter-bot "
 _REPLICA: Final = _APPLICATION + "replica "
+_IDLE: Final = _APPLICATION + "idle "
+_SERVING_BYTES: Final = 1
+_IDLE_BYTES: Final = 2
+_SERVE_SECONDS: Final = 5.0
+_RETRY_SECONDS: Final = 1.0
 _NAME: Final = sqlalchemy.text("select set_config('application_name', :name, false)")
+_REPLICAS: Final = f"^{_APPLICATION}(replica )?[0-9a-f]{{32}}$"
 _IDENTITY = re.compile(r"[0-9a-f]{32}")
 # A machine that vanishes closes no connection: the server has to probe. Seconds, and times.
 _KEEPALIVES: Final = {
@@ -47,8 +53,9 @@ _KEEPALIVES: Final = {
     "tcp_keepalives_count": "3",
 }
 _OTHERS: Final = sqlalchemy.text(
+    # A name without a kind is of a replica of an earlier release.
     "select count(*) from pg_stat_activity where datname = current_database()"
-    " and starts_with(application_name, :all) and application_name <> :mine"
+    " and application_name ~ :all and application_name <> :mine"
 )
 
 
@@ -123,6 +130,7 @@ class _FileInstance:
         instance._file = file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
+            os.truncate(file, _IDLE_BYTES)
             yield instance
         finally:
             path.unlink(missing_ok=True)
@@ -139,7 +147,7 @@ class _FileInstance:
         return self._is_dead(owner)
 
     async def serve(self, *, is_serving: bool) -> None:
-        os.truncate(self._file, int(is_serving))
+        os.truncate(self._file, _SERVING_BYTES if is_serving else _IDLE_BYTES)
 
     async def count_others(self, transaction: transactions.Transaction) -> int:
         return self._count_others()
@@ -159,7 +167,9 @@ class _FileInstance:
         count = 0
         for path in self._directory.iterdir():
             with contextlib.suppress(FileNotFoundError):
-                count += path.name != self.id and path.stat().st_size > 0
+                # One without any is of a replica of an earlier release, or about to be locked.
+                is_served = path.name != self.id and path.stat().st_size <= _SERVING_BYTES
+                count += is_served and not (path.stat().st_size and self._is_dead(path.name))
         return count
 
     def _is_dead(self, owner: str) -> bool:
@@ -189,11 +199,10 @@ class _ServerInstance:
             url,
             poolclass=pool.NullPool,
             isolation_level="AUTOCOMMIT",
-            connect_args={
-                "server_settings": _KEEPALIVES | {"application_name": _APPLICATION + self.id}
-            },
+            connect_args={"server_settings": _KEEPALIVES | {"application_name": _IDLE + self.id}},
         )
         self._is_changed = asyncio.Event()
+        self._is_lost = asyncio.Event()
         # A connection does one thing at a time.
         self._use = asyncio.Lock()
         self._is_serving = False
@@ -209,21 +218,22 @@ class _ServerInstance:
             driver = (await connection.get_raw_connection()).driver_connection
             assert driver is not None, "it is connected"  # noqa: S101
             await driver.add_listener(_CHANNEL, lambda *_: self._is_changed.set())
+            driver.add_termination_listener(lambda *_: self._is_lost.set())
         except BaseException:
             await connection.close()
             raise
         self._connection = connection
 
     async def _name(self, connection: sa_asyncio.AsyncConnection) -> None:
-        name = (_REPLICA if self._is_serving else _APPLICATION) + self.id
+        name = (_REPLICA if self._is_serving else _IDLE) + self.id
         await connection.execute(_NAME, {"name": name})
 
     async def serve(self, *, is_serving: bool) -> None:
-        async with self._use:
-            self._is_serving = is_serving
-            # Where the connection is lost, the next one is called so.
-            if self._connection is not None:
-                with contextlib.suppress(exc.SQLAlchemyError, OSError):
+        self._is_serving = is_serving
+        # Where the connection is lost, or silent, the next one is called so.
+        with contextlib.suppress(exc.SQLAlchemyError, OSError):
+            async with asyncio.timeout(_SERVE_SECONDS), self._use:
+                if self._connection is not None:
                     await self._name(self._connection)
 
     async def watch(self) -> None:
@@ -233,16 +243,24 @@ class _ServerInstance:
         correct that.
         """
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await self._is_lost.wait()
+            self._is_lost.clear()
             async with self._use:
                 try:
                     if self._connection is None:
                         await self.hold()
                     else:
                         await self._name(self._connection)
+                    continue
                 except (exc.SQLAlchemyError, OSError) as error:
-                    _log.warning("the lock that says we live was lost", exc_info=error)
+                    if self._connection is not None:
+                        _log.warning("the lock that says we live was lost", exc_info=error)
                     await self._let_go()
+            # Others take this instance for gone meanwhile.
+            self._is_lost.set()
+            await asyncio.sleep(_RETRY_SECONDS)
 
     async def release(self) -> None:
         await self._let_go()
@@ -260,7 +278,7 @@ class _ServerInstance:
         return bool((await transaction.execute(attempt)).scalar_one())
 
     async def count_others(self, transaction: transactions.Transaction) -> int:
-        found = await transaction.execute(_OTHERS, {"all": _REPLICA, "mine": _REPLICA + self.id})
+        found = await transaction.execute(_OTHERS, {"all": _REPLICAS, "mine": _REPLICA + self.id})
         return int(found.scalar_one())
 
     async def notify(self, transaction: transactions.Transaction) -> None:

@@ -134,7 +134,7 @@ async def test_a_server_that_restarts_is_used_again_and_we_still_count_as_alive(
 ):
     if url.startswith("sqlite"):
         pytest.skip("a matter of servers")
-    monkeypatch.setattr("interpreter_bot.store.liveness._LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("interpreter_bot.store.liveness._RETRY_SECONDS", 0.1)
     async with opening() as database:
         session = await database.sessions.open(values.SessionKey("web"))
         turn = await database.turns.start(session.id, person="p", text="?")
