@@ -115,6 +115,14 @@ class ConnectionService:
         if len(self._people) > _MOST_KNOWN:
             self._people.popitem(last=False)
 
+    def note_opened(self, key: str) -> None:
+        """Forget whose code runs in a session, unless a turn of this process does.
+
+        Another bot's turns may have run there since: then nothing is for its people alone.
+        """
+        if not self.turns.is_running(key):
+            self._people.pop(key, None)
+
     def check_writing(self, key: str, name: str) -> None:
         """Check that a session's code may ask for statements to be allowed on a connection.
 

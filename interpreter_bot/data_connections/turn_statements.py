@@ -28,6 +28,10 @@ class TurnStatements:
         """Gather what is asked from now on; `key` is that of a session."""
         self._asked[key] = []
 
+    def is_running(self, key: str) -> bool:
+        """Return whether a turn of this process runs in a session."""
+        return key in self._asked
+
     def end(self, key: str) -> tuple[outside_access.AskedQuery, ...]:
         """Return what was asked in a turn; what was allowed there and has not run never does."""
         for allowed in [one for one in self._allowed if one[0] == key]:

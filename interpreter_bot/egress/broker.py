@@ -151,6 +151,8 @@ class Broker:
     def _opened(
         self, key: str, kernel_id: str, found: kernel_doors.Doors
     ) -> kernel_doors.Introduction:
+        for service in self.services:
+            service.note_opened(key)
         authority = certificates.Authority(hmac.digest(self._seed, kernel_id.encode(), "sha256"))
         # Its link to a host may break, and be made again, while it lives.
         given = _kept(self._given, (key, kernel_id), approvals.Approvals)
@@ -199,11 +201,15 @@ class Broker:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
         def end() -> None:
-            loop.remove_reader(doors.process)
+            for one in ends:
+                loop.remove_reader(one)
             if task is not None:
                 task.cancel()
 
-        loop.add_reader(doors.process, end)
+        # Whichever ends: the kernel, or its host's leave to serve its doors.
+        ends = [doors.process, *([] if doors.link is None else [doors.link.fileno()])]
+        for one in ends:
+            loop.add_reader(one, end)
         try:
             async with asyncio.TaskGroup() as both:
                 proxy = proxies.Proxy(context)
@@ -211,7 +217,8 @@ class Broker:
                 both.create_task(proxy.serve(doors.proxy), name="proxy of a kernel")
                 both.create_task(aliases.serve(doors.services), name="aliases of a kernel")
         finally:
-            loop.remove_reader(doors.process)
+            for one in ends:
+                loop.remove_reader(one)
 
     def _shut(self, kernel_id: str, doors: kernel_doors.Doors, task: asyncio.Task[None]) -> None:
         """Let go of doors, also of those that were shut before anything was done about them."""

@@ -70,6 +70,9 @@ class DoorService(Protocol):
     def offers(self, key: str) -> Sequence[outside_access.Offer]:
         """Return what of it a session may use, for people and models."""
 
+    def note_opened(self, key: str) -> None:
+        """Take that the doors of a session's kernel were opened, which another bot may have had."""
+
     def is_offered(self, key: str) -> bool:
         """Return whether a session may use something of it; else there is no such path."""
 

@@ -14,7 +14,7 @@ import os
 import pathlib
 import socket
 import urllib.parse
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Set
 from typing import Any, Final, TypeAlias, TypeVar
 
 from interpreter_bot import errors, outside_access, values
@@ -35,6 +35,7 @@ _AGAIN_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 10.0
 _MOST_AT_ONCE: Final = 16
 _ANSWER_BYTES: Final = 4096
+_MOST_REMEMBERED: Final = 10_000
 _REQUEST: Final = "POST /v1/doors?{asked} HTTP/1.1\r\nHost: host\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -70,6 +71,7 @@ class RemoteDoors:
         self._is_due = asyncio.Event()
         self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
         self._opening: set[str] = set()
+        self._ours: set[str] = set()
         self._introducing: set[str] = set()
         self._epoch_on = epoch_on
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -90,17 +92,20 @@ class RemoteDoors:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def open(self, key: str, kernel_id: str, *, epoch: int = 0) -> None:
+    async def open(
+        self, key: str, kernel_id: str, *, epoch: int = 0, is_claimed: bool = False
+    ) -> None:
         """Let the doorkeeper open a kernel's doors, and the host tell the kernel of them.
 
         Args:
             key: of the session.
             kernel_id: of its kernel.
             epoch: in which it is on this host; 0 where there is one host only.
+            is_claimed: also where another bot has them: for a person, who is known here.
         """
         if self._doorkeeper is None:
             return
-        doors = functools.partial(self._fetched, key, kernel_id, epoch)
+        doors = functools.partial(self._fetched, key, kernel_id, epoch, is_claimed=is_claimed)
         try:
             await self._introduce(kernel_id, await self._doorkeeper.open(key, kernel_id, doors))
         except errors.KernelError:
@@ -127,16 +132,23 @@ class RemoteDoors:
 
     async def _look(self) -> None:
         """Look for doors that no bot has, for ever."""
+        before: Set[str] = frozenset()
         while True:
             self._is_due.clear()
             try:
                 said = await self._connection.request("GET", "/v1/unheld_doors")
-                for kernel_id, key in remote_calls.read(dict[str, str], said).items():
-                    if kernel_id not in self._opening:
+                unheld = remote_calls.read(dict[str, str], said)
+                for kernel_id, key in unheld.items():
+                    # Of several, the bot that had them comes first: it may be running a turn there.
+                    is_ours = self._epoch_on is None or (
+                        kernel_id in self._ours or kernel_id in before
+                    )
+                    if is_ours and kernel_id not in self._opening:
                         self._opening.add(kernel_id)
                         self._begin(
                             self._open_unheld(kernel_id, key), "a door without a bot"
                         ).add_done_callback(_opened)
+                before = unheld.keys()
             except errors.BotError as error:
                 _log.info("doors that no bot has cannot be looked for now: %r", error)
             with contextlib.suppress(TimeoutError):
@@ -171,13 +183,15 @@ class RemoteDoors:
             return 0
         return await self._epoch_on(self._connection.status.data_id, key)
 
-    async def _carried(self, key: str, kernel_id: str, epoch: int) -> kernel_doors.Doors | None:
+    async def _carried(
+        self, key: str, kernel_id: str, epoch: int, claim: dict[str, str]
+    ) -> kernel_doors.Doors | None:
         """Let the connections of a kernel's doors be carried here; None if the host does not."""
 
         async def is_current() -> bool:
             return await self._epoch(key) == epoch
 
-        asked = {"kernel": kernel_id, "key": key} | ({"epoch": str(epoch)} if epoch else {})
+        asked = {"kernel": kernel_id, "key": key} | ({"epoch": str(epoch)} if epoch else {}) | claim
         carried = tunneled_doors.TunneledDoors(self._connection, asked, is_current)
         task = self._begin(carried.carry(), f"carried doors of {kernel_id}")
         task.add_done_callback(self._over)
@@ -192,8 +206,7 @@ class RemoteDoors:
             if isinstance(error, TimeoutError):
                 raise errors.KernelError from error
             raise
-        ask = functools.partial(self._ask, kernel_id)
-        return None if found is None else dataclasses.replace(found, ask=ask)
+        return self._had(kernel_id, found)
 
     def _over(self, task: asyncio.Task[bool]) -> None:
         if task.cancelled() or self._is_closed:
@@ -204,14 +217,17 @@ class RemoteDoors:
             # Code that runs there goes on, and may want them.
             asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self.take_over)
 
-    async def _fetched(self, key: str, kernel_id: str, epoch: int = 0) -> kernel_doors.Doors | None:
+    async def _fetched(
+        self, key: str, kernel_id: str, epoch: int = 0, *, is_claimed: bool = False
+    ) -> kernel_doors.Doors | None:
         """Ask the host for a kernel's doors; None if it gives none."""
         loop = asyncio.get_running_loop()
         path = self._connection.address
+        claim = {"claim": "1"} if is_claimed else {}
         if not isinstance(path, pathlib.Path):
             # No descriptor travels to another machine.
-            return await self._carried(key, kernel_id, epoch)
-        asked = urllib.parse.urlencode({"kernel": kernel_id, "key": key})
+            return await self._carried(key, kernel_id, epoch, claim)
+        asked = urllib.parse.urlencode({"kernel": kernel_id, "key": key} | claim)
         link = socket.socket(socket.AF_UNIX)
         try:
             async with asyncio.timeout(_SECONDS):
@@ -234,7 +250,15 @@ class RemoteDoors:
             raise
         if found is None:
             link.close()
+        return self._had(kernel_id, found)
+
+    def _had(self, kernel_id: str, found: kernel_doors.Doors | None) -> kernel_doors.Doors | None:
+        """Remember whose doors this bot had, and let their questions be asked through the host."""
+        if found is None:
             return None
+        if len(self._ours) >= _MOST_REMEMBERED:
+            self._ours.clear()
+        self._ours.add(kernel_id)
         return dataclasses.replace(found, ask=functools.partial(self._ask, kernel_id))
 
     async def _ask(self, kernel_id: str, question: values.InputRequested) -> str:

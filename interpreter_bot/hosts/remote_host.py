@@ -254,7 +254,9 @@ class RemoteHost:
         number = self.connection.new_number()
         call = remote_calls.LeaseCall(number, key, person, epoch=self._epoch)
         with self.connection.wanting(number, call):
-            open_doors = functools.partial(self._doors.open, key, epoch=self._epoch)
+            open_doors = functools.partial(
+                self._doors.open, key, epoch=self._epoch, is_claimed=bool(person)
+            )
             yield RemoteLease(self.connection, number, open_doors)
 
     async def follow(

@@ -3,7 +3,10 @@
 On this machine it gets the sockets themselves; on another, what connects to them is carried to it.
 
 Who connects to a door while no bot has it is told so; the next bot takes the doors over, or, where
-its rules let nothing through any more, shuts them, which code is told.
+its rules let nothing through any more, shuts them, which code is told. Of several bots the one has
+them that runs a turn there, or did last.
+
+Above 300 lines: who has doors, and what becomes of them, are one state.
 """
 
 from __future__ import annotations
@@ -40,6 +43,7 @@ _HEAD: Final = (
 _BACKLOG: Final = 8
 _HEAD_BYTES: Final = 64 * 1024
 # One at a time and each so long: whoever asks again at once costs nothing.
+_CLAIM_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 0.1
 
 
@@ -71,6 +75,8 @@ class _Handed:
         is_held: by a bot.
         is_shut: a bot came that lets nothing through them.
         ended: set when the kernel has, or the host ends.
+        claimed: set when another bot is to have them, which runs a turn there.
+        is_free: set once none has them.
         answering: tells who connects that no bot has them.
     """
 
@@ -81,6 +87,8 @@ class _Handed:
     is_shut: bool = False
     answering: tuple[asyncio.Task[None], ...] = ()
     ended: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+    claimed: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+    is_free: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
 
 
 class DoorHandovers:
@@ -124,7 +132,7 @@ class DoorHandovers:
                 doors = handed.doors
                 descriptors = [doors.proxy.fileno(), doors.services.fileno(), doors.process]
                 socket.send_fds(peer, [kernel_doors.HANDED], descriptors)
-                await self._until_readable(peer)
+                await self._until_readable(peer, handed.claimed)
         return web.Response()
 
     async def _link(self, request: web.Request) -> web.StreamResponse:
@@ -135,13 +143,16 @@ class DoorHandovers:
             offering = asyncio.create_task(
                 self._carried.offer(link, handed.doors), name="offered connections"
             )
-            ending = asyncio.create_task(handed.ended.wait(), name="end of a kernel")
+            tasks = {offering} | {
+                asyncio.create_task(one.wait(), name="end of doors for a bot")
+                for one in (handed.ended, handed.claimed)
+            }
             try:
-                await asyncio.wait({offering, ending}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                for task in (offering, ending):
+                for task in tasks:
                     task.cancel()
-                await asyncio.wait({offering, ending})
+                await asyncio.wait(tasks)
                 if not offering.cancelled() and (error := offering.exception()) is not None:
                     _log.warning("connections are offered no more", exc_info=error)
             await link.close()
@@ -151,19 +162,21 @@ class DoorHandovers:
     async def _held(self, request: web.Request) -> AsyncIterator[_Handed]:
         """Hold a kernel's doors for a bot; then tell code that no bot is there."""
         kernel_id = request.query["kernel"]
-        handed = await self._taken(kernel_id, request.query["key"])
+        is_claimed = "claim" in request.query
+        handed = await self._taken(kernel_id, request.query["key"], is_claimed=is_claimed)
         try:
             yield handed
         finally:
             handed.is_held = False
+            handed.is_free.set()
             if self._handed.get(kernel_id) is handed:
                 handed.answering = tuple(
                     asyncio.create_task(_answer(door, handed), name="a door that no bot has")
                     for door in (handed.doors.proxy, handed.doors.services)
                 )
 
-    async def _taken(self, kernel_id: str, key: str) -> _Handed:
-        """Hold a kernel's doors.
+    async def _taken(self, kernel_id: str, key: str, *, is_claimed: bool) -> _Handed:
+        """Hold a kernel's doors; where they are claimed, in the place of a bot that has them.
 
         Raises:
             KernelError: it has none, or another bot has them.
@@ -181,18 +194,27 @@ class DoorHandovers:
             self._watching.add(watching)
             watching.add_done_callback(self._watching.discard)
             return handed
-        if handed.is_held:
+        if handed.is_held and is_claimed:
+            handed.claimed.set()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_CLAIM_SECONDS):
+                    await handed.is_free.wait()
+        if handed.is_held or self._handed.get(kernel_id) is not handed:
             raise errors.KernelError(_HELD)
         handed.is_held, handed.is_shut = True, False
+        handed.claimed.clear()
+        handed.is_free.clear()
         await _stopped(handed)
         return handed
 
-    async def _until_readable(self, descriptor: socket.socket | int) -> None:
-        """Return when the other side of a descriptor has gone, or everything ends."""
+    async def _until_readable(
+        self, descriptor: socket.socket | int, *events: asyncio.Event
+    ) -> None:
+        """Return when the other side of a descriptor has gone, or everything ends, or an event."""
         loop = asyncio.get_running_loop()
         readable = asyncio.Event()
         loop.add_reader(descriptor, readable.set)
-        waiting = {asyncio.create_task(event.wait()) for event in (readable, self._ended)}
+        waiting = {asyncio.create_task(event.wait()) for event in (readable, self._ended, *events)}
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:

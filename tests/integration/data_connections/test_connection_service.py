@@ -255,3 +255,18 @@ async def test_nonsense_through_the_door_is_refused(place):
         "        print(413)\n"
     )
     assert told.split() == ["400", "400", "400", "400", "413"]
+
+
+async def test_whose_code_runs_is_forgotten_where_another_bot_may_have_had_the_doors(place):
+    key = values.text(values.SessionKey("web", thread="moved"))
+
+    def names():
+        return [offer.name for offer in place.service.offers(key)]
+
+    place.service.note_person(key, "U1")
+    place.service.note_opened(key)
+    assert "secret" in names(), "its turn runs here"
+    place.service.turns.end(key)
+    assert "secret" in names(), "what its code left running goes on"
+    place.service.note_opened(key)
+    assert ("sales" in names(), "secret" in names()) == (True, False)

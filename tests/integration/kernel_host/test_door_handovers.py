@@ -191,3 +191,28 @@ async def test_the_question_of_a_bot_that_wants_no_answer_any_more_is_dropped(pl
         asking[0].cancel()
         assert await running == "over"
         await host.forget(KEY)
+
+
+async def test_of_two_bots_the_one_has_the_doors_that_runs_a_turn(place):
+    async with place.bot() as (first, one), place.bot() as (second, other):
+
+        async def ask_in(host):
+            async with host.lease(KEY, person="u") as lease:
+                kernel = await lease.kernel()
+                shown = []
+                await attached_executions.run(host, kernel, place.get, show=shown.append)
+            return "".join(output.plain for output in shown).strip()
+
+        trusted = f"open('ca.pem', 'w').write({place.outside.authority.certificate!r})"
+        await place.run(first, trusted)
+        for host, has, has_not in ((second, other, one), (first, one, other)):
+            assert await ask_in(host) == "outside"
+            assert len(has._kernels) == 1
+            async with asyncio.timeout(5):
+                while has_not._kernels:  # noqa: ASYNC110 - it is told by a connection's end
+                    await asyncio.sleep(0.01)
+        # Who only looks takes nothing away.
+        async with second.lease(KEY) as lease:
+            await lease.kernel()
+        assert (len(one._kernels), len(other._kernels)) == (1, 0)
+        await first.forget(KEY)

@@ -322,7 +322,8 @@ async def test_what_people_allowed_a_kernel_outlives_its_link(host):
         await doors.close()
 
 
-async def test_doors_of_many_kernels_are_opened_a_few_at_a_time(host):
+async def test_doors_of_many_kernels_are_opened_a_few_at_a_time(host, monkeypatch):
+    monkeypatch.setattr(remote_doors, "_LOOK_SECONDS", 0.02)
     host.unheld = {str(number): "s" for number in range(50)}
     at_once, now = [], []
 
