@@ -53,7 +53,7 @@ class Preferences:
         if value is None:
             raise ValueError("None is no choice: remove it instead")
         fields = {"value": value, "changed": columns.now()}
-        insert = self._begin.insert(_T).values(name=name, **_columns(scope), **fields)
+        insert = self._begin.insert(_T).values(name=name, **dataclasses.asdict(scope), **fields)
         statement = insert.on_conflict_do_update(
             index_elements=[_T.c.name, *_WHERE],
             set_={field: insert.excluded[field] for field in fields},
@@ -76,16 +76,12 @@ class Preferences:
             return Choices(tuple((row.name, row.value, row.channel) for row in found))
 
 
-def _columns(scope: values.Scope) -> dict[str, str]:
-    return {column.name: getattr(scope, column.name) for column in _WHERE}
-
-
 def _is(scope: values.Scope) -> list[sa.ColumnElement[bool]]:
-    return [column == getattr(scope, column.name) for column in _WHERE]
+    return [_T.c[name] == value for name, value in dataclasses.asdict(scope).items()]
 
 
 def _around(scope: values.Scope) -> list[sa.ColumnElement[bool]]:
     return [
-        sa.or_(column == value, column == "")
-        for column, value in zip(_WHERE, _columns(scope).values(), strict=True)
+        sa.or_(_T.c[name] == value, _T.c[name] == "")
+        for name, value in dataclasses.asdict(scope).items()
     ]

@@ -1,7 +1,4 @@
-"""Table definitions. A change here needs a migration; a test compares the two.
-
-Above 300 lines: one metadata, all tables of it.
-"""
+"""Table definitions. A change here needs a migration; a test compares the two."""
 
 from __future__ import annotations
 
@@ -38,6 +35,10 @@ def _name(name: str) -> sa.Column[str]:
     return sa.Column(name, columns.Name, nullable=False)
 
 
+def _names(*names: str) -> tuple[sa.Column[str], ...]:
+    return tuple(map(_name, names))
+
+
 def _prose(name: str) -> sa.Column[str]:
     return sa.Column(name, columns.Prose, nullable=False)
 
@@ -59,10 +60,7 @@ def _of(table: str, *, or_none: bool = False) -> sa.Column[int]:
 
 SESSIONS = _table(
     "sessions",
-    _name("platform"),
-    _name("workspace"),
-    _name("channel"),
-    _name("thread"),
+    *_names("platform", "workspace", "channel", "thread"),
     _prose("title"),
     sa.Column("model", columns.Name),
     sa.Column("kernel", columns.Document),
@@ -139,9 +137,7 @@ USAGE = _table(
     # Money stays spent when the conversation is deleted.
     _of("turns", or_none=True),
     _of("sessions", or_none=True),
-    _name("platform"),
-    _name("workspace"),
-    _name("person"),
+    *_names("platform", "workspace", "person"),
     sa.Column("day", sa.Date, nullable=False),
     _name("model"),
     sa.Column("input_tokens", sa.BigInteger, nullable=False),
@@ -174,11 +170,7 @@ HOSTS = _table(
 
 CHOICES = _table(
     "choices",
-    _name("platform"),
-    _name("workspace"),
-    _name("channel"),
-    _name("person"),
-    _name("name"),
+    *_names("platform", "workspace", "channel", "person", "name"),
     sa.Column("value", columns.Document, nullable=False),
     _moment("changed"),
     sa.UniqueConstraint("name", "platform", "workspace", "channel", "person"),
@@ -201,12 +193,7 @@ EVENTS = sa.Table(
 # What code tried to reach outside; it stays when the conversation is deleted.
 CONTACTS = _table(
     "contacts",
-    _name("platform"),
-    _name("workspace"),
-    _name("channel"),
-    _name("thread"),
-    _name("kernel_id"),
-    _name("method"),
+    *_names("platform", "workspace", "channel", "thread", "kernel_id", "method"),
     _prose("host"),
     sa.Column("port", sa.Integer, nullable=False),
     _prose("path"),
@@ -221,15 +208,9 @@ CONTACTS = _table(
 # Tools of MCP servers that code called; it stays when the conversation is deleted.
 TOOL_CALLS = _table(
     "tool_calls",
-    _name("platform"),
-    _name("workspace"),
-    _name("channel"),
-    _name("thread"),
-    _name("person"),
+    *_names("platform", "workspace", "channel", "thread", "person"),
     # By which code knows its call: one that is asked for twice is not done twice.
-    _name("call_id"),
-    _name("server"),
-    _name("tool"),
+    *_names("call_id", "server", "tool"),
     _prose("arguments"),
     sa.Column("was_approved", sa.Boolean, nullable=False),
     _name("outcome"),
@@ -244,13 +225,7 @@ TOOL_CALLS = _table(
 # What was installed into kernels; it stays, too.
 INSTALLATIONS = _table(
     "installations",
-    _name("platform"),
-    _name("workspace"),
-    _name("channel"),
-    _name("thread"),
-    _name("kernel_id"),
-    _name("person"),
-    _name("layer"),
+    *_names("platform", "workspace", "channel", "thread", "kernel_id", "person", "layer"),
     _prose("packages"),
     sa.Column("began", columns.Moment, nullable=False, index=True),
 )
@@ -258,13 +233,7 @@ INSTALLATIONS = _table(
 # What code asked of data connections; it stays, too.
 QUERIES = _table(
     "queries",
-    _name("platform"),
-    _name("workspace"),
-    _name("channel"),
-    _name("thread"),
-    _name("kernel_id"),
-    _name("person"),
-    _name("connection"),
+    *_names("platform", "workspace", "channel", "thread", "kernel_id", "person", "connection"),
     _prose("statement"),
     _prose("reason"),
     sa.Column("rows", sa.BigInteger, nullable=False),
@@ -276,10 +245,7 @@ QUERIES = _table(
 # Accounts at MCP servers that people let the bot use, with tokens; all that is secret is encrypted.
 ACCOUNTS = _table(
     "accounts",
-    _name("platform"),
-    _name("workspace"),
-    _name("person"),
-    _name("server"),
+    *_names("platform", "workspace", "person", "server"),
     _prose("sealed"),
     _moment("changed"),
     sa.UniqueConstraint("platform", "workspace", "person", "server"),
@@ -289,10 +255,7 @@ ACCOUNTS = _table(
 # browser knows.
 LOGINS = _table(
     "logins",
-    _name("platform"),
-    _name("workspace"),
-    _name("person"),
-    _name("server"),
+    *_names("platform", "workspace", "person", "server"),
     sa.Column("digest", sa.String(64), nullable=False),
     _prose("sealed"),
     _moment("began"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -26,13 +27,7 @@ class Sessions:
         """Find or create the session of a conversation, and mark it as used now."""
         now = columns.now()
         insert = self._begin.insert(_T).values(
-            platform=key.platform,
-            workspace=key.workspace,
-            channel=key.channel,
-            thread=key.thread,
-            title="",
-            created=now,
-            used=now,
+            **dataclasses.asdict(key), title="", created=now, used=now
         )
         statement = insert.on_conflict_do_update(
             index_elements=[_T.c.platform, _T.c.workspace, _T.c.channel, _T.c.thread],
@@ -225,12 +220,7 @@ class Sessions:
 
 
 def _is(key: values.SessionKey) -> tuple[sa.ColumnElement[bool], ...]:
-    return (
-        _T.c.platform == key.platform,
-        _T.c.workspace == key.workspace,
-        _T.c.channel == key.channel,
-        _T.c.thread == key.thread,
-    )
+    return tuple(_T.c[name] == value for name, value in dataclasses.asdict(key).items())
 
 
 def _said(turns: sa.Table) -> sa.ColumnElement[str]:
