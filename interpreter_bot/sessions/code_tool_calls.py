@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from interpreter_bot.mcp_servers.model_tool_listings import ToolIndex
     from interpreter_bot.mcp_servers.tool_broker import ToolBroker
     from interpreter_bot.sessions import turn_services
-    from interpreter_bot.store.tool_audit import ToolAudit
+    from interpreter_bot.store.activity_audit import ToolAudit
 
 _log = logging.getLogger(__name__)
 

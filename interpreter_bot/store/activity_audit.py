@@ -1,14 +1,15 @@
-"""What code of sessions did through its doors: contacts with the outside, queries of data,
-installations of packages.
+"""What code of sessions did: contacts with the outside, queries of data, installations of packages,
+and calls of tools.
 
 They outlive their sessions.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from collections.abc import Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import sqlalchemy as sa
 
@@ -17,6 +18,7 @@ from interpreter_bot.store import columns, records, schema, transactions
 
 Done = TypeVar("Done", outside_access.Contact, outside_access.Query, records.Installation)
 
+_CALLS = schema.TOOL_CALLS
 _OF_SESSION: Final = ("id", "platform", "workspace", "channel", "thread", "began")
 
 
@@ -48,18 +50,10 @@ class AuditTable(Generic[Done]):
         async with self._begin.writing() as transaction:
             await transaction.execute(self._insert, rows)
 
-    async def of_session(self, key: values.SessionKey, *, most: int = 100) -> tuple[Done, ...]:
-        """Return the latest of a session, the latest first."""
-        chosen = [self._table.c[name] == value for name, value in _columns(key).items()]
-        return await self._latest(sa.select(self._table).where(*chosen), most)
-
     async def latest(self, *, most: int) -> tuple[Done, ...]:
         """Return the latest of all sessions, the latest first."""
-        return await self._latest(sa.select(self._table), most)
-
-    async def _latest(self, query: sa.Select[Any], most: int) -> tuple[Done, ...]:
         table = self._table
-        query = query.order_by(table.c.began.desc(), table.c.id.desc()).limit(most)
+        query = sa.select(table).order_by(table.c.began.desc(), table.c.id.desc()).limit(most)
         async with self._begin.reading() as transaction:
             rows = (await transaction.execute(query)).all()
         return tuple(
@@ -75,14 +69,42 @@ class AuditTable(Generic[Done]):
 
     async def prune(self, age: datetime.timedelta) -> int:
         """Delete those that began longer ago; returns how many."""
-        old = sa.delete(self._table).where(self._table.c.began < columns.now() - age)
-        async with self._begin.writing() as transaction:
-            return (await transaction.execute(old)).rowcount
+        return await _prune(self._begin, self._table, age)
 
     def _row(self, one: Done) -> dict[str, object]:
         fields: dict[str, object] = {name: getattr(one, name) for name in self._fields}
         began = datetime.datetime.fromtimestamp(one.at, datetime.UTC)
-        return fields | _columns(values.key(one.key)) | {"began": began}
+        return fields | dataclasses.asdict(values.key(one.key)) | {"began": began}
+
+
+class ToolAudit:
+    """Table of calls of tools, each of which is written before it is made."""
+
+    def __init__(self, begin: transactions.Transactions) -> None:
+        self._begin = begin
+
+    async def begin(self, call: records.ToolCall) -> bool:
+        """Record a call that is about to be made; says whether it is the first of its id."""
+        row = dataclasses.asdict(call)
+        key = row.pop("key")
+        adding = self._begin.insert(_CALLS).values(row | key | {"began": columns.now()})
+        is_first = adding.on_conflict_do_nothing().returning(_CALLS.c.id)
+        async with self._begin.writing() as transaction:
+            return (await transaction.execute(is_first)).first() is not None
+
+    async def end(self, call: records.ToolCall) -> None:
+        """Record how a call ended."""
+        ended = {
+            name: getattr(call, name) for name in ("outcome", "reason", "received_bytes", "seconds")
+        }
+        async with self._begin.writing() as transaction:
+            await transaction.execute(
+                sa.update(_CALLS).where(_CALLS.c.call_id == call.call_id).values(**ended)
+            )
+
+    async def prune(self, age: datetime.timedelta) -> int:
+        """Delete those that began longer ago; returns how many."""
+        return await _prune(self._begin, _CALLS, age)
 
 
 def contacts(begin: transactions.Transactions) -> AuditTable[outside_access.Contact]:
@@ -112,10 +134,7 @@ def _insert(table: sa.Table, unique: Sequence[str]) -> sa.Insert:
     return sa.insert(table).from_select(list(given), sa.select(*given.values()).where(is_new))
 
 
-def _columns(key: values.SessionKey) -> dict[str, str]:
-    return {
-        "platform": key.platform,
-        "workspace": key.workspace,
-        "channel": key.channel,
-        "thread": key.thread,
-    }
+async def _prune(begin: transactions.Transactions, table: sa.Table, age: datetime.timedelta) -> int:
+    old = sa.delete(table).where(table.c.began < columns.now() - age)
+    async with begin.writing() as transaction:
+        return (await transaction.execute(old)).rowcount

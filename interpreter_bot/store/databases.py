@@ -31,7 +31,6 @@ from interpreter_bot.store import (
     replica_call_table,
     session_copies,
     sessions,
-    tool_audit,
     transactions,
     turn_parts,
     turns,
@@ -189,7 +188,7 @@ class Database:
         self.contacts = activity_audit.contacts(begin)
         self.queries = activity_audit.queries(begin)
         self.installations = activity_audit.installations(begin)
-        self.tool_audit = tool_audit.ToolAudit(begin)
+        self.tool_audit = activity_audit.ToolAudit(begin)
         self.accounts = accounts.Accounts(begin)
 
     @classmethod

@@ -45,12 +45,8 @@ class Artifacts:
         async with self._begin.writing() as transaction:
             await transaction.execute(sa.insert(_ARTIFACTS), rows)
 
-    async def of_turn(self, turn_id: int) -> tuple[records.Artifact, ...]:
-        """Return the artifacts of a turn, in the order in which they were given back."""
-        return await self.of_turns([turn_id])
-
     async def of_turns(self, turn_ids: Sequence[int]) -> tuple[records.Artifact, ...]:
-        """Return the artifacts of some turns, turn by turn."""
+        """Return the artifacts of some turns, turn by turn, in the order they were given."""
         query = (
             sa.select(_ARTIFACTS)
             .where(_ARTIFACTS.c.turn_id.in_(turn_ids))

@@ -104,10 +104,6 @@ class Usage:
         """Sum a session's usage, ever."""
         return await self._sum(_T.c.session_id == session_id)
 
-    async def of_turn(self, turn_id: int) -> values.Usage:
-        """Sum a turn's usage so far."""
-        return await self._sum(_T.c.turn_id == turn_id)
-
     async def of_turns(self, turn_ids: Sequence[int]) -> dict[int, values.Usage]:
         """Sum the usage of each of some turns; those without any are missing."""
         query = sa.select(_T.c.turn_id, *_SUMS).where(_T.c.turn_id.in_(turn_ids))

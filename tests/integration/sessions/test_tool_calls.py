@@ -6,10 +6,12 @@ import pathlib
 
 import mcp_types
 import pytest
+import sqlalchemy as sa
 
 from interpreter_bot import settings, values
 from interpreter_bot.mcp_servers import tool_broker
 from interpreter_bot.sessions import requests
+from interpreter_bot.store import schema
 from tests.fakes import openai_server, replies, tool_servers
 
 pytestmark = pytest.mark.kernel
@@ -39,6 +41,13 @@ async def jira():
         yield server
 
 
+async def recorded(house):
+    """Return the calls that the database has, in order."""
+    async with house.service._services.database.engine.connect() as connection:
+        query = sa.select(schema.TOOL_CALLS).order_by(schema.TOOL_CALLS.c.id)
+        return (await connection.execute(query)).all()
+
+
 def plain(reply):
     return "".join(output.plain for output in reply.of("output"))
 
@@ -59,9 +68,7 @@ async def test_code_calls_a_tool_and_uses_what_comes(opened, jira, tmp_path):
             "print(search_issues(query='late'), tools.find_tools('search'))\n"
             "print(tools.describe_tool('jira.search_issues'))"
         )
-        audit = await house.service._services.database.tool_audit.of_session(
-            values.SessionKey("web", thread="t")
-        )
+        audit = await recorded(house)
     assert plain(reply).startswith(
         "['late', 2] ['tools.jira.search_issues(query): Search.']\n"
         "tools.jira.search_issues(query)\n\nSearch.\n\nArgs:\n    query (str): Words.\n"
@@ -153,11 +160,9 @@ async def test_nothing_is_called_that_may_not_be(opened, jira, tmp_path):
             "'tools.jira.search_issues(query): Search.']",
             "",
         ]
-        audit = await house.service._services.database.tool_audit.of_session(
-            values.SessionKey("web", thread="t")
-        )
+        audit = await recorded(house)
     assert [name for name, _ in jira.calls] == ["list", *["delete"] * 3, "list"]
-    assert [(call.tool, call.outcome, call.was_approved) for call in reversed(audit)] == [
+    assert [(call.tool, call.outcome, call.was_approved) for call in audit] == [
         ("list", "done", False),
         ("delete", "done", True),
         *[("delete", "refused", False)] * 2,

@@ -188,7 +188,7 @@ async def test_artifacts_are_remembered_with_their_media_type(database, turn):
     digest = "0" * 64
     made = [values.Artifact("out/a.csv", 2**40, digest), values.Artifact(HOSTILE, 0, digest)]
     await database.artifacts.add(turn.id, *made)
-    first, second = await database.artifacts.of_turn(turn.id)
+    first, second = await database.artifacts.of_turns([turn.id])
     assert (first.name, first.size_bytes, first.media_type) == ("out/a.csv", 2**40, "text/csv")
     assert second.media_type == "application/octet-stream"
 

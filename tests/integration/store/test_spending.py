@@ -30,7 +30,7 @@ async def test_money_sums_are_exact_by_person_day_session_and_turn(database, ses
         input_tokens=300, output_tokens=100, money=micros(10**15 + 100), cpu_seconds=50.0
     )
     assert await database.usage.of_session(session.id) == spent
-    assert await database.usage.of_turn(turn.id) == spent
+    assert await database.usage.of_turns([turn.id]) == {turn.id: spent}
     whose = {"platform": "slack", "workspace": "T1"}
     assert (await database.usage.of_person("U1", **whose)).money == micros(10**15 + 107)
     yesterday = columns.now().date() - datetime.timedelta(days=1)
@@ -42,7 +42,7 @@ async def test_numbers_beyond_measure_do_not_spoil_the_sum(database, turn):
     absurd = values.Usage(input_tokens=10**40, output_tokens=-5, cpu_seconds=float("nan"))
     await database.usage.add(turn.id, absurd)
     await database.usage.add(turn.id, values.Usage(output_tokens=2, cpu_seconds=1.0))
-    spent = await database.usage.of_turn(turn.id)
+    spent = (await database.usage.of_turns([turn.id]))[turn.id]
     assert (spent.input_tokens, spent.output_tokens, spent.cpu_seconds) == (10**15, 2, 1.0)
 
 
@@ -75,6 +75,6 @@ async def test_turns_are_added_up_one_by_one_and_left_out_of_a_persons_sum(datab
 
 async def test_money_is_counted_in_millionths_and_rounded_up(database, turn):
     await database.usage.add(turn.id, values.Usage(money=decimal.Decimal("0.0000011")))
-    assert (await database.usage.of_turn(turn.id)).money == micros(2)
+    assert (await database.usage.of_turns([turn.id]))[turn.id].money == micros(2)
     await database.usage.add(turn.id, values.Usage(money=decimal.Decimal(10) ** 40))
-    assert (await database.usage.of_turn(turn.id)).money == micros(10**15 + 2)
+    assert (await database.usage.of_turns([turn.id]))[turn.id].money == micros(10**15 + 2)
