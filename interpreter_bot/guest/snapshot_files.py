@@ -19,11 +19,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import mmap
 import os
 import struct
 from collections.abc import Iterator
+from concurrent import futures
 from typing import Any, NamedTuple
 
 from . import snapshot_encryption
@@ -108,6 +110,7 @@ class Writer:
         self._used_bytes = 0
         self.written_bytes = 0
         self.blobs: dict[str, int] = {}
+        self._blob_lengths = {one.stat().st_size for one in os.scandir(self._blobs_directory)}
         self._cipher: snapshot_encryption.FileCipher | None = None
         if key:
             self._cipher = snapshot_encryption.FileCipher(key, f"{number}/variables")
@@ -149,28 +152,49 @@ class Writer:
         self._used_bytes += size
 
     def _write_blob(self, buffer: memoryview) -> bytes:
-        digest, stored = hashlib.sha256(buffer).digest(), buffer.nbytes
-        if self._key:
-            digest = snapshot_encryption.blob_name(self._key, digest)
-            stored = snapshot_encryption.stored_bytes(stored)
-        name = digest.hex()
-        self.blobs[name] = buffer.nbytes
-        path = os.path.join(self._blobs_directory, name)
-        with contextlib.suppress(FileNotFoundError):
-            if os.stat(path).st_size == stored:
-                return digest
-        partial = f"{path}.{os.getpid()}"
+        partial = os.path.join(self._blobs_directory, f"partial.{os.getpid()}")
+        # Of a length that no other has it must be new, and is hashed while it is written.
+        is_new = not self._key and buffer.nbytes not in self._blob_lengths
         try:
-            with open(partial, "wb", buffering=0) as file:
-                self._write_buffer(file.fileno(), name, buffer)
-                os.fsync(file.fileno())
+            if is_new:
+                digest = self._write_hashed(partial, buffer)
+            else:
+                digest = hashlib.sha256(buffer).digest()
+            stored = buffer.nbytes
+            if self._key:
+                digest = snapshot_encryption.blob_name(self._key, digest)
+                stored = snapshot_encryption.stored_bytes(stored)
+            name = digest.hex()
+            self.blobs[name] = buffer.nbytes
+            path = os.path.join(self._blobs_directory, name)
+            if not is_new:
+                with contextlib.suppress(FileNotFoundError):
+                    if os.stat(path).st_size == stored:
+                        return digest
+                self._write_file(partial, name, buffer)
             os.rename(partial, path)
         except OSError:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(partial)
             raise
+        self._blob_lengths.add(stored)
         self.written_bytes += buffer.nbytes
         return digest
+
+    def _write_hashed(self, path: str, buffer: memoryview) -> bytes:
+        with futures.ThreadPoolExecutor(1) as beside:
+            try:
+                hashing = beside.submit(hashlib.sha256, buffer).result
+            except RuntimeError:
+                # The session may have no further thread.
+                hashing = functools.partial(hashlib.sha256, buffer)
+            self._write_file(path, "", buffer)
+            return hashing().digest()
+
+    def _write_file(self, path: str, name: str, buffer: memoryview) -> None:
+        with open(path, "wb", buffering=0) as file:
+            self._write_buffer(file.fileno(), name, buffer)
+            os.fsync(file.fileno())
 
     def _write_buffer(self, file: int, name: str, buffer: memoryview) -> None:
         if not self._key:

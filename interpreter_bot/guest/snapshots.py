@@ -1,9 +1,9 @@
 """Snapshots of a session's variables: saved by one kernel, restored by another.
 
 They are written and tried out in forked children. A child has all variables as they were at the
-fork, so what it does wrong, or takes long for, is not the kernel's; the next cell ends it. A second
-child reads what the first one wrote; a variable that does not come back there is left out, the
-first one that fails only: what follows it often fails for its lack.
+fork, so what it does wrong, or takes long for, is not the kernel's; the next cell ends it. It reads
+what it wrote; a variable that does not come back there is left out, the first one that fails only:
+what follows it often fails for its lack.
 
 Above 300 lines: what the children write, try and tell only makes sense together.
 """
@@ -50,6 +50,7 @@ _UNREADABLE = "reading it back ended Python"
 
 Namespace = dict[str, Any]
 _Messages = list[dict[str, Any]]
+_Stage = Callable[[snapshot_writers.Tell], None]
 
 
 def names_of(namespace: Namespace, hidden: Mapping[str, Any]) -> list[str]:
@@ -157,19 +158,24 @@ def _save_and_check(
 ) -> None:
     deadline = time.monotonic() + seconds
     lost: dict[str, str] = {}
+
+    def write(tell: snapshot_writers.Tell) -> None:
+        try:
+            files = snapshot_files.Writer(directory, number, most_bytes, key)
+            writer = snapshot_writers.SnapshotWriter(namespace, names, files, tell)
+            writer.write(lost, deadline)
+        except OSError as error:
+            if snapshot_files.is_disk_full(error):
+                tell({"full": True})
+            raise
+
+    def check(tell: snapshot_writers.Tell) -> None:
+        _check(directory, number, key, tell)
+
     for _ in range(_MOST_ATTEMPTS):
-
-        def write(tell: snapshot_writers.Tell) -> None:
-            try:
-                files = snapshot_files.Writer(directory, number, most_bytes, key)
-                writer = snapshot_writers.SnapshotWriter(namespace, names, files, tell)
-                writer.write(lost, deadline)
-            except OSError as error:
-                if snapshot_files.is_disk_full(error):
-                    tell({"full": True})
-                raise
-
-        messages = _ask_child(write, deadline - time.monotonic() + seconds * _GRACE_SHARE)
+        most_seconds = deadline - time.monotonic() + seconds * _GRACE_SHARE
+        # Both in one child: to fork many variables takes longer than to read them.
+        messages, checked = _ask_child((write, most_seconds), (check, seconds))
         is_late = time.monotonic() > deadline
         if any("full" in message for message in messages):
             raise OSError(errno.ENOSPC, "the variables do not fit on the disk")
@@ -177,7 +183,7 @@ def _save_and_check(
             lost[died_at] = snapshot_writers.TOO_LATE if is_late else _DIED
             if not is_late:
                 continue
-        checked = _ask_child(lambda tell: _check(directory, number, key, tell), seconds)
+            (checked,) = _ask_child((check, seconds))
         failed: dict[str, str] = {}
         for message in checked:
             failed |= message.get("failed", {})
@@ -190,34 +196,55 @@ def _save_and_check(
         lost[name] = why
 
 
-def _ask_child(work: Callable[[snapshot_writers.Tell], None], seconds: float) -> _Messages:
-    """Run work in a child and return what it told; the last message says that it came to its end.
+def _ask_child(*stages: tuple[_Stage, float]) -> list[_Messages]:
+    """Run stages of work in one child, each with the seconds that it may take.
 
-    A child that is late is killed.
+    Returns:
+        What it told in each; the last message says that the stage came to its end. A child that is
+        late is killed.
     """
     told, tell = os.pipe()
     child = os.fork()
     if child == 0:
-        _work(work, tell)
+        _work([work for work, _ in stages], tell)
     os.close(tell)
-    data = b""
-    deadline = time.monotonic() + seconds
-    while select.select([told], [], [], max(deadline - time.monotonic(), 0))[0]:
-        if not (chunk := os.read(told, 1 << 16)):
-            break
-        data += chunk
+    data = bytearray()
+    messages: list[_Messages] = []
+    for _, seconds in stages:
+        is_at_it = not (messages and _died_at(messages[-1]))
+        messages.append(_read_stage(told, data, seconds) if is_at_it else [])
     os.close(told)
     os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    messages: _Messages = []
-    for line in data.splitlines():
-        with contextlib.suppress(ValueError):
-            # The last one may have been cut off.
-            messages.append(json.loads(line))
+    if _died_at(messages[-1]):
+        # It may still be in the middle of writing. One that is done is not waited for: it is large.
+        os.waitpid(child, 0)
     return messages
 
 
-def _work(work: Callable[[snapshot_writers.Tell], None], tell: int) -> NoReturn:
+def _read_stage(told: int, data: bytearray, seconds: float) -> _Messages:
+    """Read messages up to one that says it is the last, as long as there are any in time.
+
+    Args:
+        told: the pipe they come through.
+        data: what was read of it already; what is left belongs to the next stage.
+        seconds: that the stage may take.
+    """
+    deadline = time.monotonic() + seconds
+    messages: _Messages = []
+    while not (messages and "end" in messages[-1]):
+        if (size := data.find(b"\n") + 1) > 0:
+            messages.append(json.loads(data[:size]))
+            del data[:size]
+        elif not select.select([told], [], [], max(deadline - time.monotonic(), 0))[0]:
+            break
+        elif chunk := os.read(told, 1 << 16):
+            data += chunk
+        else:
+            break
+    return messages
+
+
+def _work(stages: Iterable[_Stage], tell: int) -> NoReturn:
     with open(tell, "wb", closefd=False) as pipe:
 
         def tell_parent(message: dict[str, Any]) -> None:
@@ -225,8 +252,9 @@ def _work(work: Callable[[snapshot_writers.Tell], None], tell: int) -> NoReturn:
             pipe.flush()
 
         try:
-            work(tell_parent)
-            tell_parent({"end": True})
+            for work in stages:
+                work(tell_parent)
+                tell_parent({"end": True})
         finally:
             os._exit(0)
 

@@ -45,6 +45,7 @@ _LONGEST: Final = 3
 _LATE_SECONDS: Final = 5.0
 # To fork, which is all that a kernel does itself.
 _BEGIN_SECONDS: Final = 10.0
+# At most between two looks whether it is done; what is done soon is seen soon.
 _POLL_SECONDS: Final = 0.05
 _SLOT_SECONDS: Final = 5.0
 _FAILED: Final = (
@@ -128,7 +129,7 @@ class Snapshots:
         is_wanted = most_wait_seconds is None or self._is_cheap(launched)
         if is_wanted and self._is_unsaved(launched):
             self._begin(launched, self._config.seconds)
-        if (saving := self._saving.get(launched.kernel.id)) is not None:
+        if saving := self._saving.get(launched.kernel.id):
             await asyncio.wait({saving}, timeout=most_wait_seconds)
 
     def interrupt(self, launched: launchers.LaunchedKernel) -> bool:
@@ -306,8 +307,8 @@ class Snapshots:
                 try:
                     seal, key = await workspace_io.file_work(self.generations.seal, workspace)
                     if await self._is_written(launched, workspace, number, seconds, key):
-                        told = {"number": number, "kernel": kernel.id, "runs": runs, "seal": seal}
-                        told["deaths"] = 0
+                        told = {"number": number, "kernel": kernel.id, "runs": runs, "deaths": 0}
+                        told["seal"] = seal
                         await self._settle(launched, workspace, told)
                         full = workspace.variables / f"{number}.full"
                         kernel.note_saved(is_disk_full=await asyncio.to_thread(full.exists))
@@ -341,20 +342,12 @@ class Snapshots:
     async def _slot(self) -> AsyncIterator[None]:
         """Wait for one's turn; a session that takes long does not keep others waiting for it."""
         await self._slots.acquire()
-        is_held = True
-
-        def release() -> None:
-            nonlocal is_held
-            if is_held:
-                is_held = False
-                self._slots.release()
-
-        timer = asyncio.get_running_loop().call_later(_SLOT_SECONDS, release)
-        try:
+        with contextlib.ExitStack() as slot:
+            slot.callback(self._slots.release)
+            # Closed early, it has nothing left to do in the end.
+            timer = asyncio.get_running_loop().call_later(_SLOT_SECONDS, slot.close)
+            slot.callback(timer.cancel)
             yield
-        finally:
-            timer.cancel()
-            release()
 
     async def _is_written(
         self,
@@ -367,7 +360,7 @@ class Snapshots:
         """Let a kernel write a generation; False if it did not, or if somebody uses it again."""
         kernel, runs = launched.kernel, launched.kernel.runs
         code = f"get_ipython().save_variables({number}, {seconds}, {self._config.bytes}, {key!r})"
-        until = time.monotonic() + _LONGEST * seconds + _LATE_SECONDS
+        begun, is_written = time.monotonic(), False
         try:
             finished = await kernel.execute(code, show=_ignore, seconds=_BEGIN_SECONDS, is_own=True)
             if finished.ending is not values.Ending.OK:
@@ -375,17 +368,18 @@ class Snapshots:
                 return False
             ended, executions = workspace.variables / f"{number}.ended", kernel.executions
             while kernel.is_alive and kernel.executions == executions:
-                if await asyncio.to_thread(os.path.lexists, ended):
+                if is_written := await asyncio.to_thread(os.path.lexists, ended):
                     return True
-                if time.monotonic() > until:
+                waited = time.monotonic() - begun
+                if waited > _LONGEST * seconds + _LATE_SECONDS:
                     _log.warning("variables were not saved in time")
                     return False
-                await asyncio.sleep(_POLL_SECONDS)
+                await asyncio.sleep(min(waited / 10, _POLL_SECONDS))
             # A look at variables ends it like any code, and changes none: it is due again then.
             kernel.saved_runs = 0
             return False
         finally:
-            if kernel.is_alive and kernel.runs == runs:
+            if kernel.is_alive and kernel.runs == runs and not is_written:
                 # A kernel ends what saves its variables before it runs anything.
                 await kernel.execute("", show=_ignore, seconds=_BEGIN_SECONDS, is_own=True)
 

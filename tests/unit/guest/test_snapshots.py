@@ -215,6 +215,42 @@ later = {"shared": shared, "gone": gone}
     assert names["later"]["shared"] is names["shared"]
 
 
+def test_a_class_that_cannot_be_made_again_is_found_out(session):
+    saved = session("""
+import os
+home = os.getpid()
+class Meta(type):
+    def __new__(kind, name, bases, names):
+        if os.getpid() != home:
+            raise RuntimeError("not here")
+        return super().__new__(kind, name, bases, names)
+class Odd(metaclass=Meta): pass
+""")
+    manifest = saved.save()
+    assert {"Meta", "home"} <= set(manifest["kept"])
+    assert list(manifest["lost"]) == ["Odd"]
+
+
+def test_large_buffers_are_kept_where_no_thread_can_be_started(session, monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    saved = session("import numpy; one = numpy.arange(1_000_000)")
+    monkeypatch.setattr("threading.Thread.start", refuse)
+    assert "one" in saved.save()["kept"]
+    assert saved.restored()["one"].sum() == saved.names["one"].sum()
+
+
+def test_a_buffer_as_large_as_another_is_another(session):
+    saved = session("import numpy; one = numpy.arange(1_000_000)")
+    (first,) = saved.save()["blobs"]
+    saved.run("one = one + 1")
+    (second,) = saved.save(2)["blobs"]
+    saved.run("two = one.copy()")
+    assert list(saved.save(3)["blobs"]) == [second] != [first]
+    assert [saved.restored(number)["one"][0] for number in (1, 2, 3)] == [0, 1, 1]
+
+
 def test_a_function_of_another_python_is_defined_from_its_source(session, monkeypatch):
     saved = session("factor = 3\ndef times(x): return x * factor")
     saved.save()
