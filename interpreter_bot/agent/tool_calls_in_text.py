@@ -233,12 +233,6 @@ class Parser:
         pieces.append(ParsedText(*call) if call else Words(text))
 
 
-def parse(text: str, names: frozenset[str], *, takes_python: bool) -> list[Piece]:
-    """Parse a complete text."""
-    splitter = Parser(names, takes_python=takes_python)
-    return _joined(splitter.feed(text) + splitter.finish())
-
-
 def _joined(pieces: list[Piece]) -> list[Piece]:
     """Join adjacent pieces of the same kind."""
     joined: list[Piece] = []

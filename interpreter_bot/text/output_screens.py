@@ -100,12 +100,10 @@ class ScreenItem:
 
     Attributes:
         number: identifies it as long as it exists, through all updates.
-        version: grows when its content changes.
         output: its present content; text without carriage returns.
     """
 
     number: int
-    version: int
     output: Standing
 
 
@@ -114,7 +112,6 @@ class _Place:
 
     def __init__(self, number: int, output: Standing) -> None:
         self.number = number
-        self.version = 0
         self.output = output
         self.tape: Tape | None = None
         if isinstance(output, values.Text):
@@ -125,7 +122,7 @@ class _Place:
         output = self.output
         if isinstance(output, values.Text) and self.tape is not None:
             output = values.Text(output.stream, self.tape.text)
-        return ScreenItem(self.number, self.version, output)
+        return ScreenItem(self.number, output)
 
 
 class Screen:
@@ -175,7 +172,6 @@ class Screen:
             own, rest = self._divided(rest, place, place.tape)
             if own:
                 place.tape.feed(own)
-                place.version += 1
         if rest:
             self._add(values.Text(output.stream, rest))
 
@@ -206,5 +202,4 @@ class Screen:
         ]
         for place in found:
             place.output = update
-            place.version += 1
         return bool(found)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Callable
 from typing import Final
 
 from interpreter_bot.agent import chat_messages, model_errors, ports
@@ -40,7 +39,6 @@ class AdaptiveLlm:
         with_tools: the model with tools.
         without: the same model without.
         is_small: it is called without tools from the start, and that stays so.
-        clock: returns seconds.
     """
 
     def __init__(
@@ -49,12 +47,10 @@ class AdaptiveLlm:
         without: code_block_llm.FencedLlm,
         *,
         is_small: bool,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._with_tools = with_tools
         self._without = without
         self._is_small = is_small
-        self._clock = clock
         self._has_called = False
         self._trial_at: float | None = None
 
@@ -77,7 +73,7 @@ class AdaptiveLlm:
             self._go_over("it writes its calls as text", listener)
         elif self._trial_at is not None:
             # Words alone prove nothing; the code they hold is not run, so trials stay rare.
-            self._trial_at = self._clock() + _TRIAL_SECONDS
+            self._trial_at = time.monotonic() + _TRIAL_SECONDS
         return reply
 
     def _offers_tools(self, prompt: chat_messages.Prompt) -> bool:
@@ -86,7 +82,7 @@ class AdaptiveLlm:
         last = prompt.messages[-1] if prompt.messages else None
         # No turn changes its way in the middle for a mere trial.
         begins = isinstance(last, chat_messages.UserMessage) and not last.is_ours
-        return begins and prompt.may_call and self._clock() >= self._trial_at
+        return begins and prompt.may_call and time.monotonic() >= self._trial_at
 
     async def _asked_again(
         self,
@@ -114,7 +110,7 @@ class AdaptiveLlm:
         if self._trial_at is None:
             _log.info("a model is used without tools from now on: %s", reason)
             listener.notice(_GONE_OVER.format(reason=reason))
-        self._trial_at = self._clock() + _TRIAL_SECONDS
+        self._trial_at = time.monotonic() + _TRIAL_SECONDS
 
     def _come_back(self, listener: ports.ModelReplyListener) -> None:
         self._has_called = True

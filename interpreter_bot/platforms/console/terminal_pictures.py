@@ -89,7 +89,7 @@ def _has_colours(environment: Mapping[str, str]) -> bool:
     return not environment.get("NO_COLOR") and (is_true or "256color" in kind or "direct" in kind)
 
 
-def knows_sixel(descriptor: int, *, seconds: float = _ANSWER_SECONDS) -> bool:
+def knows_sixel(descriptor: int) -> bool:
     """Ask a terminal whether it knows sixel; no answer in time is a no."""
     try:
         if os.tcgetpgrp(descriptor) != os.getpgrp():
@@ -98,7 +98,7 @@ def knows_sixel(descriptor: int, *, seconds: float = _ANSWER_SECONDS) -> bool:
             if select.select([descriptor], [], [], 0)[0]:
                 return False  # What was typed already is for others to read.
             os.write(descriptor, _QUESTION)
-            answer = _answer(descriptor, time.monotonic() + seconds)
+            answer = _answer(descriptor, time.monotonic() + _ANSWER_SECONDS)
     except (OSError, termios.error) as error:
         # It cannot be read from, or is not the terminal that this was started at.
         _log.info("the terminal cannot be asked", exc_info=error)

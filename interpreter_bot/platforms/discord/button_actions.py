@@ -105,7 +105,8 @@ class ButtonActions:
         turn = next(
             (t for t in await self._service.queries.history(place.key) if t.id == turn_id), None
         )
-        codes = [part.code for part in turn.parts if _is_code(part)] if turn else []  # type: ignore[union-attr]
+        parts = turn.parts if turn else ()
+        codes = [part.code for part in parts if isinstance(part, past_turns.PastCode)]
         if not codes:
             raise errors.BotError("That answer is too long ago.")
         asked = query_listings.script(turn.queries) if turn else ""
@@ -213,10 +214,6 @@ class ButtonActions:
                 for verb in ("run", "refuse")
             ),
         )
-
-
-def _is_code(part: past_turns.Past) -> bool:
-    return isinstance(part, past_turns.PastCode)
 
 
 def _joined(codes: Iterable[str]) -> str:

@@ -166,10 +166,6 @@ class DiscordReply:
             offered.append(message_layout.Button("csv", number, owner, label))
         return tuple(offered)
 
-    def show(self) -> None:
-        """Show a first sign before the turn has begun."""
-        self._sync.change()
-
     # The methods of `sessions.ports.Reply`.
 
     def queued(self, ahead: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
 from interpreter_bot import values
 
@@ -41,11 +41,9 @@ class TextItem:
 
     Attributes:
         text: harmless, not empty, without its last line end; perhaps only a head.
-        stream: of printed text; a value has none.
     """
 
     text: str
-    stream: Literal["stdout", "stderr", ""] = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,7 +91,6 @@ class FileItem:
     """A file to download. `about` says in a few words what it is."""
 
     name: str
-    mime: str
     data: bytes
     about: str
 

@@ -57,13 +57,12 @@ class FileNames:
         self._given: dict[tuple[int, int], str] = {}
         self._taken: set[str] = set()
 
-    def name(self, where: tuple[int, int], kind: str, suffix: str = "", *, title: str = "") -> str:
-        """Name the file that an output becomes.
+    def name(self, where: tuple[int, int], kind: str, *, title: str = "") -> str:
+        """Name the file that an output becomes, without a suffix.
 
         Args:
             where: its cell and its number.
             kind: a word, such as "figure"; "figure-1" is the first of them.
-            suffix: with its dot; files of one output differ in it alone.
             title: what it is about, which is the better name where it has one.
         """
         given = self._given.get(where)
@@ -76,7 +75,7 @@ class FileNames:
                 given = f"{word or kind}-{count}"
             self._taken.add(given)
             self._given[where] = given
-        return given + suffix
+        return given
 
 
 class OutputSelector:
@@ -116,7 +115,7 @@ class _Execution:
                 head = self._head(text)
                 is_cut = is_cut or len(head) < len(text)
                 if head.strip():
-                    yield display_items.TextItem(head, item.output.stream)
+                    yield display_items.TextItem(head)
             else:
                 yield from self._other(item.number, item.output)
         if is_cut:
@@ -177,13 +176,13 @@ class _Execution:
             return
         if image.preview and _PNG in self._can.pictures:
             yield display_items.PictureItem(f"{name}.png", _PNG, image.preview, alt)
-        yield display_items.FileItem(name + image.suffix, image.mime, image.data, alt)
+        yield display_items.FileItem(name + image.suffix, image.data, alt)
 
     def _html(self, number: int, shown: values.Html) -> Iterator[display_items.Item]:
         if (found := html_content.media(shown.html)) is not None:
             mime, suffix, data = found
             kind = "sound" if mime.startswith("audio/") else "video"
-            yield display_items.FileItem(self._name(number, kind) + suffix, mime, data, f"a {kind}")
+            yield display_items.FileItem(self._name(number, kind) + suffix, data, f"a {kind}")
             return
         text = html_content.words(shown.html)
         if text is not None and not self._can.has_html:
@@ -200,7 +199,7 @@ class _Execution:
         elif plain := _plain(shown):
             yield from self._text(number, plain, "")
         about = "interactive; open it in a browser"
-        yield display_items.FileItem(f"{name}.html", "text/html", shown.html, about)
+        yield display_items.FileItem(f"{name}.html", shown.html, about)
 
     def _table(self, number: int, table: values.Table) -> Iterator[display_items.Item]:
         can = self._can
@@ -244,9 +243,8 @@ class _Execution:
     def _file(
         self, number: int, kind: str, suffix: str, text: str, about: str
     ) -> display_items.FileItem:
-        mime = {".csv": "text/csv", ".json": "application/json"}.get(suffix, "text/plain")
         name = self._name(number, kind) + suffix
-        return display_items.FileItem(name, mime, text.encode("utf-8", "replace"), about)
+        return display_items.FileItem(name, text.encode("utf-8", "replace"), about)
 
 
 def _plain(shown: values.Display) -> str:

@@ -70,14 +70,8 @@ def of_bytes(name: str, data: bytes, about: str, *, is_image: bool) -> Outgoing:
 class FileUploads:
     """Sends batches of files."""
 
-    def __init__(
-        self,
-        api: web_api.WebApi,
-        *,
-        most_bytes: int = _MOST_BYTES,
-    ) -> None:
+    def __init__(self, api: web_api.WebApi) -> None:
         self._api = api
-        self._most_bytes = most_bytes
 
     async def send(
         self, place: posted_messages.Place, thread: str, batch: Sequence[Outgoing]
@@ -186,7 +180,7 @@ class FileUploads:
         if not size:
             raise api_errors.SlackError("it is empty, which Slack does not take.")
         try:
-            if size > self._most_bytes:
+            if size > _MOST_BYTES:
                 raise api_errors.RefusedError("the file", "file_upload_size_restricted")
             return await self._bring(place, outgoing, outgoing.name, size)
         except api_errors.RefusedError as error:
@@ -195,7 +189,7 @@ class FileUploads:
             with tempfile.TemporaryFile() as packed:
                 await asyncio.to_thread(_zip, outgoing, packed)
                 smaller = packed.seek(0, io.SEEK_END)
-                if smaller > self._most_bytes or smaller > size * 0.9:
+                if smaller > _MOST_BYTES or smaller > size * 0.9:
                     raise
                 zipped = dataclasses.replace(outgoing, file=packed, is_image=False)
                 return await self._bring(place, zipped, f"{outgoing.name}.zip", smaller)

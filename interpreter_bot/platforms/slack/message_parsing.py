@@ -73,7 +73,6 @@ class Message:
     user_team: str
     text: str
     files: tuple[Mapping[str, Any], ...] = ()
-    blocks: tuple[Mapping[str, Any], ...] = ()
     is_direct: bool = False
     edited: str = ""
 
@@ -178,7 +177,6 @@ def message(event: Mapping[str, Any], channel: str = "") -> Message | None:
         user_team=str(event.get("user_team") or event.get("team") or ""),
         text=str(event.get("text") or ""),
         files=tuple(event.get("files") or ()),
-        blocks=tuple(event.get("blocks") or ()),
         is_direct=where.startswith("D"),
         edited=str((event.get("edited") or {}).get("ts", "")),
     )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import cachetools
@@ -72,7 +71,6 @@ class Profile:
 
     user: str
     name: str
-    team: str
     is_guest: bool
     is_stranger: bool
     is_bot: bool
@@ -87,17 +85,13 @@ class Permissions:
         api: web_api.WebApi,
         config: settings.Slack,
         service: session_service.SessionService,
-        *,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = api
         self._config = config
         self._service = service
-        self._profiles = cachetools.TTLCache[tuple[str, str], Profile](
-            _MOST_KNOWN, _FRESH_SECONDS, timer=clock
-        )
+        self._profiles = cachetools.TTLCache[tuple[str, str], Profile](_MOST_KNOWN, _FRESH_SECONDS)
         self._groups = cachetools.TTLCache[tuple[str, str], frozenset[str]](
-            _MOST_KNOWN, _FRESH_SECONDS, timer=clock
+            _MOST_KNOWN, _FRESH_SECONDS
         )
 
     async def require(
@@ -204,4 +198,4 @@ class Permissions:
         is_admin = user in self._config.admins or (is_chief and not is_stranger)
         is_guest = bool(facts.get("is_restricted") or facts.get("is_ultra_restricted"))
         is_bot = bool(facts.get("is_bot") or facts.get("deleted"))
-        return Profile(user, str(name), team, is_guest, is_stranger, is_bot, is_admin)
+        return Profile(user, str(name), is_guest, is_stranger, is_bot, is_admin)

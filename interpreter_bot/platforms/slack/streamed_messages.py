@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from interpreter_bot.platforms.rendering import message_splitting
@@ -50,13 +50,11 @@ class StreamedMessage:
         *,
         most_characters: int,
         most_seconds: float,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = api
         self._place = place
         self._most_characters = max(most_characters, _LEAST_ROOM * 2)
         self._most_seconds = most_seconds
-        self._clock = clock
         self._open = ""
         self._began = 0.0
         self._body = ""
@@ -143,7 +141,7 @@ class StreamedMessage:
 
     async def _text(self, text: str, chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Add text, in further messages where one cannot hold it; return the chunks to be sent."""
-        if self._open and self._clock() - self._began > self._most_seconds:
+        if self._open and time.monotonic() - self._began > self._most_seconds:
             text = await self._rotate(text, chunks)
             chunks = []
         while len(self._body) + len(text) > self._most_characters:
@@ -189,7 +187,7 @@ class StreamedMessage:
             chunks=chunks,
         )
         self._open = str(answer["ts"])
-        self._began = self._clock()
+        self._began = time.monotonic()
         self.timestamps.append(self._open)
 
     async def _stop(self, **more: Any) -> None:
