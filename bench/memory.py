@@ -53,6 +53,9 @@ def _memory(pids: Iterable[int]) -> tuple[float, float, int]:
         except PermissionError:
             unseen += 1
             continue
+        except (FileNotFoundError, ProcessLookupError):
+            # What saved variables has ended.
+            continue
         sizes = {name: int(kilobytes) * 1024 for name, kilobytes in _FIELD.findall(text)}
         private += sizes["Private_Clean"] + sizes["Private_Dirty"]
         proportional += sizes["Pss"]

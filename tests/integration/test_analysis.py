@@ -48,6 +48,12 @@ WORK = {
         scores = forest.score(x, y), boosted.score(x, y)
         print("good" if min(scores) > 0.9 else scores)
     """,
+    "scikit-learn's clusters, which OpenMP finds": """
+        from sklearn import cluster, datasets
+        x, y = datasets.make_blobs(20_000, centers=3, cluster_std=0.1, random_state=0)
+        found = cluster.KMeans(3, n_init=2, random_state=0).fit(x)
+        print("good" if found.inertia_ / len(x) < 0.1 else found.inertia_)
+    """,
     "joblib with a shared array": """
         import joblib, numpy
         array = numpy.ones(2_000_000)
@@ -343,7 +349,10 @@ WORK = {
 async def kernel():
     with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as place:
         bot = settings.Settings(
-            kernels=settings.Kernels(preload=("numpy", "pandas", "sklearn.ensemble"), spares=0),
+            kernels=settings.Kernels(
+                preload=("pandas", "sklearn.cluster", "sklearn.ensemble", "plotly.express"),
+                spares=0,
+            ),
             paths=settings.Paths(data=pathlib.Path(place, "d"), runtime=pathlib.Path(place, "r")),
         )
         async with pools.Pool.open(bot) as pool:
