@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any, Final, cast
 
-from slack_bolt.async_app import AsyncAck, AsyncApp, AsyncBoltContext, AsyncRespond
+from slack_bolt.async_app import AsyncApp, AsyncBoltContext
 from slack_bolt.authorization import AuthorizeResult
+from slack_bolt.kwargs_injection.async_args import AsyncArgs
 from slack_sdk.web.async_client import AsyncWebClient
 
 from interpreter_bot.platforms.slack import (
@@ -131,16 +132,11 @@ class Handlers:
 
     # Commands and shortcuts ---------------------------------------------------------------
 
-    async def py(
-        self,
-        ack: AsyncAck,
-        command: dict[str, Any],
-        context: AsyncBoltContext,
-        respond: AsyncRespond,
-    ) -> None:
+    async def py(self, args: AsyncArgs) -> None:
         """Run code, or open the editor."""
-        await ack()
-        workspace = await self._workspaces.of(context)
+        await args.ack()
+        workspace = await self._workspaces.of(args.context)
+        command = args.payload
         channel, user = str(command["channel_id"]), str(command["user_id"])
         code = message_parsing.code(str(command.get("text") or ""))
         if code.strip():
@@ -148,52 +144,37 @@ class Handlers:
         else:
             trigger = str(command["trigger_id"])
             work = self._modals.open_run(workspace, channel, trigger)
-        self._interactions.spawn(work, "/py", interactions.teller(respond))
+        self._interactions.spawn(work, "/py", interactions.teller(args.respond))
 
-    async def interpreter(
-        self,
-        ack: AsyncAck,
-        command: dict[str, Any],
-        context: AsyncBoltContext,
-        respond: AsyncRespond,
-    ) -> None:
+    async def interpreter(self, args: AsyncArgs) -> None:
         """Carry out a command."""
-        await ack()
-        workspace = await self._workspaces.of(context)
-        tell = interactions.teller(respond)
+        await args.ack()
+        workspace = await self._workspaces.of(args.context)
+        tell = interactions.teller(args.respond)
+        command = args.payload
         channel, user = str(command["channel_id"]), str(command["user_id"])
         text = str(command.get("text") or "")
         work = self._interactions.command(workspace, user, channel, text, tell)
         self._interactions.spawn(work, "/interpreter", tell)
 
-    async def run_message(
-        self,
-        ack: AsyncAck,
-        body: dict[str, Any],
-        context: AsyncBoltContext,
-        respond: AsyncRespond,
-    ) -> None:
+    async def run_message(self, args: AsyncArgs) -> None:
         """Run the code of a message."""
-        await ack()
-        workspace = await self._workspaces.of(context)
+        await args.ack()
+        workspace = await self._workspaces.of(args.context)
+        body = args.body
         channel, user = str(body["channel"]["id"]), str(body["user"]["id"])
         work = self._requests.run_message(workspace, user, channel, body["message"])
-        self._interactions.spawn(work, "run message", interactions.teller(respond))
+        self._interactions.spawn(work, "run message", interactions.teller(args.respond))
 
-    async def ask_message(
-        self,
-        ack: AsyncAck,
-        body: dict[str, Any],
-        context: AsyncBoltContext,
-        respond: AsyncRespond,
-    ) -> None:
+    async def ask_message(self, args: AsyncArgs) -> None:
         """Open the question about a message."""
-        await ack()
-        workspace = await self._workspaces.of(context)
+        await args.ack()
+        workspace = await self._workspaces.of(args.context)
+        body = args.body
         work = self._modals.open_ask(
             workspace, str(body["channel"]["id"]), str(body["message_ts"]), str(body["trigger_id"])
         )
-        self._interactions.spawn(work, "ask form", interactions.teller(respond))
+        self._interactions.spawn(work, "ask form", interactions.teller(args.respond))
 
 
 def build(

@@ -6,7 +6,7 @@ import json
 import logging
 from typing import Any, Final
 
-from slack_bolt.async_app import AsyncAck, AsyncBoltContext, AsyncRespond
+from slack_bolt.kwargs_injection.async_args import AsyncArgs
 
 from interpreter_bot.platforms.slack import (
     admin_views,
@@ -48,24 +48,18 @@ class ButtonAndModalHandlers:
         self._home = home
         self._feedback = feedback
 
-    async def action(
-        self,
-        ack: AsyncAck,
-        body: dict[str, Any],
-        action: dict[str, Any],
-        context: AsyncBoltContext,
-        respond: AsyncRespond,
-    ) -> None:
+    async def action(self, args: AsyncArgs) -> None:
         """Handle a block action."""
-        await ack()
-        workspace = await self._workspaces.of(context)
+        await args.ack()
+        workspace = await self._workspaces.of(args.context)
+        body, action = args.body, args.payload
         user = str(body["user"]["id"])
         name = str(action["action_id"])
         chosen = action.get("selected_option") or action
         value = str(chosen.get("value") or action.get("selected_user") or "")
         trigger = str(body.get("trigger_id", ""))
         channel = str((body.get("channel") or {}).get("id", ""))
-        tell = interactions.teller(respond) if channel else None
+        tell = interactions.teller(args.respond) if channel else None
         if name == admin_views.CHANGE:
             work = self._home.form(workspace, trigger)
         elif name.startswith("home_"):
@@ -123,13 +117,11 @@ class ButtonAndModalHandlers:
 
     # Forms --------------------------------------------------------------------------------
 
-    async def submitted(
-        self, ack: AsyncAck, body: dict[str, Any], view: dict[str, Any], context: AsyncBoltContext
-    ) -> None:
+    async def submitted(self, args: AsyncArgs) -> None:
         """Handle a submitted modal."""
-        await ack()
-        workspace = await self._workspaces.of(context)
-        user = str(body["user"]["id"])
+        await args.ack()
+        workspace = await self._workspaces.of(args.context)
+        view, user = args.payload, str(args.body["user"]["id"])
         facts = json.loads(view.get("private_metadata") or "{}")
         channel = str(facts.get("channel", ""))
         text = home_and_modal_views.field(view)
