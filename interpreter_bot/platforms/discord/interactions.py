@@ -6,7 +6,7 @@ Above 300 lines: one line from the interaction to its request, for the order of 
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import cachetools
@@ -224,21 +224,8 @@ class InteractionHandler:
     ) -> None:
         """Do so for an interaction that has begun already, publicly."""
         place = channels_and_threads.of_interaction(interaction)
-        person = channels_and_threads.person(interaction.user)
-        chosen = await self.in_flight.chosen_by(place, person)
-        request = requests_in_flight.request_in(
-            place,
-            person,
-            text,
-            chosen,
-            attachments=self._files.of(attachments),
-            is_code=is_code,
-            id=str(interaction.id),
-            context=context,
-        )
-        target = interaction_targets.InteractionTarget(self._client, interaction, place)
-        run = requests_in_flight.InFlight(request, place, target)
-        self._start(interaction, self.in_flight.carry_out(run, chosen, shows_code=is_code))
+        given = {"attachments": self._files.of(attachments), "context": context}
+        await self._start(interaction, place, text, is_code=is_code, **given)
 
     async def again(
         self, interaction: discord.Interaction[Any], place: channels_and_threads.Place, turn_id: int
@@ -252,30 +239,32 @@ class InteractionHandler:
         if past is None:
             await self.tell(interaction, "That answer is too long ago.")
             return
+        await self._start(
+            interaction, place, past.request, is_code=past.is_code, files=past.attachments
+        )
+
+    async def _start(
+        self,
+        interaction: discord.Interaction[Any],
+        place: channels_and_threads.Place,
+        text: str,
+        *,
+        is_code: bool,
+        **given: Any,
+    ) -> None:
+        """Let the request of an interaction run; after it nobody waits for an answer."""
         person = channels_and_threads.person(interaction.user)
         chosen = await self.in_flight.chosen_by(place, person)
         request = requests_in_flight.request_in(
-            place,
-            person,
-            past.request,
-            chosen,
-            files=past.attachments,
-            is_code=past.is_code,
-            id=str(interaction.id),
+            place, person, text, chosen, is_code=is_code, id=str(interaction.id), **given
         )
         target = interaction_targets.InteractionTarget(self._client, interaction, place)
         run = requests_in_flight.InFlight(request, place, target)
-        self._start(interaction, self.in_flight.carry_out(run, chosen, shows_code=past.is_code))
-
-    def _start(
-        self, interaction: discord.Interaction[Any], work: Coroutine[Any, Any, None]
-    ) -> None:
-        """Let the request of an interaction run; after it nobody waits for an answer."""
 
         async def settled() -> None:
             claimed = channels_and_threads.PLATFORM, _event_id(interaction)
             async with self.service.events.settled(*claimed):
-                await work
+                await self.in_flight.carry_out(run, chosen, shows_code=is_code)
 
         interaction.extras.pop(_AWAITED, None)
         self.in_flight.spawn(settled(), f"interaction {interaction.id}")

@@ -1,11 +1,9 @@
-"""The slash commands `/py` and `/interpreter`, and the context menus of messages.
-
-Above 300 lines: one function for each subcommand.
-"""
+"""The slash commands `/py` and `/interpreter`, and the context menus of messages."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeAlias
 
 import discord
 from discord import app_commands
@@ -24,6 +22,7 @@ ASK = "Ask about this message"
 _MOST_CHOICES: Final = 25
 _MOST_CHOICE: Final = 100
 _Interaction = discord.Interaction[Any]
+_View: TypeAlias = Callable[[_Interaction], Coroutine[Any, Any, None]]
 
 
 def add_menus(
@@ -82,7 +81,7 @@ def add_commands(
         name="interpreter", description="This conversation's Python, and how I behave"
     )
     _add_session(group, handler, actions)
-    _add_exports(group, handler, actions)
+    _add_views(group, handler, actions)
     _add_logins(group, handler, actions)
     _add_branches(group, handler, actions)
     _add_choosing(group, handler, actions)
@@ -152,53 +151,34 @@ def _add_session(
             return []
         return _choices(await actions.file_names(interaction), current)
 
-    @group.command(name="limits", description="What code may use")
-    async def limits(interaction: _Interaction) -> None:
-        if await handler.begins(interaction):
-            await actions.limits(interaction)
 
-    @group.command(name="network", description="What code may reach outside")
-    async def network(interaction: _Interaction) -> None:
-        if await handler.begins(interaction):
-            await actions.network(interaction)
-
-    @group.command(name="tools", description="What code may call of other systems")
-    async def tools(interaction: _Interaction) -> None:
-        if await handler.begins(interaction):
-            await actions.tools(interaction)
-
-    @group.command(name="variables", description="What Python has, and what is saved of it")
-    async def variables(interaction: _Interaction) -> None:
-        if await handler.begins(interaction):
-            await actions.variables(interaction)
-
-    @group.command(name="usage", description="What this conversation, and you today, have used")
-    async def usage(interaction: _Interaction) -> None:
-        if await handler.begins(interaction):
-            await actions.usage(interaction)
-
-    @group.command(name="help", description="What I can do")
-    async def help_(interaction: _Interaction) -> None:
-        if await handler.begins(interaction):
-            await actions.help(interaction)
-
-
-def _add_exports(
+def _add_views(
     group: app_commands.Group,
     handler: interactions.InteractionHandler,
     actions: subcommands.CommandEffects,
 ) -> None:
-    """Add the subcommands by which a person reads the session elsewhere."""
+    """Add the subcommands that show something to who asks, and to nobody else."""
+    views: dict[str, tuple[str, _View]] = {
+        "limits": ("What code may use", actions.limits),
+        "network": ("What code may reach outside", actions.network),
+        "tools": ("What code may call of other systems", actions.tools),
+        "variables": ("What Python has, and what is saved of it", actions.variables),
+        "usage": ("What this conversation, and you today, have used", actions.usage),
+        "help": ("What I can do", actions.help),
+        "notebook": ("Get this conversation as a Jupyter notebook", actions.notebook),
+        "page": ("Get a link to read this conversation on the page", actions.page),
+    }
+    for name, (description, view) in views.items():
+        shown = _shown(handler, view)
+        group.add_command(app_commands.Command(name=name, description=description, callback=shown))
 
-    @group.command(name="notebook", description="Get this conversation as a Jupyter notebook")
-    async def notebook(interaction: _Interaction) -> None:
-        if await handler.begins(interaction):
-            await actions.notebook(interaction)
 
-    @group.command(name="page", description="Get a link to read this conversation on the page")
-    async def page(interaction: _Interaction) -> None:
+def _shown(handler: interactions.InteractionHandler, view: _View) -> _View:
+    async def show(interaction: _Interaction) -> None:
         if await handler.begins(interaction):
-            await actions.page(interaction)
+            await view(interaction)
+
+    return show
 
 
 def _add_logins(
