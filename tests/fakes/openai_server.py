@@ -171,7 +171,6 @@ class Server:
         self.api_key = api_key
         self.requests: list[Request] = []
         self.faults: list[str] = []
-        self.hung_up = 0
         self._answering = script if callable(script) else None
         self.script: list[Reply] = [] if callable(script) else list(script)
         self._models = models
@@ -304,7 +303,6 @@ class Server:
             if wire.last:
                 await response.write(wire.last)
         except (ConnectionError, asyncio.CancelledError):
-            self.hung_up += 1
             self._closed.set()
             raise
         return response

@@ -35,20 +35,16 @@ _POSTING: Final = frozenset({"chat.postMessage", "files.completeUploadExternal"}
 # Methods that are idempotent.
 _REPEATABLE: Final = frozenset(
     {
-        *("agents.sessions.rename", "agents.sessions.setStatus", "auth.test", "chat.delete"),
-        *("assistant.threads.setSuggestedPrompts", "chat.update", "conversations.history"),
-        *("conversations.open", "conversations.replies", "files.getUploadURLExternal"),
-        *("files.info", "users.info", "usergroups.users.list", "views.publish"),
+        *("agents.sessions.setStatus", "assistant.threads.setSuggestedPrompts", "chat.delete"),
+        *("chat.update", "conversations.history", "conversations.replies", "files.info"),
+        *("files.getUploadURLExternal", "users.info", "usergroups.users.list", "views.publish"),
     }
 )
 # Methods that do not read JSON.
 _READS_JSON: Final = ("agents.", "assistant.", "chat.", "views.")
 # Methods that not every workspace has: its plan, its admins or the app's scopes may leave it out.
 _OPTIONAL: Final = frozenset(
-    {
-        *("agents.sessions.rename", "agents.sessions.setStatus", "chat.startStream"),
-        "assistant.threads.setSuggestedPrompts",
-    }
+    {"agents.sessions.setStatus", "assistant.threads.setSuggestedPrompts", "chat.startStream"}
 )
 _LACKING_SECONDS: Final = 3600.0
 _BURST: Final = 3

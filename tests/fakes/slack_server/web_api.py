@@ -30,9 +30,7 @@ METHODS: dict[str, tuple[int, set[str]]] = {
     "auth.test": (4, set()),
     "apps.connections.open": (1, set()),
     "users.info": (4, {"user"}),
-    "usergroups.users.list": (2, {"usergroup", "include_disabled"}),
-    "conversations.info": (3, {"channel"}),
-    "conversations.open": (3, {"users"}),
+    "usergroups.users.list": (2, {"usergroup"}),
     "conversations.replies": (
         3,
         {"channel", "ts", "limit", "oldest", "latest", "inclusive", "cursor"}
@@ -60,14 +58,7 @@ METHODS: dict[str, tuple[int, set[str]]] = {
         3,
         {"channel_id", "thread_ts", "status", "title", "initiator_user_id"},
     ),
-    "agents.sessions.rename": (3, {"channel_id", "thread_ts", "title"}),
-    "assistant.threads.setStatus": (
-        4,
-        {"channel_id", "thread_ts", "status", "loading_messages"},
-    ),
     "assistant.threads.setSuggestedPrompts": (4, {"channel_id", "prompts", "title", "thread_ts"}),
-    "reactions.add": (3, {"channel", "timestamp", "name"}),
-    "reactions.remove": (2, {"channel", "timestamp", "name"}),
     "files.info": (4, {"file"}),
     "files.getUploadURLExternal": (4, {"filename", "length", "alt_txt", "snippet_type"}),
     "files.completeUploadExternal": (
@@ -75,11 +66,10 @@ METHODS: dict[str, tuple[int, set[str]]] = {
         {"files", "channel_id", "thread_ts", "initial_comment"},
     ),
     "views.open": (4, {"trigger_id", "view"}),
-    "views.update": (4, {"view_id", "view", "hash"}),
     "views.publish": (4, {"user_id", "view"}),
 }
 # In a form, Slack reads these words only; Python's "True" is none of them.
-_BOOLEANS = {"inclusive", "include_all_metadata", "include_disabled"}
+_BOOLEANS = {"inclusive", "include_all_metadata"}
 _WORDS = (True, False, 1, 0, "1", "0", "true", "false")
 # What apps that are sold outside of the Marketplace get of threads: one page a minute, of 15.
 _READING = ("conversations.replies", "conversations.history")
@@ -144,9 +134,7 @@ class WebApi:
             raise RefusalError("user_not_found")
         return {"user": self.world.users[user]}
 
-    def _usergroups_users_list(
-        self, team: worlds.Team, usergroup: str, include_disabled: object = None
-    ) -> dict[str, Any]:
+    def _usergroups_users_list(self, team: worlds.Team, usergroup: str) -> dict[str, Any]:
         if usergroup not in self.world.groups:
             raise RefusalError("no_such_subteam")
         return {"users": self.world.groups[usergroup]}
@@ -158,14 +146,6 @@ class WebApi:
         if not found.has_bot:
             raise RefusalError("not_in_channel")
         return found
-
-    def _conversations_info(self, team: worlds.Team, channel: str) -> dict[str, Any]:
-        found = self._channel(team, channel)
-        return {"channel": {"id": found.id, "is_im": found.kind == "im", "name": found.id.lower()}}
-
-    def _conversations_open(self, team: worlds.Team, users: str) -> dict[str, Any]:
-        self.world.channels.setdefault("D" + users, worlds.Channel("D" + users, "im", team.id))
-        return {"channel": {"id": "D" + users}}
 
     def _conversations_replies(
         self, team: worlds.Team, channel: str, ts: str, **options: Any
@@ -400,18 +380,6 @@ class WebApi:
         self.world.statuses.append(shown | {"at": time.monotonic()})
         return {}
 
-    def _agents_sessions_rename(
-        self, team: worlds.Team, channel_id: str, title: str, thread_ts: str = ""
-    ) -> dict[str, Any]:
-        self._channel(team, channel_id)
-        return {}
-
-    def _assistant_threads_setStatus(
-        self, team: worlds.Team, channel_id: str, thread_ts: str, status: str, **more: Any
-    ) -> dict[str, Any]:
-        self._channel(team, channel_id)
-        return {}
-
     def _assistant_threads_setSuggestedPrompts(
         self, team: worlds.Team, channel_id: str, prompts: Any, title: str = ""
     ) -> dict[str, Any]:
@@ -421,14 +389,6 @@ class WebApi:
             raise RefusalError("invalid_arguments")
         self.world.prompts.append({"channel": channel_id, "prompts": prompts, "title": title})
         return {}
-
-    def _reactions_add(
-        self, team: worlds.Team, channel: str, timestamp: str, name: str
-    ) -> dict[str, Any]:
-        self._channel(team, channel)
-        return {}
-
-    _reactions_remove = _reactions_add
 
     # Files --------------------------------------------------------------------------------
 
@@ -513,11 +473,6 @@ class WebApi:
         if checked["type"] != "modal":
             raise RefusalError("invalid_arguments")
         self.slack.pings += validating.pings(checked)
-        self.world.modals.append(checked)
-        return {"view": checked}
-
-    def _views_update(self, team: worlds.Team, view_id: str, view: Any, hash: str = "") -> Any:
-        checked = {**validating.view(view), "id": view_id}
         self.world.modals.append(checked)
         return {"view": checked}
 
