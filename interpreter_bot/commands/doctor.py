@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import sys
@@ -47,20 +48,13 @@ def _line(text: str) -> str:
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
     """Diagnose the machine; 0 if it is fit to run strangers' code, else 1."""
     found = diagnosis.diagnose(config)
-    if config.connections:
+    if config.connections or config.package_index.url or config.host.fleet:
         # Imported here: others have no use for it.
-        from interpreter_bot.doctor import data_connection_checks
-
-        found += tuple(data_connection_checks.check(config, os.environ))
-    if config.package_index.url:
-        from interpreter_bot.doctor import package_checks
-
-        found += tuple(package_checks.check(config))
-    if config.host.fleet:
         from interpreter_bot.app import backend_startup
-        from interpreter_bot.doctor import fleet_checks
+        from interpreter_bot.doctor import configured_services
 
-        found += tuple(fleet_checks.check(backend_startup.fleet_addresses(config)))
+        fleet = functools.partial(backend_startup.fleet_addresses, config)
+        found += configured_services.check(config, os.environ, fleet if config.host.fleet else None)
     level = diagnosis.level(found)
     say = as_json if options.json else as_lines
     sys.stdout.write(say(found, level) + "\n")

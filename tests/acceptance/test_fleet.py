@@ -14,7 +14,7 @@ import pytest
 from interpreter_bot import errors, settings, values
 from interpreter_bot.app import backend_startup, service_startup
 from interpreter_bot.commands import host as host_command
-from interpreter_bot.doctor import fleet_checks
+from interpreter_bot.doctor import configured_services
 from interpreter_bot.hosts import (
     attached_executions,
     certificate_authorities,
@@ -264,7 +264,7 @@ async def test_a_stop_reaches_a_host_that_is_away_just_then(config, machines):
 def test_doctor_and_status_tell_of_each_host(config, machines):
     machines[1].kill()
     reached, lost = sorted(
-        fleet_checks.check(backend_startup.fleet_addresses(config)),
+        configured_services.check(config, {}, lambda: backend_startup.fleet_addresses(config)),
         key=lambda one: str(machines[1].port) in one.name,
     )
     assert reached.is_active

@@ -1,7 +1,7 @@
 """What the doctor says of the package index."""
 
 from interpreter_bot import settings
-from interpreter_bot.doctor import package_checks
+from interpreter_bot.doctor import configured_services
 from tests.fakes import package_indexes
 
 
@@ -9,11 +9,11 @@ def test_an_index_that_can_be_used_is_told_from_one_that_cannot(tmp_path):
     with package_indexes.serving() as index:
         bought = settings.PackageIndex(url=index.url, deny=("nvidia-*",), missing="say")
         bot = settings.Settings(package_index=bought, paths=settings.Paths(data=tmp_path))
-        without, kept = package_checks.check(bot)
+        without, kept = configured_services.check(bot, {}, None)
         index.add("six", "2.0", needs=["unheard-of"])
-        broken, _ = package_checks.check(bot)
+        broken, _ = configured_services.check(bot, {}, None)
         index.add("six")
-        there, _ = package_checks.check(bot)
+        there, _ = configured_services.check(bot, {}, None)
     assert [without.is_active, there.is_active, broken.is_active] == [True, True, False]
     assert "without a six" in without.detail
     assert "all names but nvidia-* may be installed, none younger than 7 days" in there.detail

@@ -1,0 +1,174 @@
+"""Services that settings name, on trial: data connections, a package index, hosts of a fleet."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pathlib
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, TypeAlias
+
+from packaging import requirements
+
+from interpreter_bot import errors, settings
+from interpreter_bot.data_connections import connection_service
+from interpreter_bot.doctor import diagnosis
+from interpreter_bot.hosts import host_addresses, host_processes
+from interpreter_bot.kernels import package_installations
+from interpreter_bot.kernels.packages import layers, uv_commands
+from interpreter_bot.kernels.provisioning import python_environments
+from interpreter_bot.text import quantities
+
+_Fleet: TypeAlias = Callable[[], Awaitable[list[host_addresses.Address]]]
+
+_UNREACHED: Final = "Code cannot query it."
+_CHECK_ADDRESS: Final = (
+    "Look at its `address` and `options`, and whether the bot's machine may connect."
+)
+_COULD_WRITE: Final = "Only the bot's own care keeps code from changing what is in it."
+_READ_ONLY: Final = "Use a login that can read only: CREATE ROLE … LOGIN; GRANT SELECT ON … TO …"
+
+# Of every copy of the public index, and without dependencies.
+_WANTED: Final = "six"
+_UNKNOWN: Final = f"{_WANTED} was not found"
+_NO_PACKAGES: Final = "People and models cannot install packages."
+_CHECK_INDEX: Final = (
+    "Look at package_index.url and netrc_file, and whether the bot's machine may connect; an index "
+    "that does not tell when files were uploaded needs package_index.cooldown_days = 0."
+)
+_LET_WRITE: Final = "Let the bot write to that directory (paths.data)."
+
+_LOST_HOST: Final = "Sessions that are there wait, and begin again elsewhere; others go on."
+_FIX_HOST: Final = (
+    "See the log of the host there, and whether host.listen, the network and the certificates of "
+    "both ends (`interpreter-bot host certificate`) let this machine reach it."
+)
+_EMPTY_FLEET: Final = "host.fleet leads to no host"
+
+
+def check(
+    config: settings.Settings,
+    environment: Mapping[str, str],
+    fleet: _Fleet | None,
+) -> tuple[diagnosis.Finding, ...]:
+    """Try all that there are; runs event loops of its own.
+
+    Args:
+        config: the settings in effect.
+        environment: holds the secrets that they name.
+        fleet: gives where the hosts of a fleet listen, if there is one; may raise `BotError`.
+
+    Raises:
+        SettingsError: a data connection cannot be used.
+        KernelStartError: the kernels' Python cannot be run.
+    """
+    found: list[diagnosis.Finding] = []
+    if config.connections:
+        found += asyncio.run(_connections(config, environment))
+    if config.package_index.url:
+        found += _packages(config)
+    if fleet is not None:
+        try:
+            found += asyncio.run(_hosts(fleet))
+        except errors.BotError as error:
+            found.append(_of_fleet("fleet", str(error), is_active=False))
+    return tuple(found)
+
+
+async def _connections(
+    config: settings.Settings, environment: Mapping[str, str]
+) -> list[diagnosis.Finding]:
+    async with connection_service.opened(config, environment) as service:
+        found = await asyncio.gather(*(_tried(service, one.name) for one in config.connections))
+    return [finding for pair in found for finding in pair]
+
+
+async def _tried(
+    service: connection_service.ConnectionService, name: str
+) -> list[diagnosis.Finding]:
+    """Ask one connection what there is, and try to write with it."""
+    title = f"connection {name}"
+    try:
+        seen, writable = await service.sources.probe(name)
+    except errors.BotError as error:
+        return [diagnosis.Finding(title, False, _UNREACHED, _CHECK_ADDRESS, str(error))]
+    reached = diagnosis.Finding(title, True, _UNREACHED, _CHECK_ADDRESS, seen)
+    if writable is None:
+        return [reached]
+    detail = f"its login could {writable}" if writable else "its login can change nothing"
+    name = f"{title}, read only"
+    return [reached, diagnosis.Finding(name, not writable, _COULD_WRITE, _READ_ONLY, detail)]
+
+
+def _packages(config: settings.Settings) -> list[diagnosis.Finding]:
+    """Ask the index for a package, and look where packages are kept."""
+    environment = python_environments.interrogate(config.kernels.python)
+    with tempfile.TemporaryDirectory() as place:
+        staging = pathlib.Path(place, "staging")
+        staging.mkdir()
+        uv = uv_commands.Uv(config.package_index, environment, pathlib.Path(place))
+        return [asyncio.run(_answered(config.package_index, uv, staging)), _kept(config)]
+
+
+async def _answered(
+    config: settings.PackageIndex, uv: uv_commands.Uv, staging: pathlib.Path
+) -> diagnosis.Finding:
+    began = time.monotonic()
+    try:
+        await uv.resolve([requirements.Requirement(_WANTED)], {}, staging)
+        seen = "answered"
+    except errors.PackagesError as error:
+        if _UNKNOWN not in str(error):
+            detail = f"{config.url}: {error}"
+            return diagnosis.Finding("package index", False, _NO_PACKAGES, _CHECK_INDEX, detail)
+        seen = f"answered, without a {_WANTED} that could be taken,"
+    took = quantities.duration(time.monotonic() - began)
+    detail = f"{config.url} {seen} within {took}; {_policy(config)}"
+    return diagnosis.Finding("package index", True, _NO_PACKAGES, _CHECK_INDEX, detail)
+
+
+def _policy(config: settings.PackageIndex) -> str:
+    allowed = "all names" if "*" in config.allow else ", ".join(config.allow) or "nothing"
+    denied = f" but {', '.join(config.deny)}" if config.deny else ""
+    age = f", none younger than {quantities.count(config.cooldown_days, 'day')}"
+    young = age if config.cooldown_days else ", however young"
+    return f"{allowed}{denied} may be installed{young}; missing imports: {config.missing}"
+
+
+def _kept(config: settings.Settings) -> diagnosis.Finding:
+    place = package_installations.directory(config)
+    there = next(path for path in (place, *place.absolute().parents) if path.exists())
+    if not os.access(there, os.W_OK | os.X_OK):
+        detail = f"{there} cannot be written to"
+        return diagnosis.Finding("kept packages", False, _NO_PACKAGES, _LET_WRITE, detail)
+    held = layers.recorded(place)
+    size = quantities.size(sum(size_bytes for _, _, size_bytes in held))
+    most = quantities.size(config.package_index.cache_bytes)
+    detail = f"{quantities.count(len(held), 'layer')} in {place}: {size} of {most}"
+    return diagnosis.Finding("kept packages", True, _NO_PACKAGES, _LET_WRITE, detail)
+
+
+async def _hosts(fleet: _Fleet) -> list[diagnosis.Finding]:
+    """Ask each host of a fleet what it is."""
+    addresses = await fleet()
+    if not addresses:
+        return [_of_fleet("fleet", _EMPTY_FLEET, is_active=False)]
+    return list(await asyncio.gather(*map(_host, addresses)))
+
+
+async def _host(address: host_addresses.Address) -> diagnosis.Finding:
+    name = f"host {address}"
+    try:
+        told = await host_processes.status(address)
+    except errors.KernelError as error:
+        return _of_fleet(name, str(error), is_active=False)
+    state = "takes no new sessions" if told.is_draining else "takes sessions"
+    has = quantities.count(told.kernels, "kernel")
+    walls = "" if told.is_sandboxed else ", WITHOUT a sandbox"
+    return _of_fleet(name, f"release {told.release}, {has}, {state}{walls}", is_active=True)
+
+
+def _of_fleet(name: str, detail: str, *, is_active: bool) -> diagnosis.Finding:
+    return diagnosis.Finding(name, is_active, _LOST_HOST, _FIX_HOST, detail)
