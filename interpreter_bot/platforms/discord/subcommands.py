@@ -20,7 +20,7 @@ from interpreter_bot.platforms.discord import (
     message_layout,
     preferences,
 )
-from interpreter_bot.platforms.rendering import branch_words, usage_and_limits
+from interpreter_bot.platforms.rendering import status_sentences, usage_and_limits
 from interpreter_bot.sessions import page_visit_links
 from interpreter_bot.text import quantities
 
@@ -202,18 +202,18 @@ class CommandEffects:
     async def undo(self, interaction: _Interaction) -> None:
         """Take the last answer back. Everybody in the channel sees it."""
         place = channels_and_threads.of_interaction(interaction)
-        told = branch_words.undone(await self._service.branches.undo(place.key))
+        told = status_sentences.undone(await self._service.branches.undo(place.key))
         await self._handler.tell(interaction, markdown.plain(told))
 
     async def fork(self, interaction: _Interaction) -> None:
         """Copy a session into a new thread of the same channel, whose people see both."""
         place = channels_and_threads.of_interaction(interaction)
         person = channels_and_threads.person(interaction.user)
-        opened = channels_and_threads.thread_for_copy(interaction, branch_words.COPY)
+        opened = channels_and_threads.thread_for_copy(interaction, status_sentences.COPY)
         async with opened as thread:
             copy = channels_and_threads.of_channel(thread, thread.guild)
             await self._service.branches.fork(place.key, copy.key, person.id)
-        await self._handler.tell(interaction, f"{branch_words.COPIED} {thread.mention}")
+        await self._handler.tell(interaction, f"{status_sentences.COPIED} {thread.mention}")
 
     async def notebook(self, interaction: _Interaction) -> None:
         """Send the session as a notebook."""

@@ -1,10 +1,14 @@
-"""Sentences for how an execution ended, what a turn waits for, and what went wrong. Pure."""
+"""Sentences for how an execution ended, what a turn waits for, what went wrong, and what became of
+a conversation that is copied or an answer that is taken back.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
 from interpreter_bot import errors, values
+from interpreter_bot.sessions import session_branches
+from interpreter_bot.text import quantities
 
 FAULT: Final = "Something went wrong inside the bot; what, is in its log."
 SILENT: Final = "Done, nothing was printed."
@@ -18,6 +22,13 @@ _GENERAL: Final = {
 _LOST: Final = "Its variables are gone; files in /mnt/data are kept."
 _KEPT: Final = "Variables are kept."
 _INTERRUPTED: Final = frozenset({values.Ending.TIMED_OUT, values.Ending.STOPPED})
+
+COPY: Final = (
+    "This thread goes on with a copy of another conversation: its variables, files and history. "
+    "Ask on here."
+)
+COPIED: Final = "A copy of this conversation goes on in a new thread of this channel."
+_TITLE_CHARACTERS: Final = 80
 
 
 def ending_sentence(finished: values.Finished, *, has_shown: bool, has_error: bool = False) -> str:
@@ -58,3 +69,16 @@ def waiting_sentence(text: str, share: float | None) -> str:
 def error_sentence(error: Exception) -> str:
     """Return what people are told of an error: ours say it themselves, of others one sentence."""
     return str(error) if isinstance(error, errors.BotError) else FAULT
+
+
+def undone(taken_back: session_branches.Undone) -> str:
+    """Return what is said once an answer was taken back."""
+    asked = quantities.one_line(taken_back.request, _TITLE_CHARACTERS)
+    what = f" “{asked}” was asked" if asked else " the last answer"
+    if not taken_back.missed_runs:
+        return f"Undone: variables, files and what I remember are as before{what}."
+    missed = f"{quantities.count(taken_back.missed_runs, 'piece')} of code"
+    return (
+        f"Undone: files and what I remember are as before{what}. Variables are those saved last, "
+        f"before {missed} ran that came before it."
+    )

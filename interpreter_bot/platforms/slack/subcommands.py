@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, get_args
 
 from interpreter_bot import cancellation, errors, values
-from interpreter_bot.platforms.rendering import branch_words, usage_and_limits
+from interpreter_bot.platforms.rendering import status_sentences, usage_and_limits
 from interpreter_bot.platforms.slack import (
     blocks,
     file_uploads,
@@ -100,7 +100,7 @@ class CommandEffects:
             case "fork":
                 return await self._fork(key, place, person)
             case "undo":
-                return markdown.defused(branch_words.undone(await service.branches.undo(key)))
+                return markdown.defused(status_sentences.undone(await service.branches.undo(key)))
             case "stop":
                 return "Stopping." if await service.stop(key) else "Nothing is running here."
             case "files" if command.argument:
@@ -160,7 +160,7 @@ class CommandEffects:
         self, key: values.SessionKey, place: posted_messages.Place, person: requests.Person
     ) -> str:
         """Copy a session into a new thread of the same channel, whose people see both."""
-        content = {"text": branch_words.COPY, "blocks": [blocks.note(branch_words.COPY)]}
+        content = {"text": status_sentences.COPY, "blocks": [blocks.note(status_sentences.COPY)]}
         root = await posted_messages.post(self._services.api, place, content, "")
         try:
             copy = dataclasses.replace(key, thread=root)
@@ -171,7 +171,7 @@ class CommandEffects:
             )
             await cancellation.shielded(call)
             raise
-        return branch_words.COPIED
+        return status_sentences.COPIED
 
     async def _models(self, key: values.SessionKey) -> str:
         service = self._service

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.rendering import branch_words
+from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.platforms.web import notebook_progress, stored_events, tab_hub, validation
 from interpreter_bot.sessions import session_service
 
@@ -63,7 +63,7 @@ class SessionActions:
         self._hub.forget(key.thread)
         self._hub.tell("reset", {}, thread=key.thread)
         if taken_back.missed_runs:
-            self._hub.notify(key.thread, branch_words.undone(taken_back))
+            self._hub.notify(key.thread, status_sentences.undone(taken_back))
 
     async def _delete(self, _: tab_hub.Tab, message: Message) -> None:
         for key in await self._tree(message):
