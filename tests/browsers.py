@@ -184,11 +184,15 @@ class Page:
 
     async def choose_files(self, selector, *paths):
         """Choose files, as with the file dialog."""
-        document = await self.call("DOM.getDocument")
-        node = await self.call(
-            "DOM.querySelector", nodeId=document["root"]["nodeId"], selector=selector
+        # By its object, not by its node: who asks for a document hears of all its changes.
+        element = await self.call(
+            "Runtime.evaluate", expression=f"document.querySelector({json.dumps(selector)})"
         )
-        await self.call("DOM.setFileInputFiles", files=list(map(str, paths)), nodeId=node["nodeId"])
+        await self.call(
+            "DOM.setFileInputFiles",
+            files=list(map(str, paths)),
+            objectId=element["result"]["objectId"],
+        )
 
     async def drop_files(self, x, y, *paths):
         """Drag files from outside over the page, and drop them."""
@@ -333,7 +337,7 @@ class Browser:
         attached = await self.call("Target.attachToTarget", targetId=target, flatten=True)
         page = Page(self, attached["sessionId"], target)
         self._pages[attached["sessionId"]] = page
-        for domain in ("Page", "Runtime", "Log", "Network", "DOM"):
+        for domain in ("Page", "Runtime", "Log", "Network"):
             await page.call(f"{domain}.enable")
         await page.look(width=width, height=height)
         return page
