@@ -108,7 +108,7 @@ class Pool:
             saved = await snapshots.Snapshots.open(config, is_used=not is_ephemeral)
             pool = cls(config, host, files, saved)
             try:
-                async with watchdog_loop.watching(pool.live, config, saved):
+                async with watchdog_loop.watching(pool.live, pool._starting, config, saved):
                     pool._spares.refill_soon()
                     try:
                         yield pool

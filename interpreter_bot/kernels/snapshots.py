@@ -63,7 +63,7 @@ class Snapshots:
     Attributes:
         generations: what lies on disk, and which of it counts.
         on_saved: is told of each session whose variables were saved just now.
-        busy_count: in how many kernels code runs now, as their watchdog says.
+        busy_count: in how many kernels code runs now, or is about to, as their watchdog says.
     """
 
     def __init__(self, config: settings.Settings, key: snapshot_keys.SnapshotKey) -> None:
@@ -110,7 +110,7 @@ class Snapshots:
         limits = self._config
         return (
             limits.checkpoints > 0
-            # Else code that people wait for would share the cores with this.
+            # Else code and starts that people wait for would share the cores with this.
             and self.busy_count <= _BUSY_PER_CORE * (os.cpu_count() or 1)
             and launched.kernel.is_saved_quickly(limits.checkpoint_seconds)
             and (launched.provisioner.usage().counted_bytes() or 0) <= limits.checkpoint_bytes

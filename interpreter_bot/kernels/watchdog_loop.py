@@ -15,7 +15,7 @@ import logging
 import os
 import pathlib
 import shutil
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence, Sized
 from concurrent import futures
 from typing import Final
 
@@ -45,6 +45,7 @@ _RECOVERY_SECONDS: Final = 1.0
 @contextlib.asynccontextmanager
 async def watching(
     live: Mapping[str, launchers.LaunchedKernel],
+    starting: Sized,
     config: settings.Settings,
     saved: snapshots.Snapshots,
 ) -> AsyncIterator[None]:
@@ -53,7 +54,7 @@ async def watching(
     async def watch_on() -> None:
         while True:
             try:
-                await watch(live, config, saved)
+                await watch(live, starting, config, saved)
             except Exception:
                 # Any exception: limits that are not watched any more would be worse.
                 _log.critical("the watchdog fell, and is started again", exc_info=True)
@@ -69,6 +70,7 @@ async def watching(
 
 async def watch(
     live: Mapping[str, launchers.LaunchedKernel],
+    starting: Sized,
     config: settings.Settings,
     saved: snapshots.Snapshots,
 ) -> None:
@@ -76,13 +78,13 @@ async def watch(
 
     Args:
         live: the kernels by session; read anew at each tick.
+        starting: those that are to be, which people wait for; read like them.
         config: the settings in effect: the limits, and the disk that must not be filled.
         saved: takes those of idle sessions.
     """
-    directory, limits = config.paths.data, config.limits
     threads = futures.ThreadPoolExecutor(_THREADS, "watchdog")
     watched: dict[str, session_monitors.SessionMonitor] = {}
-    reserve, was_full = memory_reserve.MemoryReserve(limits), False
+    reserve, was_full = memory_reserve.MemoryReserve(config.limits), False
 
     async def look_after(key: str, launched: launchers.LaunchedKernel) -> None:
         monitor = watched[key] = session_monitors.SessionMonitor(launched, config, threads, saved)
@@ -98,14 +100,13 @@ async def watch(
                 await asyncio.sleep(session_monitors.TICK_SECONDS)
                 awake = {key: one for key, one in live.items() if not one.kernel.is_frozen}
                 person_shares.weigh(awake.values())
-                saved.busy_count = sum(one.kernel.is_busy for one in awake.values())
+                saved.busy_count = len(starting) + sum(one.kernel.is_busy for one in awake.values())
                 for key in watched.keys() - live.keys():
                     watched[key].tick(is_wanted=False)
                 # Frozen ones rarely, and not all in the same tick.
                 frozen = itertools.islice(live.items(), turn, None, _FROZEN_TICKS)
                 for key, launched in (awake | dict(frozen)).items():
-                    monitor = watched.get(key)
-                    if monitor is not None:
+                    if monitor := watched.get(key):
                         monitor.tick(is_wanted=monitor.launched is launched)
                     is_new = monitor is None or monitor.launched is not launched
                     if is_new and launched.kernel.is_alive:
@@ -117,12 +118,12 @@ async def watch(
                 await reserve.keep(everyone)
                 if is_rare and any(watched[key].is_active for key in awake if key in watched):
                     await memory_reserve.end_hoarders_of_locks(everyone)
-                if _resident_bytes() > limits.bot_memory_bytes:
+                if _resident_bytes() > config.limits.bot_memory_bytes:
                     await _kill_largest_writer(everyone)
-                if is_full := _is_full(directory, limits):
+                if is_full := _is_full(config.paths.data, config.limits):
                     await _kill_largest_disk_user(everyone)
                 if is_full and not was_full:
-                    _log.error("the disk of %s is nearly full", directory)
+                    _log.error("the disk of %s is nearly full", config.paths.data)
                 was_full = is_full
     finally:
         # Checks under way end in a moment, and their result is not needed.

@@ -22,11 +22,12 @@ pytestmark = pytest.mark.kernel
 def opened(tmp_path, short_path):
     """Open a pool whose kernels import nothing; always on the same data."""
 
-    def open_pool(*, freeze_seconds=1000.0, end_seconds=1.5, **snapshots):
-        kernels = settings.Kernels(preload=(), spares=0, freeze_seconds=freeze_seconds)
+    def open_pool(*, freeze_seconds=1000.0, starts=0, end_seconds=1.5, **snapshots):
         return pools.Pool.open(
             settings.Settings(
-                kernels=kernels,
+                kernels=settings.Kernels(
+                    preload=(), spares=0, freeze_seconds=freeze_seconds, starts=starts
+                ),
                 snapshots=settings.Snapshots(enabled=True, end_seconds=end_seconds, **snapshots),
                 paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
             )
@@ -567,6 +568,17 @@ async def test_who_is_never_idle_is_saved_though_saving_takes_long(opened):
 
 async def _chunks(data):
     yield data
+
+
+async def test_starts_that_people_wait_for_come_before_saving(opened, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    async with opened(starts=1) as pool:
+        kernel = await pool.take("a")
+        await run(kernel, "x = 1")
+        starts = [asyncio.create_task(pool.take(f"other {number}")) for number in range(50)]
+        await until(lambda: kernel.saved_runs == kernel.runs)
+        assert sum(not start.done() for start in starts) <= 3
+        await asyncio.gather(*starts)
 
 
 async def test_a_full_disk_leaves_what_was_saved_before_and_is_said_once(opened):

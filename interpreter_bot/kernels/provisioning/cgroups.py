@@ -176,13 +176,11 @@ class Group:
     def _read(self, what: str) -> int:
         controller, file, *key = _READINGS[self._version][what]
         try:
-            text = pathlib.Path(self._places[controller], file).read_text("ascii")
+            text = cgroup_files.read(self._places[controller], file)
         except (OSError, KeyError):  # Removed by now, or not offered by this kernel.
             return 0
-        if not key:
-            return int(text)
-        lines = (line.split() for line in text.splitlines())
-        return next((int(line[1]) for line in lines if line[0] == key[0]), 0)
+        found = re.search(rf"^{key[0]} (\d+)" if key else r"(\d+)", text, re.MULTILINE)
+        return int(found[1]) if found else 0
 
 
 class Cgroups:

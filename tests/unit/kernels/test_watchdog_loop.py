@@ -133,7 +133,7 @@ def not_saving(config):
 @contextlib.asynccontextmanager
 async def watched(tmp_path, live, **kernels):
     config = configured(tmp_path, **kernels)
-    task = asyncio.create_task(watchdog_loop.watch(live, config, not_saving(config)))
+    task = asyncio.create_task(watchdog_loop.watch(live, (), config, not_saving(config)))
     try:
         yield task
     finally:
