@@ -14,6 +14,7 @@ import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
+import cachetools
 import pydantic
 
 from interpreter_bot import errors, outside_access, settings, values
@@ -86,19 +87,15 @@ class ConnectionService:
         self.sources = open_connections.OpenConnections(config, environment)
         self.on_query: Callable[[outside_access.Query], None] | None = None
         self.workspace: Callable[[str], Awaitable[ports.Workspace]] | None = None
-        self._people: collections.OrderedDict[str, tuple[str, frozenset[str]]] = (
-            collections.OrderedDict()
-        )
-        self._recent: collections.OrderedDict[str, collections.deque[outside_access.Query]] = (
-            collections.OrderedDict()
+        self._people = cachetools.LRUCache[str, tuple[str, frozenset[str]]](_MOST_KNOWN)
+        self._recent = cachetools.LRUCache[str, collections.deque[outside_access.Query]](
+            _MOST_KNOWN
         )
         self.turns = turn_statements.TurnStatements()
         self._order: weakref.WeakValueDictionary[str, asyncio.Semaphore] = (
             weakref.WeakValueDictionary()
         )
-        self._times: collections.OrderedDict[str, collections.deque[float]] = (
-            collections.OrderedDict()
-        )
+        self._times = cachetools.LRUCache[str, collections.deque[float]](_MOST_KNOWN)
 
     def note_person(self, key: str, person: str, *, beside: Collection[str] = frozenset()) -> None:
         """Remember who asks in a session now: what its code asks for is theirs, until `turns.end`.
@@ -111,9 +108,6 @@ class ConnectionService:
         """
         self.turns.begin(key)
         self._people[key] = person, frozenset((person, *beside))
-        self._people.move_to_end(key)
-        if len(self._people) > _MOST_KNOWN:
-            self._people.popitem(last=False)
 
     def note_opened(self, key: str) -> None:
         """Forget whose code runs in a session, unless a turn of this process does.
@@ -339,9 +333,6 @@ class ConnectionService:
         """
         most = self._limits.hourly_queries
         times = self._times.setdefault(key, collections.deque(maxlen=most))
-        self._times.move_to_end(key)
-        if len(self._times) > _MOST_KNOWN:
-            self._times.popitem(last=False)
         now = time.monotonic()
         if len(times) == most and now - times[0] < _HOUR_SECONDS:
             raise policies.Refusal(_OFTEN.format(most=most), status=_TOO_MANY)
@@ -350,19 +341,14 @@ class ConnectionService:
     @contextlib.asynccontextmanager
     async def _turn(self, key: str) -> AsyncIterator[None]:
         """Wait until a session may ask, so that one cannot keep a database from all others."""
-        turn = self._order.get(key)
-        if turn is None:
-            turn = self._order[key] = asyncio.Semaphore(self._limits.session_queries)
-        async with turn:
+        most = self._limits.session_queries
+        async with self._order.setdefault(key, asyncio.Semaphore(most)):
             yield
 
     def _record(self, record: outside_access.Query) -> None:
         """Log what was asked, and hand it on."""
         recent = self._recent.setdefault(record.key, collections.deque(maxlen=_MOST_SHOWN))
         recent.append(record)
-        self._recent.move_to_end(record.key)
-        if len(self._recent) > _MOST_KNOWN:
-            self._recent.popitem(last=False)
         if self.on_query is not None:
             self.on_query(record)
         _log.info(

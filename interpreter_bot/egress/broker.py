@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import collections
 import contextlib
 import functools
 import hashlib
@@ -13,7 +12,9 @@ import logging
 import secrets
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Final
+
+import cachetools
 
 from interpreter_bot import logs, outside_access, settings, values
 from interpreter_bot.egress import (
@@ -30,9 +31,6 @@ from interpreter_bot.egress import (
 from interpreter_bot.hosts import kernel_doors
 
 _log = logging.getLogger(__name__)
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 _MOST_KEPT: Final = 10_000
 _SEED_BYTES: Final = 32
@@ -85,12 +83,8 @@ class Broker:
         # Until the kernel was told: who tells it may be cancelled, or not reach its host.
         self._untold: dict[str, kernel_doors.Introduction] = {}
         self._approvals: dict[str, tuple[str, approvals.Approvals]] = {}
-        self._given: collections.OrderedDict[tuple[str, str], approvals.Approvals] = (
-            collections.OrderedDict()
-        )
-        self._traffic: collections.OrderedDict[str, traffic_limits.Traffic] = (
-            collections.OrderedDict()
-        )
+        self._given = cachetools.LRUCache[tuple[str, str], approvals.Approvals](_MOST_KEPT)
+        self._traffic = cachetools.LRUCache[str, traffic_limits.Traffic](_MOST_KEPT)
 
     def policy(self, key: str) -> policies.Policy:
         """Return what a session may reach."""
@@ -155,16 +149,14 @@ class Broker:
             service.note_opened(key)
         authority = certificates.Authority(hmac.digest(self._seed, kernel_id.encode(), "sha256"))
         # Its link to a host may break, and be made again, while it lives.
-        given = _kept(self._given, (key, kernel_id), approvals.Approvals)
+        given = self._given.setdefault((key, kernel_id), approvals.Approvals())
         given.ask = found.ask
         context = proxies.ProxyContext(
             key=key,
             kernel_id=kernel_id,
             policy=functools.partial(self.policy, key),
             limits=self._limits,
-            count=_kept(
-                self._traffic, key, functools.partial(traffic_limits.Traffic, self._limits)
-            ),
+            count=self._traffic.setdefault(key, traffic_limits.Traffic(self._limits)),
             dialler=outbound_connections.Dialler(
                 self._limits.connect_seconds, self._resolve or self._names.of_one()
             ),
@@ -238,16 +230,6 @@ class Broker:
             f"{contact.reason} " if contact.reason else "",
             *(contact.sent_bytes, contact.received_bytes, contact.seconds, contact.kernel_id),
         )
-
-
-def _kept(table: collections.OrderedDict[K, V], key: K, make: Callable[[], V]) -> V:
-    """Return what is kept of something, or begin it; what was used longest ago is forgotten."""
-    if key not in table:
-        table[key] = make()
-    table.move_to_end(key)
-    if len(table) > _MOST_KEPT:
-        table.popitem(last=False)
-    return table[key]
 
 
 @contextlib.asynccontextmanager

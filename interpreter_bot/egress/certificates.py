@@ -4,13 +4,13 @@ kernel trusts, and a certificate for each host.
 
 from __future__ import annotations
 
-import collections
 import datetime
 import hashlib
 import os
 import ssl
 from typing import Final
 
+import cachetools
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -63,7 +63,7 @@ class Authority:
         self.certificate = signed.public_bytes(serialization.Encoding.PEM).decode("ascii")
         # One key for all hosts: making one takes longer than all the rest.
         self._leaf_key = ec.generate_private_key(ec.SECP256R1())
-        self._contexts: collections.OrderedDict[str, ssl.SSLContext] = collections.OrderedDict()
+        self._contexts = cachetools.LRUCache[str, ssl.SSLContext](_MOST_HOSTS)
 
     def context(self, host: str) -> ssl.SSLContext:
         """Return what TLS needs to answer for a host.
@@ -73,9 +73,6 @@ class Authority:
         """
         if host not in self._contexts:
             self._contexts[host] = self._made(host)
-        self._contexts.move_to_end(host)
-        if len(self._contexts) > _MOST_HOSTS:
-            self._contexts.popitem(last=False)
         return self._contexts[host]
 
     def _made(self, host: str) -> ssl.SSLContext:
