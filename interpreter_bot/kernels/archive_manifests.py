@@ -127,6 +127,7 @@ async def write(
         # A clock may have been set back.
         at = max(at, int(former[-1].partition("-")[2]) + 1)
     number = f"{epoch:012}-{at:020}"
+    # What is there already is this one: an answer of the store was lost, and it was asked again.
     await store.create(path(manifest.session, number), signed(manifest, number, key))
     await store.delete(path(manifest.session, one) for one in former)
     return True

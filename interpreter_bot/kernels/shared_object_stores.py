@@ -148,7 +148,8 @@ class SharedStore:
 
     async def now(self) -> float:
         """Return what time it is by the store's own clock, which says how old things there are."""
-        since = time.monotonic()
+        # The other clock stands still while a machine sleeps.
+        since = time.clock_gettime(time.CLOCK_BOOTTIME)
         if self._time is None or since - self._time[1] > _CLOCK_SECONDS:
             with self._translated():
                 await self._library.put_async(self._store, _CLOCK, b"")
