@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import gc
 import os
 import pathlib
 import tempfile
@@ -17,9 +18,18 @@ from tests import browsers, unprivileged
 # that, and whichever test runs when it is collected would fail for it.
 asyncio.set_event_loop(None)
 
+# What is imported from here on is no garbage, and there is much of it to look through: see below.
+gc.disable()
+
 if os.environ.get(unprivileged.GRANTED):
     # As the command line does first of all: later there are threads.
     assert subordinate_ids.enter(settings.Sandbox()), "no ids were granted"
+
+
+def pytest_collection_finish():
+    """Look for garbage again, but not among all the modules and tests that are there now."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -62,8 +62,9 @@ PARAMETERS = {
 # Runs in an interpreter of its own. A read counts as ours when nothing but the standard library
 # lies between it and us: what a third-party library does while it is imported is its affair.
 IMPORT_EVERYTHING = """
-import importlib, logging, os, sys
+import gc, importlib, logging, os, sys
 
+gc.disable()
 faults = []
 
 class Watched(type(os.environ)):
