@@ -62,12 +62,18 @@ _KEYS = {
     "a": (65, ""),
     "z": (90, ""),
 }
-_MIDDLE = """selector => {
-  const element = document.querySelector(selector);
-  if (!element) return null;
-  element.scrollIntoView({block: "nearest"});
-  const box = element.getBoundingClientRect();
-  return box.width && [box.x + box.width / 2, box.y + box.height / 2];
+# Once it stays where it is from one frame to the next: what is drawn above it moves it.
+_MIDDLE = """async selector => {
+  for (let last = "";;) {
+    const element = document.querySelector(selector);
+    if (!element) return null;
+    element.scrollIntoView({block: "nearest"});
+    const box = element.getBoundingClientRect();
+    const middle = [box.x + box.width / 2, box.y + box.height / 2];
+    if (!box.width || last === `${middle}`) return box.width && middle;
+    last = `${middle}`;
+    await new Promise((go) => requestAnimationFrame(() => setTimeout(go)));
+  }
 }"""
 
 

@@ -293,6 +293,7 @@ async def test_code_is_approved_on_the_page_and_a_plan_is_in_words(running, brow
         await page.until("document.querySelector('.words').innerText.includes('touch no file')")
         await page.click(".approval .strong")
         await page.until(f"{ENDED} === 1", seconds=60)
+        await page.drawn()
         assert "planned" in await page.text(".printed.stdout")
         await _say(page, "/approval every")
         await page.until("document.getElementById('panel').open")
