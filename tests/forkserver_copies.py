@@ -97,7 +97,7 @@ class Template:
         return _Copy(int(said))
 
 
-def _copied() -> int:
+def copied() -> int:
     """Fork a child of this process's parent: 0 in it, here its pid.
 
     Raises:
@@ -135,7 +135,7 @@ def _serve(control: int, guest: pathlib.Path) -> None:
         variables, descriptors, _, _ = socket.recv_fds(channel, _MOST_BYTES, 2)
         if not variables:
             return
-        pid = _copied()
+        pid = copied()
         if pid == 0:
             channel.close()
             os.setsid()

@@ -1,0 +1,23 @@
+"""How commands are started here."""
+
+import subprocess
+
+import pytest
+
+from tests import command_copies
+
+
+@pytest.fixture(scope="session")
+def _template():
+    with command_copies.Template() as template:
+        yield template
+
+
+@pytest.fixture(autouse=True)
+def _quick_commands(_template, monkeypatch):
+    """Copy commands, but for the first of each kind: see `tests/command_copies`."""
+
+    def execute_child(popen, *given):
+        _template.execute_child(popen, *given)
+
+    monkeypatch.setattr(subprocess.Popen, "_execute_child", execute_child)
