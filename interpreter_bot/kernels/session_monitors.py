@@ -29,7 +29,8 @@ _T = TypeVar("_T")
 TICK_SECONDS: Final = 0.25
 """Pause between two checks of a busy session. Longer after a check that itself took longer."""
 
-# Background code is checked less often where a cgroup bounds its memory.
+# Background code, and code that is done sooner, are checked less often where a cgroup bounds their
+# memory.
 _IDLE_TICKS: Final = 8
 # Even an idle session: what one check missed must not stay unseen for good.
 _REST_SECONDS: Final = 300.0
@@ -80,8 +81,9 @@ class SessionMonitor:
         self._clocks: Mapping[int, int] = {}
         has_group = self.usage.counted_bytes() is not None
         self._idle_seconds = _IDLE_TICKS * TICK_SECONDS if has_group else 0.0
-        self._next_look = 0.0
-        self._next_idle_look = time.monotonic() + self._idle_seconds
+        self._executions = 0
+        self._next_look = time.monotonic()
+        self._next_idle_look = self._next_look + self._idle_seconds
         self._watch = session_metering.LimitWatch(limits.memory_bytes + _HEADROOM_BYTES)
         self._unseen_files = session_metering.ConsecutiveFailures()
         self._roused = asyncio.Event()
@@ -121,18 +123,22 @@ class SessionMonitor:
 
     def tick(self, *, is_wanted: bool) -> None:
         """Request a check if one is due; called at each tick."""
-        self._is_over = not (is_wanted and self.launched.kernel.is_alive)
-        if self._is_over or self._is_due():
+        kernel = self.launched.kernel
+        self._is_over = not (is_wanted and kernel.is_alive)
+        is_long = kernel.is_busy and self._executions == kernel.executions
+        self._executions = kernel.executions
+        if self._is_over or self._is_due(is_long=is_long):
             self._roused.set()
 
-    def _is_due(self) -> bool:
+    def _is_due(self, *, is_long: bool) -> bool:
+        """Return whether to check now; `is_long`: code ran already at the tick before."""
         now = time.monotonic()
         kernel = self.launched.kernel
         if now < self._next_look:
             return False
         if kernel.is_frozen:
             return self.usage.have_moved(self._clocks)
-        if kernel.is_busy or now >= self._next_look + _REST_SECONDS:
+        if is_long or now >= self._next_look + _REST_SECONDS:
             return True
         if self._snapshots.is_due(self.launched):
             return True

@@ -37,7 +37,7 @@ class Kernel:
     id = "k"
     is_busy = True
     is_alive = True
-
+    executions = 1
     is_frozen = False
 
     def __init__(self):
@@ -65,7 +65,7 @@ class Session:
         self.provisioner = types.SimpleNamespace(usage=lambda: self)
         self.person, self.weight = str(id(self)), 1.0
         self.directory = directory
-        self.looks = self.at_once = self.most_at_once = 0
+        self.looks = self.at_once = self.most_at_once = self.checks = 0
         self.threads = set()
         self.group_bytes = None
         self.waiting_bytes = 0
@@ -99,6 +99,7 @@ class Session:
 
     def deleted(self, disk):
         assert disk == deleted_files.Disk.of(self.directory, LIMITS.file_bytes)
+        self.checks += 1
         return self._deleted
 
     async def usage(self):
@@ -162,6 +163,29 @@ async def test_one_that_takes_for_ever_to_look_at_costs_nobody_else_a_look(tmp_p
             assert all("watchdog" in thread.name for thread in quick.threads)
     finally:
         forever.set()
+
+
+class QuickKernel(Kernel):
+    """Runs something else whenever one looks."""
+
+    executions = property(lambda self: next(self._numbers))
+    _numbers = itertools.count(1)
+
+
+@pytest.mark.parametrize("idle_ticks", [8, 1_000_000])
+async def test_quick_code_is_looked_at_like_code_in_the_background(
+    tmp_path, monkeypatch, idle_ticks
+):
+    monkeypatch.setattr(session_monitors, "_IDLE_TICKS", idle_ticks)
+    quick, long = Session(tmp_path), Session(tmp_path)
+    quick.kernel = QuickKernel()
+    quick.group_bytes = long.group_bytes = 0
+    async with watched(tmp_path, {"quick": quick, "long": long}):
+        await until(lambda: long.checks > 10)
+        if idle_ticks == 8:
+            await until(lambda: quick.checks > 2)
+        else:
+            assert quick.checks == 0
 
 
 CONDEMNED = {
