@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from collections.abc import Iterator
 from typing import Final
 
 from bench import measured_bots, metrics, sample_sizes, snapshot_edge_cases
 from interpreter_bot import values
-from interpreter_bot.kernels import live_kernels, pools, session_forks
+from interpreter_bot.kernels import launchers, live_kernels, pools, session_forks
 
 _FRAME: Final = """
 import numpy, pandas
@@ -51,7 +53,7 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     rows = effort.rows
     saved, back, nothing, waits, noted = [], [], [], [], []
     theirs_saved, theirs_back = [], []
-    models_saved, models_back = [], []
+    models_saved, models_back, models_restored = [], [], []
     async with measured_bots.pool(spares=2) as pool:
         for turn in range(effort.snapshots):
             key = f"frame {turn}"
@@ -67,7 +69,8 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
             await measured_bots.execute(kernel, _MODELS.format(rows=rows))
             models_saved.append(await _save(pool, key))
             theirs_saved.append(1000 * float(await _printed(kernel, _DUMP)))
-            models_back.append(await _bring_back(pool, key, "best is models[0]"))
+            with _timed_restore(pool, models_restored):
+                models_back.append(await _bring_back(pool, key, "best is models[0]"))
             other = await pool.take(f"theirs {turn}")
             async with (await pool.workspace(key)).read("all.pickle") as content:
                 await (await pool.workspace(f"theirs {turn}")).put("all.pickle", content)
@@ -92,12 +95,13 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
             least_ratio=1 / 1.5,
         ),
         metrics.Measure(
-            f"{models}: back",
+            f"{models}: loaded",
             "ms",
-            models_back,
+            models_restored,
             alternative=metrics.Alternative("cloudpickle", theirs_back),
             least_ratio=1 / 0.5,
         ),
+        metrics.Measure(f"{models}: back in another kernel", "ms", models_back),
     ]
 
 
@@ -189,6 +193,25 @@ async def _bring_back(pool: pools.Pool, key: str, code: str) -> float:
     begun = time.perf_counter()
     await measured_bots.execute(await pool.take(key), code)
     return measured_bots.milliseconds(begun)
+
+
+@contextlib.contextmanager
+def _timed_restore(pool: pools.Pool, into: list[float]) -> Iterator[None]:
+    """Note how many milliseconds a kernel that is there already takes to have variables back."""
+    restore = pool.snapshots.restore
+
+    async def timed(launched: launchers.LaunchedKernel) -> bool:
+        begun = time.perf_counter()
+        try:
+            return await restore(launched)
+        finally:
+            into.append(measured_bots.milliseconds(begun))
+
+    pool.snapshots.restore = timed
+    try:
+        yield
+    finally:
+        del pool.snapshots.restore
 
 
 async def _printed(kernel: live_kernels.Kernel, code: str) -> str:
