@@ -123,15 +123,14 @@ def all_below(pid: int) -> list[int]:
 def found_below(host: int, what: str) -> int:
     """Return a process of a host's: its fork server, or the kernel made last; 0 if there is none.
 
-    They are known by their namespaces of pids: a fork server is the second in one, a kernel is in
-    another one within that.
+    They are known by their namespaces of pids: a fork server is the second in one, a kernel in
+    another one within that. What a kernel forked, perhaps to save its variables, comes after it.
     """
     lines = {
         pid: re.search(rb"^NSpid:(.*)$", procfs.read(f"/proc/{pid}/status"), re.M)
         for pid in all_below(host)
     }
     spaces = {pid: line[1].split() for pid, line in lines.items() if line is not None}
-    if what == "kernel":
-        return max((pid for pid, names in spaces.items() if len(names) == 3), default=0)
-    seconds = (pid for pid, names in spaces.items() if len(names) == 2 and names[1] == b"2")
+    depth = 3 if what == "kernel" else 2
+    seconds = (pid for pid, names in spaces.items() if len(names) == depth and names[-1] == b"2")
     return max(seconds, default=0)
