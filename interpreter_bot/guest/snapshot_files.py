@@ -110,7 +110,9 @@ class Writer:
         self._used_bytes = 0
         self.written_bytes = 0
         self.blobs: dict[str, int] = {}
-        self._blob_lengths = {one.stat().st_size for one in os.scandir(self._blobs_directory)}
+        with os.scandir(self._blobs_directory) as blobs:
+            # Code may have put links there that lead nowhere.
+            self._blob_lengths = {one.stat(follow_symlinks=False).st_size for one in blobs}
         self._cipher: snapshot_encryption.FileCipher | None = None
         if key:
             self._cipher = snapshot_encryption.FileCipher(key, f"{number}/variables")

@@ -251,6 +251,27 @@ def test_a_buffer_as_large_as_another_is_another(session):
     assert [saved.restored(number)["one"][0] for number in (1, 2, 3)] == [0, 1, 1]
 
 
+def test_a_link_among_the_buffers_that_leads_nowhere_costs_no_variable(session, tmp_path):
+    (tmp_path / "blobs").mkdir()
+    (tmp_path / "blobs" / "partial").symlink_to("/nowhere")
+    saved = session("import numpy; one = numpy.arange(1_000_000)")
+    assert "one" in saved.save()["kept"]
+
+
+def test_one_that_takes_for_ever_to_be_read_costs_only_itself(session):
+    saved = session("""
+import time
+class Slow:
+    def __reduce__(self): return time.sleep, (60,)
+slow = Slow()
+x = 1
+""")
+    manifest = saved.save(seconds=1.0)
+    assert {"x", "Slow", "time"} <= set(manifest["kept"])
+    assert list(manifest["lost"]) == ["slow"]
+    assert saved.restored()["x"] == 1
+
+
 def test_a_function_of_another_python_is_defined_from_its_source(session, monkeypatch):
     saved = session("factor = 3\ndef times(x): return x * factor")
     saved.save()
