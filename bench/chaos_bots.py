@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 from interpreter_bot import settings, values
-from interpreter_bot.app import backend_startup, service_startup
+from interpreter_bot.app import execution_startup, service_startup
 from interpreter_bot.sessions import requests, session_service
 from tests.fakes import replies
 
@@ -22,7 +22,7 @@ from tests.fakes import replies
 async def _serve() -> None:
     config = settings.load(None)
     async with (
-        backend_startup.open_hosts(config, kernels_outlive=True) as hosts,
+        execution_startup.open_hosts(config, kernels_outlive=True) as hosts,
         service_startup.open_conversations(config, {}, hosts=hosts) as service,
     ):
         # What another bot began, which was killed, goes on here: its answer comes from this one.

@@ -12,8 +12,8 @@ from typing import Any
 
 from bench import metrics, sample_sizes
 from interpreter_bot import settings, values
-from interpreter_bot.app import backend_startup
-from interpreter_bot.hosts import attached_executions
+from interpreter_bot.app import execution_startup
+from interpreter_bot.hosts import cancellable_executions
 from tests.integration.store import servers
 
 _ROWS = 1_000_000
@@ -81,15 +81,15 @@ async def _through(address: str, runs: int) -> tuple[list[float], int]:
             connections=(settings.Connection(name="wide", kind="postgresql", address=address),),
         )
         async with (
-            backend_startup.open_broker(config, {}) as keeper,
-            backend_startup.open_hosts(config, doorkeeper=keeper) as host,
+            execution_startup.open_broker(config, {}) as keeper,
+            execution_startup.open_hosts(config, doorkeeper=keeper) as host,
             host.lease(values.text(values.SessionKey("bench"))) as lease,
         ):
             kernel = await lease.kernel()
             shown: list[values.Output] = []
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             code = _THROUGH.replace("RUNS", str(runs))
-            await attached_executions.run(host, kernel, code, show=shown.append)
+            await cancellable_executions.run(host, kernel, code, show=shown.append)
             grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     times: Any = json.loads("".join(one.plain for one in shown))
     return times, grown * 1024

@@ -19,7 +19,7 @@ from typing import Any
 from bench import measured_bots, metrics, sample_sizes
 from interpreter_bot import settings, values
 from interpreter_bot.egress import broker
-from interpreter_bot.hosts import attached_executions, local_host
+from interpreter_bot.hosts import cancellable_executions, local_host
 
 _HOST = "data.example.org"
 _BYTES = 100_000_000
@@ -129,7 +129,7 @@ async def _through(port: int, code: str) -> tuple[dict[str, Any], int]:
         kernel = await lease.kernel()
         shown: list[values.Output] = []
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        await attached_executions.run(host, kernel, code, show=shown.append)
+        await cancellable_executions.run(host, kernel, code, show=shown.append)
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     return json.loads("".join(one.plain for one in shown)), grown * 1024
 
@@ -148,7 +148,7 @@ async def _crowd(port: int, code: str, count: int) -> tuple[list[float], int]:
             key = values.text(values.SessionKey("bench", thread=str(number)))
             kernels.append(await (await stack.enter_async_context(host.lease(key))).kernel())
         runs = [
-            asyncio.create_task(attached_executions.run(host, kernel, code, show=lambda _: None))
+            asyncio.create_task(cancellable_executions.run(host, kernel, code, show=lambda _: None))
             for kernel in kernels
         ]
         # Until all have connected.

@@ -202,7 +202,7 @@ class Simulation:
         )
 
     def _turn(self, session: _Session, asked: float) -> None:
-        """Take a message, as `session_placement` does: where the session is, once that is known."""
+        """Take a message, as `placed_hosts` does: where the session is, once that is known."""
         self.figures.finds[int(self._now)] += _FINDS_PER_TURN
         self._find(session, asked)
 

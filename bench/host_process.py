@@ -21,8 +21,8 @@ from interpreter_bot.hosts import (
     host_processes,
     host_sockets,
     local_host,
+    placed_hosts,
     ports,
-    session_placement,
 )
 from interpreter_bot.kernel_host import host_server, journaled_executions
 from interpreter_bot.store import databases
@@ -109,7 +109,7 @@ async def _more_over_tls(inside: local_host.LocalHost, count: int) -> list[float
         journaled_executions.JournaledExecutions.open(inside, data / "journals") as begun,
         host_server.HostServer.open(inside, begun, data / "host.sock", tls=tls),
         databases.Database.open(f"sqlite:///{data}/bot.db", files=data / "kept") as database,
-        session_placement.PlacingHosts.open(fleet, database.placements) as placed,
+        placed_hosts.PlacedHosts.open(fleet, database.placements) as placed,
         inside.lease("near") as near_lease,
         placed.lease("far") as far_lease,
     ):

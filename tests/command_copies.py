@@ -30,7 +30,7 @@ _MODULE = "interpreter_bot"
 _MOST_BYTES = 1 << 17
 # Of these, commands import some once they know that they are wanted.
 _WANTED = (
-    *("app.service_startup", "app.backend_startup", "kernel_host.host_server"),
+    *("app.service_startup", "app.execution_startup", "kernel_host.host_server"),
     *("agent.llms.chat_completions", "agent.llms.openai_clients", "platforms.web.server"),
 )
 # What a copy cannot be given any more.

@@ -9,7 +9,7 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Final
 
-from interpreter_bot import outside_access, settings
+from interpreter_bot import code_activity, settings
 from interpreter_bot.text import quantities
 
 # Imports that models try of themselves, if no list tells them better.
@@ -53,7 +53,7 @@ def system(
     packages: Mapping[str, str] = MappingProxyType({}),
     can_install: bool = False,
     added: Sequence[str] = (),
-    reach: outside_access.Reach = outside_access.NOWHERE,
+    reach: code_activity.Reach = code_activity.NOWHERE,
     skills: str = "",
     tools: str = "",
     note: str = "",
@@ -89,7 +89,7 @@ def system(
     return "\n\n".join(filter(None, (text, _offered(reach), skills, tools, plan, note, day)))
 
 
-def _offered(reach: outside_access.Reach) -> str:
+def _offered(reach: code_activity.Reach) -> str:
     """Return what there is of data connections."""
     offers = [one for one in reach.offers if one.kind == "connections"]
     if not offers:
@@ -98,7 +98,7 @@ def _offered(reach: outside_access.Reach) -> str:
     return "\n".join([_CONNECTIONS.format(name=offers[0].name), *lines])
 
 
-def _network(reach: outside_access.Reach, *, can_install: bool) -> str:
+def _network(reach: code_activity.Reach, *, can_install: bool) -> str:
     """Return the sentences about what can be reached outside, and be installed."""
     if not reach.hosts:
         downloads = _NO_DOWNLOADS if can_install else _NOTHING

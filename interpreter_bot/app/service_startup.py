@@ -19,14 +19,14 @@ import pydantic
 from interpreter_bot import encryption, logs, schedules, settings
 from interpreter_bot.agent.llms import catalogues, model_discovery
 from interpreter_bot.agent.llms.embedded import on_demand_model
-from interpreter_bot.app import backend_startup
+from interpreter_bot.app import execution_startup
 from interpreter_bot.hosts import ports
 from interpreter_bot.sessions import (
-    activity_recording,
+    code_activity_recording,
     maintenance,
     retention,
+    session_dependencies,
     session_service,
-    turn_services,
 )
 from interpreter_bot.skills import accepted_skills
 from interpreter_bot.store import databases, engines, records
@@ -98,24 +98,24 @@ async def open_conversations(
     async with contextlib.AsyncExitStack() as stack:
         secrets = environment if secrets is None else secrets
         if hosts is None:
-            broker = await stack.enter_async_context(backend_startup.open_broker(config, secrets))
-            open_hosts = backend_startup.open_hosts
+            broker = await stack.enter_async_context(execution_startup.open_broker(config, secrets))
+            open_hosts = execution_startup.open_hosts
             opening = open_hosts(config, doorkeeper=broker, is_ephemeral=is_ephemeral)
             hosts = await stack.enter_async_context(opening)
         stack.enter_context(spool_directory(config.paths.data))
-        memory = _temporary(stack) if is_ephemeral else backend_startup.open_database(config)
+        memory = _temporary(stack) if is_ephemeral else execution_startup.open_database(config)
         database = await stack.enter_async_context(memory)
         catalogue, notice = await _models(config, environment, stack)
         skills = await _skills(config, is_ephemeral=is_ephemeral)
         # What a key encrypts that nobody knows is gone with the process.
         keys = encryption.KeyRing(encryption.new_key(), config.paths.data) if is_ephemeral else None
-        opening_tools = backend_startup.open_tools(config, secrets, database.accounts, keys)
+        opening_tools = execution_startup.open_tools(config, secrets, database.accounts, keys)
         tools = await stack.enter_async_context(opening_tools)
         connections = (
-            None if broker is None else await backend_startup.prepared_connections(broker, hosts)
+            None if broker is None else await execution_startup.prepared_connections(broker, hosts)
         )
         installed = _recording_installations(config, database, stack)
-        services = turn_services.TurnServices(
+        services = session_dependencies.SessionDependencies(
             config=config,
             hosts=hosts,
             database=database,
@@ -146,7 +146,9 @@ async def _skills(
 
 
 async def _recording_jobs(
-    services: turn_services.TurnServices, broker: Broker | None, stack: contextlib.AsyncExitStack
+    services: session_dependencies.SessionDependencies,
+    broker: Broker | None,
+    stack: contextlib.AsyncExitStack,
 ) -> tuple[schedules.PeriodicJob, ...]:
     """Record what code does outside the kernel, to the end; return the jobs of that."""
     config, database = services.config, services.database
@@ -168,7 +170,7 @@ def _recording(
 ) -> tuple[schedules.PeriodicJob, ...]:
     """Record what code tries to reach, to the end; return the jobs of that."""
     days = config.egress_limits.record_days
-    recorder = activity_recording.DoorUseRecorder(database.contacts, days=days)
+    recorder = code_activity_recording.ActivityRecorder(database.contacts, days=days)
     broker.on_contact = recorder.take
     stack.push_async_callback(recorder.write)
     return recorder.jobs()
@@ -176,10 +178,10 @@ def _recording(
 
 def _recording_installations(
     config: settings.Settings, database: databases.Database, stack: contextlib.AsyncExitStack
-) -> activity_recording.DoorUseRecorder[records.Installation]:
+) -> code_activity_recording.ActivityRecorder[records.Installation]:
     """Record what is installed, to the end."""
     days = config.egress_limits.record_days
-    recorder = activity_recording.DoorUseRecorder(database.installations, days=days)
+    recorder = code_activity_recording.ActivityRecorder(database.installations, days=days)
     stack.push_async_callback(recorder.write)
     return recorder
 
@@ -202,7 +204,7 @@ async def _recording_queries(
     for query in await database.queries.latest(most=_MOST_REMEMBERED):
         connections.sources.note_use(query)
     days = config.connection_limits.record_days
-    recorder = activity_recording.DoorUseRecorder(database.queries, days=days)
+    recorder = code_activity_recording.ActivityRecorder(database.queries, days=days)
     connections.on_query = recorder.take
     stack.push_async_callback(recorder.write)
     return recorder.jobs()

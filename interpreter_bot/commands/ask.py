@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.app import service_startup
-from interpreter_bot.commands import interruptible_runs
+from interpreter_bot.commands import console_signals
 from interpreter_bot.platforms import login_pages
 from interpreter_bot.platforms.console import (
     json_replies,
@@ -24,7 +24,7 @@ from interpreter_bot.platforms.console import (
     terminal_replies,
     threaded_stdout,
 )
-from interpreter_bot.platforms.rendering import usage_and_limits
+from interpreter_bot.platforms.rendering import session_facts
 from interpreter_bot.sessions import ports, requests, session_service
 
 _NAME = "you"
@@ -44,7 +44,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     Raises:
         BotError: no turn was run.
     """
-    interruptible_runs.check_files(options.file)
+    console_signals.check_files(options.file)
     prompts: list[str] = options.prompt
     is_question = "-" in prompts or not (prompts or terminal_input.is_possible())
     piped = None
@@ -69,7 +69,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         printer.shows_queries = options.queries
         return printer
 
-    async def work(interrupter: interruptible_runs.Interrupter) -> int:
+    async def work(interrupter: console_signals.Interrupter) -> int:
         is_answered = True
         async with contextlib.AsyncExitStack() as stack:
             opening = service_startup.open_conversations(
@@ -95,16 +95,16 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
                 # Files come with the first question; they stay for the others.
                 attachments.clear()
         # In a chat, the person saw an unanswered question, and could ask again.
-        return 0 if is_answered or not prompts else interruptible_runs.FAILED
+        return 0 if is_answered or not prompts else console_signals.FAILED
 
-    return interruptible_runs.run(work, writer, keeper)
+    return console_signals.run(work, writer, keeper)
 
 
 def _attachments(
     files: Sequence[pathlib.Path], piped: terminal_input.Piped | None
 ) -> list[requests.Attachment]:
     attachments = [
-        requests.Attachment(path.name, functools.partial(interruptible_runs.chunks, path))
+        requests.Attachment(path.name, functools.partial(console_signals.chunks, path))
         for path in files
     ]
     if piped is not None:
@@ -153,11 +153,11 @@ async def _listed(
         case "/disconnect":
             return f"{await service.logins.forget(key, _PERSON.id, name.strip())}\n"
         case "/tools":
-            facts = usage_and_limits.tools(await service.queries.tools(key, _PERSON))
+            facts = session_facts.tools(await service.queries.tools(key, _PERSON))
         case "/network":
-            facts = usage_and_limits.network(service.queries.reach(key))
+            facts = session_facts.network(service.queries.reach(key))
         case _:
-            facts = usage_and_limits.variables(await service.queries.variables(key))
+            facts = session_facts.variables(await service.queries.variables(key))
     return "".join(f"{fact.label}: {fact.value}\n" for fact in facts)
 
 

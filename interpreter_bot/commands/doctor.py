@@ -50,10 +50,10 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     found = diagnosis.diagnose(config)
     if config.connections or config.package_index.url or config.host.fleet:
         # Imported here: others have no use for it.
-        from interpreter_bot.app import backend_startup
+        from interpreter_bot.app import execution_startup
         from interpreter_bot.doctor import configured_services
 
-        fleet = functools.partial(backend_startup.fleet_addresses, config)
+        fleet = functools.partial(execution_startup.fleet_addresses, config)
         found += configured_services.check(config, os.environ, fleet if config.host.fleet else None)
     level = diagnosis.level(found)
     say = as_json if options.json else as_lines

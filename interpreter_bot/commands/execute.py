@@ -12,9 +12,9 @@ import sys
 import uuid
 from typing import Final
 
-from interpreter_bot import errors, outside_access, settings, values
-from interpreter_bot.app import backend_startup
-from interpreter_bot.commands import interruptible_runs
+from interpreter_bot import code_activity, errors, settings, values
+from interpreter_bot.app import execution_startup
+from interpreter_bot.commands import console_signals
 from interpreter_bot.platforms.console import (
     code_sources,
     json_replies,
@@ -47,7 +47,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         raise code_sources.InputFileError(
             "There is no code to run; see interpreter-bot exec --help."
         )
-    interruptible_runs.check_files(options.file)
+    console_signals.check_files(options.file)
     keeper = saved_files.SavedFiles(options.keep) if options.keep is not None else None
     answers = terminal_input.StdinAnswers(is_script=options.source == "-")
     writer = threaded_stdout.StdoutWriter()
@@ -64,11 +64,11 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
             pictures=terminal_pictures.found(options.pictures, os.environ, sys.stdout),
         )
 
-    async def work(interrupter: interruptible_runs.Interrupter) -> int:
+    async def work(interrupter: console_signals.Interrupter) -> int:
         one = config.for_one_session()
         async with (
-            backend_startup.open_broker(config, os.environ) as broker,
-            backend_startup.open_hosts(one, doorkeeper=broker, is_ephemeral=True) as hosts,
+            execution_startup.open_broker(config, os.environ) as broker,
+            execution_startup.open_hosts(one, doorkeeper=broker, is_ephemeral=True) as hosts,
         ):
             key = values.text(values.SessionKey(_NAME, thread=f"{uuid.uuid4()}"))
             record = _InstallationRecord(config, key)
@@ -79,19 +79,19 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
                 on_installation=record.take,
             )
             try:
-                files = ((path.name, interruptible_runs.chunks(path)) for path in options.file)
+                files = ((path.name, console_signals.chunks(path)) for path in options.file)
                 await session.attach(files)
                 interrupter.stop_by(session.stop)
                 is_ok = await session.run(codes)
                 while watched is not None and (others := await watched.changed(interrupter)):
                     interrupter.stop_by(session.stop)
                     is_ok = await session.run(others + options.cell)
-                return 0 if is_ok else interruptible_runs.FAILED
+                return 0 if is_ok else console_signals.FAILED
             finally:
                 await hosts.forget(key)
                 await record.close()
 
-    return interruptible_runs.run(work, writer, keeper)
+    return console_signals.run(work, writer, keeper)
 
 
 class _InstallationRecord:
@@ -102,17 +102,17 @@ class _InstallationRecord:
         self._key = key
         self._writing: set[asyncio.Task[None]] = set()
 
-    def take(self, kernel_id: str, layer: outside_access.InstalledLayer) -> None:
+    def take(self, kernel_id: str, layer: code_activity.InstalledLayer) -> None:
         """Write at once what was installed."""
         self._writing.add(asyncio.create_task(self._write(kernel_id, layer), name="record"))
 
-    async def _write(self, kernel_id: str, layer: outside_access.InstalledLayer) -> None:
+    async def _write(self, kernel_id: str, layer: code_activity.InstalledLayer) -> None:
         # Imported here: of all runs, few install anything.
         from interpreter_bot.store import records
 
         one = records.Installation(self._key, kernel_id, _NAME, layer.name, layer.packages)
         try:
-            opening = backend_startup.open_database(self._config, takes_orphans=False)
+            opening = execution_startup.open_database(self._config, takes_orphans=False)
             async with opening as database:
                 await database.installations.add([one])
         except errors.BotError:
@@ -130,7 +130,7 @@ class _WatchedFile:
         self._path = pathlib.Path(source)
         self._known = self._state()
 
-    async def changed(self, interrupter: interruptible_runs.Interrupter) -> list[str]:
+    async def changed(self, interrupter: console_signals.Interrupter) -> list[str]:
         """Wait until it has other cells, and return them; none if that is interrupted."""
         is_over = asyncio.Event()
 

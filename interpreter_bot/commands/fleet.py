@@ -10,7 +10,7 @@ import signal
 from typing import Final
 
 from interpreter_bot import errors, settings
-from interpreter_bot.app import backend_startup
+from interpreter_bot.app import execution_startup
 
 _NO_RAY: Final = (
     "`fleet` needs the extra [cluster], which is not installed: "
@@ -33,7 +33,7 @@ async def _driven(config: settings.Settings, address: str) -> int:
     # Imported here: Ray takes seconds, and help and the house tests do without.
     from interpreter_bot.ray_fleet import ray_driver
 
-    async with backend_startup.open_database(config, takes_orphans=False) as database:
+    async with execution_startup.open_database(config, takes_orphans=False) as database:
         driver = await asyncio.to_thread(ray_driver.RayDriver, address)
         try:
             driving = asyncio.create_task(driver.drive(database.fleet_hosts), name="fleet")

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from interpreter_bot import errors, settings
-from interpreter_bot.app import backend_startup
+from interpreter_bot.app import execution_startup
 from interpreter_bot.hosts import (
     host_addresses,
     host_messages,
@@ -85,7 +85,7 @@ async def _statuses(config: settings.Settings) -> list[dict[str, object]]:
     found: list[dict[str, object]] = []
     addresses: list[host_addresses.Address] = [*host_sockets.newest_first(config.paths)]
     if config.host.fleet:
-        addresses = await backend_startup.fleet_addresses(config)
+        addresses = await execution_startup.fleet_addresses(config)
     for path in addresses:
         try:
             told = await host_processes.status(path)
@@ -109,7 +109,7 @@ async def _serve(config: settings.Settings, linger_seconds: float | None) -> int
         loop = asyncio.get_running_loop()
         for signum in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(signum, serving.drain)
-        with backend_startup.frozen_startup_objects():
+        with execution_startup.frozen_startup_objects():
             await _until_over(serving, host, config, linger_seconds)
     return 0
 

@@ -12,7 +12,7 @@ import rich.table
 
 from interpreter_bot import settings
 from interpreter_bot.kernels.provisioning import start_parameters
-from interpreter_bot.platforms.rendering import usage_and_limits
+from interpreter_bot.platforms.rendering import session_facts
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
@@ -24,6 +24,6 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         return 0
     table = rich.table.Table("limit", "value", "what happens at it", box=rich.box.SIMPLE_HEAD)
     for name, value in limits.items():
-        table.add_row(*usage_and_limits.limit(name, value))
+        table.add_row(*session_facts.limit(name, value))
     rich.console.Console(soft_wrap=True).print(table)
     return 0

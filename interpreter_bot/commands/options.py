@@ -92,7 +92,7 @@ Exit status: 0 if all was done; 1 if some was not; 2 if nothing was."""
 _MODULES: Final = {
     "exec": "execute",
     "rotate-keys": "rotate_keys",
-    "sessions": "session_operations",
+    "sessions": "sessions_command",
     "tools": "tool_acceptance",
 }
 

@@ -12,7 +12,7 @@ import sys
 from typing import Final
 
 from interpreter_bot import encryption, settings
-from interpreter_bot.app import backend_startup
+from interpreter_bot.app import execution_startup
 from interpreter_bot.kernels import snapshot_keys
 from interpreter_bot.platforms.slack import installations
 from interpreter_bot.store import third_party_tables
@@ -48,7 +48,7 @@ async def _encrypt(config: settings.Settings, keys: encryption.KeyRing) -> tuple
     def resealed(sealed: str) -> str:
         return sealed if keys.is_current(sealed) else keys.encrypt(keys.decrypt(sealed))
 
-    async with backend_startup.open_database(config, takes_orphans=False) as database:
+    async with execution_startup.open_database(config, takes_orphans=False) as database:
         tables = third_party_tables.LibraryTables(database.engine, keys)
         # With the present keys first: should one be missing, no key is added.
         await installations.store(config.slack, tables)

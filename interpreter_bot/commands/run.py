@@ -17,7 +17,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final
 
 from interpreter_bot import errors, settings
-from interpreter_bot.app import backend_startup
+from interpreter_bot.app import execution_startup
 from interpreter_bot.text import quantities
 
 if TYPE_CHECKING:
@@ -73,17 +73,17 @@ async def run_bot(
         config: the settings in effect.
         environment: holds the keys of models.
         end: ends it in order.
-        kernels_outlive: see `backend_startup.open_hosts`.
+        kernels_outlive: see `execution_startup.open_hosts`.
 
     Raises:
         BotError: nothing could be opened; the sentence says why.
     """
     async with contextlib.AsyncExitStack() as stack:
-        opening_broker = backend_startup.open_broker(
+        opening_broker = execution_startup.open_broker(
             config, environment, kernels_outlive=kernels_outlive
         )
         broker = await stack.enter_async_context(opening_broker)
-        opening = backend_startup.open_hosts(
+        opening = execution_startup.open_hosts(
             config, doorkeeper=broker, kernels_outlive=kernels_outlive
         )
         # Other processes start for that; to import all the rest takes as long.
@@ -98,7 +98,7 @@ async def run_bot(
         )
         service = await stack.enter_async_context(conversations)
         platforms = _Platforms(_openings(config, service))
-        with backend_startup.frozen_startup_objects():
+        with execution_startup.frozen_startup_objects():
             return await platforms.run(service, end)
 
 

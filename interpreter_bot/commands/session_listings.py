@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Final
 
 from interpreter_bot import errors, session_variables, settings, values
-from interpreter_bot.app import backend_startup
+from interpreter_bot.app import execution_startup
 from interpreter_bot.hosts import host_addresses, host_sockets, ports, remote_host
 from interpreter_bot.kernels import snapshot_sizes
 from interpreter_bot.kernels.files import workspaces
@@ -131,7 +131,7 @@ async def opened_hosts(
         paths: Sequence[host_addresses.Address]
         paths = await asyncio.to_thread(host_sockets.newest_first, config.paths)
         if config.host.fleet:
-            paths = await backend_startup.fleet_addresses(config)
+            paths = await execution_startup.fleet_addresses(config)
         for path in paths:
             try:
                 opened = await stack.enter_async_context(remote_host.RemoteHost.open(path))

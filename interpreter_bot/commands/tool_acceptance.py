@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from interpreter_bot import errors, settings
-from interpreter_bot.app import backend_startup
+from interpreter_bot.app import execution_startup
 
 if TYPE_CHECKING:
     from interpreter_bot.mcp_servers.definitions import Listing
@@ -32,7 +32,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
 
 
 async def _run(config: settings.Settings, options: argparse.Namespace) -> int:
-    async with backend_startup.open_tools(config, os.environ) as broker:
+    async with execution_startup.open_tools(config, os.environ) as broker:
         if broker is None:
             sys.stdout.write(_NONE)
             return 0

@@ -17,11 +17,11 @@ from typing import Any, Final
 import cachetools
 import pydantic
 
-from interpreter_bot import errors, outside_access, settings, values
+from interpreter_bot import code_activity, errors, settings, values
 from interpreter_bot.data_connections import (
     configured_connections,
-    open_connections,
-    turn_statements,
+    connection_pool,
+    turn_query_log,
     worker_messages,
 )
 from interpreter_bot.egress import door_service_port, policies
@@ -84,14 +84,12 @@ class ConnectionService:
             SettingsError: a connection cannot be used.
         """
         self._limits = config.connection_limits
-        self.sources = open_connections.OpenConnections(config, environment)
-        self.on_query: Callable[[outside_access.Query], None] | None = None
+        self.sources = connection_pool.ConnectionPool(config, environment)
+        self.on_query: Callable[[code_activity.Query], None] | None = None
         self.workspace: Callable[[str], Awaitable[ports.Workspace]] | None = None
         self._people = cachetools.LRUCache[str, tuple[str, frozenset[str]]](_MOST_KNOWN)
-        self._recent = cachetools.LRUCache[str, collections.deque[outside_access.Query]](
-            _MOST_KNOWN
-        )
-        self.turns = turn_statements.TurnStatements()
+        self._recent = cachetools.LRUCache[str, collections.deque[code_activity.Query]](_MOST_KNOWN)
+        self.turns = turn_query_log.TurnQueryLog()
         self._order: weakref.WeakValueDictionary[str, asyncio.Semaphore] = (
             weakref.WeakValueDictionary()
         )
@@ -138,7 +136,7 @@ class ConnectionService:
             sql: of the statement.
             reason: why it did not, a sentence.
         """
-        record = outside_access.Query(
+        record = code_activity.Query(
             *(key, "", self._asking(key)[0], name, sql[:_RECORDED_CHARACTERS], reason)
         )
         self.turns.note(record)
@@ -160,10 +158,10 @@ class ConnectionService:
         """Return whether there is any; see `DoorService.is_offered`."""
         return bool(self._usable(key))
 
-    def offers(self, key: str) -> tuple[outside_access.Offer, ...]:
+    def offers(self, key: str) -> tuple[code_activity.Offer, ...]:
         """Return the connections of a session; see `DoorService.offers`."""
         return tuple(
-            outside_access.Offer(
+            code_activity.Offer(
                 self.name,
                 rule.name,
                 rule.about,
@@ -306,9 +304,9 @@ class ConnectionService:
     @contextlib.asynccontextmanager
     async def _recorded(
         self, call: door_service_port.ServiceCall, rule: configured_connections.Rule, statement: str
-    ) -> AsyncIterator[outside_access.Query]:
+    ) -> AsyncIterator[code_activity.Query]:
         """Wait until a session may ask, and record what became of it."""
-        record = outside_access.Query(
+        record = code_activity.Query(
             *(call.key, call.kernel_id, self._asking(call.key)[0], rule.name),
             statement=statement[:_RECORDED_CHARACTERS],
             reason=_STOPPED,
@@ -345,7 +343,7 @@ class ConnectionService:
         async with self._order.setdefault(key, asyncio.Semaphore(most)):
             yield
 
-    def _record(self, record: outside_access.Query) -> None:
+    def _record(self, record: code_activity.Query) -> None:
         """Log what was asked, and hand it on."""
         recent = self._recent.setdefault(record.key, collections.deque(maxlen=_MOST_SHOWN))
         recent.append(record)
@@ -358,7 +356,7 @@ class ConnectionService:
         )
 
 
-def _outcome(query: outside_access.Query) -> str:
+def _outcome(query: code_activity.Query) -> str:
     return query.reason or f"{query.rows:,} rows in {query.seconds:.1f} s"
 
 

@@ -20,7 +20,7 @@ from interpreter_bot.data_connections import configured_connections, worker_mess
 
 _log = logging.getLogger(__name__)
 
-_CONFINED: Final = ("-I", "-B", "-m", "interpreter_bot.guest.landlocked_programs")
+_CONFINED: Final = ("-I", "-B", "-m", "interpreter_bot.guest.landlock_launcher")
 _WORKER: Final = ("-I", "-B", "-m", "interpreter_bot.data_connections.worker")
 # Libraries, how names and certificates are found, and sockets of servers on this machine.
 _READABLE: Final = (

@@ -21,7 +21,7 @@ from typing import Final
 
 from interpreter_bot import encryption, errors, settings, values
 from interpreter_bot.doctor import advice, trial_kernels
-from interpreter_bot.kernels import memory_reserve
+from interpreter_bot.kernels import machine_exhaustion
 from interpreter_bot.kernels.files import directory_contents, workspace_io
 from interpreter_bot.kernels.metering import session_metering
 from interpreter_bot.mcp_servers import accepted_definitions
@@ -277,7 +277,7 @@ def _largest_parts(data: pathlib.Path) -> str:
 
 
 def _reserve(config: settings.Settings) -> Finding:
-    free_bytes = memory_reserve.machine_memory().free_bytes
+    free_bytes = machine_exhaustion.machine_memory().free_bytes
     reserve_bytes = config.limits.memory_reserve_bytes
     detail = f"{quantities.size(free_bytes)} of memory are available; below "
     detail += f"{quantities.size(reserve_bytes)} the session ends that took most of it"

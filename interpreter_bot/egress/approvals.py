@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
-from interpreter_bot import errors, outside_access, values
+from interpreter_bot import code_activity, errors, values
 from interpreter_bot.egress import policies
 from interpreter_bot.text import safe_text
 
@@ -55,7 +55,7 @@ class Approvals:
         """Return what is allowed as long as the kernel lives, for display."""
         return tuple(f"{method} {host}:{port}" for host, port, method in sorted(self._allowed))
 
-    async def require(self, contact: outside_access.Contact, *, target: str, first: bytes) -> None:
+    async def require(self, contact: code_activity.Contact, *, target: str, first: bytes) -> None:
         """Return once a request may be sent.
 
         Args:
@@ -79,7 +79,7 @@ class Approvals:
             elif answer not in (ONCE, SESSION, values.YES):
                 raise self._refusal(contact, _REFUSED)
 
-    def _refusal(self, contact: outside_access.Contact, sentence: str) -> policies.Refusal:
+    def _refusal(self, contact: code_activity.Contact, sentence: str) -> policies.Refusal:
         """Refuse now, and for a while: clients try again, and the answer would be the same."""
         if len(self._refused) >= _MOST_KEPT:
             self._refused.clear()
@@ -87,7 +87,7 @@ class Approvals:
         self._refused[contact.host, contact.port, contact.method] = time.monotonic(), sentence
         return policies.Refusal(sentence)
 
-    async def _answer(self, contact: outside_access.Contact, target: str, first: bytes) -> str:
+    async def _answer(self, contact: code_activity.Contact, target: str, first: bytes) -> str:
         nobody = _NOBODY.format(method=contact.method, host=contact.host)
         if self.ask is None:
             raise policies.Refusal(nobody)

@@ -16,7 +16,7 @@ from typing import Final
 
 import cachetools
 
-from interpreter_bot import logs, outside_access, settings, values
+from interpreter_bot import code_activity, logs, settings, values
 from interpreter_bot.egress import (
     approvals,
     certificates,
@@ -72,7 +72,7 @@ class Broker:
         self.services = services
         """What is offered beside the outside."""
         self._seed = seed or secrets.token_bytes(_SEED_BYTES)
-        self.on_contact: Callable[[outside_access.Contact], None] | None = None
+        self.on_contact: Callable[[code_activity.Contact], None] | None = None
         """Takes what code tried, once that is over."""
         self._names = outbound_connections.NameLookups()
         self._resolve = resolve
@@ -90,10 +90,10 @@ class Broker:
         """Return what a session may reach."""
         return policies.of(self._rules, values.key(key))
 
-    def reach(self, key: str) -> outside_access.Reach:
+    def reach(self, key: str) -> code_activity.Reach:
         """Return what a session may reach, and has exchanged."""
         hosts = tuple(
-            outside_access.Reachable(
+            code_activity.Reachable(
                 rule.pattern,
                 tuple(sorted(rule.ports)),
                 tuple(sorted(rule.methods)),
@@ -106,7 +106,7 @@ class Broker:
         counted = self._traffic.get(key)
         used = 0 if counted is None else counted.today_bytes
         given = (one.lasting() for of, one in self._approvals.values() if of == key)
-        return outside_access.Reach(
+        return code_activity.Reach(
             hosts,
             used,
             self._limits.daily_bytes,
@@ -114,7 +114,7 @@ class Broker:
             tuple(itertools.chain.from_iterable(given)),
         )
 
-    def _offers(self, key: str) -> list[outside_access.Offer]:
+    def _offers(self, key: str) -> list[code_activity.Offer]:
         return [offer for service in self.services for offer in service.offers(key)]
 
     async def open(
@@ -220,7 +220,7 @@ class Broker:
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("the doors of %s are served no more", kernel_id, exc_info=error)
 
-    def _record(self, contact: outside_access.Contact) -> None:
+    def _record(self, contact: code_activity.Contact) -> None:
         """Log what code tried, and hand it on."""
         if self.on_contact is not None:
             self.on_contact(contact)

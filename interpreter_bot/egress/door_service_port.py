@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from interpreter_bot import outside_access
+from interpreter_bot import code_activity
 from interpreter_bot.egress import http_streams, policies
 
 _BODY_BYTES: Final = 1024 * 1024
@@ -67,7 +67,7 @@ class DoorService(Protocol):
 
     name: str
 
-    def offers(self, key: str) -> Sequence[outside_access.Offer]:
+    def offers(self, key: str) -> Sequence[code_activity.Offer]:
         """Return what of it a session may use, for people and models."""
 
     def note_opened(self, key: str) -> None:

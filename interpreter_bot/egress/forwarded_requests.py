@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import h11
 
-from interpreter_bot import outside_access, settings
+from interpreter_bot import code_activity, settings
 from interpreter_bot.egress import (
     echoed_secrets,
     host_names,
@@ -94,7 +94,7 @@ async def exchange(
     port: int,
     added: Mapping[str, str],
     count: traffic_limits.Traffic,
-    contact: outside_access.Contact,
+    contact: code_activity.Contact,
     limits: settings.EgressLimits,
     moved: tuple[bytes, bytes] | None = None,
 ) -> None:
@@ -143,7 +143,7 @@ class _Passing:
     client: http_streams.HttpStream
     server: http_streams.HttpStream
     count: traffic_limits.Traffic
-    contact: outside_access.Contact
+    contact: code_activity.Contact
     idle: asyncio.Timeout
     limits: settings.EgressLimits
 

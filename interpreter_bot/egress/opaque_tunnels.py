@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final
 
-from interpreter_bot import outside_access, settings
+from interpreter_bot import code_activity, settings
 from interpreter_bot.egress import host_names, policies, traffic_limits
 
 CHUNK_BYTES: Final = 128 * 1024
@@ -162,7 +162,7 @@ async def relay(
     limits: settings.EgressLimits,
     *,
     count: traffic_limits.Traffic,
-    contact: outside_access.Contact,
+    contact: code_activity.Contact,
 ) -> None:
     """Pass on what both sides send until both have ended, or one of them breaks off.
 

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeAlias
 
-from interpreter_bot.egress import addresses, policies
+from interpreter_bot.egress import address_rules, policies
 
 _log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ _THREADS_OF_ONE: Final = 2
 _UNKNOWN: Final = "{host} cannot be found."
 _ELSEWHERE: Final = (
     "{host} is at no address that code may reach. Whoever runs the bot can list private ones as "
-    "`addresses` of its entry under `egress`."
+    "`address_rules` of its entry under `egress`."
 )
 _UNREACHABLE: Final = "{host}, port {port}, does not answer."
 _BAD_GATEWAY: Final = 502
@@ -86,7 +86,7 @@ class Dialler:
             async with asyncio.timeout(self._seconds):
                 found = await self._resolve(host, port)
                 allowed = [
-                    entry for entry in found if addresses.is_allowed(entry[4][0], rule.networks)
+                    entry for entry in found if address_rules.is_allowed(entry[4][0], rule.networks)
                 ]
                 if not allowed:
                     _log.warning("%s is at no allowed address: %s", host, found)

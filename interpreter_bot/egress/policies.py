@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.egress import addresses, host_names
+from interpreter_bot.egress import address_rules, host_names
 
 _METHOD: Final = re.compile(r"[A-Z]{1,20}", re.ASCII)
 _FIELD: Final = re.compile(r"[A-Za-z0-9-]{1,100}", re.ASCII)
@@ -52,7 +52,7 @@ class Rule:
     pattern: str
     ports: frozenset[int]
     places: tuple[tuple[str, ...], ...]
-    networks: tuple[addresses.Network, ...]
+    networks: tuple[address_rules.Network, ...]
     methods: frozenset[str]
     paths: tuple[str, ...]
     headers: Mapping[str, str] = dataclasses.field(repr=False)
@@ -116,10 +116,10 @@ def compiled(listed: Sequence[settings.Egress], environment: Mapping[str, str]) 
 
 def _compiled(entry: settings.Egress, environment: Mapping[str, str]) -> Rule:
     pattern = host_names.pattern(entry.host)
-    networks = addresses.networks(entry.addresses)
+    networks = address_rules.networks(entry.addresses)
     is_whole = all(path.startswith("/") for path in entry.paths)
     for is_wrong, what in (
-        (pattern.startswith("*") and networks, "a host with `*` can have no `addresses`"),
+        (pattern.startswith("*") and networks, "a host with `*` can have no `address_rules`"),
         (not all(map(_METHOD.fullmatch, entry.methods)), "`methods` are written as GET"),
         ("CONNECT" in entry.methods or "TRACE" in entry.methods, "that method is never allowed"),
         (not is_whole, "`paths` begin with /"),

@@ -19,7 +19,7 @@ from typing import Final
 
 import h11
 
-from interpreter_bot import outside_access, settings
+from interpreter_bot import code_activity, settings
 from interpreter_bot.egress import (
     approvals,
     certificates,
@@ -71,7 +71,7 @@ class ProxyContext:
     authority: certificates.Authority
     approvals: approvals.Approvals
     upstream: ssl.SSLContext
-    record: Callable[[outside_access.Contact], None]
+    record: Callable[[code_activity.Contact], None]
 
 
 class Proxy:
@@ -119,7 +119,7 @@ class Proxy:
 
     async def _answer(self, endpoint: socket.socket) -> None:
         """Serve one connection, and record what became of it."""
-        contact = outside_access.Contact(self._context.key, self._context.kernel_id)
+        contact = code_activity.Contact(self._context.key, self._context.kernel_id)
         began = time.monotonic()
         try:
             ends = await opaque_tunnels.Ends.accepted(endpoint)
@@ -144,7 +144,7 @@ class Proxy:
             await client.ends.close()
 
     async def _serve_one(
-        self, client: http_streams.HttpStream, contact: outside_access.Contact
+        self, client: http_streams.HttpStream, contact: code_activity.Contact
     ) -> None:
         """Read one request, and do what it says if it may be done."""
         async with asyncio.timeout(self._context.limits.idle_seconds):
@@ -171,7 +171,7 @@ class Proxy:
             await self._exchange(client, plain, server, rule, contact)
 
     def _find(
-        self, place: bytes, port: int, contact: outside_access.Contact
+        self, place: bytes, port: int, contact: code_activity.Contact
     ) -> tuple[str, policies.Rule]:
         """Find the rule for a host and port as they are written."""
         text = place.decode("latin-1")
@@ -184,7 +184,7 @@ class Proxy:
         return contact.host, rule
 
     async def _connect(
-        self, client: http_streams.HttpStream, request: h11.Request, contact: outside_access.Contact
+        self, client: http_streams.HttpStream, request: h11.Request, contact: code_activity.Contact
     ) -> None:
         """Make a tunnel, opaque or read."""
         host, rule = self._find(request.target, 443, contact)
@@ -222,7 +222,7 @@ class Proxy:
         outer: http_streams.HttpStream,
         host: str,
         rule: policies.Rule,
-        contact: outside_access.Contact,
+        contact: code_activity.Contact,
     ) -> None:
         """Answer in the place of a host, whose requests are read."""
         tls = self._context.authority.context(host)
@@ -247,7 +247,7 @@ class Proxy:
         client: http_streams.HttpStream,
         request: h11.Request,
         rule: policies.Rule,
-        contact: outside_access.Contact,
+        contact: code_activity.Contact,
     ) -> None:
         """Ask a person, where a rule wants it; before a name is looked up, which tells others.
 
@@ -298,7 +298,7 @@ class Proxy:
         request: h11.Request,
         server: http_streams.HttpStream,
         rule: policies.Rule,
-        contact: outside_access.Contact,
+        contact: code_activity.Contact,
         *,
         moved: tuple[bytes, bytes] | None = None,
     ) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 import h11
 
-from interpreter_bot import outside_access
+from interpreter_bot import code_activity
 from interpreter_bot.egress import (
     door_service_port,
     forwarded_requests,
@@ -39,7 +39,7 @@ class ServicesDoor(proxies.Proxy):
         self._services = {service.name: service for service in services}
 
     async def _serve_one(
-        self, client: http_streams.HttpStream, contact: outside_access.Contact
+        self, client: http_streams.HttpStream, contact: code_activity.Contact
     ) -> None:
         """Answer one request, or send it on as what its path says, if that may be done.
 

@@ -6,7 +6,7 @@ import collections
 import time
 from typing import Final
 
-from interpreter_bot import outside_access, settings
+from interpreter_bot import code_activity, settings
 from interpreter_bot.egress import policies
 
 _HOUR_SECONDS: Final = 3600.0
@@ -47,7 +47,7 @@ class Traffic:
         self._times.append(now)
         self._bound()
 
-    def sent(self, contact: outside_access.Contact, count: int) -> None:
+    def sent(self, contact: code_activity.Contact, count: int) -> None:
         """Count what code sends.
 
         Raises:
@@ -59,7 +59,7 @@ class Traffic:
             raise policies.Refusal(_SENT.format(most=self._limits.sent_bytes), status=413)
         self._bound()
 
-    def received(self, contact: outside_access.Contact, count: int) -> None:
+    def received(self, contact: code_activity.Contact, count: int) -> None:
         """Count what code receives.
 
         Raises:

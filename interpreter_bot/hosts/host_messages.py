@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import pydantic
 
-from interpreter_bot import errors, outside_access, session_variables, settings, values
+from interpreter_bot import code_activity, errors, session_variables, settings, values
 from interpreter_bot.hosts import ports
 
 Event: TypeAlias = ports.Event | ports.ExecutionEnd
@@ -43,7 +43,7 @@ _KINDS: Final[Mapping[str, type[Any]]] = {
     "result": values.Result,
     "clear": values.Clear,
     "notice": values.Notice,
-    "installed": outside_access.InstalledLayer,
+    "installed": code_activity.InstalledLayer,
     "end": ports.ExecutionEnd,
 }
 _BINARY: Final = {

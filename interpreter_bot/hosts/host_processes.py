@@ -32,7 +32,7 @@ from interpreter_bot.hosts import (
     host_statuses,
     kernel_doors,
     remote_host,
-    rolling_upgrades,
+    rolling_hosts,
 )
 
 _log = logging.getLogger(__name__)
@@ -152,7 +152,7 @@ async def open_host(
     *,
     may_start: bool,
     doorkeeper: kernel_doors.Doorkeeper | None = None,
-) -> AsyncIterator[rolling_upgrades.RollingHosts]:
+) -> AsyncIterator[rolling_hosts.RollingHosts]:
     """Find the host of the settings, or start one; at an orderly end, one that waits for us ends.
 
     Args:
@@ -170,7 +170,7 @@ async def open_host(
             async with keeper.found(must_fit=False):
                 return
 
-    opening = rolling_upgrades.RollingHosts.open(
+    opening = rolling_hosts.RollingHosts.open(
         host_sockets.newest(config.paths), revive=revive, doorkeeper=doorkeeper
     )
     try:

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
-from interpreter_bot import outside_access, values
+from interpreter_bot import code_activity, values
 
 HANDED: Final = b"d"
 """What a host process sends along with the descriptors of doors."""
@@ -88,5 +88,5 @@ class Doorkeeper(Protocol):
     def introduced(self, kernel_id: str) -> None:
         """Take that a kernel was told of its doors."""
 
-    def reach(self, key: str) -> outside_access.Reach:
+    def reach(self, key: str) -> code_activity.Reach:
         """Return what code of a session may reach."""

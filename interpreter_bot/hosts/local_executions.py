@@ -8,7 +8,7 @@ import contextlib
 import weakref
 from typing import Final
 
-from interpreter_bot import outside_access, settings, values
+from interpreter_bot import code_activity, settings, values
 from interpreter_bot.hosts import execution_questions, ports
 from interpreter_bot.kernels import live_kernels
 
@@ -43,7 +43,7 @@ class Execution:
         self._count = 0
         self._kept: collections.deque[tuple[ports.Event, int]] = collections.deque()
         self._kept_bytes = 0
-        self._installed: list[outside_access.InstalledLayer] = []
+        self._installed: list[code_activity.InstalledLayer] = []
         self._shows: list[ports.Show] = []
         self.running = asyncio.create_task(self._run(), name="execution by id")
 
@@ -106,7 +106,7 @@ class Execution:
             tuple(self._installed),
         )
 
-    def _note_installed(self, layer: outside_access.InstalledLayer) -> None:
+    def _note_installed(self, layer: code_activity.InstalledLayer) -> None:
         self._installed.append(layer)
         self._show(layer)
 
@@ -123,7 +123,7 @@ class Execution:
 
 def _size_bytes(output: ports.Event) -> int:
     """Return about what an event holds in memory."""
-    if isinstance(output, outside_access.InstalledLayer):
+    if isinstance(output, code_activity.InstalledLayer):
         return len(output.packages)
     held = len(output.plain)
     match output:

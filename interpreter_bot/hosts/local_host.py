@@ -16,13 +16,13 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import Final
 
-from interpreter_bot import errors, outside_access, schedules, session_variables, settings, values
+from interpreter_bot import code_activity, errors, schedules, session_variables, settings, values
 from interpreter_bot.hosts import kernel_doors, local_executions, placement_offers, ports
 from interpreter_bot.kernels import (
     launchers,
     leases,
     live_kernels,
-    memory_reserve,
+    machine_exhaustion,
     pools,
     session_forks,
     snapshot_expiry,
@@ -260,9 +260,9 @@ class LocalHost:
                 return launched
         return None
 
-    def reach(self, key: str) -> outside_access.Reach:
+    def reach(self, key: str) -> code_activity.Reach:
         """Return what code of a session may reach outside."""
-        return outside_access.NOWHERE if self._doorkeeper is None else self._doorkeeper.reach(key)
+        return code_activity.NOWHERE if self._doorkeeper is None else self._doorkeeper.reach(key)
 
     async def listen(self, told: ports.OnLoss | None) -> None:
         """Tell this one of lost kernels; see `ports.Hosts.listen`."""
@@ -359,7 +359,7 @@ class LocalHost:
         """Say what this host could be for a session."""
         stored = workspaces.Workspaces(self.data / "workspaces", self.pool.settings.limits)
         has_files = await asyncio.to_thread(stored.named(key).directory.exists)
-        return placement_offers.Offer(has_files, memory_reserve.free_bytes())
+        return placement_offers.Offer(has_files, machine_exhaustion.free_bytes())
 
     async def snapshot_sizes(self, keys: Collection[str]) -> session_variables.SnapshotSizes:
         """Return what is saved of sessions."""

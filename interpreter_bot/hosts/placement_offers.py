@@ -1,4 +1,4 @@
-"""Where sessions are placed, and what hosts offer: values and ports of `session_placement`."""
+"""Where sessions are placed, and what hosts offer: values and ports of `placed_hosts`."""
 
 from __future__ import annotations
 

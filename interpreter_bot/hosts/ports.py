@@ -20,9 +20,9 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, C
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeAlias
 
-from interpreter_bot import outside_access, session_variables, values
+from interpreter_bot import code_activity, session_variables, values
 
-Event: TypeAlias = values.Output | outside_access.InstalledLayer
+Event: TypeAlias = values.Output | code_activity.InstalledLayer
 Show: TypeAlias = Callable[[Event, int], None]
 """Takes an event and its number, in order; is called from the event loop, and must not raise."""
 
@@ -54,7 +54,7 @@ class ExecutionEnd:
     more_names: int = 0
     loss_reason: str = ""
     runs: int = 0
-    installed: tuple[outside_access.InstalledLayer, ...] = ()
+    installed: tuple[code_activity.InstalledLayer, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -320,7 +320,7 @@ class Hosts(Protocol):
             WorkspaceError: the operating system refuses.
         """
 
-    def reach(self, key: str) -> outside_access.Reach:
+    def reach(self, key: str) -> code_activity.Reach:
         """Return what code of a session may reach outside."""
 
     async def listen(self, told: OnLoss | None) -> None:

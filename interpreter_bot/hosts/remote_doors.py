@@ -17,11 +17,11 @@ import urllib.parse
 from collections.abc import Awaitable, Callable, Coroutine, Set
 from typing import Any, Final, TypeAlias, TypeVar
 
-from interpreter_bot import errors, outside_access, values
+from interpreter_bot import code_activity, errors, values
 from interpreter_bot.hosts import (
     host_connection,
+    host_subscriptions,
     kernel_doors,
-    remote_calls,
     socket_owners,
     tunneled_doors,
 )
@@ -79,9 +79,9 @@ class RemoteDoors:
         if is_bot:
             connection.on_connect = self.take_over
 
-    def reach(self, key: str) -> outside_access.Reach:
+    def reach(self, key: str) -> code_activity.Reach:
         """Return what code of a session may reach outside."""
-        return outside_access.NOWHERE if self._doorkeeper is None else self._doorkeeper.reach(key)
+        return code_activity.NOWHERE if self._doorkeeper is None else self._doorkeeper.reach(key)
 
     async def close(self) -> None:
         """Take over no more."""
@@ -137,7 +137,7 @@ class RemoteDoors:
             self._is_due.clear()
             try:
                 said = await self._connection.request("GET", "/v1/unheld_doors")
-                unheld = remote_calls.read(dict[str, str], said)
+                unheld = host_subscriptions.read(dict[str, str], said)
                 for kernel_id, key in unheld.items():
                     # Of several, the bot that had them comes first: it may be running a turn there.
                     is_ours = self._epoch_on is None or (

@@ -23,7 +23,7 @@ from aiohttp import web
 
 from interpreter_bot import errors, values
 from interpreter_bot.hosts import door_streams, host_messages, kernel_doors
-from interpreter_bot.kernel_host import administration_requests, tunneled_connections
+from interpreter_bot.kernel_host import administration_requests, door_tunnels
 
 _log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class DoorHandovers:
         self._handed: dict[str, _Handed] = {}
         self._watching: set[asyncio.Task[None]] = set()
         self._ended = asyncio.Event()
-        self._carried = tunneled_connections.TunneledConnections()
+        self._carried = door_tunnels.DoorTunnels()
 
     def routes(self) -> list[web.RouteDef]:
         """Return the requests; what is wrong with one is told as of all others."""

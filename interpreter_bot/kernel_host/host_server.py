@@ -41,7 +41,7 @@ from interpreter_bot.kernel_host import (
     session_epochs,
     session_state_requests,
 )
-from interpreter_bot.kernels import machine_setup, memory_reserve, session_archives
+from interpreter_bot.kernels import machine_exhaustion, machine_setup, session_archives
 
 _log = logging.getLogger(__name__)
 
@@ -296,7 +296,7 @@ class HostServer:
                 "packages": dict(self._host.packages),
                 "is_draining": self.is_draining,
                 "has_store": self._archives is not None,
-                "free_bytes": await asyncio.to_thread(memory_reserve.free_bytes),
+                "free_bytes": await asyncio.to_thread(machine_exhaustion.free_bytes),
                 "memory_bytes": machine_setup.memory_bytes(),
                 "is_lingering": self._is_lingering,
                 **await self.loads(),

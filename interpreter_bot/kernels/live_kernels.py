@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from interpreter_bot import errors, outside_access, session_variables, settings, values
+from interpreter_bot import code_activity, errors, session_variables, settings, values
 from interpreter_bot.kernels import (
     execution_streams,
     kernel_loss_reasons,
@@ -106,7 +106,7 @@ class Kernel:
         self._unsaved: str | None = None
         self.install: execution_streams.Install | None = None
         """Installs packages into it; None where nothing can be installed."""
-        self.on_installation: Callable[[outside_access.InstalledLayer], None] | None = None
+        self.on_installation: Callable[[code_activity.InstalledLayer], None] | None = None
         """Is told at once what the code of now had installed."""
 
     @property

@@ -18,7 +18,7 @@ import cachetools
 import pydantic
 from packaging import requirements
 
-from interpreter_bot import errors, outside_access, settings, values
+from interpreter_bot import code_activity, errors, settings, values
 from interpreter_bot.kernels import launchers
 from interpreter_bot.kernels.files import workspaces
 from interpreter_bot.kernels.packages import (
@@ -214,7 +214,7 @@ class Installations:
         """
         name = await self._obtained(launched, lock)
         if (tell := launched.kernel.on_installation) is not None:
-            tell(outside_access.InstalledLayer(name, lock_files.lines(lock)))
+            tell(code_activity.InstalledLayer(name, lock_files.lines(lock)))
         _log.info(
             "installed for %s in kernel %s: %s",
             *(launched.person, launched.kernel.id, ", ".join(map(str, lock))),

@@ -23,7 +23,7 @@ from interpreter_bot import settings, values
 from interpreter_bot.kernels import (
     kernel_loss_reasons,
     launchers,
-    memory_reserve,
+    machine_exhaustion,
     person_shares,
     session_monitors,
     snapshots,
@@ -84,7 +84,7 @@ async def watch(
     """
     threads = futures.ThreadPoolExecutor(_THREADS, "watchdog")
     watched: dict[str, session_monitors.SessionMonitor] = {}
-    reserve, was_full = memory_reserve.MemoryReserve(config.limits), False
+    reserve, was_full = machine_exhaustion.MachineExhaustion(config.limits), False
 
     async def look_after(key: str, launched: launchers.LaunchedKernel) -> None:
         monitor = watched[key] = session_monitors.SessionMonitor(launched, config, threads, saved)
@@ -117,7 +117,7 @@ async def watch(
                 everyone = list(watched.values())
                 await reserve.keep(everyone)
                 if is_rare and any(watched[key].is_active for key in awake if key in watched):
-                    await memory_reserve.end_hoarders_of_locks(everyone)
+                    await machine_exhaustion.end_hoarders_of_locks(everyone)
                 if _resident_bytes() > config.limits.bot_memory_bytes:
                     await _kill_largest_writer(everyone)
                 if is_full := _is_full(config.paths.data, config.limits):

@@ -24,7 +24,7 @@ from interpreter_bot import settings
 from interpreter_bot.kernels.metering import memory as memory_use
 from interpreter_bot.kernels.metering import procfs
 from interpreter_bot.kernels.provisioning import cgroups
-from interpreter_bot.mcp_servers import program_groups
+from interpreter_bot.mcp_servers import program_cgroups
 from interpreter_bot.text import safe_text
 
 _log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ _Said: TypeAlias = messages.SessionMessage | Exception
 _Hearing: TypeAlias = memory.MemoryObjectReceiveStream[_Said]
 _Saying: TypeAlias = memory.MemoryObjectSendStream[messages.SessionMessage]
 
-_SANDBOXED: Final = ("-I", "-B", "-m", "interpreter_bot.guest.sandboxed_programs")
+_SANDBOXED: Final = ("-I", "-B", "-m", "interpreter_bot.guest.sandbox_launcher")
 _ENVIRONMENT: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
 _PROCESSES: Final = 256
 _FILES: Final = 1024
@@ -49,7 +49,7 @@ async def started(
     server: settings.McpServer,
     environment: Mapping[str, str],
     *,
-    groups: program_groups.ProgramGroups,
+    groups: program_cgroups.ProgramGroups,
     on_end: Callable[[], None],
 ) -> AsyncIterator[tuple[_Hearing, _Saying]]:
     """Start a server, and end it with the context.

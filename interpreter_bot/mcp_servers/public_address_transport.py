@@ -15,7 +15,7 @@ from typing import Final
 
 import httpx2
 
-from interpreter_bot.egress import addresses
+from interpreter_bot.egress import address_rules
 from interpreter_bot.mcp_servers import bounded_transport
 
 _log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ async def _public_address(request: httpx2.Request) -> str:
         raise httpx2.ConnectError("The host cannot be found.", request=request) from error
     for entry in found:
         address = str(entry[4][0])
-        if addresses.is_allowed(address):
+        if address_rules.is_allowed(address):
             return str(ipaddress.ip_address(address))
     _log.warning("%s, which gives tokens, is at no public address: %s", host, found)
     raise httpx2.ConnectError("The host is at no public address.", request=request)

@@ -27,7 +27,7 @@ from interpreter_bot.mcp_servers import (
     bounded_transport,
     definitions,
     person_logins,
-    program_groups,
+    program_cgroups,
     program_transport,
 )
 from interpreter_bot.store import records
@@ -73,7 +73,7 @@ class ServerConnection:
         self,
         server: settings.McpServer,
         environment: Mapping[str, str],
-        groups: program_groups.ProgramGroups,
+        groups: program_cgroups.ProgramGroups,
         *,
         account: records.Account | None = None,
         logins: person_logins.PersonLogins | None = None,

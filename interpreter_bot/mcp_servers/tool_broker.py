@@ -22,7 +22,7 @@ from interpreter_bot.mcp_servers import (
     call_results,
     definitions,
     person_logins,
-    program_groups,
+    program_cgroups,
     server_connections,
 )
 from interpreter_bot.store import accounts, records
@@ -74,7 +74,7 @@ class ToolBroker:
         environment: Mapping[str, str],
         data: pathlib.Path,
         logins: person_logins.PersonLogins | None = None,
-        groups: program_groups.ProgramGroups | None = None,
+        groups: program_cgroups.ProgramGroups | None = None,
     ) -> None:
         """Connect to nothing yet.
 
@@ -92,7 +92,7 @@ class ToolBroker:
         if twice := {name for name in names if names.count(name) > 1}:
             raise errors.SettingsError(f"mcp_servers: two are called {', '.join(sorted(twice))}.")
         self._servers = {server.name: server for server in servers}
-        self._groups = groups or program_groups.ProgramGroups("off")
+        self._groups = groups or program_cgroups.ProgramGroups("off")
         self._connections = {
             server.name: server_connections.ServerConnection(server, environment, self._groups)
             for server in servers
@@ -301,7 +301,7 @@ async def opened(
         keys = keys or encryption.KeyRing.of(config)
         logins = person_logins.PersonLogins(servers, environment, store, keys)
     mode = config.sandbox.cgroups if config.sandbox.enabled else "off"
-    groups = program_groups.ProgramGroups(mode)
+    groups = program_cgroups.ProgramGroups(mode)
     broker = ToolBroker(servers, environment, config.paths.data, logins, groups)
     try:
         yield broker

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from interpreter_bot.mcp_servers.definitions import Definition
     from interpreter_bot.mcp_servers.model_tool_listings import ToolIndex
     from interpreter_bot.mcp_servers.tool_broker import ToolBroker
-    from interpreter_bot.sessions import turn_services
+    from interpreter_bot.sessions import session_dependencies
     from interpreter_bot.store.activity_audit import ToolAudit
 
 _log = logging.getLogger(__name__)
@@ -295,7 +295,7 @@ class ToolRequests:
 
 
 def of_turn(
-    services: turn_services.TurnServices,
+    services: session_dependencies.SessionDependencies,
     request: requests.Request,
     events: turn_events.TurnEvents,
     held: variable_losses.Variables,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from interpreter_bot import errors, values
-from interpreter_bot.hosts import attached_executions
+from interpreter_bot.hosts import cancellable_executions
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import past_turns
 
@@ -41,7 +41,7 @@ async def save_table(
     name = f"table-{handle}.{suffix}"
     shown: list[values.Output] = []
     code = f"get_ipython().save_table({handle!r}, {name!r})"
-    finished = await attached_executions.run(
+    finished = await cancellable_executions.run(
         hosts, kernel, code, show=shown.append, seconds=_SECONDS
     )
     last = shown[-1] if shown else None

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Container
 
 from interpreter_bot import values
-from interpreter_bot.sessions import turn_services
+from interpreter_bot.sessions import session_dependencies
 from interpreter_bot.store import columns, records
 
 
 async def delete_unused(
-    services: turn_services.TurnServices,
+    services: session_dependencies.SessionDependencies,
     session: records.Session,
     sentence: str,
     uploads: Container[values.SessionKey],
@@ -44,7 +44,7 @@ async def delete_unused(
 
 
 async def _is_unused(
-    services: turn_services.TurnServices,
+    services: session_dependencies.SessionDependencies,
     session: records.Session,
     uploads: Container[values.SessionKey],
 ) -> bool:

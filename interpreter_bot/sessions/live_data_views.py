@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 import pydantic
 
 from interpreter_bot import errors, values
-from interpreter_bot.hosts import attached_executions
+from interpreter_bot.hosts import cancellable_executions
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.text import safe_text
 
@@ -245,7 +245,7 @@ async def told(hosts: host_ports.Hosts, kernel: host_ports.Kernel, code: str) ->
         BotError: it failed, or showed nothing.
     """
     shown: list[values.Output] = []
-    finished = await attached_executions.run(
+    finished = await cancellable_executions.run(
         hosts, kernel, code, show=shown.append, seconds=_SECONDS, is_own=True
     )
     last = shown[-1] if shown else None

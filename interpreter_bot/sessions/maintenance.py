@@ -9,9 +9,9 @@ from typing import Final
 
 from interpreter_bot import schedules, values
 from interpreter_bot.sessions import (
+    session_dependencies,
     session_service,
     suspended_turns,
-    turn_services,
     turn_stops,
 )
 from interpreter_bot.store import records
@@ -38,7 +38,9 @@ class Maintenance:
     """Jobs that run by the clock, outside of any turn."""
 
     def __init__(
-        self, services: turn_services.TurnServices, service: session_service.SessionService
+        self,
+        services: session_dependencies.SessionDependencies,
+        service: session_service.SessionService,
     ) -> None:
         self._services = services
         self._service = service

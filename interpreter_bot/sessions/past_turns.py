@@ -9,7 +9,7 @@ import decimal
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias, TypeVar
 
-from interpreter_bot import outside_access, values
+from interpreter_bot import code_activity, values
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.store import databases, records
 
@@ -150,7 +150,7 @@ class PastTurn:
     artifacts: tuple[values.Artifact, ...]
     request_id: str = ""
     spent: values.Usage = dataclasses.field(default_factory=values.Usage)
-    queries: tuple[outside_access.AskedQuery, ...] = ()
+    queries: tuple[code_activity.AskedQuery, ...] = ()
 
     @property
     def is_code(self) -> bool:
@@ -213,7 +213,7 @@ def _past(
         request_id=turn.request_id,
         spent=dataclasses.replace(spent, steps=steps),
         queries=tuple(
-            outside_access.AskedQuery(**asked)
+            code_activity.AskedQuery(**asked)
             for part in parts
             if part.kind is records.PartKind.QUERIES
             for asked in part.detail["queries"]

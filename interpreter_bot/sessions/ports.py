@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from interpreter_bot import outside_access, values
+from interpreter_bot import code_activity, values
 
 UNSANDBOXED: Final = "UNSANDBOXED: this code runs with the bot's own rights on its machine."
 """Sentence with each piece of code, where kernels have no walls."""
@@ -93,7 +93,7 @@ class End:
     sentence: str = ""
     seconds: float = 0.0
     turn_id: int = 0
-    queries: tuple[outside_access.AskedQuery, ...] = ()
+    queries: tuple[code_activity.AskedQuery, ...] = ()
 
 
 FOR_SESSION: Final = "session"

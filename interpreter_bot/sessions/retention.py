@@ -20,7 +20,7 @@ from typing import Final
 
 from interpreter_bot import errors, schedules, values
 from interpreter_bot.hosts import ports
-from interpreter_bot.sessions import lanes, session_service, turn_services
+from interpreter_bot.sessions import lanes, session_dependencies, session_service
 from interpreter_bot.store import columns, records
 from interpreter_bot.text import quantities
 
@@ -69,7 +69,9 @@ class Retention:
     """Periodic jobs that bound what files of sessions hold."""
 
     def __init__(
-        self, services: turn_services.TurnServices, service: session_service.SessionService
+        self,
+        services: session_dependencies.SessionDependencies,
+        service: session_service.SessionService,
     ) -> None:
         self._services = services
         self._service = service

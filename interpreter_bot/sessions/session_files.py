@@ -7,7 +7,7 @@ import datetime
 from typing import Final
 
 from interpreter_bot import values
-from interpreter_bot.sessions import live_data_views, requests, turn_services
+from interpreter_bot.sessions import live_data_views, requests, session_dependencies
 
 _MOST_TURNS: Final = 500
 _MOST_VERSIONS: Final = 20
@@ -36,7 +36,7 @@ class FileVersion:
 class SessionFiles:
     """The files of all sessions, outside of turns."""
 
-    def __init__(self, services: turn_services.TurnServices) -> None:
+    def __init__(self, services: session_dependencies.SessionDependencies) -> None:
         self._services = services
 
     async def rename(self, key: values.SessionKey, name: str, new_name: str) -> str:

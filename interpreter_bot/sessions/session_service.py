@@ -1,6 +1,6 @@
 """The service of sessions: everything that platforms do with them, by their only entry.
 
-Above 300 lines: whatever is done with a session begins here; `session_queries` reads them.
+Above 300 lines: whatever is done with a session begins here; `session_reads` reads them.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from interpreter_bot.sessions import (
     event_claims,
     exports,
     file_deletion,
+    forks_and_undo,
     lanes,
-    page_visit_links,
     past_turns,
     ports,
     replica_calls,
     requests,
-    session_branches,
+    session_dependencies,
     session_files,
-    session_queries,
+    session_reads,
     session_titles,
+    share_links,
     stored_transcripts,
     suspended_turns,
     tool_logins,
     turn_inputs,
-    turn_services,
     turn_stops,
     turns,
     variable_losses,
@@ -66,18 +66,20 @@ class SessionService:
         resumptions: turns that a bot began which is gone.
     """
 
-    def __init__(self, services: turn_services.TurnServices, *, model_notice: str = "") -> None:
-        self.queries = session_queries.SessionQueries(services)
+    def __init__(
+        self, services: session_dependencies.SessionDependencies, *, model_notice: str = ""
+    ) -> None:
+        self.queries = session_reads.SessionReads(services)
         self._services = services
         config = services.config
         self._lanes = lanes.Lanes(
             concurrent=config.sessions.concurrent_turns, waiting=config.sessions.waiting_requests
         )
         self.events = event_claims.EventClaims(services.database, config, self.notify)
-        self.visits = page_visit_links.PageVisits(services)
+        self.visits = share_links.PageVisits(services)
         self.files = session_files.SessionFiles(services)
         self.improve_title = functools.partial(session_titles.improve, services)
-        self.branches = session_branches.SessionBranches(services, self._lanes)
+        self.branches = forks_and_undo.SessionBranches(services, self._lanes)
         self.logins = tool_logins.ToolLogins(services)
         # Keys in a file of this machine's data are not those of the other replicas.
         is_shared = bool(config.encryption.keys.get_secret_value() or config.encryption.key_file)
@@ -96,7 +98,7 @@ class SessionService:
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
-        cls, services: turn_services.TurnServices, *, model_notice: str = ""
+        cls, services: session_dependencies.SessionDependencies, *, model_notice: str = ""
     ) -> AsyncIterator[SessionService]:
         """Open the sessions; at the end they are drained."""
         conversations = cls(services, model_notice=model_notice)

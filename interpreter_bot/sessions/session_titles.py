@@ -12,7 +12,7 @@ from typing import Final
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.agent import budgets, model_calls, prompt_texts
-from interpreter_bot.sessions import ports, quotas, requests, turn_inputs, turn_services
+from interpreter_bot.sessions import ports, quotas, requests, session_dependencies, turn_inputs
 from interpreter_bot.text import quantities, safe_text
 
 _log = logging.getLogger(__name__)
@@ -25,7 +25,11 @@ _SECONDS: Final = 60.0
 
 
 async def improve(
-    services: turn_services.TurnServices, request: requests.Request, end: ports.End, *, title: str
+    services: session_dependencies.SessionDependencies,
+    request: requests.Request,
+    end: ports.End,
+    *,
+    title: str,
 ) -> bool:
     """Let the model that answered the first request of a session name it; says whether it did.
 
@@ -60,7 +64,7 @@ async def improve(
 
 
 async def _named(
-    services: turn_services.TurnServices,
+    services: session_dependencies.SessionDependencies,
     request: requests.Request,
     end: ports.End,
     *,

@@ -17,7 +17,7 @@ from interpreter_bot.sessions import turn_events
 if TYPE_CHECKING:
     # Who has no data imports nothing of queries.
     from interpreter_bot.data_connections.connection_service import ConnectionService
-    from interpreter_bot.sessions import turn_services
+    from interpreter_bot.sessions import session_dependencies
 
 _NO: Final = "The person did not let this statement run on {name}."
 _CHARACTERS: Final = 20_000
@@ -86,7 +86,7 @@ class StatementApprovals:
 
 
 def of_turn(
-    services: turn_services.TurnServices, key: str, events: turn_events.TurnEvents
+    services: session_dependencies.SessionDependencies, key: str, events: turn_events.TurnEvents
 ) -> StatementApprovals | None:
     """Return what answers the code of a turn; None where there is no data."""
     if services.connections is None:

@@ -9,7 +9,7 @@ from interpreter_bot import settings, values
 from interpreter_bot.sessions import tool_logins
 
 if TYPE_CHECKING:
-    from interpreter_bot.sessions import turn_services
+    from interpreter_bot.sessions import session_dependencies
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ServerTools:
 
 
 async def listed(
-    services: turn_services.TurnServices, key: values.SessionKey, person: str
+    services: session_dependencies.SessionDependencies, key: values.SessionKey, person: str
 ) -> tuple[ServerTools, ...]:
     """Return the tools that code of a session may call, as one person sees them."""
     address = values.text(key)
@@ -64,7 +64,7 @@ async def listed(
 
 
 async def _is_logged_in(
-    services: turn_services.TurnServices,
+    services: session_dependencies.SessionDependencies,
     key: values.SessionKey,
     person: str,
     server: settings.McpServer,

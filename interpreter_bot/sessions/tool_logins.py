@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from interpreter_bot.mcp_servers.person_logins import Login as Login
     from interpreter_bot.mcp_servers.person_logins import PersonLogins
     from interpreter_bot.mcp_servers.tool_broker import ToolBroker
-    from interpreter_bot.sessions import turn_services
+    from interpreter_bot.sessions import session_dependencies
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ async def link(
 class ToolLogins:
     """Logins, for platforms."""
 
-    def __init__(self, services: turn_services.TurnServices) -> None:
+    def __init__(self, services: session_dependencies.SessionDependencies) -> None:
         self._broker = services.tools
 
     @property

@@ -15,9 +15,9 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
-from interpreter_bot import errors, outside_access, settings, values
+from interpreter_bot import code_activity, errors, settings, values
 from interpreter_bot.agent import chat_messages, picture_selection
-from interpreter_bot.hosts import attached_executions
+from interpreter_bot.hosts import cancellable_executions
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import (
     artifact_collection,
@@ -93,7 +93,7 @@ class SessionEnvironment:
         tools: code_tool_calls.ToolRequests | None,
         statements: statement_approvals.StatementApprovals | None,
         checkpoint: tuple[str, str],
-        on_installation: Callable[[str, outside_access.InstalledLayer], None],
+        on_installation: Callable[[str, code_activity.InstalledLayer], None],
     ) -> None:
         """Open nothing yet.
 
@@ -160,7 +160,7 @@ class SessionEnvironment:
             await self._hosts.note_checkpoint(*self._checkpoint)
             self.mark = await self.workspace.mark()
         self.kernel_id = kernel.id
-        hosted_id = attached_executions.new_id()
+        hosted_id = cancellable_executions.new_id()
         # No await from here until the code runs: an execution shown as begun must end.
         await self._events.begin(code, hosted_id)
         unrestored = "" if self._held.are_in(kernel.id) else kernel.unrestored
@@ -257,7 +257,7 @@ class SessionEnvironment:
         self, code: str, *, show: Callable[[values.Output], None], seconds: float
     ) -> values.Finished:
         """Run the bot's own code in the session's kernel; it is no part of what people see."""
-        return await attached_executions.run(
+        return await cancellable_executions.run(
             self._hosts, await self.kernel(), code, show=show, seconds=seconds
         )
 
@@ -302,7 +302,7 @@ class SessionEnvironment:
 
     def _hearing(self, show: Callable[[values.Output], None]) -> host_ports.Show:
         def hear(event: host_ports.Event, number: int) -> None:
-            if isinstance(event, outside_access.InstalledLayer):
+            if isinstance(event, code_activity.InstalledLayer):
                 # At once: neither kernel nor bot may be there at the end.
                 self._on_installation(self.kernel_id, event)
                 return
@@ -328,7 +328,7 @@ class SessionEnvironment:
                 await asyncio.wait({running})
                 raise
             # The end of the turn says why it was cancelled.
-            self._end(await attached_executions.stopped(self._hosts, running, hosted_id))
+            self._end(await cancellable_executions.stopped(self._hosts, running, hosted_id))
             raise
         self._end(end)
         return end.finished

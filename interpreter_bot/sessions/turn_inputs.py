@@ -16,7 +16,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from interpreter_bot import errors, outside_access, settings, values
+from interpreter_bot import code_activity, errors, settings, values
 from interpreter_bot.agent import chat_messages, observations, prompt_texts
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import (
@@ -63,7 +63,7 @@ async def system_prompt(
     model: settings.Model,
     *,
     packages: Mapping[str, str],
-    reach: outside_access.Reach,
+    reach: code_activity.Reach,
     environment: turn_environments.SessionEnvironment,
 ) -> str:
     """Return the system prompt of a turn.

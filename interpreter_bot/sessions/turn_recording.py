@@ -20,7 +20,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from interpreter_bot import cancellation, errors, outside_access, values
+from interpreter_bot import cancellation, code_activity, errors, values
 from interpreter_bot.sessions import requests
 from interpreter_bot.store import databases, records, usage
 
@@ -75,7 +75,7 @@ class Recorder:
         """
         self.turn_id = 0
         self.is_behind = False
-        self.asked: tuple[outside_access.AskedQuery, ...] = ()
+        self.asked: tuple[code_activity.AskedQuery, ...] = ()
         self.model = ""
         self.progress: Callable[[], Mapping[str, Any]] | None = None
         self._database = database
@@ -187,7 +187,7 @@ class Recorder:
         """The person got a notice of the bot."""
         self._add(_Kind.NOTICE, text=sentence)
 
-    def queries(self, asked: Sequence[outside_access.AskedQuery]) -> None:
+    def queries(self, asked: Sequence[code_activity.AskedQuery]) -> None:
         """Code asked this of data connections."""
         self.asked = tuple(asked)
         if asked:

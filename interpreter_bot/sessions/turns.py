@@ -29,6 +29,7 @@ from interpreter_bot.sessions import (
     ports,
     quotas,
     requests,
+    session_dependencies,
     statement_approvals,
     stored_transcripts,
     suspended_turns,
@@ -36,7 +37,6 @@ from interpreter_bot.sessions import (
     turn_events,
     turn_inputs,
     turn_recording,
-    turn_services,
     turn_stops,
     variable_losses,
 )
@@ -56,7 +56,7 @@ _STATUSES: Final = {
 
 
 async def run_turn(
-    services: turn_services.TurnServices,
+    services: session_dependencies.SessionDependencies,
     request: requests.Request,
     reply: ports.Reply,
     *,
@@ -108,7 +108,7 @@ async def _catch_all(work: Awaitable[ports.End]) -> ports.End:
 
 
 async def _record_end(
-    services: turn_services.TurnServices,
+    services: session_dependencies.SessionDependencies,
     recorder: turn_recording.Recorder,
     end: ports.End,
     *,
@@ -141,7 +141,7 @@ class _Work:
 
     def __init__(
         self,
-        services: turn_services.TurnServices,
+        services: session_dependencies.SessionDependencies,
         request: requests.Request,
         events: turn_events.TurnEvents,
         recorder: turn_recording.Recorder,

@@ -8,8 +8,8 @@ import logging
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from typing import Final
 
-from interpreter_bot import errors, outside_access, settings, values
-from interpreter_bot.hosts import attached_executions
+from interpreter_bot import code_activity, errors, settings, values
+from interpreter_bot.hosts import cancellable_executions
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import artifact_collection, ports
 
@@ -30,7 +30,7 @@ class UnrecordedCodeRun:
         *,
         limits: settings.Limits,
         audience: ports.OutputSink,
-        on_installation: Callable[[str, outside_access.InstalledLayer], None],
+        on_installation: Callable[[str, code_activity.InstalledLayer], None],
     ) -> None:
         """Run nothing yet; `on_installation` takes a kernel's id, and what was installed there."""
         self._hosts = hosts
@@ -137,8 +137,8 @@ class UnrecordedCodeRun:
                 self._lose_audience(error)
                 raise errors.BotError(_UNWATCHED) from error
 
-        self._running = attached_executions.new_id()
-        running = attached_executions.run(
+        self._running = cancellable_executions.new_id()
+        running = cancellable_executions.run(
             *(self._hosts, kernel, code),
             show=show,
             ask=ask,

@@ -13,10 +13,10 @@ from typing import Final, Generic, TypeVar
 
 import sqlalchemy as sa
 
-from interpreter_bot import outside_access, values
+from interpreter_bot import code_activity, values
 from interpreter_bot.store import columns, records, schema, transactions
 
-Done = TypeVar("Done", outside_access.Contact, outside_access.Query, records.Installation)
+Done = TypeVar("Done", code_activity.Contact, code_activity.Query, records.Installation)
 
 _CALLS = schema.TOOL_CALLS
 _OF_SESSION: Final = ("id", "platform", "workspace", "channel", "thread", "began")
@@ -107,14 +107,14 @@ class ToolAudit:
         return await _prune(self._begin, _CALLS, age)
 
 
-def contacts(begin: transactions.Transactions) -> AuditTable[outside_access.Contact]:
+def contacts(begin: transactions.Transactions) -> AuditTable[code_activity.Contact]:
     """Return the table of contacts with the outside."""
-    return AuditTable(begin, schema.CONTACTS, outside_access.Contact)
+    return AuditTable(begin, schema.CONTACTS, code_activity.Contact)
 
 
-def queries(begin: transactions.Transactions) -> AuditTable[outside_access.Query]:
+def queries(begin: transactions.Transactions) -> AuditTable[code_activity.Query]:
     """Return the table of queries of data connections."""
-    return AuditTable(begin, schema.QUERIES, outside_access.Query)
+    return AuditTable(begin, schema.QUERIES, code_activity.Query)
 
 
 def installations(begin: transactions.Transactions) -> AuditTable[records.Installation]:

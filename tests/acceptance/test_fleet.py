@@ -12,15 +12,15 @@ import sys
 import pytest
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.app import backend_startup, service_startup
+from interpreter_bot.app import execution_startup, service_startup
 from interpreter_bot.commands import host as host_command
 from interpreter_bot.doctor import configured_services
 from interpreter_bot.hosts import (
-    attached_executions,
+    cancellable_executions,
     certificate_authorities,
     host_lists,
     host_statuses,
-    session_placement,
+    placed_hosts,
 )
 from interpreter_bot.sessions import requests
 from tests.fakes import replies
@@ -115,9 +115,9 @@ def config(tmp_path, short_path, machines, certificates):
 
 @contextlib.asynccontextmanager
 async def opened(config, lost_seconds=LOST_SECONDS):
-    async with backend_startup.open_database(config, takes_orphans=False) as database:
+    async with execution_startup.open_database(config, takes_orphans=False) as database:
         fleet = host_lists.Fleet(config.host.fleet, config.host.tls)
-        opening = session_placement.PlacingHosts.open(
+        opening = placed_hosts.PlacedHosts.open(
             fleet, database.placements, lost_seconds=lost_seconds
         )
         async with opening as hosts:
@@ -135,7 +135,9 @@ async def ran(hosts, key, code):
     shown = []
     async with hosts.lease(key) as lease:
         kernel = await lease.kernel()
-        await attached_executions.run(hosts, kernel, code, show=lambda one: shown.append(one.plain))
+        await cancellable_executions.run(
+            hosts, kernel, code, show=lambda one: shown.append(one.plain)
+        )
     return "".join(shown).strip()
 
 
@@ -234,7 +236,7 @@ async def test_a_stop_reaches_a_host_that_is_away_just_then(config, machines):
         hosts.lease("stopped") as lease,
     ):
         kernel = await lease.kernel()
-        execution_id, shown = attached_executions.new_id(), []
+        execution_id, shown = cancellable_executions.new_id(), []
         code = "import time\nprint('begun', flush=True)\ntime.sleep(300)"
         executing = asyncio.create_task(
             kernel.execute(
@@ -264,7 +266,7 @@ async def test_a_stop_reaches_a_host_that_is_away_just_then(config, machines):
 def test_doctor_and_status_tell_of_each_host(config, machines):
     machines[1].kill()
     reached, lost = sorted(
-        configured_services.check(config, {}, lambda: backend_startup.fleet_addresses(config)),
+        configured_services.check(config, {}, lambda: execution_startup.fleet_addresses(config)),
         key=lambda one: str(machines[1].port) in one.name,
     )
     assert reached.is_active
@@ -302,7 +304,7 @@ async def sessions_of_both(hosts, database, machines):
 
 async def test_people_hear_that_a_machine_took_variables_and_files(config, machines):
     async with (
-        backend_startup.open_hosts(config, kernels_outlive=True) as hosts,
+        execution_startup.open_hosts(config, kernels_outlive=True) as hosts,
         service_startup.open_conversations(config, {}, hosts=hosts) as service,
     ):
         key, person = values.SessionKey("console", thread="t"), requests.Person("you")
@@ -314,7 +316,7 @@ async def test_people_hear_that_a_machine_took_variables_and_files(config, machi
             return reply
 
         await said("kept = 1; open('f.txt', 'w').write('x')")
-        async with backend_startup.open_database(config, takes_orphans=False) as database:
+        async with execution_startup.open_database(config, takes_orphans=False) as database:
             placement = await database.placements.find(values.text(key))
         machine_of(machines, placement).kill()
         reply = await said("import os; print(os.listdir())")

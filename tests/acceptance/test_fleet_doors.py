@@ -12,14 +12,14 @@ import pytest
 import pytest_asyncio
 
 from interpreter_bot import settings, values
-from interpreter_bot.app import backend_startup, service_startup
+from interpreter_bot.app import execution_startup, service_startup
 from interpreter_bot.data_connections import connection_service
 from interpreter_bot.egress import broker
 from interpreter_bot.hosts import (
     certificate_authorities,
     door_streams,
     host_lists,
-    session_placement,
+    placed_hosts,
 )
 from interpreter_bot.sessions import requests
 from tests.acceptance import test_fleet
@@ -63,8 +63,8 @@ class Fleet:
             broker.opened(
                 self.config, {}, services=[data], seed=b"seed", resolve=resolve
             ) as keeper,
-            backend_startup.open_database(self.config, takes_orphans=False) as database,
-            session_placement.PlacingHosts.open(
+            execution_startup.open_database(self.config, takes_orphans=False) as database,
+            placed_hosts.PlacedHosts.open(
                 host_lists.Fleet(self.config.host.fleet, self.config.host.tls),
                 database.placements,
                 lost_seconds=LOST_SECONDS,

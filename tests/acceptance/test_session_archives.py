@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from interpreter_bot import errors
-from interpreter_bot.commands import options, session_operations
+from interpreter_bot.commands import options, sessions_command
 from interpreter_bot.hosts import certificate_authorities, host_addresses
 from interpreter_bot.kernels.files import workspaces
 from tests.acceptance import test_fleet
@@ -156,7 +156,7 @@ async def test_an_operator_lists_and_moves_a_session_though_other_hosts_cannot_b
     async def operate(*arguments):
         asked = options.read(["sessions", *arguments])
         # In this loop: in one of its own, TLS had no time to close.
-        status = await session_operations._run(config, asked)
+        status = await sessions_command._run(config, asked)
         return status, capsys.readouterr()
 
     name = workspaces.Workspaces.name_of(key)

@@ -56,7 +56,7 @@ paths["INTERPRETER_BOT_PATHS__RUNTIME"] = f"{place}/r"
 
 async def leave():
     from interpreter_bot import settings, values
-    from interpreter_bot.app import backend_startup
+    from interpreter_bot.app import execution_startup
     from interpreter_bot.hosts import local_host
     from interpreter_bot.kernels.provisioning import subordinate_ids
     config = settings.Settings(
@@ -65,7 +65,7 @@ async def leave():
         sandbox=settings.Sandbox(uid_count=subordinate_ids.enter(settings.Sandbox())),
     )
     key = values.SessionKey("slack", "T", "C", "1")
-    async with backend_startup.open_database(config) as database:
+    async with execution_startup.open_database(config) as database:
         await database.sessions.open(key)
     async with local_host.LocalHost.open(config) as host, host.lease(values.text(key)) as lease:
         kernel = await lease.kernel()

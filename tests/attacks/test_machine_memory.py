@@ -6,7 +6,7 @@ import types
 import pytest
 
 from interpreter_bot import values
-from interpreter_bot.kernels import kernel_loss_reasons, memory_reserve
+from interpreter_bot.kernels import kernel_loss_reasons, machine_exhaustion
 from tests.attacks import boxes
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
@@ -63,11 +63,11 @@ async def test_only_who_takes_the_memory_of_the_machine_ends(short_path, monkeyp
 
     def machine():
         if taken.thief is None:
-            return memory_reserve.MachineMemory(1 << 30, 0)
+            return machine_exhaustion.MachineMemory(1 << 30, 0)
         taken.bytes += 8 * MIB if taken.thief.is_alive else 0
-        return memory_reserve.MachineMemory(150 * MIB - taken.bytes, taken.bytes * by_kernel)
+        return machine_exhaustion.MachineMemory(150 * MIB - taken.bytes, taken.bytes * by_kernel)
 
-    monkeypatch.setattr(memory_reserve, "machine_memory", machine)
+    monkeypatch.setattr(machine_exhaustion, "machine_memory", machine)
     limits = boxes.LIMITS.model_copy(update={"memory_reserve_bytes": 100 * MIB})
     async with boxes.Bot.open(short_path, limits, preload=(), spares=0) as bot:
         await bot.run("x = bytearray(150 << 20)", key="idle")

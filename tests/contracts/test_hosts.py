@@ -19,13 +19,13 @@ import pytest_asyncio
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.hosts import (
-    attached_executions,
+    cancellable_executions,
     certificate_authorities,
     host_addresses,
     host_lists,
     local_host,
+    placed_hosts,
     remote_host,
-    session_placement,
 )
 from interpreter_bot.kernel_host import host_server, journaled_executions
 from interpreter_bot.sessions import live_completions
@@ -84,7 +84,7 @@ async def _placed(config):
         journaled_executions.JournaledExecutions.open(host, data / "journals") as begun,
         host_server.HostServer.open(host, begun, data / "host.sock", tls=tls),
         databases.Database.open(f"sqlite:///{data}/bot.db", files=data / "kept") as database,
-        session_placement.PlacingHosts.open(
+        placed_hosts.PlacedHosts.open(
             host_lists.Fleet([f"127.0.0.1:{port}"], bots), database.placements
         ) as hosts,
     ):
@@ -146,13 +146,15 @@ class Heard:
 async def run(kernel, code, **more):
     """Run code; returns its end and what it printed."""
     heard = Heard()
-    end = await kernel.execute(code, execution_id=attached_executions.new_id(), show=heard, **more)
+    end = await kernel.execute(
+        code, execution_id=cancellable_executions.new_id(), show=heard, **more
+    )
     return end, heard.text
 
 
 async def begun(kernel, code, ask=None):
     """Begin code and stop listening after its first output; returns its id and what was heard."""
-    execution_id, heard = attached_executions.new_id(), Heard()
+    execution_id, heard = cancellable_executions.new_id(), Heard()
     executing = asyncio.create_task(
         kernel.execute(code, execution_id=execution_id, show=heard, ask=ask)
     )
@@ -218,7 +220,7 @@ async def test_what_is_installed_is_told_at_once_also_of_a_kernel_that_then_dies
 
     async with hosts.lease(key) as lease:
         kernel = await lease.kernel()
-        execution_id = attached_executions.new_id()
+        execution_id = cancellable_executions.new_id()
         end = await kernel.execute(code, execution_id=execution_id, show=heard, ask=ask)
     assert end.finished.ending is values.Ending.CRASHED
     (layer,) = end.installed
@@ -278,7 +280,7 @@ async def test_displays_arrive_whole(hosts, key):
     heard = Heard()
     async with hosts.lease(key) as lease:
         await (await lease.kernel()).execute(
-            PICTURE, execution_id=attached_executions.new_id(), show=heard
+            PICTURE, execution_id=cancellable_executions.new_id(), show=heard
         )
     ((image, _), (printed, _)) = heard.numbered
     assert hashlib.sha256(image.data).hexdigest() == printed.text.strip()
@@ -345,7 +347,7 @@ async def test_the_same_id_again_is_the_same_execution(hosts, key):
     async with hosts.lease(key) as lease:
         kernel = await lease.kernel()
         await run(kernel, "count = 0")
-        execution_id = attached_executions.new_id()
+        execution_id = cancellable_executions.new_id()
         first, second = Heard(), Heard()
         code = "count += 1; print(count)"
         ends = [
@@ -359,7 +361,7 @@ async def test_the_same_id_again_is_the_same_execution(hosts, key):
 async def test_what_is_acknowledged_or_never_was_cannot_be_followed(hosts, key):
     async with hosts.lease(key) as lease:
         kernel = await lease.kernel()
-        execution_id = attached_executions.new_id()
+        execution_id = cancellable_executions.new_id()
         await kernel.execute("1", execution_id=execution_id, show=Heard())
     hosts.acknowledge(execution_id)
     hosts.acknowledge(execution_id)
@@ -393,7 +395,7 @@ async def test_executions_wait_for_each_other_and_may_be_stopped_before_they_beg
     async with hosts.lease(key) as lease:
         kernel = await lease.kernel()
         first, _ = await begun(kernel, TICKS.format(3, 0.2))
-        second = attached_executions.new_id()
+        second = cancellable_executions.new_id()
         waiting = asyncio.create_task(
             kernel.execute("never = 1", execution_id=second, show=Heard())
         )
@@ -410,7 +412,7 @@ async def test_a_run_that_is_cancelled_leaves_nothing_running(hosts, key):
         kernel = await lease.kernel()
         heard = Heard()
         running = asyncio.create_task(
-            attached_executions.run(
+            cancellable_executions.run(
                 hosts, kernel, TICKS.format(1, 60), show=lambda output: heard(output, 0)
             )
         )
@@ -456,7 +458,7 @@ async def test_a_question_that_is_refused_ends_the_code_with_that_sentence(hosts
 
 async def test_time_that_is_up_ends_code_though_nobody_listens(hosts, key):
     async with hosts.lease(key) as lease:
-        execution_id, heard = attached_executions.new_id(), Heard()
+        execution_id, heard = cancellable_executions.new_id(), Heard()
         executing = asyncio.create_task(
             (await lease.kernel()).execute(
                 TICKS.format(1, 60), execution_id=execution_id, show=heard, seconds=3
@@ -498,7 +500,7 @@ async def test_releasing_ends_the_kernel_and_forgetting_the_files_too(hosts, key
 
 
 async def test_a_session_is_saved_ended_for_a_reason_and_measured(hosts, key):
-    if isinstance(hosts, session_placement.PlacingHosts):
+    if isinstance(hosts, placed_hosts.PlacedHosts):
         pytest.skip("an operator asks each host")
     assert await hosts.snapshot_sizes({key}) == {}
     assert not await hosts.save(key)

@@ -18,15 +18,15 @@ NAME = "hosts.interpreter-bot-hosts.svc.cluster.local"
 ANSWER = """
 import asyncio
 from interpreter_bot import settings
-from interpreter_bot.app import backend_startup
-from interpreter_bot.hosts import attached_executions
+from interpreter_bot.app import execution_startup
+from interpreter_bot.hosts import cancellable_executions
 
 async def main():
     shown = []
-    opening = backend_startup.open_hosts(settings.Settings(), kernels_outlive=True)
+    opening = execution_startup.open_hosts(settings.Settings(), kernels_outlive=True)
     async with opening as hosts, hosts.lease("pods") as lease:
         kernel = await lease.kernel()
-        await attached_executions.run(
+        await cancellable_executions.run(
             hosts, kernel, "1+1", show=lambda one: shown.append(one.plain))
     print("answer:", "".join(shown).strip())
 

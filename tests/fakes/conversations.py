@@ -33,10 +33,10 @@ from interpreter_bot.hosts import local_host
 from interpreter_bot.kernels.files import workspaces
 from interpreter_bot.sessions import (
     ports,
+    session_dependencies,
     session_service,
     suspended_turns,
     turn_inputs,
-    turn_services,
     turns,
 )
 from interpreter_bot.skills import accepted_skills
@@ -200,7 +200,7 @@ class _ScriptedWork(turns._Work):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Services(turn_services.TurnServices):
+class _Services(session_dependencies.SessionDependencies):
     service: object = None
     skills: accepted_skills.AcceptedSkills = dataclasses.field(
         default_factory=lambda: accepted_skills.AcceptedSkills((), pathlib.Path("/nowhere"))

@@ -16,9 +16,9 @@ import sys
 import pytest
 
 from interpreter_bot import errors, settings
-from interpreter_bot.app import backend_startup
+from interpreter_bot.app import execution_startup
 from interpreter_bot.hosts import (
-    attached_executions,
+    cancellable_executions,
     certificate_authorities,
     host_processes,
     host_sockets,
@@ -189,7 +189,7 @@ async def test_no_running_execution_notices_that_ray_or_fleet_is_killed(cluster,
     cluster.start("head")
     await until(cluster.is_up)
     cluster.start("other")
-    async with backend_startup.open_database(config, takes_orphans=False) as database:
+    async with execution_startup.open_database(config, takes_orphans=False) as database:
         cluster.start_fleet(config)
 
         async def has_both():
@@ -206,7 +206,7 @@ async def test_no_running_execution_notices_that_ray_or_fleet_is_killed(cluster,
             shown[key] = []
             async with hosts.lease(key) as lease:
                 kernel = await lease.kernel()
-                return await attached_executions.run(
+                return await cancellable_executions.run(
                     hosts, kernel, TICKS, show=lambda one: shown[key].append(one.plain)
                 )
 
@@ -241,7 +241,7 @@ async def test_no_running_execution_notices_that_ray_or_fleet_is_killed(cluster,
     # Whoever starts now finds them by what the table said last.
     async with opened(config) as hosts, hosts.lease(keys[0]) as lease:
         told = []
-        await attached_executions.run(
+        await cancellable_executions.run(
             hosts, await lease.kernel(), "n + 1", show=lambda one: told.append(one.plain)
         )
         assert "".join(told).strip() == str(COUNT)
@@ -262,7 +262,7 @@ async def test_only_nodes_that_offer_it_have_a_host_which_may_be_there_before_ra
         INTERPRETER_BOT_PATHS__DATA=str(short_path / "none"),
         INTERPRETER_BOT_HOST__LISTEN=other.host.listen,
     )
-    async with backend_startup.open_database(config, takes_orphans=False) as database:
+    async with execution_startup.open_database(config, takes_orphans=False) as database:
         cluster.start_fleet(config)
 
         async def has_it():
@@ -282,7 +282,7 @@ async def test_only_nodes_that_offer_it_have_a_host_which_may_be_there_before_ra
 @contextlib.asynccontextmanager
 async def opened(config):
     """Open what a bot has, and wait for both hosts."""
-    async with backend_startup.open_hosts(config, kernels_outlive=True) as hosts:
+    async with execution_startup.open_hosts(config, kernels_outlive=True) as hosts:
 
         async def has_both():
             return len(hosts._connected()) == 2

@@ -29,7 +29,7 @@ from interpreter_bot.kernels.provisioning import python_environments
 
 _log = logging.getLogger(__name__)
 
-_CONFINED: Final = ("-I", "-B", "-m", "interpreter_bot.guest.landlocked_programs")
+_CONFINED: Final = ("-I", "-B", "-m", "interpreter_bot.guest.landlock_launcher")
 # Beside its own files and the kernels' Python: libraries, and how names and certificates are found.
 _SYSTEM: Final = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sys/fs/cgroup"),

@@ -8,14 +8,14 @@ from typing import Any, Final, Protocol
 import discord
 
 from interpreter_bot.platforms.discord import message_layout
-from interpreter_bot.sessions import page_visit_links
+from interpreter_bot.sessions import share_links
 
 _LOOKS: Final = {
     "stop": ("Stop", discord.ButtonStyle.danger),
     "code": ("Show code", discord.ButtonStyle.secondary),
     "again": ("Re-run", discord.ButtonStyle.secondary),
     "notebook": ("Notebook", discord.ButtonStyle.secondary),
-    "page": (page_visit_links.BUTTON, discord.ButtonStyle.secondary),
+    "page": (share_links.BUTTON, discord.ButtonStyle.secondary),
     "csv": ("All as CSV", discord.ButtonStyle.secondary),
     "answer": ("Answer", discord.ButtonStyle.primary),
     "run": ("Run", discord.ButtonStyle.success),

@@ -20,8 +20,8 @@ from interpreter_bot.platforms.discord import (
     message_layout,
     preferences,
 )
-from interpreter_bot.platforms.rendering import status_sentences, usage_and_limits
-from interpreter_bot.sessions import page_visit_links
+from interpreter_bot.platforms.rendering import session_facts, status_sentences
+from interpreter_bot.sessions import share_links
 from interpreter_bot.text import quantities
 
 _Interaction = discord.Interaction[Any]
@@ -97,7 +97,7 @@ async def page(
         BotError: there is none.
     """
     link = await handler.service.visits.link(place.key)
-    told = f"[{page_visit_links.LINK_TEXT}](<{link}>)\n{markdown.small(page_visit_links.ABOUT)}"
+    told = f"[{share_links.LINK_TEXT}](<{link}>)\n{markdown.small(share_links.ABOUT)}"
     await handler.tell(interaction, told)
 
 
@@ -142,7 +142,7 @@ class CommandEffects:
         if not name:
             found = await self._service.queries.files(place.key)
             await self._handler.tell(
-                interaction, _cut(usage_and_limits.files(found, _MOST_FILES, _file))
+                interaction, _cut(session_facts.files(found, _MOST_FILES, _file))
             )
             return
         await hand_out(self._handler, interaction, place, name)
@@ -155,22 +155,22 @@ class CommandEffects:
     async def limits(self, interaction: _Interaction) -> None:
         """Show the limits of code."""
         queries, place = self._service.queries, channels_and_threads.of_interaction(interaction)
-        sent = usage_and_limits.Fact("A file I send here", quantities.size(place.file_bytes))
-        told = _listed("What your code may use", [*usage_and_limits.limits(queries.limits), sent])
+        sent = session_facts.Fact("A file I send here", quantities.size(place.file_bytes))
+        told = _listed("What your code may use", [*session_facts.limits(queries.limits), sent])
         walls = "" if queries.is_sandboxed else "\n• ⚠️ **there is no sandbox**"
         await self._handler.tell(interaction, f"{told}{walls}")
 
     async def network(self, interaction: _Interaction) -> None:
         """Show what code may reach outside."""
         place = channels_and_threads.of_interaction(interaction)
-        found = usage_and_limits.network(self._service.queries.reach(place.key))
+        found = session_facts.network(self._service.queries.reach(place.key))
         await self._handler.tell(interaction, _cut(_listed("Network", found)))
 
     async def tools(self, interaction: _Interaction) -> None:
         """Show what code may call of other systems."""
         place = channels_and_threads.of_interaction(interaction)
         person = channels_and_threads.person(interaction.user)
-        found = usage_and_limits.tools(await self._service.queries.tools(place.key, person))
+        found = session_facts.tools(await self._service.queries.tools(place.key, person))
         await self._handler.tell(interaction, _cut(_listed("Tools", found)))
 
     async def connect(self, interaction: _Interaction, name: str) -> None:
@@ -191,7 +191,7 @@ class CommandEffects:
         """Show what the session has of variables."""
         place = channels_and_threads.of_interaction(interaction)
         held = await self._service.queries.variables(place.key)
-        told = _listed("Variables", usage_and_limits.variables(held))
+        told = _listed("Variables", session_facts.variables(held))
         await self._handler.tell(interaction, _cut(told))
 
     async def lost_cells(self, interaction: _Interaction) -> str:
@@ -229,7 +229,7 @@ class CommandEffects:
             channels_and_threads.of_interaction(interaction),
             channels_and_threads.person(interaction.user),
         )
-        used = usage_and_limits.usage(await self._service.queries.usage(place.key, person))
+        used = session_facts.usage(await self._service.queries.usage(place.key, person))
         await self._handler.tell(interaction, _listed("Used", used))
 
     async def help(self, interaction: _Interaction) -> None:
@@ -246,7 +246,7 @@ class CommandEffects:
         place = channels_and_threads.of_interaction(interaction)
         if not name:
             current = await self._service.queries.model(place.key)
-            told = _listed("Models", usage_and_limits.models(self._service.queries.models, current))
+            told = _listed("Models", session_facts.models(self._service.queries.models, current))
             if not self._service.queries.models:
                 told = f"There is no model. {markdown.plain(self._service.model_notice)}"
             await self._handler.tell(interaction, _cut(told))
@@ -308,7 +308,7 @@ def _scope(
     return values.Scope(channels_and_threads.PLATFORM, place.key.workspace)
 
 
-def _listed(title: str, found: Iterable[usage_and_limits.Fact]) -> str:
+def _listed(title: str, found: Iterable[session_facts.Fact]) -> str:
     lines = [": ".join(filter(None, map(markdown.plain, fact[:2]))) for fact in found]
     return "\n• ".join([f"**{title}**", *lines])
 

@@ -28,7 +28,12 @@ from mcp.shared import exceptions
 from uvicorn.protocols.http import h11_impl
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.platforms.mcp import client_apps, client_tokens, tool_calls, tool_definitions
+from interpreter_bot.platforms.mcp import (
+    client_tokens,
+    per_client_servers,
+    tool_calls,
+    tool_definitions,
+)
 from interpreter_bot.sessions import session_service
 
 if TYPE_CHECKING:
@@ -98,7 +103,7 @@ async def serve(
                 token_verifier=_Verifier(tokens),
             )
 
-        apps = client_apps.ClientApps(app_of_client, tokens.client)
+        apps = per_client_servers.ClientApps(app_of_client, tokens.client)
         server = _HttpServer(
             uvicorn.Config(
                 apps,
@@ -122,7 +127,7 @@ async def serve(
 
 
 async def _served(
-    server: uvicorn.Server, door: socket.socket, apps: client_apps.ClientApps
+    server: uvicorn.Server, door: socket.socket, apps: per_client_servers.ClientApps
 ) -> None:
     """Serve until the server is to end, and end what clients have with it."""
     try:

@@ -7,7 +7,7 @@ from typing import Annotated, Final, TypeAlias
 import mcp_types
 import pydantic
 
-from interpreter_bot import errors, outside_access, settings
+from interpreter_bot import code_activity, errors, settings
 from interpreter_bot.text import quantities
 
 _NEW: Final = "Handle of a session, as an earlier call gave it. Leave it out to begin a new one."
@@ -100,7 +100,7 @@ def tools() -> list[mcp_types.Tool]:
     ]
 
 
-def instructions(limits: settings.Limits, reach: outside_access.Reach) -> str:
+def instructions(limits: settings.Limits, reach: code_activity.Reach) -> str:
     """Return what clients are told of all tools together."""
     hosts = ", ".join(sorted({one.host for one in reach.hosts}))
     network = f" that reaches {hosts} by HTTP, and nothing else" if hosts else " without a network"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from interpreter_bot import outside_access
+from interpreter_bot import code_activity
 from interpreter_bot.text import quantities
 
 BUTTON: Final = "Show queries"
@@ -18,7 +18,7 @@ _MOST_CHARACTERS: Final = 9000
 _LEFT_OUT: Final = "-- … and {count} more"
 
 
-def outcome(query: outside_access.AskedQuery) -> str:
+def outcome(query: code_activity.AskedQuery) -> str:
     """Return how a query went, such as "1,000 rows in 0.2 s", or why it did not."""
     if not query.connection:
         return ""
@@ -26,7 +26,7 @@ def outcome(query: outside_access.AskedQuery) -> str:
     return f"{took}: {query.reason}" if query.rows and query.reason else query.reason or took
 
 
-def script(queries: Sequence[outside_access.AskedQuery]) -> str:
+def script(queries: Sequence[code_activity.AskedQuery]) -> str:
     """Write queries as SQL, each below a comment that says where it went and what came of it."""
     shown: list[str] = []
     left = _MOST_CHARACTERS

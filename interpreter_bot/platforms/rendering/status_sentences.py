@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 from interpreter_bot import errors, values
-from interpreter_bot.sessions import session_branches
+from interpreter_bot.sessions import forks_and_undo
 from interpreter_bot.text import quantities
 
 FAULT: Final = "Something went wrong inside the bot; what, is in its log."
@@ -71,7 +71,7 @@ def error_sentence(error: Exception) -> str:
     return str(error) if isinstance(error, errors.BotError) else FAULT
 
 
-def undone(taken_back: session_branches.Undone) -> str:
+def undone(taken_back: forks_and_undo.Undone) -> str:
     """Return what is said once an answer was taken back."""
     asked = quantities.one_line(taken_back.request, _TITLE_CHARACTERS)
     what = f" “{asked}” was asked" if asked else " the last answer"

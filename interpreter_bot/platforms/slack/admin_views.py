@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, get_args
 
-from interpreter_bot.platforms.rendering import usage_and_limits
+from interpreter_bot.platforms.rendering import session_facts
 from interpreter_bot.platforms.slack import blocks, home_and_modal_views, markdown, permissions
 from interpreter_bot.sessions import past_turns, requests
 
@@ -82,7 +82,7 @@ def admin_section(governed: AdminForm) -> list[blocks.Block]:
     ]
     if governed.usage is not None:
         name = markdown.escaped(governed.name)
-        made.append(blocks.section(f"*{name}* today: {usage_and_limits.today(governed.usage)}"))
+        made.append(blocks.section(f"*{name}* today: {session_facts.today(governed.usage)}"))
     return [*made, blocks.actions(_chooser(governed.person))]
 
 

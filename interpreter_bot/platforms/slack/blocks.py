@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 from interpreter_bot import values
 from interpreter_bot.platforms.rendering import query_listings
 from interpreter_bot.platforms.slack import markdown
-from interpreter_bot.sessions import page_visit_links, ports
+from interpreter_bot.sessions import ports, share_links
 from interpreter_bot.text import quantities
 
 Block: TypeAlias = dict[str, Any]
@@ -113,7 +113,7 @@ def visit(key: str) -> Block:
     Args:
         key: names the session.
     """
-    return actions(button(page_visit_links.BUTTON, VISIT, key))
+    return actions(button(share_links.BUTTON, VISIT, key))
 
 
 def linked(url: str, text: str) -> Block:

@@ -11,15 +11,15 @@ from slack_bolt.kwargs_injection.async_args import AsyncArgs
 from interpreter_bot.platforms.slack import (
     admin_views,
     blocks,
+    command_actions,
     handler_dependencies,
     home_and_modal_views,
     home_tab,
     installations,
     interaction_requests,
-    interactions,
     message_parsing,
+    message_posting,
     modals,
-    posted_messages,
     subcommands,
 )
 
@@ -34,7 +34,7 @@ class ButtonAndModalHandlers:
     def __init__(
         self,
         shared: handler_dependencies.HandlerDependencies,
-        interaction_handlers: interactions.Interactions,
+        interaction_handlers: command_actions.Interactions,
         asked: interaction_requests.InteractionRequests,
         modal_views: modals.Modals,
         home: home_tab.HomeTab,
@@ -59,7 +59,7 @@ class ButtonAndModalHandlers:
         value = str(chosen.get("value") or action.get("selected_user") or "")
         trigger = str(body.get("trigger_id", ""))
         channel = str((body.get("channel") or {}).get("id", ""))
-        tell = interactions.teller(args.respond) if channel else None
+        tell = command_actions.teller(args.respond) if channel else None
         if name == admin_views.CHANGE:
             work = self._home.form(workspace, trigger)
         elif name.startswith("home_"):
@@ -149,8 +149,8 @@ class ButtonAndModalHandlers:
 
 def _place(
     workspace: installations.InstalledWorkspace, user: str, channel: str, body: dict[str, Any]
-) -> posted_messages.Place:
+) -> message_posting.Place:
     """Return the place of the message with the button."""
     message = body.get("message") or {}
     root = str(message.get("thread_ts") or message.get("ts") or "")
-    return posted_messages.Place(workspace, channel, thread=root, asked="", user=user)
+    return message_posting.Place(workspace, channel, thread=root, asked="", user=user)

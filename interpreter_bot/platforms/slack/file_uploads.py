@@ -15,7 +15,7 @@ from typing import IO, Any, Final
 
 import aiohttp
 
-from interpreter_bot.platforms.slack import api_errors, markdown, posted_messages, web_api
+from interpreter_bot.platforms.slack import api_errors, markdown, message_posting, web_api
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class FileUploads:
         self._api = api
 
     async def send(
-        self, place: posted_messages.Place, thread: str, batch: Sequence[Outgoing]
+        self, place: message_posting.Place, thread: str, batch: Sequence[Outgoing]
     ) -> list[str]:
         """Send files in one message, in order, and check that it appears.
 
@@ -102,7 +102,7 @@ class FileUploads:
 
     async def _try(
         self,
-        place: posted_messages.Place,
+        place: message_posting.Place,
         thread: str,
         batch: Sequence[Outgoing],
         complaints: list[str],
@@ -131,7 +131,7 @@ class FileUploads:
             one for file, one in sent.items() if not await self._look(place, file, _shares, until)
         ]
 
-    async def keep(self, place: posted_messages.Place, picture: Outgoing) -> str:
+    async def keep(self, place: message_posting.Place, picture: Outgoing) -> str:
         """Upload a picture for a block, without sharing it; return its file id.
 
         Raises:
@@ -147,7 +147,7 @@ class FileUploads:
 
     async def _look(
         self,
-        place: posted_messages.Place,
+        place: message_posting.Place,
         file: str,
         has: Callable[[Mapping[str, Any]], object],
         until: float,
@@ -170,7 +170,7 @@ class FileUploads:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
-    async def _put(self, place: posted_messages.Place, outgoing: Outgoing) -> dict[str, str]:
+    async def _put(self, place: message_posting.Place, outgoing: Outgoing) -> dict[str, str]:
         """Upload the bytes of one file; zipped if it is too large otherwise.
 
         Raises:
@@ -195,7 +195,7 @@ class FileUploads:
                 return await self._bring(place, zipped, f"{outgoing.name}.zip", smaller)
 
     async def _bring(
-        self, place: posted_messages.Place, outgoing: Outgoing, name: str, size: int
+        self, place: message_posting.Place, outgoing: Outgoing, name: str, size: int
     ) -> dict[str, str]:
         title = markdown.plain_name(name.rpartition("/")[2] or name)
         for _ in range(_TRIES):
@@ -229,7 +229,7 @@ class FileUploads:
 
     async def _complete(
         self,
-        place: posted_messages.Place,
+        place: message_posting.Place,
         named: Sequence[dict[str, str]],
         *,
         thread: str | None = None,

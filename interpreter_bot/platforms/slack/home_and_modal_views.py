@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final
 
-from interpreter_bot.platforms.rendering import usage_and_limits
+from interpreter_bot.platforms.rendering import session_facts
 from interpreter_bot.platforms.slack import blocks, markdown, requests_in_flight, subcommands
 from interpreter_bot.sessions import past_turns
 from interpreter_bot.text import quantities
@@ -93,7 +93,7 @@ def home(shown: Home) -> View:
         made.append(blocks.section("None yet. Mention me in a channel, or send me a message."))
     for overview in shown.own[:_MOST_OWN]:
         made += _session(overview, shown.models)
-    made += [heading("Your use today"), blocks.section(usage_and_limits.today(shown.usage))]
+    made += [heading("Your use today"), blocks.section(session_facts.today(shown.usage))]
     made += shown.more
     made.append(blocks.actions(blocks.button("Refresh", HOME_REFRESH, "home")))
     made.append(blocks.section(markdown.escaped(subcommands.HELP.replace("**", "*"))))

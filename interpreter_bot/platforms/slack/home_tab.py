@@ -16,8 +16,8 @@ from interpreter_bot.platforms.slack import (
     home_and_modal_views,
     installations,
     markdown,
+    message_posting,
     permissions,
-    posted_messages,
     requests_in_flight,
 )
 from interpreter_bot.sessions import requests
@@ -88,7 +88,7 @@ class HomeTab:
         self,
         shared: handler_dependencies.HandlerDependencies,
         feedback: Feedback,
-        notify: posted_messages.Notify,
+        notify: message_posting.Notify,
     ) -> None:
         self._config = shared.config
         self._service = shared.service

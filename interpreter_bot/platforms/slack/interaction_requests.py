@@ -21,7 +21,7 @@ from interpreter_bot.platforms.slack import (
     installations,
     message_order,
     message_parsing,
-    posted_messages,
+    message_posting,
     requests_in_flight,
 )
 from interpreter_bot.sessions import event_claims, requests
@@ -121,9 +121,9 @@ class InteractionRequests:
             # No other process answers it: it is claimed.
             if not isinstance(error, errors.BotError):
                 _log.exception("an interaction could not be taken again")
-            place = posted_messages.Place(workspace, channel, thread="", asked="", user=user)
+            place = message_posting.Place(workspace, channel, thread="", asked="", user=user)
             sentence = status_sentences.error_sentence(error)
-            await posted_messages.whisper(self._api, place, sentence)
+            await message_posting.whisper(self._api, place, sentence)
 
     async def _take(
         self,
@@ -160,7 +160,7 @@ class InteractionRequests:
             place, key = await self._at(workspace, user, channel, content["facts"])
         else:
             code = str(content["code"])
-            place = posted_messages.Place(workspace, channel, thread="", asked="", user=user)
+            place = message_posting.Place(workspace, channel, thread="", asked="", user=user)
             key = values.SessionKey(_PLATFORM, workspace.team, channel)
         request = requests.Request(key=key, person=person, text=code, is_code=True, id=name)
         return await self._in_flight.open_code(place, request)
@@ -217,10 +217,10 @@ class InteractionRequests:
         user: str,
         channel: str,
         facts: Mapping[str, Any],
-    ) -> tuple[posted_messages.Place, values.SessionKey]:
+    ) -> tuple[message_posting.Place, values.SessionKey]:
         ts = str(facts.get("ts", ""))
         root = str(facts.get("thread_ts") or ts)
-        place = posted_messages.Place(workspace, channel, thread=root, asked=ts, user=user)
+        place = message_posting.Place(workspace, channel, thread=root, asked=ts, user=user)
         thread = await self._threads.read(workspace, channel, root, ts)
         own = "" if thread.is_channels else root
         return place, values.SessionKey(_PLATFORM, workspace.team, channel, own)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from interpreter_bot import values
-from interpreter_bot.platforms.rendering import usage_and_limits
+from interpreter_bot.platforms.rendering import session_facts
 from interpreter_bot.text import fences, quantities
 
 _INVISIBLE: Final = "\u200b"
@@ -143,13 +143,13 @@ def _undecided(text: str) -> int:
 
 def files(found: tuple[values.FileInfo, ...]) -> str:
     """List files."""
-    return defused(usage_and_limits.files(found, _MOST_FILES, _file))
+    return defused(session_facts.files(found, _MOST_FILES, _file))
 
 
 def _file(info: values.FileInfo) -> str:
     return f"- `{info.name.replace('`', '')}` ({quantities.size(info.size_bytes)})"
 
 
-def listed(found: Iterable[usage_and_limits.Fact]) -> str:
+def listed(found: Iterable[session_facts.Fact]) -> str:
     """Format facts as a list."""
     return defused("\n".join(f"- {': '.join(filter(None, fact[:2]))}" for fact in found))

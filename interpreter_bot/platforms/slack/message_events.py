@@ -23,12 +23,12 @@ from interpreter_bot.platforms.slack import (
     api_errors,
     handler_dependencies,
     installations,
-    live_messages,
+    live_answers,
     message_order,
     message_parsing,
+    message_posting,
     message_requests,
     permissions,
-    posted_messages,
     requests_in_flight,
     subcommands,
     thread_history,
@@ -248,7 +248,7 @@ class MessageEvents:
         workspace: installations.InstalledWorkspace,
         incoming: message_parsing.IncomingMessage,
     ) -> _Start | None:
-        place = posted_messages.place_of(workspace, incoming.message)
+        place = message_posting.place_of(workspace, incoming.message)
         try:
             return await self._permitted(incoming, place)
         except api_errors.GoneError:
@@ -258,11 +258,11 @@ class MessageEvents:
             if not isinstance(error, errors.BotError):
                 _log.exception("a message could not be taken")
             sentence = status_sentences.error_sentence(error)
-            await posted_messages.whisper(self._services.api, place, sentence)
+            await message_posting.whisper(self._services.api, place, sentence)
             return None
 
     async def _permitted(
-        self, incoming: message_parsing.IncomingMessage, place: posted_messages.Place
+        self, incoming: message_parsing.IncomingMessage, place: message_posting.Place
     ) -> _Start | None:
         """See whether the author may; give what starts the message's command or request.
 
@@ -288,7 +288,7 @@ class MessageEvents:
     async def _cells_again(
         self,
         key: values.SessionKey,
-        place: posted_messages.Place,
+        place: message_posting.Place,
         profile: permissions.Profile,
         request_id: str,
     ) -> _Start:
@@ -305,7 +305,7 @@ class MessageEvents:
     async def _request(
         self,
         incoming: message_parsing.IncomingMessage,
-        place: posted_messages.Place,
+        place: message_posting.Place,
         profile: permissions.Profile,
     ) -> _Start | None:
         """Make a request of a message, after a first sign."""
@@ -333,7 +333,7 @@ class MessageEvents:
             return None
         if entry is None:
             # Now rather than when it is taken: what is said next waits its turn behind it.
-            heading = live_messages.heading(profile.name, request.text)
+            heading = live_answers.heading(profile.name, request.text)
             entry = await self._in_flight.open(request.key, place, message.id, heading=heading)
         self._threads.answer(workspace.team, message)
         return functools.partial(self._start, entry, request)

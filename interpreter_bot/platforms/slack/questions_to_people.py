@@ -15,7 +15,7 @@ from interpreter_bot.platforms.slack import (
     blocks,
     file_uploads,
     markdown,
-    posted_messages,
+    message_posting,
     web_api,
 )
 from interpreter_bot.sessions import pending_questions
@@ -34,7 +34,7 @@ _PROMPT_CHARACTERS: Final = 1_500
 async def ask(
     api: web_api.WebApi,
     pending: pending_questions.PendingQuestions,
-    place: posted_messages.Place,
+    place: message_posting.Place,
     thread: str,
     request: values.InputRequested,
 ) -> str:
@@ -57,7 +57,7 @@ async def ask(
         under = [blocks.actions(*answering)]
         content = {"text": "Python asks for input", "blocks": [blocks.prose(text), *under]}
         payload = {ASKS: place.user, QUESTION: question.id} if where else None
-        ts = await posted_messages.post(api, place, content, thread, payload)
+        ts = await message_posting.post(api, place, content, thread, payload)
         said = "No longer waiting for an answer."
         try:
             answer = await question.answer
@@ -71,7 +71,7 @@ async def ask(
 async def approve(
     api: web_api.WebApi,
     pending: pending_questions.PendingQuestions,
-    place: posted_messages.Place,
+    place: message_posting.Place,
     thread: str,
     code: str,
     *,
@@ -95,7 +95,7 @@ async def approve(
             f"May this run?\n{shown}", question.id, may_edit=may_edit, choices=choices
         )
         content: dict[str, Any] = {"text": "May this code run?", "blocks": list(under)}
-        ts = await posted_messages.post(api, place, content, thread)
+        ts = await message_posting.post(api, place, content, thread)
         said = "No longer waiting."
         try:
             answer = await question.answer
@@ -112,7 +112,7 @@ async def approve(
 
 
 async def _show_all(
-    api: web_api.WebApi, place: posted_messages.Place, thread: str, code: str
+    api: web_api.WebApi, place: message_posting.Place, thread: str, code: str
 ) -> None:
     plan = file_uploads.of_bytes("plan.py", code.encode("utf-8", "replace"), "", is_image=False)
     complaints = await file_uploads.FileUploads(api).send(place, thread, [plan])
@@ -120,7 +120,7 @@ async def _show_all(
         raise api_errors.SlackError("The code is too long to be shown for approval.")
 
 
-async def _settle(api: web_api.WebApi, place: posted_messages.Place, ts: str, text: str) -> None:
+async def _settle(api: web_api.WebApi, place: message_posting.Place, ts: str, text: str) -> None:
     """Remove the buttons."""
     with contextlib.suppress(api_errors.SlackError):
         await api.call(
@@ -130,5 +130,5 @@ async def _settle(api: web_api.WebApi, place: posted_messages.Place, ts: str, te
             ts=ts,
             text="Asked.",
             blocks=[blocks.prose(text)],
-            metadata={"event_type": posted_messages.METADATA, "event_payload": {}},
+            metadata={"event_type": message_posting.METADATA, "event_payload": {}},
         )

@@ -20,13 +20,13 @@ from interpreter_bot.platforms.slack import (
     answer_contents,
     api_errors,
     blocks,
+    execution_results,
     file_uploads,
     handler_dependencies,
-    live_messages,
+    live_answers,
     markdown,
-    posted_messages,
+    message_posting,
     questions_to_people,
-    result_blocks,
 )
 from interpreter_bot.sessions import ports
 from interpreter_bot.text import output_screens, quantities, safe_text
@@ -52,7 +52,7 @@ class SlackReply:
     def __init__(
         self,
         shared: handler_dependencies.HandlerDependencies,
-        live: live_messages.LiveMessage,
+        live: live_answers.LiveMessage,
         *,
         session: str,
         is_code: bool,
@@ -73,7 +73,7 @@ class SlackReply:
         self._config = shared.config
         self._is_code = is_code
         self._answer = answer_contents.Answer()
-        self._results = result_blocks.ExecutionResults()
+        self._results = execution_results.ExecutionResults()
         self._defuser = markdown.Defuser()
         self._cell: _Cell | None = None
         self._made: list[file_uploads.Outgoing] = []
@@ -167,7 +167,7 @@ class SlackReply:
     async def tell_privately(self, text: str) -> bool:
         """See the port: an ephemeral message."""
         try:
-            await posted_messages.whisper(self._message.api, self._message.place, text)
+            await message_posting.whisper(self._message.api, self._message.place, text)
         except api_errors.SlackError:
             _log.exception("a person could not be told something privately")
             return False

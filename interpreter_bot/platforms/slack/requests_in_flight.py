@@ -15,8 +15,8 @@ from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.platforms.slack import (
     api_errors,
     handler_dependencies,
-    live_messages,
-    posted_messages,
+    live_answers,
+    message_posting,
     replies,
     thread_history,
 )
@@ -45,7 +45,7 @@ class InFlight:
 
     key: values.SessionKey
     request_id: str
-    live: live_messages.LiveMessage
+    live: live_answers.LiveMessage
     is_cancelled: bool = False
     is_handed_on: bool = False
 
@@ -92,7 +92,7 @@ class RequestsInFlight:
     async def open(
         self,
         key: values.SessionKey,
-        place: posted_messages.Place,
+        place: message_posting.Place,
         request_id: str,
         *,
         title: str = "",
@@ -111,7 +111,7 @@ class RequestsInFlight:
             SlackError: Slack refuses it.
         """
         is_channels = not place.thread and not key.thread
-        live = live_messages.LiveMessage(
+        live = live_answers.LiveMessage(
             self._services,
             place,
             stop_key=stop_value(key, request_id),
@@ -128,10 +128,10 @@ class RequestsInFlight:
         return entry
 
     async def open_code(
-        self, place: posted_messages.Place, request: requests.Request
+        self, place: message_posting.Place, request: requests.Request
     ) -> Callable[[], Awaitable[None]]:
         """See `open`: the same for a request of code; return what has it answered."""
-        heading = live_messages.heading(request.person.name, request.text)
+        heading = live_answers.heading(request.person.name, request.text)
         entry = await self.open(request.key, place, request.id, heading=heading)
         return functools.partial(self.answer, entry, request)
 
@@ -164,7 +164,7 @@ class RequestsInFlight:
         """Show in its thread how a request goes on that a bot began which is gone."""
         key = request.key
         workspace = await self._services.workspaces.get(key.workspace)
-        place = posted_messages.Place(
+        place = message_posting.Place(
             workspace, key.channel, thread=key.thread, asked="", user=request.person.id
         )
         await self.answer(await self.open(key, place, request.id), request)

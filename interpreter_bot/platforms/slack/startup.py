@@ -26,15 +26,15 @@ from interpreter_bot.platforms.slack import (
     api_errors,
     bolt_handlers,
     button_and_modal_handlers,
+    command_actions,
     handler_dependencies,
     home_tab,
     http_server,
     installations,
     interaction_requests,
-    interactions,
     message_events,
+    message_posting,
     modals,
-    posted_messages,
     requests_in_flight,
     subcommands,
 )
@@ -68,7 +68,7 @@ async def running(
         session = await stack.enter_async_context(aiohttp.ClientSession())
         known, flow = await _workspaces(config, tables, session)
         shared = handler_dependencies.build(service, config, known, session)
-        notify = posted_messages.Notifier(shared.api, known).notify
+        notify = message_posting.Notifier(shared.api, known).notify
         in_flight = requests_in_flight.RequestsInFlight(shared)
         handlers = _handlers(shared, in_flight, notify)
         stack.push_async_callback(in_flight.drain, config.drain_seconds)
@@ -159,7 +159,7 @@ async def _log_in(
 def _handlers(
     shared: handler_dependencies.HandlerDependencies,
     in_flight: requests_in_flight.RequestsInFlight,
-    notify: posted_messages.Notify,
+    notify: message_posting.Notify,
 ) -> bolt_handlers.Handlers:
     said = subcommands.CommandEffects(shared)
     listener = message_events.MessageEvents(shared, in_flight, said)
@@ -170,7 +170,7 @@ def _handlers(
         in_flight.spawn(taker.take_again(event), "an event again")
 
     shared.service.events.open_platform("slack", take_again)
-    interaction_handlers = interactions.Interactions(shared, in_flight, asked, said)
+    interaction_handlers = command_actions.Interactions(shared, in_flight, asked, said)
     feedback = home_tab.Feedback(shared.service)
     home = home_tab.HomeTab(shared, feedback, notify)
     modal_views = modals.Modals(shared)

@@ -17,7 +17,7 @@ from interpreter_bot.platforms.slack import (
     api_errors,
     blocks,
     markdown,
-    posted_messages,
+    message_posting,
     web_api,
 )
 
@@ -46,7 +46,7 @@ class StreamedMessage:
     def __init__(
         self,
         api: web_api.WebApi,
-        place: posted_messages.Place,
+        place: message_posting.Place,
         *,
         most_characters: int,
         most_seconds: float,
@@ -221,7 +221,7 @@ class StreamedMessage:
 
     async def _find_start(self) -> web_api.Answer | None:
         """Look for a stream that began although the response was lost."""
-        for message in await posted_messages.recent(self._api, self._place, self._place.thread):
+        for message in await message_posting.recent(self._api, self._place, self._place.thread):
             is_ours = self._place.workspace.has_written(message)
             is_new = message["ts"] > (self._place.asked or self._place.thread)
             has_facts = "metadata" in message or message.get("files")

@@ -7,17 +7,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, get_args
 
 from interpreter_bot import cancellation, errors, values
-from interpreter_bot.platforms.rendering import status_sentences, usage_and_limits
+from interpreter_bot.platforms.rendering import session_facts, status_sentences
 from interpreter_bot.platforms.slack import (
     blocks,
     file_uploads,
     handler_dependencies,
     markdown,
     message_parsing,
+    message_posting,
     permissions,
-    posted_messages,
 )
-from interpreter_bot.sessions import page_visit_links, requests
+from interpreter_bot.sessions import requests, share_links
 
 HELP: Final = """\
 Mention me with a question, or send me a file in a direct message; I write Python, run it and show \
@@ -57,7 +57,7 @@ class CommandEffects:
         self,
         command: message_parsing.SlackCommand,
         key: values.SessionKey,
-        place: posted_messages.Place,
+        place: message_posting.Place,
         profile: permissions.Profile,
         *,
         tell: Tell | None = None,
@@ -76,10 +76,10 @@ class CommandEffects:
         if said:
             await tell(said)
 
-    def _teller(self, place: posted_messages.Place) -> Tell:
+    def _teller(self, place: message_posting.Place) -> Tell:
         async def tell(text: str) -> None:
             content = {"text": text[:300], "blocks": [{"type": "markdown", "text": text[:11_000]}]}
-            await posted_messages.post(self._services.api, place, content, place.thread)
+            await message_posting.post(self._services.api, place, content, place.thread)
 
         return tell
 
@@ -87,7 +87,7 @@ class CommandEffects:
         self,
         command: message_parsing.SlackCommand,
         key: values.SessionKey,
-        place: posted_messages.Place,
+        place: message_posting.Place,
         person: requests.Person,
         profile: permissions.Profile,
     ) -> str:
@@ -108,12 +108,12 @@ class CommandEffects:
             case "files":
                 return markdown.files(await service.queries.files(key))
             case "limits":
-                return markdown.listed(usage_and_limits.limits(service.queries.limits))
+                return markdown.listed(session_facts.limits(service.queries.limits))
             case "network":
-                return markdown.listed(usage_and_limits.network(service.queries.reach(key)))
+                return markdown.listed(session_facts.network(service.queries.reach(key)))
             case "tools":
                 offered = await service.queries.tools(key, person)
-                return markdown.listed(usage_and_limits.tools(offered))
+                return markdown.listed(session_facts.tools(offered))
             case "connect":
                 return await self._connect(key, place, person, command.argument)
             case "disconnect":
@@ -121,7 +121,7 @@ class CommandEffects:
                 return markdown.defused(told)
             case "variables":
                 held = await service.queries.variables(key)
-                return markdown.listed(usage_and_limits.variables(held))
+                return markdown.listed(session_facts.variables(held))
             case "model" if command.argument:
                 await service.choose_model(key, command.argument)
                 return f"From now on I ask {markdown.defused(command.argument)}."
@@ -134,7 +134,7 @@ class CommandEffects:
                 return ""
             case "usage":
                 return markdown.listed(
-                    usage_and_limits.usage(await service.queries.usage(key, person))
+                    session_facts.usage(await service.queries.usage(key, person))
                 )
             case "approval":
                 return await self._approval(command.argument, key, profile)
@@ -147,21 +147,21 @@ class CommandEffects:
     async def _connect(
         self,
         key: values.SessionKey,
-        place: posted_messages.Place,
+        place: message_posting.Place,
         person: requests.Person,
         server: str,
     ) -> str:
         """Send a link to log in, for that person's eyes, wherever the command was said."""
         link = await self._service.logins.link(key, person, server)
-        await posted_messages.whisper(self._services.api, place, link)
+        await message_posting.whisper(self._services.api, place, link)
         return ""
 
     async def _fork(
-        self, key: values.SessionKey, place: posted_messages.Place, person: requests.Person
+        self, key: values.SessionKey, place: message_posting.Place, person: requests.Person
     ) -> str:
         """Copy a session into a new thread of the same channel, whose people see both."""
         content = {"text": status_sentences.COPY, "blocks": [blocks.note(status_sentences.COPY)]}
-        root = await posted_messages.post(self._services.api, place, content, "")
+        root = await message_posting.post(self._services.api, place, content, "")
         try:
             copy = dataclasses.replace(key, thread=root)
             await self._service.branches.fork(key, copy, person.id)
@@ -178,9 +178,7 @@ class CommandEffects:
         if not service.queries.models:
             return service.model_notice or "No model is set up; `/py` runs your own code."
         current = await service.queries.model(key)
-        return (
-            f"Models:\n{markdown.listed(usage_and_limits.models(service.queries.models, current))}"
-        )
+        return f"Models:\n{markdown.listed(session_facts.models(service.queries.models, current))}"
 
     async def _approval(
         self, argument: str, key: values.SessionKey, profile: permissions.Profile
@@ -220,22 +218,22 @@ class CommandEffects:
         scope = values.Scope("slack", key.workspace, key.channel)
         await self._service.choose(scope, name, value)
 
-    async def _send_notebook(self, key: values.SessionKey, place: posted_messages.Place) -> str:
+    async def _send_notebook(self, key: values.SessionKey, place: message_posting.Place) -> str:
         data = await self._service.queries.notebook(key)
         file = file_uploads.of_bytes("session.ipynb", data, "", is_image=False)
         return await self._send(place, file)
 
-    async def send_link(self, key: values.SessionKey, place: posted_messages.Place) -> None:
+    async def send_link(self, key: values.SessionKey, place: message_posting.Place) -> None:
         """Give the person of a place a link to its session on the page, for them alone.
 
         Raises:
             BotError: there is none.
         """
-        link = blocks.linked(await self._service.visits.link(key), page_visit_links.LINK_TEXT)
-        await posted_messages.whisper(self._services.api, place, page_visit_links.ABOUT, link)
+        link = blocks.linked(await self._service.visits.link(key), share_links.LINK_TEXT)
+        await message_posting.whisper(self._services.api, place, share_links.ABOUT, link)
 
     async def send_file(
-        self, key: values.SessionKey, place: posted_messages.Place, name: str
+        self, key: values.SessionKey, place: message_posting.Place, name: str
     ) -> str:
         """Send a file of the workspace; return the sentence why it could not be sent, or empty.
 
@@ -251,7 +249,7 @@ class CommandEffects:
             spool.close()
         return await self._send(place, file_uploads.Outgoing(name, spool.file))
 
-    async def _send(self, place: posted_messages.Place, file: file_uploads.Outgoing) -> str:
+    async def _send(self, place: message_posting.Place, file: file_uploads.Outgoing) -> str:
         complaints = await self._services.uploads.send(place, place.thread, [file])
         return "\n".join(markdown.defused(complaint) for complaint in complaints)
 

@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 from aiohttp import web
 
 from interpreter_bot import errors, private_files
-from interpreter_bot.sessions import page_visit_links
+from interpreter_bot.sessions import share_links
 
 _SHAPE: Final = re.compile(r"[A-Za-z0-9_-]{32,200}")
 
@@ -42,7 +42,7 @@ Nothing inline or from elsewhere.
 _DOOR_POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
 )
-VISIT: Final = web.RequestKey("visit", page_visit_links.Visit)
+VISIT: Final = web.RequestKey("visit", share_links.Visit)
 """Of a request: the visit as which it was passed, if it was not passed by the token."""
 _VISITABLE: Final = frozenset(
     {"/picture", "/frame", "/output", "/download", "/notebook", "/media", "/archive", "/visited"}
@@ -105,10 +105,10 @@ class Access:
         token: str,
         *,
         allowed_hosts: Collection[str],
-        visits: page_visit_links.PageVisits | None = None,
+        visits: share_links.PageVisits | None = None,
         open_paths: Collection[str] = (),
     ) -> None:
-        """Args: whom `visits` lets in reads `open_paths` too, which hold nothing of anybody's."""
+        """Args: whom `shared_sessions` lets in reads `open_paths` too: nothing of anybody's."""
         self._token = token
         self._allowed_hosts = frozenset(name.lower() for name in allowed_hosts)
         self._visits = visits if visits is not None and visits.is_on else None
@@ -143,7 +143,7 @@ class Access:
             return True
         return request.path in self._open_paths
 
-    async def visit(self, request: web.Request) -> page_visit_links.Visit | None:
+    async def visit(self, request: web.Request) -> share_links.Visit | None:
         """Return the visit that an address names, if the browser has the pass for it."""
         visit_id = request.query.get("thread", "")
         if self._visits is None or _VISIT_ID.fullmatch(visit_id) is None:
@@ -155,7 +155,7 @@ class Access:
         self,
         request: web.Request,
         response: web.StreamResponse,
-        visit: page_visit_links.Visit,
+        visit: share_links.Visit,
         proof: str,
     ) -> None:
         """Give a browser the pass of a visit; of many, it loses the oldest."""
@@ -166,7 +166,7 @@ class Access:
         response.set_cookie(
             _visit_cookie(request, visit.id),
             proof,
-            max_age=page_visit_links.PASS_SECONDS,
+            max_age=share_links.PASS_SECONDS,
             httponly=True,
             samesite="Strict",
             secure=self._is_secure(request),

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.rendering import usage_and_limits
+from interpreter_bot.platforms.rendering import session_facts
 from interpreter_bot.platforms.web import event_json, validation
 from interpreter_bot.sessions import approval_policy, requests, session_service
 
@@ -120,21 +120,21 @@ async def panel(
             }
         case "limits":
             return {
-                "rows": usage_and_limits.limits(service.queries.limits),
+                "rows": session_facts.limits(service.queries.limits),
                 "is_sandboxed": service.queries.is_sandboxed,
             }
         case "network":
-            return {"rows": usage_and_limits.network(service.queries.reach(key))}
+            return {"rows": session_facts.network(service.queries.reach(key))}
         case "tools":
             return {
-                "rows": usage_and_limits.tools(await service.queries.tools(key, validation.PERSON))
+                "rows": session_facts.tools(await service.queries.tools(key, validation.PERSON))
             }
         case "connect":
             return {"text": await service.logins.link(key, validation.PERSON, argument)}
         case "disconnect":
             return {"text": await service.logins.forget(key, validation.PERSON.id, argument)}
         case "variables":
-            rows = usage_and_limits.variables(await service.queries.variables(key))
+            rows = session_facts.variables(await service.queries.variables(key))
             told = {"rows": rows, "lost_cells": await _lost_cells(service, key)}
             return told | await _described(service, key)
         case "model":
@@ -145,7 +145,7 @@ async def panel(
             return {"chosen": approval_policy.strictest(chosen), "holds": holds}
         case "usage":
             return {
-                "rows": usage_and_limits.usage(await service.queries.usage(key, validation.PERSON))
+                "rows": session_facts.usage(await service.queries.usage(key, validation.PERSON))
             }
         case "help":
             return {"rows": HELP}

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
-from interpreter_bot import errors, outside_access, values
+from interpreter_bot import code_activity, errors, values
 from interpreter_bot.platforms.rendering import query_listings
 from interpreter_bot.sessions import live_data_views, ports
 from interpreter_bot.text import safe_text
@@ -169,7 +169,7 @@ def ended(end: ports.End) -> Event:
     } | queries(end.queries)
 
 
-def queries(asked: Sequence[outside_access.AskedQuery]) -> Event:
+def queries(asked: Sequence[code_activity.AskedQuery]) -> Event:
     """Write what code asked of data connections, as a part of the event of the turn's end."""
     return {
         "queries": [

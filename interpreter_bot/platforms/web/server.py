@@ -20,13 +20,13 @@ from interpreter_bot.platforms.web import (
     files,
     notebook_runs,
     sandboxed_displays,
-    stored_events,
+    shared_sessions,
+    tab_contents,
     tab_hub,
-    visits,
     websocket_actions,
     zip_archives,
 )
-from interpreter_bot.sessions import page_visit_links, session_service
+from interpreter_bot.sessions import session_service, share_links
 
 _TYPES: Final = {
     ".html": "text/html",
@@ -56,7 +56,7 @@ async def serve(
         SettingsError: it cannot be served there.
     """
     token = access.load_or_create(config.token_file or data / _TOKEN_FILE)
-    allowed = (*config.allowed_hosts, page_visit_links.host_of(config.public_url))
+    allowed = (*config.allowed_hosts, share_links.host_of(config.public_url))
     open_paths = _pages().keys() - {"/"}
     gate = access.Access(token, allowed_hosts=allowed, visits=service.visits, open_paths=open_paths)
     hub = tab_hub.Hub()
@@ -72,9 +72,9 @@ async def serve(
             )
             service.notify_through("web", notify, go_on=listener.go_on)
             service.events.open_platform("web", listener.take_again)
-            lists = tasks.create_task(stored_events.keep_listed(service, hub), name="web: lists")
+            lists = tasks.create_task(tab_contents.keep_listed(service, hub), name="web: lists")
             shown = sandboxed_displays.Displays(service, hub, has_scripts=config.page_scripts)
-            visited = visits.Visits(service, gate, hub)
+            visited = shared_sessions.Visits(service, gate, hub)
             notebooks = notebook_runs.NotebookRuns(service, listener, hub)
             app = _application(service, gate, shown, listener, visited, notebooks)
             # No access log: it would have the token in it.
@@ -94,7 +94,7 @@ def _application(
     gate: access.Access,
     shown: sandboxed_displays.Displays,
     listener: websocket_actions.TabConnection,
-    visited: visits.Visits,
+    visited: shared_sessions.Visits,
     notebooks: notebook_runs.NotebookRuns,
 ) -> web.Application:
     @web.middleware

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.rendering import status_sentences
-from interpreter_bot.platforms.web import notebook_progress, stored_events, tab_hub, validation
+from interpreter_bot.platforms.web import notebook_progress, tab_contents, tab_hub, validation
 from interpreter_bot.sessions import session_service
 
 Message: TypeAlias = Mapping[str, Any]
@@ -92,7 +92,7 @@ class SessionActions:
 
     async def _search(self, tab: tab_hub.Tab, message: Message) -> None:
         text = validation.text(message, "text", most=_MOST_TITLE_CHARACTERS)
-        tab.send(tab_hub.encoded_message("found", await stored_events.search(self._service, text)))
+        tab.send(tab_hub.encoded_message("found", await tab_contents.search(self._service, text)))
 
     async def _choose(self, _: tab_hub.Tab, message: Message) -> None:
         key = validation.key(message.get("thread"))

@@ -24,11 +24,11 @@ from interpreter_bot.platforms.web import (
     event_json,
     live_lookups,
     live_turns,
+    replica_turns,
     replies,
     session_actions,
-    stored_events,
+    tab_contents,
     tab_hub,
-    turns_elsewhere,
     validation,
 )
 from interpreter_bot.sessions import approval_policy, event_claims, requests, session_service
@@ -61,7 +61,7 @@ class TabConnection:
         self._sockets: set[web.WebSocketResponse] = set()
         self._running = set[asyncio.Task[None]]()
         self._heard = collections.deque[str](maxlen=_MOST_HEARD)
-        self._elsewhere = turns_elsewhere.TurnsElsewhere(service, hub, self.start)
+        self._elsewhere = replica_turns.TurnsElsewhere(service, hub, self.start)
         self._actions: dict[str, session_actions.Action] = {
             "watch": self._watch,
             "say": self._say,
@@ -89,9 +89,9 @@ class TabConnection:
         self._sockets.add(socket)
         sender = asyncio.create_task(_send(socket, tab), name="web: sending to a tab")
         try:
-            tab.send(stored_events.greeting(self._service))
+            tab.send(tab_contents.greeting(self._service))
             tab.send(
-                tab_hub.encoded_message("conversations", await stored_events.listing(self._service))
+                tab_hub.encoded_message("conversations", await tab_contents.listing(self._service))
             )
             async for message in socket:
                 if message.type is aiohttp.WSMsgType.TEXT:
@@ -131,7 +131,7 @@ class TabConnection:
         key = validation.key(message.get("thread"))
         most = min(max(validation.whole_number(message, "most"), 1), _MOST_TURNS)
         follow = functools.partial(self._elsewhere.follow, key)
-        await stored_events.show(self._service, self._hub, tab, key=key, most=most, follow=follow)
+        await tab_contents.show(self._service, self._hub, tab, key=key, most=most, follow=follow)
 
     async def _say(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
         key = validation.key(message.get("thread"))
@@ -155,9 +155,9 @@ class TabConnection:
             # Checked here, where messages of a tab come one by one: after an await the next may be
             # there.
             is_first = not self._hub.of(key.thread) and await self._is_new(key)
-            head = stored_events.heading(text, files, is_code=is_code, started=time.time())
+            head = tab_contents.heading(text, files, is_code=is_code, started=time.time())
             turn = self._hub.begin(key.thread, turn_id, head)
-            title = stored_events.title(text or ", ".join(files)) if is_first else ""
+            title = tab_contents.title(text or ", ".join(files)) if is_first else ""
             work = self._carry_out(request, turn, is_planned=is_planned, title=title)
             self.start(functools.partial(self._settled, turn_id, work), f"web: turn {turn_id}")
             if title:
@@ -253,7 +253,7 @@ class TabConnection:
 
     async def go_on(self, request: requests.Request) -> None:
         """Show the turn of a request that no tab has made, to its end."""
-        head, events = await stored_events.head_and_events(self._service, request)
+        head, events = await tab_contents.head_and_events(self._service, request)
         turn = self._hub.begin(request.key.thread, request.id, head, events=events, is_new=False)
         await self._carry_out(request, turn, is_planned=request.approval == "plan")
 

@@ -47,13 +47,13 @@ asyncio.run(main())
 WHOLE_BOT = """
 import asyncio, sys
 from interpreter_bot import errors, settings, values
-from interpreter_bot.app import backend_startup, service_startup
+from interpreter_bot.app import execution_startup, service_startup
 from interpreter_bot.sessions import requests
 from tests.fakes import replies
 config = settings.Settings.model_validate_json(sys.argv[1])
 async def main():
     async with (
-        backend_startup.open_hosts(config, kernels_outlive=True) as hosts,
+        execution_startup.open_hosts(config, kernels_outlive=True) as hosts,
         service_startup.open_conversations(config, {}, hosts=hosts) as service,
     ):
         key, person = values.SessionKey("console", thread="t"), requests.Person("you")

@@ -13,10 +13,10 @@ import pytest
 import pytest_asyncio
 
 from interpreter_bot import settings, values
-from interpreter_bot.app import backend_startup
+from interpreter_bot.app import execution_startup
 from interpreter_bot.data_connections import connection_service
 from interpreter_bot.egress import services_door
-from interpreter_bot.hosts import attached_executions
+from interpreter_bot.hosts import cancellable_executions
 from tests.integration.data_connections.conftest import PASSWORD
 from tests.integration.egress import test_proxies
 
@@ -45,12 +45,12 @@ class Place:
         shown = []
         self.service.note_person(values.text(key), person)
         async with self.host.lease(values.text(key)) as lease:
-            await attached_executions.run(
+            await cancellable_executions.run(
                 self.host,
                 await lease.kernel(),
                 code,
                 show=shown.append,
-                execution_id=execution_id or attached_executions.new_id(),
+                execution_id=execution_id or cancellable_executions.new_id(),
             )
         return "".join(one.plain for one in shown).strip()
 
@@ -96,8 +96,8 @@ async def place(sqlite_file, postgresql, lake):
             connection_limits=settings.ConnectionLimits(rows=500),
         )
         dsn = {"SECRET_DSN": postgresql.reader}
-        broker = await stack.enter_async_context(backend_startup.open_broker(config, dsn))
-        opening = backend_startup.open_hosts(config, doorkeeper=broker)
+        broker = await stack.enter_async_context(execution_startup.open_broker(config, dsn))
+        opening = execution_startup.open_hosts(config, doorkeeper=broker)
         host = await stack.enter_async_context(opening)
         opened = Place(host, broker)
         opened.service.workspace = host.workspace
@@ -202,7 +202,7 @@ async def test_stop_cancels_on_the_server(place, postgresql):
         "and query like '%pg_sleep(40)%' and pid <> pg_backend_pid()"
     )
     code = "connections['secret'].query('select pg_sleep(40)')"
-    stopped = attached_executions.new_id()
+    stopped = cancellable_executions.new_id()
     task = asyncio.create_task(place.run(code, execution_id=stopped))
     await asyncio.to_thread(postgresql.wait, running, "1")
     await place.host.stop(stopped)

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from interpreter_bot import outside_access, values
+from interpreter_bot import code_activity, values
 from tests.integration.discord import steps
 
 
@@ -142,7 +142,7 @@ async def with_queries(turn):
     turn.reply.step(1)
     await turn.run(0, turn.request.text.partition(" ")[2] or turn.request.text)
     hostile = "select '``` @everyone'"
-    turn.queries = (outside_access.AskedQuery("sales", hostile, rows=3, seconds=0.5),)
+    turn.queries = (code_activity.AskedQuery("sales", hostile, rows=3, seconds=0.5),)
     return turn.done("Done.")
 
 

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.egress import broker
-from interpreter_bot.hosts import attached_executions, kernel_doors, local_host
+from interpreter_bot.hosts import cancellable_executions, kernel_doors, local_host
 from tests.fakes import outside
 
 pytestmark = [pytest.mark.kernel, pytest.mark.asyncio(loop_scope="module")]
@@ -38,7 +38,7 @@ class Place:
         shown: list[values.Output] = []
         async with self.host.lease(values.text(key)) as lease:
             kernel = await lease.kernel()
-            await attached_executions.run(self.host, kernel, code, show=shown.append)
+            await cancellable_executions.run(self.host, kernel, code, show=shown.append)
         return "".join(one.plain for one in shown).strip()
 
 

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from interpreter_bot import settings, values
 from interpreter_bot.egress import broker
-from interpreter_bot.hosts import attached_executions, local_host, remote_host
+from interpreter_bot.hosts import cancellable_executions, local_host, remote_host
 from interpreter_bot.kernel_host import host_server, journaled_executions
 from tests.fakes import outside
 
@@ -54,7 +54,7 @@ class Place:
         shown: list[values.Output] = []
         async with host.lease(KEY) as lease:
             kernel = await lease.kernel()
-            await attached_executions.run(
+            await cancellable_executions.run(
                 host, kernel, code, show=shown.append, ask=ask, seconds=seconds
             )
         return "".join(one.plain for one in shown).strip()
@@ -200,7 +200,7 @@ async def test_of_two_bots_the_one_has_the_doors_that_runs_a_turn(place):
             async with host.lease(KEY, person="u") as lease:
                 kernel = await lease.kernel()
                 shown = []
-                await attached_executions.run(host, kernel, place.get, show=shown.append)
+                await cancellable_executions.run(host, kernel, place.get, show=shown.append)
             return "".join(output.plain for output in shown).strip()
 
         trusted = f"open('ca.pem', 'w').write({place.outside.authority.certificate!r})"

@@ -14,14 +14,14 @@ import pytest_asyncio
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.hosts import (
-    attached_executions,
+    cancellable_executions,
     host_connection,
     host_messages,
     host_processes,
     host_sockets,
     local_host,
     remote_host,
-    rolling_upgrades,
+    rolling_hosts,
 )
 from interpreter_bot.kernel_host import host_server, journaled_executions
 from interpreter_bot.kernels import execution_journals
@@ -156,7 +156,7 @@ async def test_nothing_is_lost_or_twice_when_connections_break(relay, place):
     ):
         kernel = await lease.kernel()
         running = asyncio.create_task(
-            kernel.execute(TICKS, execution_id=attached_executions.new_id(), show=show)
+            kernel.execute(TICKS, execution_id=cancellable_executions.new_id(), show=show)
         )
         for _ in range(4):
             await asyncio.sleep(0.2)
@@ -222,7 +222,7 @@ async def test_host_that_does_not_answer_keeps_no_other_from_being_asked(
     async def revive():
         raise AssertionError
 
-    opening = rolling_upgrades.RollingHosts.open(place / "newest", revive=revive)
+    opening = rolling_hosts.RollingHosts.open(place / "newest", revive=revive)
     async with opening as hosts, hosts.lease("asked") as lease:
         kernel = await lease.kernel()
         relay.is_deaf = True

@@ -12,7 +12,7 @@ import pytest
 from interpreter_bot import errors, settings
 from interpreter_bot.mcp_servers import (
     call_results,
-    program_groups,
+    program_cgroups,
     program_transport,
     server_connections,
 )
@@ -38,7 +38,7 @@ async def program(request, tmp_path):
         environment={"KEY": "${LOCAL_KEY}"},
         memory_bytes=256 * settings.MIB,
     )
-    groups = program_groups.ProgramGroups(request.param)
+    groups = program_cgroups.ProgramGroups(request.param)
     connection = server_connections.ServerConnection(
         server, {"LOCAL_KEY": "hunter2-hunter2"}, groups
     )

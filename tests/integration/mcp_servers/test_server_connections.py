@@ -9,10 +9,10 @@ import json
 import pytest
 
 from interpreter_bot import errors, settings
-from interpreter_bot.mcp_servers import call_results, program_groups, server_connections
+from interpreter_bot.mcp_servers import call_results, program_cgroups, server_connections
 from tests.fakes import tool_servers
 
-NO_GROUPS = program_groups.ProgramGroups("off")
+NO_GROUPS = program_cgroups.ProgramGroups("off")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import sqlite3
 import pytest
 
 from interpreter_bot import settings, values
-from interpreter_bot.app import backend_startup
+from interpreter_bot.app import execution_startup
 from interpreter_bot.hosts import local_host, remote_host
 from interpreter_bot.kernel_host import host_server, journaled_executions
 from interpreter_bot.sessions import past_turns, suspended_turns, turn_stops
@@ -56,7 +56,7 @@ async def outliving(short_path, monkeypatch):
             path = place / "host.sock"
             await stack.enter_async_context(host_server.HostServer.open(host, begun, path))
             monkeypatch.setattr(
-                backend_startup, "open_hosts", lambda *_, **__: remote_host.RemoteHost.open(path)
+                execution_startup, "open_hosts", lambda *_, **__: remote_host.RemoteHost.open(path)
             )
 
         await another()

@@ -1,6 +1,6 @@
 """Queries of an answer, shown to whoever asks for them."""
 
-from interpreter_bot import outside_access
+from interpreter_bot import code_activity
 from tests.fakes import conversations as fake
 
 
@@ -9,7 +9,7 @@ async def asking(turn):
     await turn.reply.code(0, "df")
     turn.reply.finished(0, fake.done())
     turn.queries = (
-        outside_access.AskedQuery("sales", "select '``` <!channel>'", rows=3, seconds=0.5),
+        code_activity.AskedQuery("sales", "select '``` <!channel>'", rows=3, seconds=0.5),
     )
     return turn.done("Three.")
 

@@ -4,8 +4,8 @@ import dataclasses
 import datetime
 import time
 
-from interpreter_bot import outside_access, values
-from interpreter_bot.sessions import activity_recording
+from interpreter_bot import code_activity, values
+from interpreter_bot.sessions import code_activity_recording
 from interpreter_bot.store import records
 
 KEY = values.SessionKey("slack", "T1", "C1", "1.2")
@@ -13,12 +13,12 @@ KEY = values.SessionKey("slack", "T1", "C1", "1.2")
 
 def contact(host, **fields):
     fields = {"method": "GET", "port": 443, "status": 200, "at": time.time()} | fields
-    return outside_access.Contact(values.text(KEY), "kernel", host=host, **fields)
+    return code_activity.Contact(values.text(KEY), "kernel", host=host, **fields)
 
 
 async def test_contacts_are_recorded_and_found_again(opening):
     async with opening() as database:
-        recorder = activity_recording.DoorUseRecorder(database.contacts, days=90)
+        recorder = code_activity_recording.ActivityRecorder(database.contacts, days=90)
         wanted = [
             contact("a.org", path="/x", sent_bytes=2**40, at=1000.0, seconds=0.5),
             contact("b\udc80.org" * 100, reason="It is not on the list.", status=403, at=2000.0),
@@ -46,5 +46,5 @@ async def test_old_ones_are_deleted(opening):
     async with opening() as database:
         old = time.time() - datetime.timedelta(days=2).total_seconds()
         await database.contacts.add([contact("old.org", at=old), contact("new.org")])
-        await activity_recording.DoorUseRecorder(database.contacts, days=1).tidy()
+        await code_activity_recording.ActivityRecorder(database.contacts, days=1).tidy()
         assert [one.host for one in await database.contacts.latest(most=9)] == ["new.org"]

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from interpreter_bot import outside_access, values
+from interpreter_bot import code_activity, values
 from tests.fakes import conversations
 from tests.integration.web import visits
 
@@ -376,8 +376,8 @@ async def test_queries_stand_folded_below_the_code_also_after_a_reload(serving_f
         turn.reply.step(1)
         await turn.run(0, "df = connections['sales'].query(sql)", "3 rows\n")
         turn.queries = (
-            outside_access.AskedQuery("sales", statement, rows=3, seconds=0.5),
-            outside_access.AskedQuery("sales", "drop table orders", reason="It only reads."),
+            code_activity.AskedQuery("sales", statement, rows=3, seconds=0.5),
+            code_activity.AskedQuery("sales", "drop table orders", reason="It only reads."),
         )
         turn.reply.step(2)
         turn.reply.text("Three regions.")

@@ -4,7 +4,7 @@ import datetime
 
 import pytest
 
-from interpreter_bot import outside_access, settings, values
+from interpreter_bot import code_activity, settings, values
 from interpreter_bot.agent import observations, prompt_texts, tool_execution
 from interpreter_bot.text import output_screens
 from tests.unit.agent import scripts
@@ -129,8 +129,8 @@ def test_system_prompt_says_what_is_installed_and_what_is_not():
 def test_system_prompt_says_what_can_be_reached():
     day = datetime.date(2026, 11, 21)
     assert "There is no network:" in prompt_texts.system(settings.Limits(), today=day)
-    one = outside_access.Reachable("a.org", (443,), ("GET",), ("/x/",), has_secret=True)
-    text = prompt_texts.system(settings.Limits(), today=day, reach=outside_access.Reach((one,)))
+    one = code_activity.Reachable("a.org", (443,), ("GET",), ("/x/",), has_secret=True)
+    text = prompt_texts.system(settings.Limits(), today=day, reach=code_activity.Reach((one,)))
     assert "There is no network" not in text
     assert "a.org (port 443) with GET below /x/ without a key, which is added." in text
 

@@ -14,8 +14,8 @@ from interpreter_bot.hosts import (
     host_connection,
     host_messages,
     host_statuses,
-    remote_calls,
-    session_placement,
+    host_subscriptions,
+    placed_hosts,
 )
 
 STATUS = host_statuses.HostStatus(
@@ -86,7 +86,7 @@ async def _serving(path):
 
 def _follow(connection, stack):
     number = connection.new_number()
-    call = remote_calls.ExecutionCall(
+    call = host_subscriptions.ExecutionCall(
         connection, number, "e", after=0, show=lambda _: None, ask=None, begun=None
     )
     stack.enter_context(connection.wanting(number, call))
@@ -112,10 +112,10 @@ class Fleet:
 
 
 async def test_nobody_waits_for_a_host_that_went_and_is_listed_no_more(tmp_path, monkeypatch):
-    monkeypatch.setattr(session_placement, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(placed_hosts, "_LOOK_SECONDS", 0.02)
     path = tmp_path / "s"
     fleet = Fleet(path)
-    opening = session_placement.PlacingHosts.open(fleet, None, lost_seconds=60)
+    opening = placed_hosts.PlacedHosts.open(fleet, None, lost_seconds=60)
     with contextlib.ExitStack() as stack:
         async with contextlib.AsyncExitStack() as serving, asyncio.timeout(5):
             await serving.enter_async_context(_serving(path))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interpreter_bot import errors, outside_access, values
+from interpreter_bot import code_activity, errors, values
 from interpreter_bot.hosts import host_messages, ports
 
 SURROGATES = "half \ud83d of a letter"
@@ -35,14 +35,14 @@ EVENTS = [
     values.Result(plain="2", is_markdown=False),
     values.Clear(wait=True),
     values.Notice("cut"),
-    outside_access.InstalledLayer("a-layer", "letters==1.0 --hash=sha256:00\n" * 20),
+    code_activity.InstalledLayer("a-layer", "letters==1.0 --hash=sha256:00\n" * 20),
     ports.ExecutionEnd(
         values.Finished(values.Ending.TIMED_OUT, 1.5, "too long", kernel_lost=True),
         cpu_seconds=0.5,
         names=("df", "x"),
         more_names=3,
         loss_reason="It ended.",
-        installed=(outside_access.InstalledLayer("a-layer", "letters==1.0"),),
+        installed=(code_activity.InstalledLayer("a-layer", "letters==1.0"),),
     ),
 ]
 

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from aiohttp import test_utils, web
 
-from interpreter_bot import errors, outside_access, settings
+from interpreter_bot import code_activity, errors, settings
 from interpreter_bot.egress import broker
 from interpreter_bot.hosts import kernel_doors, remote_doors, tunneled_doors
 
@@ -92,7 +92,7 @@ class Doorkeeper:
         pass
 
     def reach(self, key):
-        return outside_access.Reach((outside_access.Reachable("a.example", (443,)),))
+        return code_activity.Reach((code_activity.Reachable("a.example", (443,)),))
 
 
 @pytest.fixture
@@ -306,7 +306,7 @@ async def test_doors_that_are_shut_at_once_are_closed(host):
 
 async def test_what_people_allowed_a_kernel_outlives_its_link(host):
     config = settings.Settings(egress=(settings.Egress(host="a.example", approval="ask"),))
-    contact = outside_access.Contact("web:s", "k", "GET", "a.example", 443)
+    contact = code_activity.Contact("web:s", "k", "GET", "a.example", 443)
     host.answer = "session"
     async with broker.opened(config, {}) as keeper, asyncio.timeout(5):
         doors = remote_doors.RemoteDoors(host, keeper, is_bot=False)

@@ -26,7 +26,7 @@ print(json.dumps(sorted(sys.modules)))
         ("host", {"aiohttp"}),
         # The SDKs of models are imported by a thread, once it is known which are needed.
         ("ask", {"aiohttp", "sqlalchemy"}),
-        ("session_operations", {"aiohttp", "sqlalchemy"}),
+        ("sessions_command", {"aiohttp", "sqlalchemy"}),
         # The rest is imported while the kernels' process starts.
         ("run", set()),
     ],

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from interpreter_bot import errors, outside_access, settings, values
+from interpreter_bot import code_activity, errors, settings, values
 from interpreter_bot.agent import (
     budgets,
     chat_messages,
@@ -608,7 +608,7 @@ async def test_who_wants_a_picture_is_to_get_one(words, name):
 
 
 QUERY = 'connections["shop"].query("SELECT …")'
-SHOP = outside_access.Offer("connections", "shop", "orders", "  orders(id, region)")
+SHOP = code_activity.Offer("connections", "shop", "orders", "  orders(id, region)")
 
 
 async def test_a_small_model_is_told_how_the_database_is_asked_until_it_has_asked():
@@ -626,7 +626,7 @@ async def test_a_small_model_is_told_how_the_database_is_asked_until_it_has_aske
         stage.system = prompt_texts.system(
             settings.Limits(),
             today=datetime.date(2030, 1, 1),
-            reach=outside_access.Reach(offers=(SHOP,)),
+            reach=code_activity.Reach(offers=(SHOP,)),
             is_small=True,
         )
         await stage.run()
@@ -656,7 +656,7 @@ async def test_no_model_is_told_of_a_database_that_is_not_meant(question, has_co
         stage.system = prompt_texts.system(
             settings.Limits(),
             today=datetime.date(2030, 1, 1),
-            reach=outside_access.Reach(offers=(SHOP,) * has_connection),
+            reach=code_activity.Reach(offers=(SHOP,) * has_connection),
             is_small=True,
         )
         await stage.run()

@@ -3,7 +3,7 @@
 import io
 import json
 
-from interpreter_bot import outside_access, values
+from interpreter_bot import code_activity, values
 from interpreter_bot.platforms.console import json_replies, terminal_input, terminal_replies
 from interpreter_bot.sessions import ports
 from tests.unit.platforms.console.test_terminal_output import Terminal
@@ -44,7 +44,7 @@ def test_json_has_every_step_of_it():
 
 
 def ended():
-    asked = (outside_access.AskedQuery("sales", "select 1", rows=1, seconds=0.5),)
+    asked = (code_activity.AskedQuery("sales", "select 1", rows=1, seconds=0.5),)
     return ports.End(status=values.TurnStatus.DONE, queries=asked)
 
 

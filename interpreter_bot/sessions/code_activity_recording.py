@@ -18,7 +18,7 @@ _MOST_UNWRITTEN: Final = 10_000
 _BATCH: Final = 500
 
 
-class DoorUseRecorder(Generic[activity_audit.Done]):
+class ActivityRecorder(Generic[activity_audit.Done]):
     """Writes contacts, queries or installations; what cannot be written is tried again."""
 
     def __init__(

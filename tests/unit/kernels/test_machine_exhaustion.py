@@ -9,7 +9,7 @@ import types
 import pytest
 
 from interpreter_bot import settings, values
-from interpreter_bot.kernels import kernel_loss_reasons, memory_reserve
+from interpreter_bot.kernels import kernel_loss_reasons, machine_exhaustion
 from interpreter_bot.kernels.metering import procfs, session_metering
 from interpreter_bot.kernels.provisioning import cgroup_files
 
@@ -35,7 +35,7 @@ CASES = {
 @pytest.mark.parametrize("who", CASES)
 def test_the_one_to_blame_is(who):
     taken, by_kernel, strains, expected = CASES[who]
-    assert memory_reserve.culprit(taken * MIB, by_kernel * MIB, strains) == expected
+    assert machine_exhaustion.culprit(taken * MIB, by_kernel * MIB, strains) == expected
 
 
 class Session:
@@ -63,12 +63,14 @@ def machine(monkeypatch):
     """The machine's memory, in MiB: 1,000 are free, and the reserve is 100."""
     now = types.SimpleNamespace(free=1000, kernel=100)
     monkeypatch.setattr(
-        memory_reserve,
+        machine_exhaustion,
         "machine_memory",
-        lambda: memory_reserve.MachineMemory(now.free * MIB, now.kernel * MIB),
+        lambda: machine_exhaustion.MachineMemory(now.free * MIB, now.kernel * MIB),
     )
     monkeypatch.setattr(cgroup_files, "memory_groups", list)
-    now.reserve = memory_reserve.MemoryReserve(settings.Limits(memory_reserve_bytes=100 * MIB))
+    now.reserve = machine_exhaustion.MachineExhaustion(
+        settings.Limits(memory_reserve_bytes=100 * MIB)
+    )
     return now
 
 
@@ -125,7 +127,7 @@ async def test_a_machine_that_is_always_short_ends_nobody_for_little(machine):
 async def test_the_room_in_a_group_counts_too(machine, monkeypatch):
     group = types.SimpleNamespace(limit_bytes=160 * MIB, free_bytes=lambda: 5 * MIB)
     monkeypatch.setattr(cgroup_files, "memory_groups", lambda: [group])
-    reserve = memory_reserve.MemoryReserve(settings.Limits(memory_reserve_bytes=100 * MIB))
+    reserve = machine_exhaustion.MachineExhaustion(settings.Limits(memory_reserve_bytes=100 * MIB))
     growing = Session()
     for machine.free in (1000, 940):
         growing.held += 60
@@ -149,7 +151,7 @@ def test_room_in_a_group_is_read(tmp_path, version):
 
 
 def test_the_machine_is_read():
-    machine = memory_reserve.machine_memory()
+    machine = machine_exhaustion.machine_memory()
     assert machine.free_bytes > 0
     assert 0 < machine.kernel_bytes < 64 * settings.GIB
 
@@ -180,4 +182,4 @@ def test_locks_are_counted_by_process(tmp_path, count):
 def test_what_is_left_is_that_of_the_container_where_it_has_less(machine, limit, left, monkeypatch):
     group = cgroup_files.MemoryGroup(pathlib.Path("/nowhere"), limit * MIB)
     monkeypatch.setattr(cgroup_files, "memory_groups", lambda: [group])
-    assert memory_reserve.free_bytes() == left * MIB
+    assert machine_exhaustion.free_bytes() == left * MIB

@@ -20,7 +20,7 @@ from interpreter_bot.sessions import (
     assigned_variables,
     lanes,
     requests,
-    turn_services,
+    session_dependencies,
     variable_losses,
 )
 from interpreter_bot.store import records
@@ -97,7 +97,9 @@ class _BranchStart:
 class SessionBranches:
     """Copies of sessions, and ways back. What a turn does at the same time is never disturbed."""
 
-    def __init__(self, services: turn_services.TurnServices, held: lanes.Lanes) -> None:
+    def __init__(
+        self, services: session_dependencies.SessionDependencies, held: lanes.Lanes
+    ) -> None:
         self._services = services
         self._lanes = held
 

@@ -20,7 +20,7 @@ import rich.table
 import rich.text
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.app import backend_startup
+from interpreter_bot.app import execution_startup
 from interpreter_bot.commands import session_listings
 from interpreter_bot.hosts import remote_host, session_moves
 from interpreter_bot.kernels.files import session_locks, workspaces
@@ -53,7 +53,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
 
 
 async def _run(config: settings.Settings, options: argparse.Namespace) -> int:
-    opening = backend_startup.open_database(config, takes_orphans=False)
+    opening = execution_startup.open_database(config, takes_orphans=False)
     opening_hosts = session_listings.opened_hosts(
         config, lambda said: sys.stderr.write(f"{said}\n")
     )

@@ -37,7 +37,7 @@ class _Accepted:
         )
 
 
-class TunneledConnections:
+class DoorTunnels:
     """What code connected to and bots may fetch, by names that nobody guesses."""
 
     def __init__(self) -> None:

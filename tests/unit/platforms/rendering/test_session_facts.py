@@ -1,21 +1,21 @@
 import decimal
 
-from interpreter_bot import outside_access, session_variables, settings, values
-from interpreter_bot.platforms.rendering import usage_and_limits
+from interpreter_bot import code_activity, session_variables, settings, values
+from interpreter_bot.platforms.rendering import session_facts
 from interpreter_bot.sessions import past_turns
 
 
 def test_every_limit_has_words():
     limits = settings.Limits()
-    described = [usage_and_limits.limit(name, value) for name, value in limits.model_dump().items()]
+    described = [session_facts.limit(name, value) for name, value in limits.model_dump().items()]
     assert all(fact.label and fact.value and fact.note.endswith(".") for fact in described)
-    assert set(usage_and_limits.limits(limits)) < set(described)
-    assert usage_and_limits.limit("execution_seconds", 90)[:2] == (
+    assert set(session_facts.limits(limits)) < set(described)
+    assert session_facts.limit("execution_seconds", 90)[:2] == (
         "Time for one piece of code",
         "1 min 30 s",
     )
-    assert usage_and_limits.limit("memory_bytes", 3 << 30).value == "3 GiB"
-    assert usage_and_limits.limit("workspace_files", 10_000).value == "10,000"
+    assert session_facts.limit("memory_bytes", 3 << 30).value == "3 GiB"
+    assert session_facts.limit("workspace_files", 10_000).value == "10,000"
 
 
 def test_usage_names_money_where_it_is_spent_or_limited():
@@ -27,26 +27,24 @@ def test_usage_names_money_where_it_is_spent_or_limited():
     free = past_turns.UsageSummary(
         session=paid, today=nothing, allowed_money=None, allowed_tokens=None
     )
-    here, today = usage_and_limits.usage(limited)
+    here, today = session_facts.usage(limited)
     assert here == (
         "This conversation",
         "about 1,234 tokens, 1.5 s of processor time",
         "1,000 read, 234 written",
     )
     assert today.value == "1,234 tokens (50,000 allowed), 0.0123 of money (2.00 allowed)"
-    assert usage_and_limits.today(free) == "about 1,234 tokens"
+    assert session_facts.today(free) == "about 1,234 tokens"
 
 
 def test_of_many_files_a_few_are_listed():
     found = [values.FileInfo(name, 1, 0) for name in "abc"]
     assert (
-        usage_and_limits.files(found, 2, lambda info: info.name)
+        session_facts.files(found, 2, lambda info: info.name)
         == "Files in /mnt/data:\na\nb\n… and 1 more"
     )
-    assert (
-        usage_and_limits.files(found, 3, lambda info: info.name) == "Files in /mnt/data:\na\nb\nc"
-    )
-    assert usage_and_limits.files([], 3, str) == "There are no files in /mnt/data."
+    assert session_facts.files(found, 3, lambda info: info.name) == "Files in /mnt/data:\na\nb\nc"
+    assert session_facts.files([], 3, str) == "There are no files in /mnt/data."
 
 
 def test_variables_are_listed_with_those_that_could_not_be_saved():
@@ -55,7 +53,7 @@ def test_variables_are_listed_with_those_that_could_not_be_saved():
         "k", 3, 1_800_000_000.0, 1200, lost=many, lost_count=300, partly=(("d", "a lock"),)
     )
     held = session_variables.HeldVariables(("x", "y"), 3, saved)
-    facts = usage_and_limits.variables(held)
+    facts = session_facts.variables(held)
     assert facts[:3] == [
         ("In Python now", "x, y and 3 more", ""),
         ("Saved", "1,200 on 15 January at 08:00 UTC", ""),
@@ -66,26 +64,26 @@ def test_variables_are_listed_with_those_that_could_not_be_saved():
         ("Saved in part, without", "d (a lock)", ""),
         ("Once that is lost", "“again” runs the cells that made it", ""),
     ]
-    nothing = usage_and_limits.variables(session_variables.HeldVariables())
+    nothing = session_facts.variables(session_variables.HeldVariables())
     assert [fact.value for fact in nothing] == ["nothing", "nothing"]
 
 
 def test_what_code_may_reach_is_listed_with_how():
-    reach = outside_access.Reach(
+    reach = code_activity.Reach(
         (
-            outside_access.Reachable("*.example.org", (443, 8443)),
-            outside_access.Reachable("a.org", (443,), ("GET",), ("/x/", "/y/"), has_secret=True),
+            code_activity.Reachable("*.example.org", (443, 8443)),
+            code_activity.Reachable("a.org", (443,), ("GET",), ("/x/", "/y/"), has_secret=True),
         ),
         bytes=3_000_000,
         most_bytes=2**30,
         allowed=("POST a.org:443",),
         offers=(
-            outside_access.Offer(
+            code_activity.Offer(
                 "connections", "sales", "SQLite: Orders", recent=(("select 1", "1 rows in 0.1 s"),)
             ),
         ),
     )
-    assert usage_and_limits.network(reach) == [
+    assert session_facts.network(reach) == [
         ("*.example.org", "ports 443, 8443", ""),
         (
             "a.org",
@@ -97,5 +95,5 @@ def test_what_code_may_reach_is_listed_with_how():
         ("connections.sales", "SQLite: Orders", ""),
         ("Asked", "select 1", "1 rows in 0.1 s"),
     ]
-    (nothing,) = usage_and_limits.network(outside_access.NOWHERE)
+    (nothing,) = session_facts.network(code_activity.NOWHERE)
     assert nothing[:2] == ("Network", "none")

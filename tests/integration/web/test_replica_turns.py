@@ -6,7 +6,7 @@ import contextlib
 import pytest
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.web import turns_elsewhere
+from interpreter_bot.platforms.web import replica_turns
 from interpreter_bot.sessions import replica_calls
 from tests.fakes import conversations
 from tests.integration.web import visits
@@ -18,7 +18,7 @@ ONE = "1" * 16
 @pytest.fixture
 def both(serving_fake, monkeypatch):
     """Open two bots with a script, and a tab of each once the first one's asks something."""
-    monkeypatch.setattr(turns_elsewhere, "_LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(replica_turns, "_LOOK_SECONDS", 0.1)
 
     @contextlib.asynccontextmanager
     async def opened(script, until):

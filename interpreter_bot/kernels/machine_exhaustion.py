@@ -90,7 +90,7 @@ def culprit(
     return busiest if is_made else None
 
 
-class MemoryReserve:
+class MachineExhaustion:
     """Keeper of the reserve; see the module."""
 
     def __init__(self, limits: settings.Limits) -> None:

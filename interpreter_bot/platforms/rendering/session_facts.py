@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from interpreter_bot import outside_access, session_variables, settings, values
+from interpreter_bot import code_activity, session_variables, settings, values
 from interpreter_bot.sessions import tool_listings
 from interpreter_bot.text import quantities
 
@@ -137,7 +137,7 @@ def variables(of: session_variables.HeldVariables) -> list[Fact]:
     return facts
 
 
-def network(of: outside_access.Reach) -> list[Fact]:
+def network(of: code_activity.Reach) -> list[Fact]:
     """Describe what code may reach outside, data it may query, and what it asked for last."""
     data = [Fact(f"connections.{one.name}", one.description) for one in of.offers]
     data += [Fact("Asked", asked, outcome) for one in of.offers for asked, outcome in one.recent]
@@ -151,7 +151,7 @@ def network(of: outside_access.Reach) -> list[Fact]:
     return [*facts, Fact("Exchanged today", used), *data]
 
 
-def _reachable(one: outside_access.Reachable) -> Fact:
+def _reachable(one: code_activity.Reachable) -> Fact:
     numbers = ", ".join(map(str, one.ports))
     told = [f"port {numbers}" if len(one.ports) == 1 else f"ports {numbers}"]
     told += [f"{', '.join(one.methods)} only"] if one.methods else []

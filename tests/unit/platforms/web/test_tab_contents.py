@@ -1,8 +1,8 @@
 import dataclasses
 import datetime
 
-from interpreter_bot import outside_access, values
-from interpreter_bot.platforms.web import event_json, stored_events
+from interpreter_bot import code_activity, values
+from interpreter_bot.platforms.web import event_json, tab_contents
 from interpreter_bot.sessions import past_turns, ports
 
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -28,7 +28,7 @@ TURN = past_turns.PastTurn(
         past_turns.PastText("Done, see /mnt/data/a.png."),
     ),
     artifacts=(values.Artifact("a.png", 1, "0" * 64),),
-    queries=(outside_access.AskedQuery("sales", "select 1", rows=1, seconds=0.5),),
+    queries=(code_activity.AskedQuery("sales", "select 1", rows=1, seconds=0.5),),
 )
 
 
@@ -37,7 +37,7 @@ def _kinds(told):
 
 
 def test_a_past_turn_is_told_like_one_that_runs():
-    told = stored_events.events_of(TURN)
+    told = tab_contents.events_of(TURN)
     assert (told["id"], told["number"], told["files"]) == ("past-7", 7, ["data.csv"])
     assert _kinds(told) == [
         *("begun", "step", "text", "code", "printed", "output", "finished", "announcement"),
@@ -53,7 +53,7 @@ def test_a_past_turn_is_told_like_one_that_runs():
 
 
 def test_one_that_runs_elsewhere_has_no_end():
-    told = stored_events.events_of(
+    told = tab_contents.events_of(
         dataclasses.replace(TURN, status="running", answer="", ended=None)
     )
     assert told["is_elsewhere"]
@@ -61,12 +61,12 @@ def test_one_that_runs_elsewhere_has_no_end():
 
 
 def test_one_that_was_cut_off_says_so():
-    told = stored_events.events_of(dataclasses.replace(TURN, status="interrupted", answer=""))
+    told = tab_contents.events_of(dataclasses.replace(TURN, status="interrupted", answer=""))
     assert "restarted" in told["events"][-1]["sentence"]
 
 
 def test_one_that_failed_says_why():
-    told = stored_events.events_of(
+    told = tab_contents.events_of(
         dataclasses.replace(TURN, status="failed", answer="No money is left.")
     )
     assert told["events"][-1]["sentence"] == "No money is left."
@@ -75,13 +75,13 @@ def test_one_that_failed_says_why():
 
 def test_what_it_cost_is_told_before_its_end():
     spent = values.Usage(steps=2, input_tokens=10, output_tokens=3)
-    told = stored_events.events_of(dataclasses.replace(TURN, spent=spent, request_id="m" * 16))
+    told = tab_contents.events_of(dataclasses.replace(TURN, spent=spent, request_id="m" * 16))
     assert told["request_id"] == "m" * 16
     assert _kinds(told)[-2:] == ["usage", "over"]
     assert told["events"][-2]["input_tokens"] == 10
 
 
 def test_one_that_was_stopped_keeps_its_words_and_says_so():
-    told = stored_events.events_of(dataclasses.replace(TURN, status="stopped", answer=""))
+    told = tab_contents.events_of(dataclasses.replace(TURN, status="stopped", answer=""))
     end = told["events"][-1]
     assert (end["text"], end["sentence"]) == ("", "Stopped.")

@@ -15,7 +15,7 @@ from interpreter_bot.platforms.web import (
     access,
     command_panels,
     event_json,
-    stored_events,
+    tab_contents,
     tab_hub,
     validation,
 )
@@ -58,7 +58,7 @@ class Visits:
         told = {
             "platform": visit.key.platform.capitalize(),
             "title": _title(past),
-            "past": [_still(stored_events.events_of(turn)) for turn in shown],
+            "past": [_still(tab_contents.events_of(turn)) for turn in shown],
             "is_more": len(past) > most,
             "files": await command_panels.files(self._service, visit.key),
             "until": visit.until,
@@ -80,7 +80,7 @@ class Visits:
 
 
 def _title(past: tuple[past_turns.PastTurn, ...]) -> str:
-    return next((stored_events.title(one.request) for one in past if one.request), "Conversation")
+    return next((tab_contents.title(one.request) for one in past if one.request), "Conversation")
 
 
 def _still(turn: event_json.Event) -> event_json.Event:

@@ -24,7 +24,7 @@ from interpreter_bot.platforms.slack import (
     file_uploads,
     handler_dependencies,
     markdown,
-    posted_messages,
+    message_posting,
     web_api,
 )
 
@@ -44,7 +44,7 @@ class PictureBlocks:
         self._uploads = sends
 
     async def blocks(
-        self, place: posted_messages.Place, shown: Sequence[answer_contents.Picture]
+        self, place: message_posting.Place, shown: Sequence[answer_contents.Picture]
     ) -> list[blocks.Block] | None:
         """Make blocks that show pictures; None if this workspace cannot have that.
 
@@ -68,7 +68,7 @@ class PictureBlocks:
             made.append(blocks.picture(file, picture.name, about))
         return made
 
-    def refused(self, place: posted_messages.Place, error: api_errors.SlackError) -> None:
+    def refused(self, place: message_posting.Place, error: api_errors.SlackError) -> None:
         """Record that Slack refuses such blocks there."""
         _log.info("pictures are sent as files for a while: %s", error)
         self._api.note_lacking(place.workspace.team, _FEATURE, _LACKING_SECONDS)
@@ -85,12 +85,12 @@ class EditedAnswer:
     def __init__(
         self,
         shared: handler_dependencies.HandlerDependencies,
-        place: posted_messages.Place,
+        place: message_posting.Place,
         *,
         heading: str = "",
         payload: dict[str, str] | None = None,
     ) -> None:
-        """Show nothing yet; see `live_messages.LiveMessage` for what each is."""
+        """Show nothing yet; see `live_answers.LiveMessage` for what each is."""
         self.complaints: list[str] = []
         self._api = shared.api
         self._uploads = shared.uploads
@@ -99,7 +99,7 @@ class EditedAnswer:
         self._config = shared.config
         self._heading = heading
         self._payload = payload
-        self._messages = posted_messages.PostedMessages(
+        self._messages = message_posting.PostedMessages(
             shared.api, place, most_characters=shared.config.stream_characters
         )
         self._root = ""
@@ -240,7 +240,7 @@ class EditedAnswer:
         texts = [block["text"] for block in message if block["type"] == "markdown"]
         notified = "".join(texts)[:_NOTIFIED_CHARACTERS] or "A picture"
         place = dataclasses.replace(self._place, thread=self.thread)
-        await posted_messages.post(
+        await message_posting.post(
             self._api, place, {"text": notified, "blocks": message}, self.thread
         )
 
@@ -257,7 +257,7 @@ class EditedAnswer:
         self._payload = None
         place = dataclasses.replace(self._place, thread=self.thread)
         most = self._config.stream_characters
-        self._messages = posted_messages.PostedMessages(self._api, place, most_characters=most)
+        self._messages = message_posting.PostedMessages(self._api, place, most_characters=most)
 
     async def _tell(self, answer: answer_contents.Answer) -> None:
         """Show the text before the next picture for good."""

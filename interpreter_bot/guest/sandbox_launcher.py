@@ -1,6 +1,6 @@
 """A program that nobody here has written, in a sandbox of its own as kernels have: no other files.
 
-`python -m interpreter_bot.guest.sandboxed_programs SPEC PROGRAM ARGUMENT…` becomes three processes:
+`python -m interpreter_bot.guest.sandbox_launcher SPEC PROGRAM ARGUMENT…` becomes three processes:
 this one waits, its child is the first of a pid namespace, and of that one's child is PROGRAM. SPEC
 is JSON: the directories that it may read, its resource limits, the size of its /tmp, in which it
 has a home that goes with it, whether it has the host's network, and open files of its control

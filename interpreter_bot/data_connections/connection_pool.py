@@ -9,7 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
-from interpreter_bot import errors, logs, outside_access, redaction, settings
+from interpreter_bot import code_activity, errors, logs, redaction, settings
 from interpreter_bot.data_connections import (
     configured_connections,
     table_listings,
@@ -27,7 +27,7 @@ _UNREACHED: Final = "The data cannot be reached, or the bot is not let in, right
 _FILES: Final = "This connection has files: use files() and get()."
 
 
-class OpenConnections:
+class ConnectionPool:
     """All data connections of the settings, whoever may use them.
 
     Attributes:
@@ -136,7 +136,7 @@ class OpenConnections:
         if asking := self.begin():
             await asyncio.wait(asking, timeout=_PREPARE_SECONDS)
 
-    def note_use(self, query: outside_access.Query) -> None:
+    def note_use(self, query: code_activity.Query) -> None:
         """Remember which tables are used: models are told of those first."""
         if (listing := self._listings.get(query.connection)) is not None:
             listing.note_use(query.statement)

@@ -10,9 +10,9 @@ import sys
 import pytest
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.app import backend_startup
+from interpreter_bot.app import execution_startup
 from interpreter_bot.commands import host as host_command
-from interpreter_bot.commands import options, session_operations
+from interpreter_bot.commands import options, sessions_command
 from interpreter_bot.hosts import host_sockets, local_host, remote_host
 
 pytestmark = pytest.mark.kernel
@@ -38,7 +38,7 @@ def call(config, capsys, monkeypatch):
     async def called(*arguments):
         given = options.read(["sessions", *arguments])
         capsys.readouterr()
-        status = await asyncio.to_thread(session_operations.run, config, given)
+        status = await asyncio.to_thread(sessions_command.run, config, given)
         printed = capsys.readouterr()
         return status, printed.out + printed.err
 
@@ -63,7 +63,7 @@ async def hosting(config):
 async def begin(config, host, thread):
     """Let a session be in the database, with a variable in its kernel; returns its key."""
     key = values.SessionKey("slack", "T1", "C1", thread)
-    async with backend_startup.open_database(config) as database:
+    async with execution_startup.open_database(config) as database:
         session = await database.sessions.open(key)
         await database.sessions.set_title(session.id, HOSTILE)
         await database.turns.start(session.id, person="U1\x1b[31m", text="?")
@@ -98,7 +98,7 @@ async def test_sessions_of_a_host_are_listed_saved_ended_and_forgotten(config, c
         assert (status, "gone" in shown) == (0, True)
         assert list(await listed(call)) == [first]
         assert (await listed(call, "--all")).keys() == {first, second}
-    async with backend_startup.open_database(config) as database:
+    async with execution_startup.open_database(config) as database:
         gone = await database.sessions.find(values.key(second))
         assert "operator" in gone.file_notice
 
@@ -121,7 +121,7 @@ async def test_without_a_host_what_is_saved_is_listed_and_can_be_forgotten(
         # A bot of its own has the session, without a process that could be asked.
         status, shown = await call("forget", "--yes", name)
         assert (status, "is using it" in shown) == (1, True)
-    async with backend_startup.open_database(config) as database:
+    async with execution_startup.open_database(config) as database:
         assert not (await database.sessions.find(values.key(key))).files
     ours, theirs = pty.openpty()
     with os.fdopen(theirs) as terminal:
@@ -137,7 +137,7 @@ async def test_without_a_host_what_is_saved_is_listed_and_can_be_forgotten(
 
 
 async def test_a_name_that_is_that_of_two_is_refused(config, call):
-    async with backend_startup.open_database(config) as database:
+    async with execution_startup.open_database(config) as database:
         for thread in range(17):
             await database.sessions.open(values.SessionKey("web", thread=f"{thread}"))
     names = [one["name"] for one in (await listed(call, "--all")).values()]

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.sessions import page_visit_links, past_turns, requests
+from interpreter_bot.sessions import past_turns, requests, share_links
 from tests.fakes import replies
 from tests.integration.web import visits
 
@@ -176,7 +176,7 @@ async def test_a_visit_reads_one_conversation_and_does_nothing(serving_fake):
 async def test_what_is_too_old_opens_nothing(serving_fake, monkeypatch, what):
     async with serving_fake(web=PUBLIC) as (bot, client), _stranger() as stranger:
         await bot.add_turn(OURS, "hello")
-        monkeypatch.setattr(page_visit_links, what, -1)
+        monkeypatch.setattr(share_links, what, -1)
         link = (await _link(bot, client)).partition("#")[2]
         if what == "LINK_SECONDS":
             assert await _entered(stranger, client, f"#{link}") == (400, "")

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.web import event_json, live_turns, stored_events, tab_hub
+from interpreter_bot.platforms.web import event_json, live_turns, tab_contents, tab_hub
 from interpreter_bot.sessions import past_turns, replica_calls, session_service
 
 _log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class TurnsElsewhere:
 
     def follow(self, key: values.SessionKey, past: past_turns.PastTurn) -> None:
         """Show a turn that runs elsewhere from now on, as long as a tab shows its session."""
-        head = stored_events.events_of(past)
+        head = tab_contents.events_of(past)
         live = self._hub.begin(
             key.thread, past.request_id, head, events=head["events"], is_new=False
         )
@@ -100,7 +100,7 @@ class TurnsElsewhere:
             except errors.BotError:
                 # What it shows is known all the same.
                 _log.warning("what a turn of another process asks is not known", exc_info=True)
-        for event in stored_events.news(before, now):
+        for event in tab_contents.news(before, now):
             live.say(event)
         return True
 

@@ -16,7 +16,7 @@ import pathlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import TypeVar
 
-from interpreter_bot import errors, outside_access, session_variables
+from interpreter_bot import code_activity, errors, session_variables
 from interpreter_bot.hosts import (
     host_connection,
     host_sockets,
@@ -228,7 +228,7 @@ class RollingHosts:
         """Let a session be what it was; see `ports.Hosts.go_back`."""
         return await (await self._host_of(key)).go_back(key, name, is_whole=is_whole)
 
-    def reach(self, key: str) -> outside_access.Reach:
+    def reach(self, key: str) -> code_activity.Reach:
         """Return what code of a session may reach outside."""
         return self._hosts[0].reach(key)
 

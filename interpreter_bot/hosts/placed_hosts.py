@@ -18,7 +18,7 @@ import time
 from collections.abc import AsyncIterator, Collection, Coroutine, Mapping
 from typing import Final, TypeVar
 
-from interpreter_bot import errors, outside_access, session_variables
+from interpreter_bot import code_activity, errors, session_variables
 from interpreter_bot.hosts import (
     host_addresses,
     host_lists,
@@ -42,7 +42,7 @@ _NONE: Final = "No machine that runs Python can be reached right now."
 T = TypeVar("T")
 
 
-class PlacingHosts:
+class PlacedHosts:
     """All hosts of a fleet; implements `ports.Hosts`. Use `open`.
 
     Attributes:
@@ -83,7 +83,7 @@ class PlacingHosts:
         *,
         lost_seconds: float = 30.0,
         doorkeeper: kernel_doors.Doorkeeper | None = None,
-    ) -> AsyncIterator[PlacingHosts]:
+    ) -> AsyncIterator[PlacedHosts]:
         """Connect to all hosts there are, and to those that come.
 
         Args:
@@ -300,9 +300,9 @@ class PlacingHosts:
         found = await self._placements.find(key)
         return found[1] if found is not None and found[0] == data_id else None
 
-    def reach(self, key: str) -> outside_access.Reach:
+    def reach(self, key: str) -> code_activity.Reach:
         """Return what code of a session may reach outside."""
-        return outside_access.NOWHERE if self._doorkeeper is None else self._doorkeeper.reach(key)
+        return code_activity.NOWHERE if self._doorkeeper is None else self._doorkeeper.reach(key)
 
     async def variables(self, key: str) -> session_variables.HeldVariables:
         """Return what a session has of variables."""

@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from interpreter_bot import errors
-from interpreter_bot.egress import addresses
+from interpreter_bot.egress import address_rules
 
 PUBLIC = ("1.1.1.1", "93.184.216.34", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808")
 PRIVATE = (
@@ -26,36 +26,36 @@ LOOPBACK = (
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_a_public_one_may(address):
-    assert addresses.is_allowed(address)
+    assert address_rules.is_allowed(address)
 
 
 @pytest.mark.parametrize("address", PRIVATE + LOOPBACK + NEVER)
 def test_no_other_may(address):
-    assert not addresses.is_allowed(address)
+    assert not address_rules.is_allowed(address)
 
 
 @pytest.mark.parametrize("address", NEVER + LOOPBACK)
 def test_no_network_of_the_settings_opens_what_is_never_open(address):
-    assert not addresses.is_allowed(address, addresses.networks(["0.0.0.0/0", "::/0"]))
+    assert not address_rules.is_allowed(address, address_rules.networks(["0.0.0.0/0", "::/0"]))
 
 
 def test_a_private_one_may_where_it_is_listed():
-    listed = addresses.networks(["10.0.0.0/16"])
-    assert addresses.is_allowed("10.0.3.4", listed)
-    assert addresses.is_allowed("::ffff:10.0.3.4", listed)
-    assert not addresses.is_allowed("10.1.0.1", listed)
-    assert not addresses.is_allowed("64:ff9b::a01:1", listed)
+    listed = address_rules.networks(["10.0.0.0/16"])
+    assert address_rules.is_allowed("10.0.3.4", listed)
+    assert address_rules.is_allowed("::ffff:10.0.3.4", listed)
+    assert not address_rules.is_allowed("10.1.0.1", listed)
+    assert not address_rules.is_allowed("64:ff9b::a01:1", listed)
 
 
 def test_one_of_this_machine_may_only_where_it_is_listed_by_itself():
-    assert addresses.is_allowed("127.0.0.1", addresses.networks(["127.0.0.1"]))
-    assert not addresses.is_allowed("127.0.0.2", addresses.networks(["127.0.0.1"]))
-    assert not addresses.is_allowed("127.0.0.1", addresses.networks(["127.0.0.0/8"]))
+    assert address_rules.is_allowed("127.0.0.1", address_rules.networks(["127.0.0.1"]))
+    assert not address_rules.is_allowed("127.0.0.2", address_rules.networks(["127.0.0.1"]))
+    assert not address_rules.is_allowed("127.0.0.1", address_rules.networks(["127.0.0.0/8"]))
     found = {entry[4][0] for entry in socket.getaddrinfo(socket.gethostname(), None)}
     for own in found:
-        assert not addresses.is_allowed(own, addresses.networks(["0.0.0.0/0", "::/0"]))
+        assert not address_rules.is_allowed(own, address_rules.networks(["0.0.0.0/0", "::/0"]))
 
 
 def test_what_is_no_network_is_refused_at_the_start():
     with pytest.raises(errors.SettingsError, match="no address"):
-        addresses.networks(["10.0.0.1/8"])
+        address_rules.networks(["10.0.0.1/8"])

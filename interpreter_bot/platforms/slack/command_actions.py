@@ -18,8 +18,8 @@ from interpreter_bot.platforms.slack import (
     interaction_requests,
     markdown,
     message_parsing,
+    message_posting,
     permissions,
-    posted_messages,
     requests_in_flight,
     subcommands,
 )
@@ -91,7 +91,7 @@ class Interactions:
         tell: subcommands.Tell,
     ) -> None:
         """Run `/interpreter …` for the channel's own session."""
-        place = posted_messages.Place(workspace, channel, thread="", asked="", user=user)
+        place = message_posting.Place(workspace, channel, thread="", asked="", user=user)
         try:
             profile = await self._permissions.require(workspace, user, channel)
         except permissions.NotAllowedError as error:
@@ -135,11 +135,11 @@ class Interactions:
         self, workspace: installations.InstalledWorkspace, user: str, channel: str, root: str
     ) -> None:
         """Stop what runs in a thread, after a press of Slack's own stop button there."""
-        place = posted_messages.Place(workspace, channel, thread=root, asked="", user=user)
+        place = message_posting.Place(workspace, channel, thread=root, asked="", user=user)
         try:
             await self._permissions.require(workspace, user, channel)
         except permissions.NotAllowedError as error:
-            await posted_messages.whisper(self._api, place, str(error))
+            await message_posting.whisper(self._api, place, str(error))
             return
         key = values.SessionKey("slack", workspace.team, channel, root)
         if await self._in_flight.cancel_thread(key, root):
@@ -152,13 +152,13 @@ class Interactions:
             thread_ts=root,
             status="active",
         )
-        await posted_messages.whisper(self._api, place, _NOTHING)
+        await message_posting.whisper(self._api, place, _NOTHING)
 
     async def send_table(
         self,
         workspace: installations.InstalledWorkspace,
         user: str,
-        place: posted_messages.Place,
+        place: message_posting.Place,
         value: str,
     ) -> None:
         """Send the whole of a table, of which an answer shows the head, into its thread.
@@ -179,7 +179,7 @@ class Interactions:
         self,
         workspace: installations.InstalledWorkspace,
         user: str,
-        place: posted_messages.Place,
+        place: message_posting.Place,
         value: str,
     ) -> None:
         """Give a person a link to the session of an answer that stands where they are.
@@ -234,5 +234,5 @@ class Interactions:
         self, workspace: installations.InstalledWorkspace, user: str, channel: str, text: str
     ) -> None:
         """Send a person an ephemeral message in the channel where they are."""
-        place = posted_messages.Place(workspace, channel, thread="", asked="", user=user)
-        await posted_messages.whisper(self._api, place, text)
+        place = message_posting.Place(workspace, channel, thread="", asked="", user=user)
+        await message_posting.whisper(self._api, place, text)

@@ -7,7 +7,7 @@ import contextlib
 import uuid
 from collections.abc import Callable
 
-from interpreter_bot import errors, outside_access, values
+from interpreter_bot import code_activity, errors, values
 from interpreter_bot.hosts import ports
 
 
@@ -26,7 +26,7 @@ async def run(
     seconds: float | None = None,
     is_own: bool = False,
     execution_id: str = "",
-    on_installation: Callable[[outside_access.InstalledLayer], None] | None = None,
+    on_installation: Callable[[code_activity.InstalledLayer], None] | None = None,
 ) -> values.Finished:
     """Run code; when cancelled, stop it and return only when it no longer runs. Nothing is kept.
 
@@ -44,7 +44,7 @@ async def run(
     execution_id = execution_id or new_id()
 
     def hear(event: ports.Event, _: int) -> None:
-        if not isinstance(event, outside_access.InstalledLayer):
+        if not isinstance(event, code_activity.InstalledLayer):
             show(event)
         elif on_installation is not None:
             on_installation(event)

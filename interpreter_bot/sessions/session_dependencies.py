@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class TurnServices:
+class SessionDependencies:
     """What all turns share: made once, by `app`.
 
     Attributes:

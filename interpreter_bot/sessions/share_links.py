@@ -19,7 +19,7 @@ from typing import Final
 from urllib import parse
 
 from interpreter_bot import encryption, errors, values
-from interpreter_bot.sessions import turn_services
+from interpreter_bot.sessions import session_dependencies
 
 LINK_SECONDS: Final = 300
 PASS_SECONDS: Final = 3600
@@ -53,7 +53,7 @@ class Visit:
 class PageVisits:
     """Links and passes of visits."""
 
-    def __init__(self, services: turn_services.TurnServices) -> None:
+    def __init__(self, services: session_dependencies.SessionDependencies) -> None:
         self._services = services
         web = services.config.web
         self._address = web.public_url.rstrip("/") if web.enabled else ""

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from interpreter_bot import outside_access
+from interpreter_bot import code_activity
 from interpreter_bot.text import safe_text
 
 _MOST_ALLOWED: Final = 10_000
@@ -17,12 +17,12 @@ _SHOWN_CHARACTERS: Final = 2000
 _MORE: Final = "… and more, which the record of queries has."
 
 
-class TurnStatements:
+class TurnQueryLog:
     """The turns that run now, one at most of each session."""
 
     def __init__(self) -> None:
         self._allowed: collections.OrderedDict[tuple[str, str], None] = collections.OrderedDict()
-        self._asked: dict[str, list[outside_access.Query]] = {}
+        self._asked: dict[str, list[code_activity.Query]] = {}
 
     def begin(self, key: str) -> None:
         """Gather what is asked from now on; `key` is that of a session."""
@@ -32,17 +32,17 @@ class TurnStatements:
         """Return whether a turn of this process runs in a session."""
         return key in self._asked
 
-    def end(self, key: str) -> tuple[outside_access.AskedQuery, ...]:
+    def end(self, key: str) -> tuple[code_activity.AskedQuery, ...]:
         """Return what was asked in a turn; what was allowed there and has not run never does."""
         for allowed in [one for one in self._allowed if one[0] == key]:
             del self._allowed[allowed]
         asked = self._asked.pop(key, [])
         shown = tuple(map(_shown, asked[:_MOST_QUERIES]))
         if len(asked) > _MOST_QUERIES:
-            shown += (outside_access.AskedQuery("", _MORE),)
+            shown += (code_activity.AskedQuery("", _MORE),)
         return shown
 
-    def note(self, query: outside_access.Query) -> None:
+    def note(self, query: code_activity.Query) -> None:
         """Note what begins, so that it is shown also if it never ends."""
         asked = self._asked.get(query.key)
         if asked is not None and len(asked) <= _MOST_QUERIES:
@@ -69,9 +69,9 @@ class TurnStatements:
         return is_allowed
 
 
-def _shown(query: outside_access.Query) -> outside_access.AskedQuery:
+def _shown(query: code_activity.Query) -> code_activity.AskedQuery:
     """Return what people see of a query, as it is now."""
-    return outside_access.AskedQuery(
+    return code_activity.AskedQuery(
         query.connection,
         safe_text.revealed(safe_text.clipped(query.statement.strip(), _SHOWN_CHARACTERS)).text,
         rows=query.rows,

@@ -171,11 +171,11 @@ async def _open_fleet(
         SettingsError: they cannot be used with these settings.
     """
     # Imported here: on one machine nothing of this is needed so early.
-    from interpreter_bot.hosts import host_lists, session_placement
+    from interpreter_bot.hosts import host_lists, placed_hosts
 
     async with (
         open_database(config, takes_orphans=False) as database,
-        session_placement.PlacingHosts.open(
+        placed_hosts.PlacedHosts.open(
             await asyncio.to_thread(
                 host_lists.Fleet, config.host.fleet, config.host.tls, database.fleet_hosts
             ),

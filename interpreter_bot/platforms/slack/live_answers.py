@@ -14,13 +14,13 @@ from typing import Final, Literal, TypeAlias
 
 from interpreter_bot.platforms.slack import (
     answer_contents,
-    answer_sections,
     api_errors,
     blocks,
+    edited_answers,
     file_uploads,
     handler_dependencies,
     markdown,
-    posted_messages,
+    message_posting,
     streamed_messages,
 )
 from interpreter_bot.text import quantities, safe_text
@@ -41,7 +41,7 @@ class LiveMessage:
     def __init__(
         self,
         shared: handler_dependencies.HandlerDependencies,
-        place: posted_messages.Place,
+        place: message_posting.Place,
         *,
         stop_key: str,
         heading: str = "",
@@ -66,7 +66,7 @@ class LiveMessage:
         self._heading = heading
         self._crowd = crowd
         self.is_stopped = False
-        self._sections = answer_sections.EditedAnswer(
+        self._sections = edited_answers.EditedAnswer(
             shared, place, heading=heading, payload=payload
         )
         self._stream: streamed_messages.StreamedMessage | None = None
@@ -258,7 +258,7 @@ class LiveMessage:
             return False
         if apart:
             content = {"text": "The table", "blocks": apart}
-            await posted_messages.post(self.api, self.place, content, self.thread)
+            await message_posting.post(self.api, self.place, content, self.thread)
         return True
 
     async def refuse(self, sentence: str) -> None:
@@ -295,7 +295,7 @@ class LiveMessage:
             SlackError: Slack does not take it.
         """
         content = {"text": text[:300], "blocks": [blocks.prose(text[:11_000])]}
-        await posted_messages.post(self.api, self.place, content, self.thread)
+        await message_posting.post(self.api, self.place, content, self.thread)
 
 
 def heading(name: str, code: str) -> str:

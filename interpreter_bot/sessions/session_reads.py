@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Any, Final
 
-from interpreter_bot import encryption, outside_access, session_variables, settings, values
+from interpreter_bot import code_activity, encryption, session_variables, settings, values
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import (
     approval_policy,
@@ -19,10 +19,10 @@ from interpreter_bot.sessions import (
     past_turns,
     quotas,
     requests,
+    session_dependencies,
     session_search,
     tool_listings,
     turn_inputs,
-    turn_services,
     variable_uses,
 )
 from interpreter_bot.store import third_party_tables
@@ -32,10 +32,10 @@ _USED_CELLS: Final = 300
 _WAKING_SECONDS: Final = 10.0
 
 
-class SessionQueries:
+class SessionReads:
     """Queries on all stored sessions."""
 
-    def __init__(self, services: turn_services.TurnServices) -> None:
+    def __init__(self, services: session_dependencies.SessionDependencies) -> None:
         self._services = services
         self._waking = 0.0
 
@@ -198,7 +198,7 @@ class SessionQueries:
         async with hosts.lease(address) as lease:
             yield await lease.kernel()
 
-    def reach(self, key: values.SessionKey) -> outside_access.Reach:
+    def reach(self, key: values.SessionKey) -> code_activity.Reach:
         """Return what code of a session may reach outside."""
         return self._services.hosts.reach(values.text(key))
 
