@@ -24,7 +24,7 @@ from interpreter_bot.data_connections import (
     turn_query_log,
     worker_messages,
 )
-from interpreter_bot.egress import door_service_port, policies
+from interpreter_bot.egress import policies, services_door
 from interpreter_bot.hosts import ports
 
 _log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class _Asked(pydantic.BaseModel):
 
 
 class ConnectionService:
-    """All data connections; implements `door_service_port.DoorService`. Use `opened`.
+    """All data connections; implements `services_door.DoorService`. Use `opened`.
 
     Attributes:
         name: of its part of the path.
@@ -175,7 +175,7 @@ class ConnectionService:
             for rule in self._usable(key).values()
         )
 
-    async def answer(self, call: door_service_port.ServiceCall) -> None:
+    async def answer(self, call: services_door.ServiceCall) -> None:
         """Answer code; see `DoorService.answer`."""
         name, _, verb = call.path.partition("/")
         self._admit(call.key)
@@ -205,7 +205,7 @@ class ConnectionService:
 
     async def _work(
         self,
-        call: door_service_port.ServiceCall,
+        call: services_door.ServiceCall,
         rule: configured_connections.Rule,
         verb: str,
         asked: _Asked,
@@ -234,7 +234,7 @@ class ConnectionService:
         await call.send(worker_messages.note(told))
 
     async def _query(
-        self, call: door_service_port.ServiceCall, rule: configured_connections.Rule, asked: _Asked
+        self, call: services_door.ServiceCall, rule: configured_connections.Rule, asked: _Asked
     ) -> dict[str, Any]:
         if rule.writes and not self.turns.use_up(call.key, rule.name, asked.sql, asked.parameters):
             return {"is_approval_wanted": True}
@@ -258,7 +258,7 @@ class ConnectionService:
             return told | {"notice": record.reason}
 
     async def _files(
-        self, call: door_service_port.ServiceCall, rule: configured_connections.Rule, prefix: str
+        self, call: services_door.ServiceCall, rule: configured_connections.Rule, prefix: str
     ) -> dict[str, Any]:
         async with self._recorded(call, rule, f"files {prefix}") as record:
             told = await self.sources.ask(rule, {"do": "list", "prefix": prefix})
@@ -266,7 +266,7 @@ class ConnectionService:
             return told
 
     async def _get(
-        self, call: door_service_port.ServiceCall, rule: configured_connections.Rule, name: str
+        self, call: services_door.ServiceCall, rule: configured_connections.Rule, name: str
     ) -> dict[str, Any]:
         """Put a file into the session's workspace, as one that a person sent; returns its name."""
         if self.workspace is None:
@@ -303,7 +303,7 @@ class ConnectionService:
 
     @contextlib.asynccontextmanager
     async def _recorded(
-        self, call: door_service_port.ServiceCall, rule: configured_connections.Rule, statement: str
+        self, call: services_door.ServiceCall, rule: configured_connections.Rule, statement: str
     ) -> AsyncIterator[code_activity.Query]:
         """Wait until a session may ask, and record what became of it."""
         record = code_activity.Query(

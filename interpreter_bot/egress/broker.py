@@ -20,7 +20,6 @@ from interpreter_bot import code_activity, logs, settings, values
 from interpreter_bot.egress import (
     approvals,
     certificates,
-    door_service_port,
     echoed_secrets,
     outbound_connections,
     policies,
@@ -48,7 +47,7 @@ class Broker:
         config: settings.Settings,
         environment: Mapping[str, str],
         *,
-        services: Sequence[door_service_port.DoorService] = (),
+        services: Sequence[services_door.DoorService] = (),
         seed: bytes = b"",
         resolve: outbound_connections.Resolve | None = None,
     ) -> None:
@@ -237,7 +236,7 @@ async def opened(
     config: settings.Settings,
     environment: Mapping[str, str],
     *,
-    services: Sequence[door_service_port.DoorService] = (),
+    services: Sequence[services_door.DoorService] = (),
     seed: bytes = b"",
     resolve: outbound_connections.Resolve | None = None,
 ) -> AsyncIterator[Broker]:

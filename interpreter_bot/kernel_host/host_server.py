@@ -36,10 +36,9 @@ from interpreter_bot.kernel_host import (
     administration_requests,
     bot_connections,
     door_handovers,
-    file_requests,
     journaled_executions,
     session_epochs,
-    session_state_requests,
+    session_requests,
 )
 from interpreter_bot.kernels import machine_exhaustion, machine_setup, session_archives
 
@@ -179,7 +178,7 @@ class HostServer:
                 web.get("/v1/host", self._status),
                 web.get("/v1/events", self._events),
                 web.post("/v1/drain", self._drain),
-                *session_state_requests.routes(self._host, self._take_fork),
+                *session_requests.state_routes(self._host, self._take_fork),
                 web.post("/v1/stop", self._stop),
                 web.post("/v1/acknowledge", self._acknowledge),
                 *administration_requests.routes(self._host, self._archives),
@@ -187,7 +186,7 @@ class HostServer:
                 web.post("/v1/forget", self._forget),
                 web.post("/v1/fence", self._epochs.leave_by_request),
                 web.post("/v1/stored_bytes", self._stored_bytes),
-                *file_requests.routes(self._host),
+                *session_requests.file_routes(self._host),
             ]
         )
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)

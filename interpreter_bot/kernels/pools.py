@@ -17,13 +17,13 @@ from typing import Any, TypeAlias
 from interpreter_bot import session_variables, settings, values
 from interpreter_bot.kernels import (
     admissions,
+    kernel_room,
     launchers,
     leases,
     live_kernels,
     machine_setup,
     snapshots,
     spares,
-    start_reservations,
     watchdog_loop,
 )
 from interpreter_bot.kernels.files import session_locks, workspaces
@@ -65,7 +65,7 @@ class Pool:
         """Called when a session has lost its kernel, unless a person asked for that."""
         self._admissions = admissions.Admissions(config.kernels.starts)
         self._shutdowns = launchers.Shutdowns()
-        self._rooms = start_reservations.RoomReservations(
+        self._rooms = kernel_room.RoomReservations(
             config.kernels,
             live=self._live,
             holders=self._holders,
@@ -158,7 +158,7 @@ class Pool:
 
         Args:
             key: of the session.
-            person: who asks, as `person_shares` tells people apart; whose kernel it is from now on.
+            person: who asks, as `kernel_room` tells people apart; whose kernel it is from now on.
         """
         self._holders.add(key, person)
         try:

@@ -9,13 +9,14 @@ hundred idle sessions cost.
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import itertools
 import logging
 import os
 import pathlib
 import shutil
-from collections.abc import AsyncIterator, Mapping, Sequence, Sized
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence, Sized
 from concurrent import futures
 from typing import Final
 
@@ -24,7 +25,6 @@ from interpreter_bot.kernels import (
     kernel_loss_reasons,
     launchers,
     machine_exhaustion,
-    person_shares,
     session_monitors,
     snapshots,
 )
@@ -99,7 +99,7 @@ async def watch(
             for turn in itertools.cycle(range(_FROZEN_TICKS)):
                 await asyncio.sleep(session_monitors.TICK_SECONDS)
                 awake = {key: one for key, one in live.items() if not one.kernel.is_frozen}
-                person_shares.weigh(awake.values())
+                weigh(awake.values())
                 saved.busy_count = len(starting) + sum(one.kernel.is_busy for one in awake.values())
                 for key in watched.keys() - live.keys():
                     watched[key].tick(is_wanted=False)
@@ -176,3 +176,21 @@ async def _kill_largest_writer(everyone: Sequence[session_monitors.SessionMonito
         worst.launched.kernel.kill_with_reason(
             values.Ending.STOPPED, kernel_loss_reasons.TOO_MUCH_SENT
         )
+
+
+def weigh(awake: Collection[launchers.LaunchedKernel]) -> None:
+    """Divide the processor and the disk among people, and each one's share among their sessions.
+
+    All busy sessions of a person weigh as much together as the one of another. An idle one, in
+    which code may run on in the background, weighs less than each of them.
+
+    Args:
+        awake: all that are not frozen.
+    """
+    kernels = collections.Counter(one.person for one in awake)
+    busy = collections.Counter(one.person for one in awake if one.kernel.is_busy)
+    for one in awake:
+        among = busy[one.person] if one.kernel.is_busy else kernels[one.person]
+        if one.weight != (weight := 1 / among):
+            one.weight = weight
+            one.provisioner.set_weight(weight)

@@ -24,8 +24,8 @@ from mcp.shared import dispatcher, exceptions
 from interpreter_bot import errors, logs, private_files, redaction, settings
 from interpreter_bot.mcp_servers import (
     bot_logins,
-    bounded_transport,
     definitions,
+    http_transports,
     person_logins,
     program_cgroups,
     program_transport,
@@ -311,7 +311,7 @@ class ServerConnection:
             headers["Authorization"] = f"Bearer {token}"
         urls = [url, *([server.oauth.issuer] if server.oauth else [])]
         return httpx2.AsyncClient(
-            transport=bounded_transport.BoundedTransport(urls, server.result_bytes),
+            transport=http_transports.BoundedTransport(urls, server.result_bytes),
             headers=headers,
             auth=self._login,
             timeout=httpx2.Timeout(_CONNECT_SECONDS, read=server.call_seconds),

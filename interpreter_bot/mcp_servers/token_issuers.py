@@ -1,6 +1,6 @@
 """Who gives tokens of people for an MCP server: found, registered at, asked for tokens.
 
-What is found is what strangers wrote; see `public_address_transport`. The SDK reads and writes the
+What is found is what strangers wrote; see `http_transports`. The SDK reads and writes the
 messages, in the order that its own `OAuthClientProvider` has; but that waits in one process until a
 person is back, and knows of no token that it did not get itself.
 
@@ -24,7 +24,7 @@ from mcp.client.auth import oauth2, utils
 from mcp.shared import auth, auth_utils
 
 from interpreter_bot import errors, logs, settings
-from interpreter_bot.mcp_servers import bounded_transport, public_address_transport
+from interpreter_bot.mcp_servers import http_transports
 
 _log = logging.getLogger(__name__)
 
@@ -202,7 +202,7 @@ class TokenRequests:
                 _log.info("a token of %s was not revoked: %r", self._server.name, error)
 
     def _opened(self) -> httpx2.AsyncClient:
-        transport = public_address_transport.PublicAddressTransport(self._named)
+        transport = http_transports.PublicAddressTransport(self._named)
         return httpx2.AsyncClient(transport=transport, timeout=_SECONDS, trust_env=False)
 
     def _unusable(self, why: str) -> errors.BotError:
@@ -217,9 +217,9 @@ class TokenRequests:
             BotError: it says that it is another.
         """
         told = utils.extract_resource_metadata_from_www_auth(challenge)
-        own = bounded_transport.origin(httpx2.URL(self._url))
+        own = http_transports.origin(httpx2.URL(self._url))
         for url in utils.build_protected_resource_metadata_discovery_urls(told, self._url):
-            if bounded_transport.origin(httpx2.URL(url)) != own:
+            if http_transports.origin(httpx2.URL(url)) != own:
                 continue
             answer = await http.send(utils.create_oauth_metadata_request(url))
             found = await utils.handle_protected_resource_response(answer)
@@ -257,7 +257,7 @@ class TokenRequests:
         raise self._unusable(_NO_ISSUER)
 
     def _checked(self, metadata: auth.OAuthMetadata) -> auth.OAuthMetadata:
-        transport = public_address_transport.PublicAddressTransport(self._named)
+        transport = http_transports.PublicAddressTransport(self._named)
         endpoints = (
             *(metadata.authorization_endpoint, metadata.token_endpoint),
             *(metadata.registration_endpoint, metadata.revocation_endpoint),

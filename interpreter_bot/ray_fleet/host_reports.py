@@ -33,7 +33,7 @@ class HostReport:
         return 0.0 if self.is_draining else self.free_bytes / max(1, self.memory_bytes)
 
 
-class HostList(Protocol):
+class HostTable(Protocol):
     """Table of hosts that bots read."""
 
     async def put(self, reports: Sequence[HostReport]) -> None:

@@ -58,7 +58,7 @@ class RayDriver:
         self._asked: dict[str, Any] = {}
         self._known: dict[str, host_reports.HostReport] = {}
 
-    async def drive(self, listed: host_reports.HostList) -> None:
+    async def drive(self, listed: host_reports.HostTable) -> None:
         """List the hosts of all nodes, and ask for more where they are full, for ever.
 
         Args:

@@ -17,11 +17,11 @@ from typing import Any, Final
 
 from interpreter_bot import cancellation, errors, session_variables, values
 from interpreter_bot.sessions import (
-    assigned_variables,
     lanes,
     requests,
     session_dependencies,
     variable_losses,
+    variable_uses,
 )
 from interpreter_bot.store import records
 from interpreter_bot.text import quantities
@@ -356,7 +356,7 @@ class SessionBranches:
             session.id, most=_MOST_CELLS
         )
         codes = [one.code for one in executions if one.ending is values.Ending.OK]
-        cells = await asyncio.to_thread(assigned_variables.latest, codes, lost)
+        cells = await asyncio.to_thread(variable_uses.latest_assignments, codes, lost)
         if not cells:
             raise errors.BotError(_NOTHING_LOST)
         return cells

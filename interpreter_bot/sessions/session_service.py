@@ -17,7 +17,6 @@ from interpreter_bot import cancellation, encryption, errors, values
 from interpreter_bot.sessions import (
     event_claims,
     exports,
-    file_deletion,
     forks_and_undo,
     lanes,
     past_turns,
@@ -76,7 +75,7 @@ class SessionService:
             concurrent=config.sessions.concurrent_turns, waiting=config.sessions.waiting_requests
         )
         self.events = event_claims.EventClaims(services.database, config, self.notify)
-        self.visits = share_links.PageVisits(services)
+        self.visits = share_links.ShareLinks(services)
         self.files = session_files.SessionFiles(services)
         self.improve_title = functools.partial(session_titles.improve, services)
         self.branches = forks_and_undo.SessionBranches(services, self._lanes)
@@ -206,7 +205,7 @@ class SessionService:
             return False
         async with self._lanes.turn(key, person="", waiting=lambda _: None, is_first=True):
             is_done = await cancellation.shielded(
-                file_deletion.delete_unused(self._services, session, sentence, self._uploads)
+                session_files.delete_unused(self._services, session, sentence, self._uploads)
             )
         # Outside of the lane: this may wait for a network.
         if is_done and session.files.get("gone") != sentence:

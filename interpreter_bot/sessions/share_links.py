@@ -1,4 +1,4 @@
-"""Visits: a conversation of another platform, read on the page by who was let see it there.
+"""Links to a conversation of another platform: visits, on the page, of who was let see it there.
 
 Whoever asks for it where the conversation is, which its platform has allowed just then, is given a
 link. It works once and shortly, and is exchanged for a pass that shows this conversation alone, in
@@ -50,7 +50,7 @@ class Visit:
     until: float
 
 
-class PageVisits:
+class ShareLinks:
     """Links and passes of visits."""
 
     def __init__(self, services: session_dependencies.SessionDependencies) -> None:

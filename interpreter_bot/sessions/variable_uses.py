@@ -16,7 +16,7 @@ from interpreter_bot.store import records
 
 _log = logging.getLogger(__name__)
 
-_MOST_CELL_CHARACTERS: Final = 30_000
+_MOST_CELL_CHARACTERS: Final = 100_000
 _MOST_CHARACTERS: Final = 300_000
 _MOST_USES: Final = 20
 _LINE_CHARACTERS: Final = 80
@@ -59,16 +59,36 @@ def find(
     return found
 
 
+def latest_assignments(codes: Iterable[str], names: Collection[str]) -> tuple[str, ...]:
+    """Return the cells that gave names to variables last, in the order in which they ran.
+
+    Args:
+        codes: of all cells, the latest first.
+        names: of the variables.
+    """
+    missing, found = set(names), []
+    for code in codes:
+        if not missing:
+            break
+        if made := missing.intersection(assigned(code)):
+            missing -= made
+            found.append(code)
+    return tuple(reversed(found))
+
+
+def assigned(code: str) -> set[str]:
+    """Return the names that a cell gives on its top level."""
+    return {
+        symbol.get_name()
+        for table in _tables(code)
+        for symbol in table.get_symbols()
+        if symbol.is_assigned() or symbol.is_imported()
+    }
+
+
 def _uses(code: str) -> dict[str, bool]:
     """Return the global names of a cell, and whether it gives them values."""
-    if len(code) > _MOST_CELL_CHARACTERS:
-        return {}
-    try:
-        waiting = [symtable.symtable(code, "cell", "exec")]
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        # IPython's own commands, or a cell that is made to be difficult.
-        _log.debug("a cell is not understood: %r", error)
-        return {}
+    waiting = _tables(code)
     found: dict[str, bool] = {}
     while waiting:
         table = waiting.pop()
@@ -80,3 +100,15 @@ def _uses(code: str) -> dict[str, bool]:
                     found[symbol.get_name()] = found.get(symbol.get_name(), False) or is_maker
         waiting += table.get_children()
     return found
+
+
+def _tables(code: str) -> list[symtable.SymbolTable]:
+    """Return the table of a cell's top level; none where it cannot be compiled, or is too long."""
+    if len(code) > _MOST_CELL_CHARACTERS:
+        return []
+    try:
+        return [symtable.symtable(code, "cell", "exec")]
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        # IPython's own commands, or a cell that is made to be difficult.
+        _log.info("a cell is not understood: %r", error)
+        return []

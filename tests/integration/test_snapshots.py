@@ -12,7 +12,7 @@ import time
 import pytest
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.kernels import pools, snapshot_expiry, snapshot_keys
+from interpreter_bot.kernels import pools, snapshot_keys, snapshot_storage
 from interpreter_bot.kernels.files import safe_open
 
 pytestmark = pytest.mark.kernel
@@ -60,7 +60,7 @@ async def saved(pool, key="a"):
 async def expired(pool):
     """Delete old snapshots; returns how many."""
     everyone = await pool.stored_workspaces()
-    return await snapshot_expiry.expire(pool.snapshots, everyone, pool.locks)
+    return await snapshot_storage.expire(pool.snapshots, everyone, pool.locks)
 
 
 async def lose(pool, key="a"):
@@ -266,7 +266,7 @@ async def test_what_is_saved_is_encrypted_where_a_key_file_is_named(opened, tmp_
             assert await run(kernel, "count = 9; 'kept_name' in dir()") == "False"
             assert not (await pool.take("b")).unrestored
             everyone = await pool.stored_workspaces()
-            await snapshot_expiry.expire(pool.snapshots, everyone, pool.locks)
+            await snapshot_storage.expire(pool.snapshots, everyone, pool.locks)
     config = settings.Settings(
         snapshots=settings.Snapshots(key_file=keys), paths=settings.Paths(data=tmp_path / "data")
     )
@@ -471,7 +471,7 @@ slow = Slow(); slow.a = 1
 BOT = """
 import asyncio, pathlib, sys
 from interpreter_bot import settings
-from interpreter_bot.kernels import pools, snapshot_expiry
+from interpreter_bot.kernels import pools, snapshot_storage
 
 async def main():
     bot = settings.Settings(

@@ -45,7 +45,7 @@ class Handlers:
         workspaces: installations.InstalledWorkspaces,
         in_flight: requests_in_flight.RequestsInFlight,
         messages: message_events.MessageEvents,
-        interaction_handlers: command_actions.Interactions,
+        interaction_handlers: command_actions.CommandActions,
         asked: interaction_requests.InteractionRequests,
         home: home_tab.HomeTab,
         modal_views: modals.Modals,

@@ -34,7 +34,7 @@ class ButtonAndModalHandlers:
     def __init__(
         self,
         shared: handler_dependencies.HandlerDependencies,
-        interaction_handlers: command_actions.Interactions,
+        interaction_handlers: command_actions.CommandActions,
         asked: interaction_requests.InteractionRequests,
         modal_views: modals.Modals,
         home: home_tab.HomeTab,

@@ -1,4 +1,4 @@
-"""Interactions: slash commands and presses of buttons, everything but messages and requests."""
+"""What slash commands and presses of buttons do, but for those that become requests."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def teller(respond: AsyncRespond) -> subcommands.Tell:
     return tell
 
 
-class Interactions:
+class CommandActions:
     """Runs what people press, choose and submit."""
 
     def __init__(

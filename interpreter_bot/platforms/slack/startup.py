@@ -170,7 +170,7 @@ def _handlers(
         in_flight.spawn(taker.take_again(event), "an event again")
 
     shared.service.events.open_platform("slack", take_again)
-    interaction_handlers = command_actions.Interactions(shared, in_flight, asked, said)
+    interaction_handlers = command_actions.CommandActions(shared, in_flight, asked, said)
     feedback = home_tab.Feedback(shared.service)
     home = home_tab.HomeTab(shared, feedback, notify)
     modal_views = modals.Modals(shared)

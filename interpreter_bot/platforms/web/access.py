@@ -105,7 +105,7 @@ class Access:
         token: str,
         *,
         allowed_hosts: Collection[str],
-        visits: share_links.PageVisits | None = None,
+        visits: share_links.ShareLinks | None = None,
         open_paths: Collection[str] = (),
     ) -> None:
         """Args: whom `shared_sessions` lets in reads `open_paths` too: nothing of anybody's."""

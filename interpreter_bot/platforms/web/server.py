@@ -74,7 +74,7 @@ async def serve(
             service.events.open_platform("web", listener.take_again)
             lists = tasks.create_task(tab_contents.keep_listed(service, hub), name="web: lists")
             shown = sandboxed_displays.Displays(service, hub, has_scripts=config.page_scripts)
-            visited = shared_sessions.Visits(service, gate, hub)
+            visited = shared_sessions.SharedSessions(service, gate, hub)
             notebooks = notebook_runs.NotebookRuns(service, listener, hub)
             app = _application(service, gate, shown, listener, visited, notebooks)
             # No access log: it would have the token in it.
@@ -94,7 +94,7 @@ def _application(
     gate: access.Access,
     shown: sandboxed_displays.Displays,
     listener: websocket_actions.TabConnection,
-    visited: shared_sessions.Visits,
+    visited: shared_sessions.SharedSessions,
     notebooks: notebook_runs.NotebookRuns,
 ) -> web.Application:
     @web.middleware

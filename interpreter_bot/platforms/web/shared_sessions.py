@@ -1,4 +1,4 @@
-"""Visits of conversations that belong to another platform: they are read on the page, and not more.
+"""Conversations of other platforms, which visitors read on the page, and not more.
 
 Whoever has the page's token as well goes on in a copy, which is a conversation of the page.
 """
@@ -27,7 +27,7 @@ _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _GONE: Final = "This visit is over. Please ask for another link in the chat."
 
 
-class Visits:
+class SharedSessions:
     """Routes of visits."""
 
     def __init__(

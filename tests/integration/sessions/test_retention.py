@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.sessions import file_deletion, requests, retention
+from interpreter_bot.sessions import requests, retention, session_files
 from interpreter_bot.store import columns, schema
 from tests.fakes import openai_server, replies
 from tests.integration.sessions.conftest import KEY, attachment, code
@@ -202,7 +202,7 @@ async def test_of_a_deletion_that_nobody_was_told_of_people_hear_when_they_come_
     async with opened_keeper() as keeper:
         await keeper.fill("t")
         # As far as a bot comes that is killed before it tells.
-        assert await file_deletion.delete_unused(
+        assert await session_files.delete_unused(
             keeper.services, await keeper.session("t"), "They were deleted.", ()
         )
         assert await keeper.retention.apply() == 0

@@ -42,7 +42,7 @@ NAMES_THAT_REPEAT = {
         "permissions",
     ),
     *("replies", "requests_in_flight", "startup"),
-    *("control_channels", "subcommands", "interactions", "markdown", "preferences"),
+    *("control_channels", "subcommands", "markdown", "preferences"),
     *("snapshots", "turns"),
     *("ports", "__main__"),
 }

@@ -62,7 +62,7 @@ def test_names_are_those_that_python_would_take(code, uses):
 
 @pytest.mark.parametrize(
     "code",
-    ["x = ", "!ls x", "x = 1\0", "(" * 5000 + "x", "x=" * 20_000, "-" * 29_000 + "x", "x" * 10**6],
+    ["x = ", "!ls x", "x = 1\0", "(" * 5000 + "x", "x=" * 45_000, "-" * 99_000 + "x", "x" * 10**6],
 )
 def test_what_is_not_understood_is_passed_over(code):
     assert _found("x = 1", code) == {"x": [(1, True)]}
@@ -70,6 +70,31 @@ def test_what_is_not_understood_is_passed_over(code):
 
 def test_so_much_code_is_looked_at_and_so_many_cells_are_named():
     assert len(_found(*["x = 1"] * 30)["x"]) == 20
-    long = "y = 2\n" + "#" * 29_000
-    assert _found("x = 1", *[long] * 9) == {"x": [(1, True)]}
-    assert _found("x = 1", *[long] * 11) == {}
+    long = "y = 2\n" + "#" * 99_000
+    assert _found("x = 1", *[long] * 2) == {"x": [(1, True)]}
+    assert _found("x = 1", *[long] * 4) == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("a = b, (c, *d) = f()", {"a", "b", "c", "d"}),
+        ("import os.path, numpy as np\nfrom x import y as z", {"os", "np", "z"}),
+        ("def f(a):\n    b = 1\nclass C:\n    c = 1", {"f", "C"}),
+        ("for i in x:\n    with y as h:\n        g = [j for j in i]", {"i", "h", "g"}),
+        ("a.b = c[0] = 1", set()),
+        ("if (n := f()):\n    pass", {"n"}),
+        ("%time x = 1", set()),
+        ("x = 1\0", set()),
+        ("(" * 5000, set()),
+        (f"x = 1 #{'x' * 100_000}", set()),
+    ],
+)
+def test_names_of_the_top_level_are_found(code, names):
+    assert variable_uses.assigned(code) == names
+
+
+def test_the_latest_cell_that_made_a_name_counts_and_the_order_is_that_of_running():
+    codes = ["c = 3", "a = 2", "b = a = 1", "c = 0"]
+    assert variable_uses.latest_assignments(codes, ["a", "b"]) == ("b = a = 1", "a = 2")
+    assert variable_uses.latest_assignments(codes, ["d"]) == ()

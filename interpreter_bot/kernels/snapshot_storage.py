@@ -1,16 +1,20 @@
-"""What is saved of sessions is deleted when it is old, or too much."""
+"""Storage of snapshots: how much is saved of sessions, and its deletion when old, or too much."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
-from interpreter_bot import errors
-from interpreter_bot.kernels import snapshots
+from interpreter_bot import errors, session_variables
+from interpreter_bot.kernels import snapshot_generations, snapshots
 from interpreter_bot.kernels.files import session_locks, workspace_io, workspaces
 
 _log = logging.getLogger(__name__)
+
+# Nothing is larger: what is measured for people is counted to its end.
+_NO_LIMIT: Final = 1 << 60
 
 
 async def expire(
@@ -51,3 +55,28 @@ async def expire(
                     await saved.forget(workspace)
                     count += 1
     return count
+
+
+async def measure(
+    everyone: Iterable[workspaces.Workspace], keys: Collection[str]
+) -> Mapping[str, session_variables.SnapshotSize]:
+    """Measure what is saved of sessions; one of which nothing is saved is missing.
+
+    Args:
+        everyone: the workspaces there are.
+        keys: of the sessions.
+    """
+    named = {workspaces.Workspaces.name_of(key): key for key in keys}
+    sizes = {}
+    for workspace in everyone:
+        if (key := named.get(workspace.name)) is None:
+            continue
+        try:
+            at = await workspace_io.file_work(snapshot_generations.used_at, workspace)
+            if at is not None:
+                usage = await workspace.variables_usage(most_bytes=_NO_LIMIT)
+                sizes[key] = session_variables.SnapshotSize(usage.bytes, at)
+        except errors.WorkspaceError:
+            # One that is deleted meanwhile, at best.
+            _log.warning("what is saved of %s is not counted", workspace.name, exc_info=True)
+    return sizes

@@ -1,0 +1,183 @@
+"""Transports of HTTP: to one MCP server, and to addresses that strangers name.
+
+The SDK bounds events of a stream, and nothing else: an answer of JSON is read to its end. Here no
+more is read than may be. The addresses are those of who gives tokens for a server: such a one must
+be public and speak TLS, unless the operator named it; what was checked is what is dialled; no
+redirect is followed, and little is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import socket
+from collections.abc import AsyncIterator, Iterable
+from typing import Final
+
+import httpx2
+
+from interpreter_bot.egress import address_rules
+
+_log = logging.getLogger(__name__)
+
+_STREAM_TIMES: Final = 16
+_IDENTITY: Final = frozenset({"", "identity"})
+_PACKED: Final = "The answer is packed, though that was not wanted."
+_MOST_BYTES: Final = 256 * 1024
+_SECONDS: Final = 20.0
+_PORTS: Final = {"https": 443, "http": 80}
+
+
+class OversizedError(httpx2.TransportError):
+    """The server sent more than is read."""
+
+
+class BoundedTransport(httpx2.AsyncBaseTransport):
+    """Sends requests to one server, and reads bounded answers."""
+
+    def __init__(self, urls: Iterable[str], most_bytes: int) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            urls: of the server, and of who gives tokens for it; requests to another origin are
+                refused.
+            most_bytes: of an answer; a stream of several may have a multiple.
+        """
+        self._origins = {origin(httpx2.URL(url)) for url in urls}
+        self._most_bytes = most_bytes
+        # No proxy of the environment: what is sent has secrets.
+        self._inner = httpx2.AsyncHTTPTransport(trust_env=False)
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request.
+
+        Raises:
+            TransportError: it goes elsewhere, or what comes is too much.
+        """
+        if origin(request.url) not in self._origins:
+            raise httpx2.UnsupportedProtocol("The server leads elsewhere.", request=request)
+        # What is packed may be far more than it seems.
+        request.headers["Accept-Encoding"] = "identity"
+        response = await self._inner.handle_async_request(request)
+        stream = response.stream
+        if not isinstance(stream, httpx2.AsyncByteStream):
+            raise OversizedError("The answer is no stream.", request=request)
+        if response.headers.get("content-encoding", "").lower() not in _IDENTITY:
+            await stream.aclose()
+            raise OversizedError(_PACKED)
+        is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+        most = self._most_bytes * (_STREAM_TIMES if is_stream else 1)
+        return httpx2.Response(
+            response.status_code,
+            headers=response.headers,
+            stream=_BoundedStream(stream, most),
+            extensions=response.extensions,
+        )
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._inner.aclose()
+
+
+class PublicAddressTransport(httpx2.AsyncBaseTransport):
+    """Sends requests, each over a connection of its own."""
+
+    def __init__(self, named: Iterable[str]) -> None:
+        """Args: `named` are URLs of the settings: their origins may be anywhere."""
+        self._named = {origin(httpx2.URL(url)) for url in named}
+        # A connection is kept for no other request: it may be to another host at that address.
+        limits = httpx2.Limits(max_keepalive_connections=0)
+        self._inner = httpx2.AsyncHTTPTransport(trust_env=False, limits=limits)
+
+    def is_safe(self, url: str) -> bool:
+        """Whether a URL may be sent secrets, or a person: over TLS, or named by the operator."""
+        parsed = httpx2.URL(url)
+        if parsed.userinfo or parsed.fragment:
+            return False
+        return parsed.scheme == "https" or origin(parsed) in self._named
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request.
+
+        Raises:
+            TransportError: it must not go there, does not arrive, or what comes is too much.
+        """
+        url = request.url
+        if not self.is_safe(str(url)):
+            raise httpx2.UnsupportedProtocol("That is no safe address.", request=request)
+        if origin(url) not in self._named:
+            address = await _public_address(request)
+            request.extensions = request.extensions | {"sni_hostname": url.raw_host.decode("ascii")}
+            # The header `Host` was set already, and stays.
+            request.url = url.copy_with(host=address)
+        request.headers["Accept-Encoding"] = "identity"
+        async with asyncio.timeout(_SECONDS):
+            response = await self._inner.handle_async_request(request)
+            try:
+                return await _read(response, request)
+            finally:
+                await response.aclose()
+
+    async def aclose(self) -> None:
+        """Close what is open."""
+        await self._inner.aclose()
+
+
+def origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+    """Return what tells who gets a request."""
+    return url.scheme, url.host, url.port
+
+
+class _BoundedStream(httpx2.AsyncByteStream):
+    """The bytes of an answer, up to a number."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, most_bytes: int) -> None:
+        self._stream = stream
+        self._left_bytes = most_bytes
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._stream:
+            self._left_bytes -= len(chunk)
+            if self._left_bytes < 0:
+                raise OversizedError("The server sent more than is read.")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+async def _public_address(request: httpx2.Request) -> str:
+    """Return an address of a request's host that may be dialled.
+
+    Raises:
+        ConnectError: there is none.
+    """
+    host, port = request.url.host, request.url.port or _PORTS[request.url.scheme]
+    try:
+        async with asyncio.timeout(_SECONDS):
+            found = await asyncio.get_running_loop().getaddrinfo(
+                host, port, type=socket.SOCK_STREAM
+            )
+    except (OSError, UnicodeError) as error:
+        # The second for what is no name of a host, such as one with a part of 64 letters.
+        raise httpx2.ConnectError("The host cannot be found.", request=request) from error
+    for entry in found:
+        address = str(entry[4][0])
+        if address_rules.is_allowed(address):
+            return str(ipaddress.ip_address(address))
+    _log.warning("%s, which gives tokens, is at no public address: %s", host, found)
+    raise httpx2.ConnectError("The host is at no public address.", request=request)
+
+
+async def _read(response: httpx2.Response, request: httpx2.Request) -> httpx2.Response:
+    """Read a bounded answer."""
+    if response.headers.get("content-encoding", "").lower() not in _IDENTITY:
+        raise OversizedError(_PACKED)
+    stream = response.stream
+    assert isinstance(stream, httpx2.AsyncByteStream)  # noqa: S101
+    bounded = _BoundedStream(stream, _MOST_BYTES)
+    content = b"".join([chunk async for chunk in bounded])
+    return httpx2.Response(
+        response.status_code, headers=response.headers, content=content, request=request
+    )
