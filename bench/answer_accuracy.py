@@ -148,7 +148,7 @@ async def ask(
 async def _turn(
     means: Means, transcript: transcripts.Transcript, environment: Workbench, observer: _Watcher
 ) -> loops.Outcome:
-    limits = settings.Turn(steps=_STEPS)
+    limits = settings.TurnLimits(steps=_STEPS)
     job = loops.TurnSpec(
         llm=means.llm,
         model=means.model,
@@ -179,7 +179,7 @@ async def measure(means: Means, subject: questions.Subject) -> dict[str, Any]:
 @contextlib.asynccontextmanager
 async def means(model_path: pathlib.Path, threads: int) -> AsyncIterator[Means]:
     """Open a pool and the embedded model."""
-    chosen = settings.Local(model_path=model_path, threads=threads)
+    chosen = settings.EmbeddedModel(model_path=model_path, threads=threads)
     async with contextlib.AsyncExitStack() as stack:
         place = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ib-")))
         local = await stack.enter_async_context(on_demand_model.OnDemandModel.open(chosen, place))

@@ -114,7 +114,7 @@ class KeyRing:
             raise errors.SettingsError(_EMPTY.format(where=self.where))
 
     def _parsed(self, keys: str) -> Sequence[fernet.Fernet]:
-        logs.redact(keys.split())
+        logs.add_secrets(keys.split())
         try:
             return [fernet.Fernet(key) for key in keys.split()]
         except ValueError as error:

@@ -24,7 +24,7 @@ _ESCAPES = {
 _secrets: set[str] = set()
 
 
-def redact(secrets: Iterable[str]) -> None:
+def add_secrets(secrets: Iterable[str]) -> None:
     """Redact these strings from the log from now on, message and traceback alike.
 
     Args:

@@ -24,12 +24,12 @@ from interpreter_bot.setting_groups.fields import GIB, KIB, MIB
 from interpreter_bot.setting_groups.kernels import Host, Kernels, Limits, Sandbox
 from interpreter_bot.setting_groups.language_models import (
     STRANGERS_TOKENS,
-    Agent,
-    Allowance,
-    Local,
+    DailyAllowance,
+    EmbeddedModel,
+    Instructions,
     Model,
     Patience,
-    Turn,
+    TurnLimits,
 )
 from interpreter_bot.setting_groups.package_indexes import ChannelPackages, PackageIndex
 from interpreter_bot.setting_groups.platforms import Discord, Mcp, Slack, Web
@@ -48,19 +48,19 @@ __all__ = [
     "GIB",
     "KIB",
     "MIB",
-    "Agent",
-    "Allowance",
     "ChannelPackages",
     "Connection",
     "ConnectionLimits",
+    "DailyAllowance",
     "Discord",
     "Egress",
     "EgressLimits",
+    "EmbeddedModel",
     "Encryption",
     "Host",
+    "Instructions",
     "Kernels",
     "Limits",
-    "Local",
     "Mcp",
     "McpServer",
     "Model",
@@ -77,7 +77,7 @@ __all__ = [
     "Snapshots",
     "Store",
     "ToolLogins",
-    "Turn",
+    "TurnLimits",
     "Web",
     "load",
 ]
@@ -153,15 +153,15 @@ class Settings(pydantic_settings.BaseSettings):
     models: tuple[Model, ...] = ()
     """The language models that people can choose, the first by default. None listed means what
     `OPENAI_API_KEY`, `OPENAI_BASE_URL` and `ANTHROPIC_API_KEY` lead to, or the embedded one."""
-    turn: Turn = Turn()
+    turn: TurnLimits = TurnLimits()
     """What one turn may use."""
-    allowance: Allowance = Allowance()
+    allowance: DailyAllowance = DailyAllowance()
     """What one person may use in a day."""
     patience: Patience = Patience()
     """How long a model's server is waited for."""
-    agent: Agent = Agent()
+    agent: Instructions = Instructions()
     """What models are told."""
-    local: Local = Local()
+    local: EmbeddedModel = EmbeddedModel()
     """The embedded model."""
     sessions: Sessions = Sessions()
     """Conversations: how many at once, and how they end."""
@@ -182,12 +182,12 @@ class Settings(pydantic_settings.BaseSettings):
     mcp: Mcp = Mcp()
     """Our sandbox as tools of other agents."""
 
-    def allowance_on(self, platform: str) -> Allowance:
+    def allowance_on(self, platform: str) -> DailyAllowance:
         """Return the daily allowance of one person; limited where the bot is open to all."""
         is_open = platform == "discord" and self.discord.is_open
-        if not is_open or self.allowance != Allowance():
+        if not is_open or self.allowance != DailyAllowance():
             return self.allowance
-        return Allowance(tokens=STRANGERS_TOKENS)
+        return DailyAllowance(tokens=STRANGERS_TOKENS)
 
     def packages_in(self, platform: str, workspace: str, channel: str) -> list[ChannelPackages]:
         """Return what a conversation has installed because of where it is."""

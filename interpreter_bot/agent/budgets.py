@@ -75,7 +75,7 @@ class Budget:
 
     def __init__(
         self,
-        limits: settings.Turn,
+        limits: settings.TurnLimits,
         model: settings.Model,
         *,
         allowance: Allowance | None = None,

@@ -106,7 +106,7 @@ class TurnSpec:
 
     llm: ports.Llm
     model: settings.Model
-    limits: settings.Turn
+    limits: settings.TurnLimits
     system: str
     transcript: transcripts.Transcript
     environment: ports.Environment

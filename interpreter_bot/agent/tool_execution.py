@@ -117,7 +117,7 @@ class ToolRunner:
         environment: ports.Environment,
         observer: ports.TurnObserver,
         *,
-        limits: settings.Turn,
+        limits: settings.TurnLimits,
         repetition_detector: RepetitionDetector,
         can_see: bool,
         offered: Sequence[chat_messages.Tool],

@@ -247,5 +247,5 @@ def _keys(
 ) -> dict[str, pydantic.SecretStr]:
     """Collect the models' keys, and redact them from every log."""
     names = {model.api_key_variable for model in models} & environment.keys()
-    logs.redact(environment[name] for name in names)
+    logs.add_secrets(environment[name] for name in names)
     return {name: pydantic.SecretStr(environment[name]) for name in names}

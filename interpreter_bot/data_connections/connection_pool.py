@@ -48,7 +48,7 @@ class ConnectionPool:
         compiled = configured_connections.compiled(config.connections, environment)
         self.rules = {rule.name: rule for rule in compiled}
         for rule in compiled:
-            logs.redact(rule.secrets)
+            logs.add_secrets(rule.secrets)
         self._most_told = limits.prompt_characters
         self._workers = {rule.name: worker_processes.Workers(rule, limits) for rule in compiled}
         self._listings = {

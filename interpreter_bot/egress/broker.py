@@ -66,7 +66,7 @@ class Broker:
         """
         self._rules = policies.compiled(config.egress, environment)
         for rule in self._rules:
-            logs.redact(echoed_secrets.secrets_of(rule.headers))
+            logs.add_secrets(echoed_secrets.secrets_of(rule.headers))
         self._limits = config.egress_limits
         self.services = services
         """What is offered beside the outside."""

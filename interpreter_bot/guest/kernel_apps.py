@@ -314,7 +314,7 @@ def _app() -> _GuestApp:
 def run(spec: dict[str, Any]) -> None:
     """Run the kernel that `spec` describes, in a process that is already confined."""
     gc.disable()
-    preloads.renew()
+    preloads.reseed()
     os.chdir(spec["home"] if os.path.isdir(spec["home"]) else "/")
     asyncio.set_event_loop(asyncio.new_event_loop())
     _propagate_context()

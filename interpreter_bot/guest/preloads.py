@@ -86,7 +86,7 @@ def after_import(hooks: Mapping[str, Hook]) -> None:
     sys.meta_path.insert(0, _Finder(waiting))
 
 
-def renew() -> None:
+def reseed() -> None:
     """Reseed all module-level random generators, so that no two forked kernels draw the same
     numbers.
     """

@@ -29,7 +29,7 @@ class _TokensInMemory:
     async def set_tokens(self, tokens: auth.OAuthToken) -> None:
         """Keep new tokens."""
         secrets = [text for text in (tokens.access_token, tokens.refresh_token) if text]
-        logs.redact(secrets)
+        logs.add_secrets(secrets)
         self._note(secrets)
         self._tokens = tokens
 
@@ -64,7 +64,7 @@ def provider(
     except (KeyError, ValueError):
         said = f"mcp_servers, {server.name}: what oauth.client_secret names is not set."
         raise errors.SettingsError(said) from None
-    logs.redact([secret])
+    logs.add_secrets([secret])
     note([secret])
     return client_credentials.ClientCredentialsOAuthProvider(
         server_url=server.url or "",

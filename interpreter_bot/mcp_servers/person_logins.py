@@ -335,7 +335,7 @@ class PersonBearer(httpx2.Auth):
                     yield request
                 return
             token = found
-            logs.redact([token])
+            logs.add_secrets([token])
             self._note([token])
             request.headers["Authorization"] = f"Bearer {token}"
             self.is_refused = (yield request).status_code == httpx2.codes.UNAUTHORIZED

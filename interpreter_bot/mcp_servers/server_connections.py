@@ -230,7 +230,7 @@ class ServerConnection:
         found = {text.removeprefix("Bearer ") for text in texts}
         # What is shorter stands in any text.
         self.secrets |= {text for text in found if len(text) >= _SECRET_CHARACTERS}
-        logs.redact(self.secrets)
+        logs.add_secrets(self.secrets)
 
     @property
     def _is_open(self) -> bool:

@@ -118,7 +118,7 @@ class TokenRequests:
         except (KeyError, ValueError):
             said = f"mcp_servers, {server.name}: what oauth.client_secret names is not set."
             raise errors.SettingsError(said) from None
-        logs.redact([self._secret] if self._secret else [])
+        logs.add_secrets([self._secret] if self._secret else [])
         self._named = [self._url, *([login.issuer] if login else [])]
         self._registered: dict[tuple[str, str], auth.OAuthClientInformationFull] = {}
 
@@ -311,7 +311,7 @@ class TokenRequests:
             raise self._unusable(_REFUSED)
         made = await utils.handle_registration_response(answer)
         oauth2.check_registration_usable(made)
-        logs.redact([made.client_secret] if made.client_secret else [])
+        logs.add_secrets([made.client_secret] if made.client_secret else [])
         return made
 
     async def _tokens(self, issuer: Issuer, asked: dict[str, str]) -> auth.OAuthToken:
@@ -339,7 +339,7 @@ class TokenRequests:
         sent = [token.access_token, *filter(None, [token.refresh_token])]
         if not all(map(_TOKEN.fullmatch, sent)):
             raise self._unusable(_REFUSED)
-        logs.redact(sent)
+        logs.add_secrets(sent)
         return token
 
     async def _sent(

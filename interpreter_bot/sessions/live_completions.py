@@ -75,4 +75,6 @@ async def complete(hosts: host_ports.Hosts, kernel: host_ports.Kernel, before: s
     """
     told = json.dumps(before[-MOST_CHARACTERS:])
     code = f"get_ipython().complete_code({told!r})"
-    return live_data_views.read_answer(_ANSWER, await live_data_views.told(hosts, kernel, code))
+    return live_data_views.read_answer(
+        _ANSWER, await live_data_views.run_for_json(hosts, kernel, code)
+    )

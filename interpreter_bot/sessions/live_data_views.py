@@ -208,7 +208,7 @@ async def look(
     """
     question = json.dumps(wanted.model_dump(mode="json"))
     code = f"get_ipython().look_at_table({handle!r}, {question!r})"
-    found = read_answer(_ANSWER, await told(hosts, kernel, code))
+    found = read_answer(_ANSWER, await run_for_json(hosts, kernel, code))
     if isinstance(found, _Problem):
         raise errors.BotError(found.problem)
     return found
@@ -223,7 +223,7 @@ async def open_file(
         BotError: it cannot; the sentence says why.
     """
     code = f"get_ipython().open_table({name!r}, {sheet!r})"
-    return read_answer(_TABLE_FILE, await told(hosts, kernel, code))
+    return read_answer(_TABLE_FILE, await run_for_json(hosts, kernel, code))
 
 
 async def describe_variables(
@@ -235,10 +235,10 @@ async def describe_variables(
         BotError: it cannot; the sentence says why.
     """
     code = "get_ipython().describe_variables()"
-    return read_answer(_VARIABLES, await told(hosts, kernel, code))
+    return read_answer(_VARIABLES, await run_for_json(hosts, kernel, code))
 
 
-async def told(hosts: host_ports.Hosts, kernel: host_ports.Kernel, code: str) -> str:
+async def run_for_json(hosts: host_ports.Hosts, kernel: host_ports.Kernel, code: str) -> str:
     """Return the JSON that a piece of the bot's own code shows.
 
     Raises:

@@ -27,18 +27,22 @@ _USED_UP: Final = "This would be more than the {what} that one person may use in
 _UNTIL: Final = "It goes on tomorrow (UTC); code that you run yourself costs nothing."
 
 
-def effective(limits: settings.Allowance, chosen: Mapping[str, Any]) -> settings.Allowance:
+def effective(
+    limits: settings.DailyAllowance, chosen: Mapping[str, Any]
+) -> settings.DailyAllowance:
     """Return the limits with the choices applied; a choice that is no number is ignored."""
     wanted = {"money": chosen.get(MONEY), "tokens": chosen.get(TOKENS)}
     given = {name: value for name, value in wanted.items() if value is not None}
     try:
-        return settings.Allowance.model_validate(limits.model_dump() | given)
+        return settings.DailyAllowance.model_validate(limits.model_dump() | given)
     except ValueError:
         _log.warning("an allowance was chosen that makes no sense: %s", given)
         return limits
 
 
-def limits_of(limits: settings.Allowance, chosen: preferences.Choices) -> settings.Allowance:
+def limits_of(
+    limits: settings.DailyAllowance, chosen: preferences.Choices
+) -> settings.DailyAllowance:
     """Return a person's limits, as their workspace or they themselves chose."""
     return effective(limits, chosen.outside_channels.effective)
 
@@ -52,7 +56,7 @@ class DailyUsage:
         self._asking = asyncio.Lock()
 
     def open(
-        self, turn_id: int, request: requests.Request, *, limits: settings.Allowance
+        self, turn_id: int, request: requests.Request, *, limits: settings.DailyAllowance
     ) -> TurnReservation:
         """Open the reservation of a turn, until `close`."""
         whose = (request.key.platform, request.key.workspace, request.person.id)
@@ -101,7 +105,7 @@ class TurnReservation:
         daily_usage: DailyUsage,
         turn_id: int,
         whose: tuple[str, str, str],
-        limits: settings.Allowance,
+        limits: settings.DailyAllowance,
     ) -> None:
         self.turn_id = turn_id
         self.whose = whose

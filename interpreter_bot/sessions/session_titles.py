@@ -69,7 +69,7 @@ async def _named(
     end: ports.End,
     *,
     model: str,
-    limits: settings.Allowance,
+    limits: settings.DailyAllowance,
 ) -> str:
     """Ask for a title, and record what that cost with the turn."""
     # Under no turn's number, as the turn itself is recorded and counts already.

@@ -100,7 +100,7 @@ class Model(fields.Group):
         return bool(billions) and max(billions) <= _SMALL_BILLIONS
 
 
-class Turn(fields.Group):
+class TurnLimits(fields.Group):
     """What one turn may use. All are checked before each spend."""
 
     steps: fields.Positive = 25
@@ -141,7 +141,7 @@ STRANGERS_TOKENS: Final = 200_000
 """Daily tokens of one person where the bot is open to all and no allowance is set."""
 
 
-class Allowance(fields.Group):
+class DailyAllowance(fields.Group):
     """What one person may use in a day (of UTC), in all conversations. None means no limit, but
     on Discord while no people, roles, servers or channels are named: 200,000 tokens then."""
 
@@ -151,14 +151,14 @@ class Allowance(fields.Group):
     """Tokens read and written."""
 
 
-class Agent(fields.Group):
+class Instructions(fields.Group):
     """What models are told beside the rules."""
 
     note: str = ""
     """Added to the system prompt: what the operator wants every model to know."""
 
 
-class Local(fields.Group):
+class EmbeddedModel(fields.Group):
     """The embedded model, used if no other is configured: needs the extra `[local]`."""
 
     enabled: bool = True

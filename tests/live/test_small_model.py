@@ -35,7 +35,7 @@ def model_path():
 
 
 async def test_question_about_a_file_is_answered_from_what_the_code_printed(model_path, tmp_path):
-    chosen = settings.Local(model_path=model_path)
+    chosen = settings.EmbeddedModel(model_path=model_path)
     details = "3 rows. Columns: city (str), paid (int64).\nFirst rows:\ncity,paid\nBern,3"
     told = observations.file("paid.csv", 40, kind="text/csv", details=details)
     transcript = transcripts.Transcript()
@@ -52,12 +52,12 @@ async def test_question_about_a_file_is_answered_from_what_the_code_printed(mode
             loops.TurnSpec(
                 llm=catalogue.llm(),
                 model=local.model,
-                limits=settings.Turn(steps=3),
+                limits=settings.TurnLimits(steps=3),
                 system="You are a data analyst with a Python interpreter.",
                 transcript=transcript,
                 environment=environment,
                 observer=observer,
-                budget=budgets.Budget(settings.Turn(steps=3), local.model),
+                budget=budgets.Budget(settings.TurnLimits(steps=3), local.model),
             )
         )
         await catalogue.close()

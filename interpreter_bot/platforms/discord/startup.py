@@ -111,7 +111,7 @@ async def running(
         DiscordLostError: Discord cannot be reached, or not any more; it may be tried again.
         DiscordError: it does not let the bot in, or not any more; the sentence says why.
     """
-    logs.redact((token,))
+    logs.add_secrets((token,))
     if config.is_open:
         _log.warning(_OPEN)
     with_content = config.message_content != "off"

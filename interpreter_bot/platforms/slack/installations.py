@@ -153,7 +153,7 @@ class InstalledWorkspaces:
         if found is None or left != self._left[team]:
             raise api_errors.GoneError("login", "account_inactive")
         self._gone.discard(team)
-        logs.redact([found.bot_token])
+        logs.add_secrets([found.bot_token])
         return InstalledWorkspace(
             team, found.bot_user_id, found.bot_id, found.bot_token, enterprise
         )
@@ -208,7 +208,7 @@ class _Flow(AsyncOAuthFlow):
         if installation.is_enterprise_install:
             _log.warning("refused to be installed for organisation %s", installation.enterprise_id)
             raise BoltError(WHOLE)
-        logs.redact([installation.bot_token or ""])
+        logs.add_secrets([installation.bot_token or ""])
         try:
             await super().store_installation(request, installation)
         except errors.BotError as error:

@@ -116,7 +116,7 @@ def _check(config: settings.Slack, tables: installations.Tables | None) -> None:
 
 def _hide(config: settings.Slack) -> None:
     secrets = (config.bot_token, config.app_token, config.signing_secret, config.client_secret)
-    logs.redact(secret.get_secret_value() for secret in secrets)
+    logs.add_secrets(secret.get_secret_value() for secret in secrets)
 
 
 async def _workspaces(

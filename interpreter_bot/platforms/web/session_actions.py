@@ -1,4 +1,5 @@
-"""Actions of tabs on whole sessions: begin anew, copy, take back, delete, name, mark, find."""
+"""What tabs do with whole sessions: begin anew, copy, take back, delete, name, mark, find; and
+what they ask of a live kernel: parts of tables, and how code may go on."""
 
 from __future__ import annotations
 
@@ -7,8 +8,14 @@ from typing import Any, Final, TypeAlias
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.rendering import status_sentences
-from interpreter_bot.platforms.web import notebook_progress, tab_contents, tab_hub, validation
-from interpreter_bot.sessions import session_service
+from interpreter_bot.platforms.web import (
+    event_json,
+    notebook_progress,
+    tab_contents,
+    tab_hub,
+    validation,
+)
+from interpreter_bot.sessions import live_completions, live_data_views, session_service
 
 Message: TypeAlias = Mapping[str, Any]
 """What a tab said."""
@@ -17,6 +24,7 @@ Action: TypeAlias = Callable[[tab_hub.Tab, Message], Awaitable[None]]
 """Does what a tab said."""
 
 _MOST_TITLE_CHARACTERS: Final = 200
+_UNLOOKED: Final = "The table could not be looked at."
 
 
 class SessionActions:
@@ -101,3 +109,51 @@ class SessionActions:
         self._hub.tell(
             "model", {"model": await self._service.queries.model(key)}, thread=key.thread
         )
+
+
+def look(
+    service: session_service.SessionService, tab: tab_hub.Tab, message: Message
+) -> Callable[[], Awaitable[None]]:
+    """Read a question; what is given asks it, and sends the tab the answer.
+
+    Raises:
+        BotError: it is none.
+    """
+    key = validation.key(message.get("thread"))
+    question = validation.whole_number(message, "question")
+    ask = _completions if "code" in message else _table
+    asked = ask(service, key, message)
+
+    async def answer() -> None:
+        told = event_json.problem(errors.BotError(_UNLOOKED))  # If the net catches more.
+        try:
+            told = await asked()
+        except errors.BotError as error:
+            told = event_json.problem(error)
+        finally:
+            tab.send(tab_hub.encoded_message("looked", told | {"question": question}))
+
+    return answer
+
+
+def _table(
+    service: session_service.SessionService, key: values.SessionKey, message: Message
+) -> Callable[[], Awaitable[dict[str, Any]]]:
+    handle = validation.handle(message.get("table"))
+    wanted = live_data_views.read_question(message.get("wanted"))
+
+    async def ask() -> dict[str, Any]:
+        return (await service.queries.table(key, handle, wanted)).model_dump(mode="json")
+
+    return ask
+
+
+def _completions(
+    service: session_service.SessionService, key: values.SessionKey, message: Message
+) -> Callable[[], Awaitable[dict[str, Any]]]:
+    code = validation.text(message, "code", most=live_completions.MOST_CHARACTERS)
+
+    async def ask() -> dict[str, Any]:
+        return (await service.queries.completions(key, code)).model_dump(mode="json")
+
+    return ask

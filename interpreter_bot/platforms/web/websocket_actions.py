@@ -22,7 +22,6 @@ from interpreter_bot.platforms.web import (
     access,
     command_panels,
     event_json,
-    live_lookups,
     live_turns,
     replica_turns,
     replies,
@@ -354,7 +353,7 @@ class TabConnection:
 
     async def _look(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
         """Ask Python something beside what else the tab says, as it may take seconds."""
-        look = live_lookups.look(self._service, tab, message)
+        look = session_actions.look(self._service, tab, message)
         self.start(look, "web: look into Python")
 
 

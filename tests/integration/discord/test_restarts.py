@@ -213,7 +213,7 @@ async def test_a_bot_for_anybody_is_said_to_be_one(discord_server, lab, connect,
     assert held.allowance_on("slack").tokens is None
     closed = settings.Settings(discord=settings.Discord(people=(1,)))
     assert closed.allowance_on("discord").tokens is None
-    chosen = settings.Settings(allowance=settings.Allowance(tokens=5))
+    chosen = settings.Settings(allowance=settings.DailyAllowance(tokens=5))
     assert chosen.allowance_on("discord").tokens == 5
 
 

@@ -363,7 +363,7 @@ async def test_a_model_names_a_conversation_once_unless_a_person_did_or_it_costs
         openai_server.text('\n "**Sum of two\u202e numbers.**"\nand more'),
         openai_server.text("x" * 500),
     ]
-    async with opened(*script, allowance=settings.Allowance(tokens=20_000)) as house:
+    async with opened(*script, allowance=settings.DailyAllowance(tokens=20_000)) as house:
         service, question = house.service, asked("What is 2 + 2?")
         answered = await service.handle(question, replies.Reply())
         await service.rename(KEY, "What is")

@@ -95,7 +95,7 @@ async def test_stopping_while_files_are_looked_into_does_not_wait_for_that(opene
 
 @pytest.mark.parametrize("is_code", [False, True])
 async def test_time_that_is_over_before_anything_ran_is_not_called_a_stop(opened, is_code):
-    async with opened(turn=settings.Turn(seconds=1)) as house:
+    async with opened(turn=settings.TurnLimits(seconds=1)) as house:
         request = asked("1", attachments=(stalled("a.csv"),), is_code=is_code)
         reply = await house.handle(request)
     assert reply.end.status is Status.FAILED
@@ -103,7 +103,7 @@ async def test_time_that_is_over_before_anything_ran_is_not_called_a_stop(opened
 
 
 async def test_code_of_a_person_that_takes_too_long_says_so(opened):
-    async with opened(turn=settings.Turn(seconds=2)) as house:
+    async with opened(turn=settings.TurnLimits(seconds=2)) as house:
         reply = await house.run("while True: pass")
     assert (reply.end.status, reply.end.sentence) == (Status.FAILED, budgets.time_is_up(2))
 
@@ -196,7 +196,7 @@ async def test_what_could_not_be_recorded_is_recorded_when_the_next_turn_begins(
 
 async def test_a_turn_that_failed_is_remembered_with_its_reason(opened):
     script = [openai_server.text("Once upon", fault="stall")]
-    async with opened(*script, turn=settings.Turn(seconds=4)) as house:
+    async with opened(*script, turn=settings.TurnLimits(seconds=4)) as house:
         reply = await house.ask("go")
         (turn,) = await house.service.queries.history(KEY)
         book = await house.service.queries.notebook(KEY)
@@ -231,7 +231,7 @@ async def test_what_a_turn_costs_is_counted_while_it_runs(opened):
 async def test_two_turns_at_once_do_not_spend_a_persons_allowance_twice(opened):
     prices = {"answer_tokens": 1000}
     stall = openai_server.Reply(text=["One."], fault="stall")
-    most = settings.Allowance(tokens=7000)
+    most = settings.DailyAllowance(tokens=7000)
     async with opened(stall, model=prices, allowance=most) as house:
         first = replies.Reply()
         running = asyncio.create_task(house.ask("x" * 9000, first))

@@ -368,7 +368,7 @@ async def test_an_unknown_model_is_a_sentence(opened):
 async def test_what_a_person_may_spend_in_a_day_holds_over_all_conversations(opened):
     prices = {"input_price": 1, "output_price": 1, "answer_tokens": 100}
     script = [openai_server.text("One.", usage=(5000, 100))]
-    allowance = settings.Allowance(tokens=6000)
+    allowance = settings.DailyAllowance(tokens=6000)
     async with opened(*script, model=prices, allowance=allowance) as house:
         first = await house.ask("one")
         other = values.SessionKey("web", thread="other")
@@ -454,7 +454,7 @@ async def test_a_download_is_shown_while_it_lasts_and_remembered_by_nobody(opene
             on_demand_model.OnDemandModel.open, official=publisher.wanted, script=publishers.ENGINE
         )
         monkeypatch.setattr(on_demand_model.OnDemandModel, "open", embedded)
-        async with opened(no_model=True, local=settings.Local()) as house:
+        async with opened(no_model=True, local=settings.EmbeddedModel()) as house:
             reply = await house.ask("hello")
             (turn,) = await house.service.queries.history(KEY)
 

@@ -18,7 +18,7 @@ async def slack():
 
 @pytest.fixture
 async def service(tmp_path):
-    allowance = settings.Allowance(tokens=50_000)
+    allowance = settings.DailyAllowance(tokens=50_000)
     async with conversations.opened(tmp_path / "bot", allowance=allowance) as opened:
         yield opened
 

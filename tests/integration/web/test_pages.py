@@ -272,7 +272,7 @@ async def test_usage_is_shown_with_what_is_allowed(serving_fake, browsing):
 
     money = decimal.Decimal("0.021")
     spent = values.Usage(input_tokens=1200, output_tokens=345, money=money, cpu_seconds=1.5)
-    opening = serving_fake({"hello": hello}, allowance=settings.Allowance(tokens=100_000))
+    opening = serving_fake({"hello": hello}, allowance=settings.DailyAllowance(tokens=100_000))
     async with opening as (bot, client), browsing() as browser:
         page = await visits.opened(browser, client)
         await visits.say(page, "hello")

@@ -116,7 +116,7 @@ class Stage:
     environment: Workbench
     transcript: transcripts.Transcript
     model: settings.Model
-    limits: settings.Turn
+    limits: settings.TurnLimits
     waits: list
     cache_key: str = ""
     system: str = "You are a test."
@@ -178,7 +178,7 @@ async def stage(
                 Workbench(*played, files=files),
                 transcript,
                 model,
-                settings.Turn(**(turn or {})),
+                settings.TurnLimits(**(turn or {})),
                 waits,
             )
         finally:

@@ -52,7 +52,7 @@ class OnDemandModel:
 
     def __init__(
         self,
-        chosen: settings.Local,
+        chosen: settings.EmbeddedModel,
         directory: pathlib.Path,
         *,
         official: model_files.Weights,
@@ -89,7 +89,7 @@ class OnDemandModel:
     @contextlib.asynccontextmanager
     async def open(
         cls,
-        chosen: settings.Local,
+        chosen: settings.EmbeddedModel,
         directory: pathlib.Path,
         *,
         official: model_files.Weights = model_files.QWEN,

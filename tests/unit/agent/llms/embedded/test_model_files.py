@@ -149,7 +149,7 @@ async def test_being_cancelled_leaves_what_can_be_gone_on_with(publisher, tmp_pa
 async def test_who_waits_hears_of_the_download_and_its_licence(publisher, tmp_path):
     told = []
     async with on_demand_model.OnDemandModel.open(
-        settings.Local(), tmp_path, official=publisher.wanted, script=ENGINE
+        settings.EmbeddedModel(), tmp_path, official=publisher.wanted, script=ENGINE
     ) as local:
         await local.ready(progress=lambda *news: told.append(news))
     assert told[0] == ("Looking for the demo model…", None)

@@ -38,7 +38,7 @@ def notes(tmp_path):
 
 
 def opened(path, directory, **chosen):
-    local = settings.Local(model_path=path, **chosen)
+    local = settings.EmbeddedModel(model_path=path, **chosen)
     return on_demand_model.OnDemandModel.open(local, directory, script=ENGINE)
 
 
@@ -241,12 +241,12 @@ async def test_what_the_settings_switch_off_is_off(model, tmp_path):
 
 async def test_without_the_extra_one_sentence_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setattr(on_demand_model.importlib.util, "find_spec", lambda name: None)
-    async with on_demand_model.OnDemandModel.open(settings.Local(), tmp_path) as local:
+    async with on_demand_model.OnDemandModel.open(settings.EmbeddedModel(), tmp_path) as local:
         assert "interpreter-bot[local]" in local.unavailable
 
 
 async def test_it_shows_itself_as_a_demo(tmp_path):
-    async with on_demand_model.OnDemandModel.open(settings.Local(), tmp_path) as local:
+    async with on_demand_model.OnDemandModel.open(settings.EmbeddedModel(), tmp_path) as local:
         assert local.model.title == "Qwen2.5-Coder 1.5B (demo)"
         assert local.model.protocol == "fenced"
         assert "Apache License 2.0" in local.licence
