@@ -83,7 +83,4 @@ def restrict_kernel(environment: Iterable[str]) -> int:
     Args:
         environment: the directories of the kernels' Python.
     """
-    # What belongs to the session comes later, onto directories below these.
-    attached = map(os.path.dirname, (rootfs.DATA, rootfs.VARIABLES))
-    writable = (*attached, "/tmp", "/dev/shm")
-    return restrict((*rootfs.SHOWN, *environment), writable, rootfs.device_paths())
+    return restrict((*rootfs.SHOWN, *environment), rootfs.WRITABLE, rootfs.device_paths())

@@ -60,6 +60,9 @@ _FILES = {
 SHOWN = (*_SYSTEM, "/etc", "/proc", "/sys", "/var", SKILLS, TOOLS, LAYERS)
 """What every kernel may read, beside its Python and its own files."""
 
+WRITABLE = (os.path.dirname(DATA), os.path.dirname(VARIABLES), "/tmp", "/dev/shm")
+"""What every kernel may write to; what belongs to its session comes below the first two later."""
+
 
 def device_paths() -> list[str]:
     """List the device files there are."""

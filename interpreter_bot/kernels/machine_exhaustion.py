@@ -1,4 +1,4 @@
-"""Reserve of the machine's memory: below it, the session that took most of what is gone ends.
+"""End of who exhausts the machine's memory: below a reserve, of the session that took most of it.
 
 Not all that code makes the host's kernel hold is counted for a session, with a cgroup or without:
 this is what catches the rest. Who sits still is not asked, and nobody ends for what other programs
@@ -99,7 +99,7 @@ class MachineExhaustion:
         self._most: MachineMemory | None = None
         self._strains: dict[session_monitors.SessionMonitor, session_metering.Strain] = {}
 
-    async def keep(self, everyone: Sequence[session_monitors.SessionMonitor]) -> None:
+    async def end_culprit(self, everyone: Sequence[session_monitors.SessionMonitor]) -> None:
         """End a session if the reserve is touched and one caused it; called at each tick."""
         now = machine_memory()
         missing_bytes = self._reserve_bytes - now.free_bytes

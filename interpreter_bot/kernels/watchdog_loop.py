@@ -115,7 +115,7 @@ async def watch(
                 if not (awake or is_rare):
                     continue
                 everyone = list(watched.values())
-                await reserve.keep(everyone)
+                await reserve.end_culprit(everyone)
                 if is_rare and any(watched[key].is_active for key in awake if key in watched):
                     await machine_exhaustion.end_hoarders_of_locks(everyone)
                 if _resident_bytes() > config.limits.bot_memory_bytes:

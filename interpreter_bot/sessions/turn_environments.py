@@ -51,7 +51,7 @@ _UNKNOWN: Final = (
 _NOT_APPROVED: Final = "The person did not let this code run. Ask them what they want instead."
 
 
-async def find(names: Sequence[str], workspace: host_ports.Workspace) -> list[str]:
+async def find_pictures(names: Sequence[str], workspace: host_ports.Workspace) -> list[str]:
     """Return the names of the files that are pictures, by their content."""
     found = []
     for name in names:
@@ -237,7 +237,7 @@ class SessionEnvironment:
             names: of the files.
             most: the most pictures; the first ones are taken.
         """
-        names = (await find(names, self.workspace))[:most]
+        names = (await find_pictures(names, self.workspace))[:most]
         if not names:
             return []
         found = await self._scale(names=names)

@@ -77,7 +77,7 @@ def machine(monkeypatch):
 async def test_while_there_is_plenty_nobody_is_measured(machine):
     session = Session()
     for machine.free in (1000, 500, 201):
-        await machine.reserve.keep([session])
+        await machine.reserve.end_culprit([session])
     assert session.measured == 0
 
 
@@ -85,12 +85,12 @@ async def test_below_the_reserve_the_one_that_grew_ends_and_no_other(machine):
     growing, calm, idle = Session(), Session(), Session(is_active=False)
     idle.held = calm.held = 400
     for machine.free in (199, 150, 101):
-        await machine.reserve.keep([calm, idle, growing])
+        await machine.reserve.end_culprit([calm, idle, growing])
         growing.held += 45
         calm.system_seconds += 0.5
     assert not growing.ended
     machine.free = 90
-    await machine.reserve.keep([calm, idle, growing])
+    await machine.reserve.end_culprit([calm, idle, growing])
     assert (growing.ended, calm.ended, idle.ended, idle.measured) == (ENDED, [], [], 0)
 
 
@@ -99,7 +99,7 @@ async def test_what_nobody_is_seen_to_hold_is_of_who_kept_the_kernel_busy(machin
     for machine.free, machine.kernel in ((199, 100), (150, 150), (90, 205)):
         locking.system_seconds += 0.25
         calm.held += 3
-        await machine.reserve.keep([calm, locking])
+        await machine.reserve.end_culprit([calm, locking])
     assert (locking.ended, calm.ended) == (ENDED, [])
 
 
@@ -107,11 +107,11 @@ async def test_after_an_end_it_is_seen_first_what_that_brought(machine):
     first, second = Session(), Session()
     for machine.free in (199, 99):
         first.held += 200
-        await machine.reserve.keep([first, second])
+        await machine.reserve.end_culprit([first, second])
     assert first.ended == ENDED
     for machine.free in (98, 97, 120):
         second.held += 40
-        await machine.reserve.keep([second])
+        await machine.reserve.end_culprit([second])
     assert not second.ended
 
 
@@ -120,7 +120,7 @@ async def test_a_machine_that_is_always_short_ends_nobody_for_little(machine):
     for machine.free in (50, 45, 51, 40):
         session.held += 5
         session.system_seconds += 1
-        await machine.reserve.keep([session])
+        await machine.reserve.end_culprit([session])
     assert not session.ended
 
 
@@ -131,7 +131,7 @@ async def test_the_room_in_a_group_counts_too(machine, monkeypatch):
     growing = Session()
     for machine.free in (1000, 940):
         growing.held += 60
-        await reserve.keep([growing])
+        await reserve.end_culprit([growing])
     assert growing.ended == ENDED
 
 
