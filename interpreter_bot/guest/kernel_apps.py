@@ -167,6 +167,9 @@ class _GuestKernel(ipkernel.IPythonKernel):
     def _input_request(self, *args: Any, **options: Any) -> Any:
         # Beside a tool's call in a thread, one of them would read the other's answer.
         with tool_functions.CHANNEL:
+            # Outputs go another way, and later: behind them, this tells the bot that all are there.
+            parent = self.get_parent("shell")
+            self.session.send(self.iopub_socket, "input_request", {}, parent=parent)
             return super()._input_request(*args, **options)
 
 

@@ -31,14 +31,13 @@ _MOST_READING_SECONDS: Final = 4.0
 _MOST_MALFORMED: Final = 100
 _MOST_QUESTIONS: Final = 100
 _MOST_TOOL_REQUESTS: Final = 10_000
-_TOOL_REQUEST_CHARACTERS: Final = 256 * 1024
-_PROMPT_CHARACTERS: Final = 2000
 _IDLE_SECONDS: Final = 5.0
 # Where output is known to be lost, the idle status may be, too.
 _LOST_IDLE_SECONDS: Final = 0.5
 _MOST_RENEWALS: Final = 10
 # A kernel that ends closes its sockets before its end is noticed.
 _DEATH_SECONDS: Final = 1.0
+_SHOWN_SECONDS: Final = 1.0
 _LARGEST: Final = zmtp.MOST_BYTES // settings.MIB
 _LOST: Final = "Some of the output was lost on the way."
 _LEFT_OUT: Final = f"Something of more than {_LARGEST} MiB was left out of the output."
@@ -48,6 +47,8 @@ _FLOOD_MESSAGES: Final = 2000
 
 Show = Callable[[values.Output], None]
 Ask = Callable[[values.InputRequested], Awaitable[str]]
+KillKernel = Callable[[values.Ending, str], None]
+"""Ends a kernel that broke the protocol's rules, with an ending and a sentence for people."""
 
 
 class Install(Protocol):
@@ -63,13 +64,6 @@ class Install(Protocol):
             say: shows people what is about to be done.
             ask: asks them whether it may be done.
         """
-
-
-class KillKernel(Protocol):
-    """Callback that ends a kernel which broke the protocol's rules."""
-
-    def __call__(self, ending: values.Ending, reason: str) -> None:
-        """End the kernel with this ending and sentence for people."""
 
 
 class ExecutionStream:
@@ -110,6 +104,8 @@ class ExecutionStream:
         self._asking_since: float | None = None
         self._seconds_asked = 0.0
         self._asking = asyncio.Lock()
+        self._marks = asyncio.Semaphore(0)
+        self._mark_seconds = _SHOWN_SECONDS
         self._put: list[asyncio.Task[str]] = []
         self.answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.status = "aborted"
@@ -134,8 +130,7 @@ class ExecutionStream:
             code: Python.
             is_counted: it is a cell of the person's, with the next number.
         """
-        seeing = self._see_through(code, is_counted=is_counted)
-        over = asyncio.create_task(seeing, name="execution")
+        over = asyncio.create_task(self._see_through(code, is_counted=is_counted), name="execution")
         self._tasks = [over]
         return over
 
@@ -269,6 +264,9 @@ class ExecutionStream:
                 if message.content.get("execution_state") == "idle":
                     self._idle.set()
                 continue
+            if message.msg_type == "input_request":
+                self._marks.release()  # All that was shown before that question is read.
+                continue
             if message.size_bytes > _BREATH_BYTES:
                 # Beside the event loop, in steps between which it goes on.
                 read = await asyncio.to_thread(self._read, message)
@@ -313,10 +311,11 @@ class ExecutionStream:
         questions = tool_requests = 0
         while questions < _MOST_QUESTIONS and tool_requests < _MOST_TOOL_REQUESTS:
             message = await self._next("stdin")
-            if _tool_request(message):
+            if outputs.tool_request(message):
                 tool_requests += 1
             else:
                 questions += 1
+                await self._read_what_was_shown()
             answering = self._answering(message) if message.msg_type == "input_request" else None
             if answering is not None and (answer := await self._answer(answering)) is not None:
                 content: dict[str, object] = {"value": answer, "status": "ok"}
@@ -326,6 +325,14 @@ class ExecutionStream:
                     await self._connection.send("stdin", "input_reply", content, parent_id=parent)
         self._end_kernel("The code asked for input more often than anyone would answer.")
 
+    async def _read_what_was_shown(self) -> None:
+        """Wait until all is read that came before a question, which comes by a shorter way."""
+        try:
+            async with asyncio.timeout(self._mark_seconds):
+                await self._marks.acquire()
+        except TimeoutError:
+            self._mark_seconds = 0.0
+
     def _answering(self, message: jupyter_messages.Message) -> Callable[[], Awaitable[str]] | None:
         """Return what will answer a question, if anything does."""
         prompt = message.content.get("prompt")
@@ -334,10 +341,10 @@ class ExecutionStream:
             return functools.partial(self._install, wanted, say=self._say_aloud, ask=self._ask)
         if self._ask is None:
             return None
-        if told := _tool_request(message):
+        if told := outputs.tool_request(message):
             wish = values.InputRequested("", False, tool_request=told)
             return functools.partial(self._ask, wish)
-        text = outputs.prompt(prompt)[:_PROMPT_CHARACTERS] if isinstance(prompt, str) else ""
+        text = outputs.prompt(prompt) if isinstance(prompt, str) else ""
         is_password = message.content.get("password") is True
         return functools.partial(self._ask, values.InputRequested(text, is_password))
 
@@ -390,10 +397,3 @@ class ExecutionStream:
                 if not self.answered.done():
                     self.answered.set_result(None)
                 self.answered = asyncio.get_running_loop().create_future()
-
-
-def _tool_request(message: jupyter_messages.Message) -> str:
-    """Return what the bot is asked for tools; empty for a question to a person."""
-    prompt = message.content.get("prompt")
-    told = prompt.get("tools") if isinstance(prompt, dict) else None
-    return told if isinstance(told, str) and len(told) <= _TOOL_REQUEST_CHARACTERS else ""

@@ -11,6 +11,7 @@ from interpreter_bot.text import long_texts, safe_text
 
 _NAME_CHARACTERS: Final = 256
 _MESSAGE_CHARACTERS: Final = 2000
+_TOOL_REQUEST_CHARACTERS: Final = 256 * 1024
 _TRACEBACK_CHARACTERS: Final = 20_000
 _DISPLAY_ID_CHARACTERS: Final = 128
 _UPDATES_PER_DISPLAY: Final = 20
@@ -24,6 +25,13 @@ Outputs = tuple[values.Output, ...]
 def prompt(text: str) -> str:
     """Return the prompt of an input request, made harmless and bounded."""
     return safe_text.clipped(text, _MESSAGE_CHARACTERS)
+
+
+def tool_request(message: jupyter_messages.Message) -> str:
+    """Return what an input request asks the bot for tools; empty for a question to a person."""
+    prompt = message.content.get("prompt")
+    told = prompt.get("tools") if isinstance(prompt, dict) else None
+    return told if isinstance(told, str) and len(told) <= _TOOL_REQUEST_CHARACTERS else ""
 
 
 class OutputReader:

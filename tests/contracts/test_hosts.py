@@ -447,6 +447,25 @@ async def test_questions_are_answered_by_who_listens_then(hosts, key):
         assert end.finished.ending is values.Ending.ERROR
 
 
+async def test_a_question_comes_after_all_that_was_shown_before_it(hosts, key):
+    heard, shown = Heard(), []
+
+    async def answer(request):
+        shown.append([one for one, _ in heard.numbered if not isinstance(one, values.Text)])
+        return heard.text
+
+    code = """for n in range(5):
+    display({"text/plain": f"{n}" * 99_000, "image/png": "iVBORw0KGgo" + "A" * 399_989}, raw=True)
+    print(n, end="")
+    assert input() == "01234"[:n + 1]"""
+    async with hosts.lease(key) as lease:
+        kernel = await lease.kernel()
+        id_ = cancellable_executions.new_id()
+        end = await kernel.execute(code, execution_id=id_, show=heard, ask=answer)
+    assert end.finished.ending is values.Ending.OK, heard.numbered[-1]
+    assert [len(before) for before in shown] == [1, 2, 3, 4, 5]
+
+
 async def test_a_question_that_is_refused_ends_the_code_with_that_sentence(hosts, key):
     async def refuse(request):
         raise errors.BotError("Nobody is here.")
