@@ -270,6 +270,7 @@ def _check(directory: str, number: int, key: bytes, tell: snapshot_writers.Tell)
     """Read a generation into a namespace of its own, as another kernel will."""
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
+    variable_pickler.forget_classes()
     reader = snapshot_readers.SnapshotReader(
         directory, number, module.__dict__, key=key, is_check=True
     )

@@ -120,6 +120,16 @@ def restore_into(namespace: dict[str, Any]) -> None:
     _namespace = namespace
 
 
+def forget_classes() -> None:
+    """Let classes of cells that are unpickled from now on be made anew, as in another process.
+
+    Else each that was pickled or unpickled here before is taken for the one that is meant.
+    """
+    if cloudpickle:
+        functions._DYNAMIC_CLASS_TRACKER_BY_ID.clear()
+        functions._DYNAMIC_CLASS_TRACKER_BY_CLASS.clear()
+
+
 class VariablePickler(cloudpickle.Pickler if cloudpickle else pickle.Pickler):  # type: ignore[misc]
     """Pickler of one session's variables.
 

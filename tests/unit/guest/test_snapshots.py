@@ -272,6 +272,21 @@ x = 1
     assert saved.restored()["x"] == 1
 
 
+def test_a_class_that_cannot_be_made_anew_is_said_to_be_lost_when_it_is_saved(session):
+    saved = session("""
+import typing
+class Point(typing.NamedTuple):
+    x: int
+    y: int
+Point.ORIGIN = Point(0, 0)
+x = 1
+""")
+    manifest = saved.save()
+    assert (set(manifest["kept"]), set(manifest["lost"])) == ({"typing", "x"}, {"Point"})
+    assert saved.restored()["x"] == 1
+    assert saved.failed == {}
+
+
 def test_a_function_of_another_python_is_defined_from_its_source(session, monkeypatch):
     saved = session("factor = 3\ndef times(x): return x * factor")
     saved.save()
