@@ -188,7 +188,7 @@ def _save_and_check(
         for message in checked:
             failed |= message.get("failed", {})
         if died_at := _died_at(checked):
-            failed = {died_at: _UNREADABLE}
+            failed = {died_at: snapshot_writers.TOO_LATE if is_late else _UNREADABLE}
         if is_late or not failed:
             _write_manifest(directory, number, messages, lost, failed, key)
             return

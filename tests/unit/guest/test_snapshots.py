@@ -189,6 +189,19 @@ x = Slow()
     assert saved.restored()["small"] == 1
 
 
+def test_one_that_hangs_when_it_is_read_costs_only_itself(session):
+    saved = session("""
+import time
+class Slow:
+    def __reduce__(self): return time.sleep, (60,)
+small = 1
+x = Slow()
+""")
+    manifest = saved.save(seconds=1.0)
+    assert manifest["lost"] == {"x": "there was no time left for it"}
+    assert saved.restored()["small"] == 1
+
+
 def test_what_is_larger_than_allowed_is_left_out_the_largest_first(session):
     saved = session("import numpy\nsmall = numpy.ones(100_000)\nlarge = numpy.ones(1_000_000)")
     manifest = saved.save(most_bytes=2_000_000)
