@@ -99,6 +99,8 @@ class SnapshotReader:
         """Yield the name of each variable before it is read."""
         objects = 0
         for record in self._records:
+            if record.kind != snapshot_files.VARIABLE and record.name in self._skipped:
+                continue
             if record.kind == snapshot_files.SOURCE and record.name == STATE:
                 yield STATE
                 self._read_state(record.payload)

@@ -3,7 +3,7 @@
 They are written and tried out in forked children. A child has all variables as they were at the
 fork, so what it does wrong, or takes long for, is not the kernel's; the next cell ends it. It reads
 what it wrote; a variable that does not come back there is left out, the first one that fails only:
-what follows it often fails for its lack.
+what follows it often fails for its lack. What no child came to in the last attempt is left out.
 
 Above 300 lines: what the children write, try and tell only makes sense together.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import io
 import itertools
 import json
@@ -24,7 +25,7 @@ import signal
 import sys
 import time
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from . import snapshot_files, snapshot_readers, snapshot_writers, variable_pickler
@@ -36,6 +37,8 @@ _NAME_CHARACTERS = 200
 _MOST_ATTEMPTS = 10
 # Of the time for saving: what the child that was at a variable may take to finish it.
 _GRACE_SHARE = 0.25
+# Of the same: for reading once more without the variable that the last reading ended at.
+_SECOND_CHECK_SHARE = 0.5
 # Of the same: what all may take, with reading back what was written; `kernels/snapshots` waits so.
 _LONGEST = 3
 _NICENESS = 5
@@ -169,31 +172,51 @@ def _save_and_check(
                 tell({"full": True})
             raise
 
-    def check(tell: snapshot_writers.Tell) -> None:
-        _check(directory, number, key, tell)
+    def check(tell: snapshot_writers.Tell, skipped: Container[str] = ()) -> None:
+        _check(directory, number, key, skipped, tell)
 
-    for _ in range(_MOST_ATTEMPTS):
+    for attempt in range(1, _MOST_ATTEMPTS + 1):
         most_seconds = deadline - time.monotonic() + seconds * _GRACE_SHARE
         # Both in one child: to fork many variables takes longer than to read them.
         messages, checked = _ask_child((write, most_seconds), (check, seconds))
         is_late = time.monotonic() > deadline
+        is_last = is_late or attempt == _MOST_ATTEMPTS
         if any("full" in message for message in messages):
             raise OSError(errno.ENOSPC, "the variables do not fit on the disk")
         if died_at := _died_at(messages):
             lost[died_at] = snapshot_writers.TOO_LATE if is_late else _DIED
-            if not is_late:
+            if not is_last:
                 continue
             (checked,) = _ask_child((check, seconds))
-        failed: dict[str, str] = {}
-        for message in checked:
-            failed |= message.get("failed", {})
-        if died_at := _died_at(checked):
-            failed = {died_at: snapshot_writers.TOO_LATE if is_late else _UNREADABLE}
-        if is_late or not failed:
-            _write_manifest(directory, number, messages, lost, failed, key)
-            return
-        name, why = next(iter(failed.items()))
-        lost[name] = why
+        failed = _failures(checked, is_late)
+        if failed and not is_last:
+            name, why = next(iter(failed.items()))
+            lost[name] = why
+            continue
+        if _died_at(checked):
+            check_rest = functools.partial(check, skipped=failed)
+            (checked,) = _ask_child((check_rest, seconds * _SECOND_CHECK_SHARE))
+            failed |= _failures(checked, is_late)
+        reached = {message["at"] for message in checked if "at" in message}
+        written = [message["kept"] for message in messages if "kept" in message]
+        unreached = [name for name in written if name not in reached]
+        failed = dict.fromkeys(unreached, snapshot_writers.TOO_LATE) | failed
+        lost = dict.fromkeys(_untold(names, messages), snapshot_writers.TOO_LATE) | lost
+        _write_manifest(directory, number, messages, lost, failed, key)
+        return
+
+
+def _failures(checked: _Messages, is_late: bool) -> dict[str, str]:
+    """Return what a check says that did not come back, or what it ended at, and why."""
+    if died_at := _died_at(checked):
+        return {died_at: snapshot_writers.TOO_LATE if is_late else _UNREADABLE}
+    return next(message["failed"] for message in checked if "failed" in message)
+
+
+def _untold(names: list[str], messages: _Messages) -> list[str]:
+    """Return the variables that whoever wrote did not come to."""
+    told = {message.get("kept", message.get("lost")) for message in messages}
+    return [name for name in names if name not in told]
 
 
 def _ask_child(*stages: tuple[_Stage, float]) -> list[_Messages]:
@@ -266,13 +289,15 @@ def _died_at(messages: _Messages) -> str:
     return next((one["at"] for one in reversed(messages) if "at" in one), snapshot_readers.STATE)
 
 
-def _check(directory: str, number: int, key: bytes, tell: snapshot_writers.Tell) -> None:
+def _check(
+    directory: str, number: int, key: bytes, skipped: Container[str], tell: snapshot_writers.Tell
+) -> None:
     """Read a generation into a namespace of its own, as another kernel will."""
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
     variable_pickler.forget_classes()
     reader = snapshot_readers.SnapshotReader(
-        directory, number, module.__dict__, key=key, is_check=True
+        directory, number, module.__dict__, key=key, skipped=skipped, is_check=True
     )
     for name in reader.variables():
         tell({"at": name})

@@ -202,6 +202,49 @@ x = Slow()
     assert saved.restored()["small"] == 1
 
 
+def test_what_is_read_behind_one_that_hangs_is_tried_out_nevertheless(session):
+    saved = session("""
+import os, time
+class Slow:
+    def __reduce__(self): return time.sleep, (60,)
+class Deadly:
+    def __reduce__(self): return os._exit, (1,)
+x = Slow()
+good = [1] * 100
+bad = [1] * 100 + [Deadly()]
+behind = [2] * 200
+""")
+    manifest = saved.save(seconds=1.0)
+    assert set(manifest["lost"]) == {"x", "bad", "behind"}
+    assert saved.restored()["good"] == [1] * 100
+
+
+def test_what_is_behind_one_that_hangs_while_it_is_saved_is_said_to_be_lost(session):
+    saved = session("""
+import time
+class Slow:
+    def __reduce__(self): time.sleep(60)
+x = Slow()
+behind = [1] * 100
+""")
+    manifest = saved.save(seconds=1.0)
+    assert manifest["lost"] == dict.fromkeys(["x", "behind"], "there was no time left for it")
+
+
+@pytest.mark.parametrize("reduced", ["return int, ('x',)", "os._exit(1)"])
+def test_many_that_fail_do_not_cost_all_others(session, reduced):
+    saved = session(f"""
+import os
+class Bad:
+    def __reduce__(self): {reduced}
+small = 1
+a, b, c, d, e, f, g, h, i, j, k, l = [Bad() for _ in range(12)]
+""")
+    manifest = saved.save()
+    assert sorted(manifest["lost"]) == list("abcdefghijkl")
+    assert saved.restored()["small"] == 1
+
+
 def test_what_is_larger_than_allowed_is_left_out_the_largest_first(session):
     saved = session("import numpy\nsmall = numpy.ones(100_000)\nlarge = numpy.ones(1_000_000)")
     manifest = saved.save(most_bytes=2_000_000)
