@@ -299,7 +299,6 @@ def read(
         view = _map(path, is_check=is_check)
     if view[: len(_MAGIC)] != _MAGIC:
         raise ValueError("this is no file of variables")
-    blobs: dict[str, memoryview] = {}
     position = len(_MAGIC)
     while position + _HEADER.size <= len(view):
         kind, name_bytes, payload_bytes, count, objects = _HEADER.unpack_from(view, position)
@@ -313,11 +312,10 @@ def read(
         for index in range(count):
             size, offset, digest = _BUFFER.unpack_from(view, table + index * _BUFFER.size)
             if not offset:
-                blob = digest.hex()
                 try:
-                    if blob not in blobs:
-                        blobs[blob] = _read_blob(directory, blob, size, key, is_check=is_check)
-                    buffers.append(blobs[blob])
+                    # Each time anew: two arrays that were equal do not become one.
+                    blob = _read_blob(directory, digest.hex(), size, key, is_check=is_check)
+                    buffers.append(blob)
                 except (OSError, snapshot_encryption.DamagedError):
                     is_damaged = True
                 continue

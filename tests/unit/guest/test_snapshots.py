@@ -107,6 +107,21 @@ half, head = big[::2], big[:10]
     assert again["big"][0] == 0, "the file itself must stay as it was"
 
 
+def test_arrays_and_frames_that_were_equal_do_not_become_one(session):
+    saved = session("""
+import numpy, pandas
+one, other = numpy.zeros(1_000_000), numpy.zeros(1_000_000)
+frame = pandas.DataFrame({"a": numpy.arange(1_000_000)})
+more = frame.assign(b=1)
+""")
+    saved.save()
+    names = saved.restored()
+    names["one"][0] = 7
+    names["more"].loc[0, "a"] = 7
+    assert names["other"][0] == 0
+    assert names["frame"].loc[0, "a"] == 0
+
+
 def test_buffers_that_did_not_change_are_not_written_again(session):
     saved = session("import numpy\nbig = numpy.ones(1_000_000)\nother = numpy.zeros(1_000_000)")
     first = saved.save(1)
