@@ -61,9 +61,8 @@ class SnapshotWriter:
             value = self._namespace[name]
             if name in left_out:
                 continue
-            if type(value) is types.ModuleType and value.__name__ in sys.modules:
-                module = value.__name__.encode()
-                self._files.record(snapshot_files.MODULE, name, module, [], 0)
+            if module := _module_name(value):
+                self._files.record(snapshot_files.MODULE, name, module.encode(), [], 0)
                 self._tell({"kept": name, "partly": [], "blobs": {}})
             elif time.monotonic() > deadline:
                 self._tell({"lost": name, "why": TOO_LATE})
@@ -104,8 +103,10 @@ class SnapshotWriter:
         blobs = dict(list(self._files.blobs.items())[before:])
         partly = [loss.what for loss in lost[:_SHOWN_LOSSES]]
         self._tell({"kept": name, "partly": partly, "blobs": blobs})
-        if isinstance(value, (types.FunctionType, type)) and value.__module__ == "__main__":
-            self._write_source(name, value)
+        if _is_definition(value):
+            with contextlib.suppress(Exception):
+                # A metaclass of the person's answers for its names.
+                self._write_source(name, value)
 
     def _count_objects(self) -> int:
         """Return the number that the pickler gave to the last object it met.
@@ -122,7 +123,10 @@ class SnapshotWriter:
 
     def _write_source(self, name: str, value: Any) -> None:
         """Keep the source of a cell's function or class, for another Python and for tracebacks."""
-        with contextlib.suppress(OSError, TypeError, SyntaxError):
+        if value.__module__ != "__main__":
+            return
+        with contextlib.suppress(Exception):
+            # It may be unknown, or too large beside what is written.
             source = inspect.getsource(value).encode()
             self._files.record(snapshot_files.SOURCE, name, source, [], 0)
         code = getattr(value, "__code__", None)
@@ -155,16 +159,26 @@ def _reason(error: Exception) -> str:
 
 def _order(value: Any) -> tuple[bool, bool, int]:
     """Return a key that puts first what others need when they are read, and then the smallest."""
-    is_module = type(value) is types.ModuleType
-    return not is_module, not isinstance(value, (types.FunctionType, type)), _size(value)
+    return not _module_name(value), not _is_definition(value), _size(value)
+
+
+def _module_name(value: Any) -> str:
+    """Return by which name a module is imported; empty for anything else."""
+    name = value.__dict__.get("__name__") if type(value) is types.ModuleType else None
+    return name if type(name) is str and name in sys.modules else ""
+
+
+def _is_definition(value: Any) -> bool:
+    # What it says of its class itself may be another, or an error: proxies do so.
+    return issubclass(type(value), (types.FunctionType, type))
 
 
 def _size(value: Any) -> int:
-    """Return about how many bytes a value has, without running code of the person's."""
+    """Return about how many bytes a value has."""
     kind = type(value)
-    if kind.__module__.partition(".")[0] in ("pandas", "numpy", "polars", "pyarrow"):
-        with contextlib.suppress(Exception):
-            # Whatever a library says: it is for the order only.
+    with contextlib.suppress(Exception):
+        # Whatever a library or a class says: it is for the order only.
+        if kind.__module__.partition(".")[0] in ("pandas", "numpy", "polars", "pyarrow"):
             if hasattr(value, "memory_usage"):
                 used = value.memory_usage()
                 return int(used if isinstance(used, int) else used.sum())

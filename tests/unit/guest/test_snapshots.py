@@ -260,6 +260,27 @@ a, b, c, d, e, f, g, h, i, j, k, l = [Bad() for _ in range(12)]
     assert saved.restored()["small"] == 1
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "class Odd:\n    __class__ = property(lambda self: 1 / 0)\nodd = Odd()",
+        "Odd = type('Odd', (), {'__module__': None})\nodd = Odd()",
+        "class Meta(type):\n    def __getattr__(cls, name): 1 / 0\nclass odd(metaclass=Meta): pass",
+        "import types\nodd = types.ModuleType('odd')\ndel odd.__name__",
+    ],
+)
+def test_what_says_odd_things_of_itself_costs_no_other_variable(session, odd):
+    saved = session(f"{odd}\nsmall = 1")
+    manifest = saved.save()
+    assert "small" in manifest["kept"]
+    assert set(manifest["lost"]) <= {"odd", "Odd"}
+
+
+def test_a_source_that_does_not_fit_costs_no_variable(session):
+    source = f"def odd():\n    return 1  # {'x' * 30_000}"
+    assert session(source).save(most_bytes=30_000)["lost"] == {}
+
+
 def test_what_is_larger_than_allowed_is_left_out_the_largest_first(session):
     saved = session("import numpy\nsmall = numpy.ones(100_000)\nlarge = numpy.ones(1_000_000)")
     manifest = saved.save(most_bytes=2_000_000)
