@@ -254,11 +254,14 @@ def _read_stage(told: int, data: bytearray, seconds: float) -> _Messages:
     """
     deadline = time.monotonic() + seconds
     messages: _Messages = []
+    # Not select(), which knows no descriptor above 1023: code may have opened that many.
+    poll = select.poll()
+    poll.register(told, select.POLLIN)
     while not (messages and "end" in messages[-1]):
         if (size := data.find(b"\n") + 1) > 0:
             messages.append(json.loads(data[:size]))
             del data[:size]
-        elif not select.select([told], [], [], max(deadline - time.monotonic(), 0))[0]:
+        elif not poll.poll(max(deadline - time.monotonic(), 0) * 1000):
             break
         elif chunk := os.read(told, 1 << 16):
             data += chunk

@@ -343,6 +343,14 @@ def test_a_buffer_as_large_as_another_is_another(session):
     assert [saved.restored(number)["one"][0] for number in (1, 2, 3)] == [0, 1, 1]
 
 
+def test_many_open_files_cost_no_variable(session):
+    saved = session("x = 1")
+    with contextlib.ExitStack() as files:
+        for _ in range(1100):
+            files.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        assert saved.save()["kept"] == ["x"]
+
+
 def test_a_link_among_the_buffers_that_leads_nowhere_costs_no_variable(session, tmp_path):
     (tmp_path / "blobs").mkdir()
     (tmp_path / "blobs" / "partial").symlink_to("/nowhere")
