@@ -51,28 +51,28 @@ class _Finder:
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """Find a module; None, as for most, leaves it to the next finder."""
-        hook = self._waiting.pop(name, None)
-        if hook is None:
+        if name not in self._waiting:
             return None
-        # Its hook no longer waits, so this does not recurse.
-        spec = importlib.util.find_spec(name)
+        others = [one for one in sys.meta_path if one is not self and hasattr(one, "find_spec")]
+        spec = next(filter(None, (one.find_spec(name, path, target) for one in others)), None)
         if spec is not None and spec.loader is not None:
-            _run_after(spec.loader, hook)
+            self._run_after(spec.loader, name)
         return spec
 
+    def _run_after(self, loader: Any, name: str) -> None:
+        """Let a loader run a module's hook; until then it waits, as many only look for a module."""
+        execute = loader.exec_module
 
-def _run_after(loader: Any, hook: Hook) -> None:
-    execute = loader.exec_module
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            try:
+                if hook := self._waiting.pop(name, None):
+                    hook(module)
+            except Exception:
+                # Any version of the module: its displays then stay as they would have been.
+                return
 
-    def exec_module(module: ModuleType) -> None:
-        execute(module)
-        try:
-            hook(module)
-        except Exception:
-            # Any version of the module: its displays then stay as they would have been.
-            return
-
-    loader.exec_module = exec_module
+        loader.exec_module = exec_module
 
 
 def after_import(hooks: Mapping[str, Hook]) -> None:

@@ -2,6 +2,7 @@
 
 import base64
 import importlib
+import importlib.util
 import json
 import re
 import sys
@@ -190,6 +191,15 @@ def test_a_hook_runs_once_when_its_module_was_imported(module):
     importlib.import_module(module)
     assert seen == [1]
     importlib.reload(sys.modules[module])
+    assert seen == [1]
+
+
+def test_a_hook_waits_for_the_import_though_somebody_looked_for_the_module(module):
+    seen = []
+    preloads.after_import({module: lambda found: seen.append(found.value)})
+    assert importlib.util.find_spec(module) is not None
+    assert importlib.util.find_spec(module) is not None
+    importlib.import_module(module)
     assert seen == [1]
 
 
