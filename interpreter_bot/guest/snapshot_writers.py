@@ -95,7 +95,8 @@ class SnapshotWriter:
             self._pickler.memo = {k: v for k, v in memo.items() if v[0] <= self._last_object}
             return
         self._last_object = objects
-        lost = self._pickler.lost
+        if lost := self._pickler.lost:
+            self._pickler.forget_lost()
         for loss in lost:
             if loss.of is value:
                 self._tell({"lost": name, "why": loss.what + (loss.why and f": {loss.why}")})

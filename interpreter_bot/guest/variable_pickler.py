@@ -179,11 +179,16 @@ class VariablePickler(cloudpickle.Pickler if cloudpickle else pickle.Pickler):  
             return self._lose(obj, reason(error))
 
     def _lose(self, obj: Any, why: str = "") -> tuple[Any, ...]:
-        loss = Loss(obj, describe(type(obj)), why[:REASON_CHARACTERS])
+        return self._note(Loss(obj, describe(type(obj)), why[:REASON_CHARACTERS]))
+
+    def _note(self, loss: Loss) -> tuple[Any, ...]:
         self.lost.append(loss)
         return _make_lost, (loss.what, loss.why)
 
     def _reduce_known(self, kind: type, obj: Any) -> tuple[Any, ...] | None:
+        if kind is Lost:
+            # An earlier Python lost it: that is to be said of this snapshot, too.
+            return self._note(Loss(obj, obj._what, obj._why))
         if kind is _CACHED_FUNCTION:
             return _cache, (obj.__wrapped__, obj.cache_parameters())
         if kind is _thread.LockType:
@@ -210,6 +215,17 @@ class VariablePickler(cloudpickle.Pickler if cloudpickle else pickle.Pickler):  
             return None
         start = obj.__array_interface__["data"][0] - root.__array_interface__["data"][0]
         return _view, (root, start, obj.shape, obj.strides, obj.dtype)
+
+    def forget_lost(self) -> None:
+        """Let what was lost be told anew where another variable has it, too.
+
+        The pickler would refer to what it wrote instead.
+        """
+        gone = {id(loss.of) for loss in self.lost}
+        self.memo = {
+            key: (number, object() if key in gone else known)
+            for key, (number, known) in self.memo.copy().items()
+        }
 
     # The two that cloudpickle offers for this: what a function of a cell uses is variables in their
     # own right, not part of the function.

@@ -190,6 +190,33 @@ def test_a_part_that_cannot_be_kept_says_so_when_it_is_used(session):
     assert "not kept" in repr(holder["generator"])
 
 
+def test_what_is_lost_is_told_of_each_variable_that_has_it(session):
+    saved = session("""
+import threading
+shared = [1]
+thread = threading.Thread()
+same = thread
+threads = {"one": thread, "shared": shared}
+""")
+    manifest = saved.save()
+    assert manifest["lost"] == {"thread": "a thread", "same": "a thread"}
+    assert manifest["partly"] == {"threads": "a thread"}
+    names = saved.restored()
+    assert not {"thread", "same"} & names.keys()
+    assert names["threads"]["shared"] is names["shared"]
+
+
+def test_what_an_earlier_python_lost_is_told_again(session):
+    saved = session("holder = {'numbers': [1, 2], 'generator': (i for i in range(3))}")
+    saved.save()
+    saved.names = saved.restored()
+    saved.run("part = holder['generator']")
+    manifest = saved.save(2)
+    assert manifest["lost"] == {"part": "a generator"}
+    assert manifest["partly"] == {"holder": "a generator"}
+    assert repr(saved.restored(2)["holder"]["generator"]) == "<not kept: a generator>"
+
+
 def test_one_that_hangs_costs_only_itself(session):
     saved = session("""
 import time
