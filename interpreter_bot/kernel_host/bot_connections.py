@@ -222,10 +222,11 @@ class BotConnection:
 
     async def _followed(self, number: int, execution_id: str, after: int, asks: bool) -> None:
         journal = await self._executions.find(execution_id)
+        questioner = _Questioner(self, number, journal, after)
         with contextlib.ExitStack() as stack:
             asked = self._executions.asked(execution_id)
             if asks and asked is not None:
-                stack.enter_context(asked.asking(_Questioner(self, number)))
+                stack.enter_context(asked.asking(questioner))
             sent = 0
             async for entry in journal.follow(after):
                 if entry.left_out:
@@ -234,6 +235,7 @@ class BotConnection:
                 # Waits for a bot that is slow: what comes meanwhile is in the journal.
                 await self._send_event(number, entry.number, entry.record)
                 sent = entry.number
+                questioner.note_sent(sent)
             if sent < journal.last:
                 await self._send_end(number, journal, after)
 
@@ -334,16 +336,31 @@ class BotConnection:
 
 
 class _Questioner:
-    """A bot's ear for the questions of one execution."""
+    """A bot's ear for the questions of one execution: it hears each after what was shown before."""
 
-    def __init__(self, connection: BotConnection, call: int) -> None:
+    def __init__(
+        self, connection: BotConnection, call: int, journal: execution_journals.Journal, sent: int
+    ) -> None:
+        """Ask nothing yet; `sent` is the number of the last event that the bot has."""
         self._connection = connection
         self._call = call
+        self._journal = journal
+        self._sent = sent
+        self._waiting: tuple[int, dict[str, object]] | None = None
 
     def ask(self, number: int, request: values.InputRequested) -> None:
-        """Ask for an answer."""
-        self._connection._send_soon({"call": self._call, "question": number, "asks": request})
+        """Ask for an answer, once the bot was sent all that the journal has now."""
+        self._waiting = self._journal.last, {"question": number, "asks": request}
+        self.note_sent(self._sent)
+
+    def note_sent(self, number: int) -> None:
+        """Note that an event was sent, for which a question may wait."""
+        self._sent = number
+        if self._waiting is not None and number >= self._waiting[0]:
+            self._connection._send_soon({"call": self._call, **self._waiting[1]})
+            self._waiting = None
 
     def withdraw(self, number: int) -> None:
         """Take the question back."""
+        self._waiting = None
         self._connection._send_soon({"call": self._call, "question": number})

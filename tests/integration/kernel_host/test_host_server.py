@@ -50,6 +50,9 @@ class Relay:
         # Whether it keeps to itself what is asked, and how often it did.
         self.is_deaf = False
         self.unheard = 0
+        # Whether it goes on reading what the host says.
+        self.reads = asyncio.Event()
+        self.reads.set()
 
     async def __call__(self, reader, writer):
         try:
@@ -62,6 +65,8 @@ class Relay:
         async def pump(source, sink):
             with contextlib.suppress(OSError):
                 while data := await source.read(65536):
+                    if source is near:
+                        await self.reads.wait()
                     if self.refusals and data.startswith(b"GET /v1/events"):
                         self.refusals -= 1
                         writer.transport.abort()
@@ -111,13 +116,19 @@ async def served(host, place):
         yield opened
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def relay(served, place):
+@contextlib.asynccontextmanager
+async def relaying(place):
     made = Relay(place / "host.sock")
     listening = await asyncio.start_unix_server(made, place / "relay.sock")
     yield made
     made.break_all()
     listening.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def relay(served, place):
+    async with relaying(place) as made:
+        yield made
 
 
 async def until(is_so):
@@ -191,6 +202,38 @@ async def test_question_is_asked_again_when_the_connection_broke(relay, place):
         relay.break_all()
         assert (await running).finished.ending is values.Ending.OK
     assert shown == [(1, "Hello Ada\n")]
+
+
+async def test_question_overtakes_nothing_that_a_slow_bot_has_still_to_read(host, place):
+    shown, show = heard()
+    is_slow = asyncio.Event()
+
+    async def ask(request):
+        if not shown:
+            relay.reads.clear()
+            is_slow.set()
+        return str(len(shown))
+
+    code = """input()
+for n in range(8):
+    display({"text/plain": "one", "image/png": "iVBORw0KGgo" + "A" * 399_989}, raw=True)
+assert input() == "8", "it was asked before all was shown" """
+
+    async with (
+        journaled_executions.JournaledExecutions.open(host, place / "slow") as begun,
+        host_server.HostServer.open(host, begun, place / "host.sock"),
+        relaying(place) as relay,
+        remote_host.RemoteHost.open(place / "relay.sock") as remote,
+        remote.lease("slow") as lease,
+    ):
+        kernel = await lease.kernel()
+        running = asyncio.create_task(kernel.execute(code, execution_id="slow", show=show, ask=ask))
+        await is_slow.wait()
+        questions = begun.asked("slow")
+        # The second one.
+        await until(lambda: questions._number == 2)
+        relay.reads.set()
+        assert (await running).finished.ending is values.Ending.OK, shown[-1]
 
 
 async def test_who_asks_a_host_that_is_stuck_does_not_wait_for_ever(relay, place, monkeypatch):
