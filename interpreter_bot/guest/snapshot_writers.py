@@ -96,7 +96,7 @@ class SnapshotWriter:
             return
         self._last_object = objects
         if lost := self._pickler.lost:
-            self._pickler.forget_lost()
+            self._forget_lost()
         for loss in lost:
             if loss.of is value:
                 self._tell({"lost": name, "why": loss.what + (loss.why and f": {loss.why}")})
@@ -108,6 +108,17 @@ class SnapshotWriter:
             with contextlib.suppress(Exception):
                 # A metaclass of the person's answers for its names.
                 self._write_source(name, value)
+
+    def _forget_lost(self) -> None:
+        """Let what was lost be told anew where another variable has it, too.
+
+        The pickler would refer to what it wrote instead.
+        """
+        gone = {id(loss.of) for loss in self._pickler.lost}
+        memo = self._pickler.memo.copy()
+        self._pickler.memo = {
+            k: (number, object() if k in gone else known) for k, (number, known) in memo.items()
+        }
 
     def _count_objects(self) -> int:
         """Return the number that the pickler gave to the last object it met.

@@ -216,17 +216,6 @@ class VariablePickler(cloudpickle.Pickler if cloudpickle else pickle.Pickler):  
         start = obj.__array_interface__["data"][0] - root.__array_interface__["data"][0]
         return _view, (root, start, obj.shape, obj.strides, obj.dtype)
 
-    def forget_lost(self) -> None:
-        """Let what was lost be told anew where another variable has it, too.
-
-        The pickler would refer to what it wrote instead.
-        """
-        gone = {id(loss.of) for loss in self.lost}
-        self.memo = {
-            key: (number, object() if key in gone else known)
-            for key, (number, known) in self.memo.copy().items()
-        }
-
     # The two that cloudpickle offers for this: what a function of a cell uses is variables in their
     # own right, not part of the function.
     def _function_getnewargs(self, func: types.FunctionType) -> tuple[Any, ...]:
