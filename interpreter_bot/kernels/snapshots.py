@@ -299,6 +299,8 @@ class Snapshots:
         kernel, workspace = launched.kernel, launched.workspace
         async with self._slot():
             if workspace is None or not kernel.is_alive or kernel.is_busy:
+                # A look at variables may have come first, after which it is due again.
+                kernel.saved_runs = 0
                 return
             runs, begun = kernel.runs, time.monotonic()
             # Never one that a child of long ago may still be writing.

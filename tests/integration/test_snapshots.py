@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -550,6 +551,22 @@ async def test_what_a_look_at_variables_interrupts_is_saved_later(opened):
         await pool.save_variables("a")
         assert kernel.kept_runs == 1
         assert await run(await lose(pool), "print(x)") == "7\n"
+
+
+async def test_what_comes_after_a_look_at_variables_when_its_turn_comes_is_saved_later(opened):
+    async with opened() as pool, contextlib.AsyncExitStack() as others:
+        kernel = await pool.take("a")
+        await run(kernel, "x = 7")
+        for _ in range(os.cpu_count() or 1):
+            await others.enter_async_context(pool.snapshots._slot())
+        saving = asyncio.create_task(pool.save_variables("a"))
+        await until(lambda: kernel.id in pool.snapshots._saving)
+        code = "__import__('time').sleep(0.3)"
+        look = asyncio.create_task(kernel.execute(code, show=lambda _: None, is_own=True))
+        await until(lambda: kernel.is_busy)
+        await others.aclose()
+        await asyncio.gather(saving, look)
+        assert (await saved(pool)).names == ("x",)
 
 
 async def test_who_is_never_idle_is_saved_though_saving_takes_long(opened):
