@@ -85,7 +85,7 @@ class Writer:
     """Writer of one file of variables.
 
     Attributes:
-        blobs: digests of the blobs it refers to.
+        blobs: sizes of the blobs that it refers to since this was last cleared, by digest.
         written_bytes: what it wrote, new blobs among it.
     """
 

@@ -76,7 +76,7 @@ class SnapshotWriter:
         self._payload.truncate()
         self._buffers.clear()
         self._pickler.lost.clear()
-        before = len(self._files.blobs)
+        self._files.blobs.clear()
         is_pickled = False
         try:
             self._pickler.dump(value)
@@ -101,9 +101,8 @@ class SnapshotWriter:
             if loss.of is value:
                 self._tell({"lost": name, "why": loss.what + (loss.why and f": {loss.why}")})
                 return
-        blobs = dict(list(self._files.blobs.items())[before:])
         partly = [loss.what for loss in lost[:_SHOWN_LOSSES]]
-        self._tell({"kept": name, "partly": partly, "blobs": blobs})
+        self._tell({"kept": name, "partly": partly, "blobs": self._files.blobs})
         if _is_definition(value):
             with contextlib.suppress(Exception):
                 # A metaclass of the person's answers for its names.

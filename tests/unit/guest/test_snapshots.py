@@ -6,6 +6,7 @@ import linecache
 import os
 import pathlib
 import platform
+import resource
 import time
 
 import numpy
@@ -376,6 +377,22 @@ def test_many_open_files_cost_no_variable(session):
         for _ in range(1100):
             files.callback(os.close, os.open(os.devnull, os.O_RDONLY))
         assert saved.save()["kept"] == ["x"]
+
+
+def test_a_buffer_that_one_lost_variable_has_as_well_is_kept(session):
+    saved = session("""
+import numpy
+good = numpy.ones(1_000_000)
+lost = [good.copy(), numpy.zeros(3_000_000)]
+""")
+    most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000_000, hard))
+    try:
+        manifest = saved.save()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    assert list(manifest["lost"]) == ["lost"]
+    assert list(manifest["blobs"].values()) == [8_000_000]
 
 
 def test_a_link_among_the_buffers_that_leads_nowhere_costs_no_variable(session, tmp_path):
