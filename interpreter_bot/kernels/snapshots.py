@@ -313,7 +313,9 @@ class Snapshots:
                         told["seal"] = seal
                         await self._settle(launched, workspace, told)
                         full = workspace.variables / f"{number}.full"
-                        kernel.note_saved(is_disk_full=await asyncio.to_thread(full.exists))
+                        # A link of the code's that is followed would tell it what is on the host.
+                        is_full = await asyncio.to_thread(os.path.lexists, full)
+                        kernel.note_saved(is_disk_full=is_full)
                 finally:
                     kernel.note_saving(begun)
                     # Also where it was interrupted: what is left of it counts as the session's.

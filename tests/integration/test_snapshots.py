@@ -13,6 +13,7 @@ import time
 import pytest
 
 from interpreter_bot import errors, settings, values
+from interpreter_bot.guest import rootfs
 from interpreter_bot.kernels import pools, snapshot_keys, snapshot_storage
 from interpreter_bot.kernels.files import safe_open
 
@@ -375,6 +376,24 @@ async def test_what_code_puts_beside_what_is_saved_is_deleted_or_harmless(opened
         assert os.stat("/etc/passwd")
         await pool.forget("a")
         assert not variables.exists()
+
+
+@pytest.mark.parametrize("target", ["/", "/nowhere"])
+async def test_a_link_in_the_directory_of_snapshots_tells_nothing_of_the_host(opened, target):
+    code = f"""
+import os
+shell = get_ipython()
+save = shell.save_variables
+def save_with_link(number, *rest):
+    os.symlink("{target}", f"{rootfs.VARIABLES}/{{number}}.full")
+    save(number, *rest)
+shell.save_variables = save_with_link
+"""
+    async with opened() as pool:
+        kernel = await pool.take("a")
+        await run(kernel, code)
+        await pool.save_variables("a")
+        assert "disk of the machine is full" in await run(kernel, "1")
 
 
 async def test_code_that_fills_the_directory_of_snapshots_is_stopped(opened):
