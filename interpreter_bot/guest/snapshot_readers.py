@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib
+import io
 import pickle
-import pickletools
 import struct
+import sys
 from collections.abc import Container, Iterator
 from typing import Any
 
 from . import process_state, snapshot_encryption, snapshot_files, variable_pickler
 
 STATE = "process state"
+_PythonUnpickler: Any = pickle._Unpickler
+# Operations that make an object, and of how many on the stack.
+_MAKING = {
+    **{pickle.REDUCE: 2, pickle.NEWOBJ: 2, pickle.NEWOBJ_EX: 3, pickle.STACK_GLOBAL: 2},
+    **{pickle.NEXT_BUFFER: 0, pickle.READONLY_BUFFER: 1},
+}
+# Those that fill the one below, and with how many; 0 are all down to a mark.
+_FILLING = {
+    **{pickle.BUILD: 1, pickle.APPEND: 1, pickle.SETITEM: 2},
+    **{pickle.APPENDS: 0, pickle.SETITEMS: 0, pickle.ADDITEMS: 0},
+}
 # What makes code of bytes, which mean something else to another minor Python.
 _MAKES_CODE = frozenset({("cloudpickle.cloudpickle", "_builtin_type"), ("types", "CodeType")})
 
@@ -23,6 +37,71 @@ class _OtherPythonsUnpickler(pickle.Unpickler):
         if (module, name) in _MAKES_CODE:
             raise TypeError("it was compiled by another version of Python")
         return super().find_class(module, name)
+
+
+class _Salvager(_PythonUnpickler):  # type: ignore[misc]
+    """Unpickler that reads on where an object cannot be made, with a `Lost` in its place.
+
+    What variables share, classes and types of arrays too, lies in the pickle of the first one.
+    """
+
+    def __init__(
+        self, record: snapshot_files.Record, find: Any, memo: dict[int, Any], *, is_tried: bool
+    ) -> None:
+        """Read nothing yet.
+
+        Args:
+            record: of the variable.
+            find: an unpickler's `find_class`.
+            memo: objects by their numbers; takes what is read.
+            is_tried: make whatever can be made; else only what runs none of the person's code.
+        """
+        buffers = record.buffers if is_tried and not record.is_damaged else ()
+        super().__init__(io.BytesIO(record.payload), buffers=buffers)
+        self.memo = memo
+        self.lost = variable_pickler.Lost(f"a part of {record.name}", "it could not be read")
+        self._find = find
+        self._is_tried = is_tried
+        self.dispatch = _PythonUnpickler.dispatch.copy()
+        for code in (*_MAKING, *_FILLING):
+            self.dispatch[code[0]] = functools.partial(_Salvager._try, code=code)
+
+    def find_class(self, module: str, name: str, /) -> Any:
+        if not (self._is_tried or module in sys.modules):
+            raise ImportError(module)
+        return self._find(module, name)
+
+    def _try(self, *, code: bytes) -> None:
+        taken = _MAKING[code] if code in _MAKING else _FILLING[code]
+        stack = self.stack if taken or code in _MAKING else self.metastack[-1]
+        below = len(stack) - taken
+        filled = stack[below - 1] if code in _FILLING else None
+        try:
+            if filled is not self.lost and (self._is_tried or self._is_harmless(code, stack)):
+                _PythonUnpickler.dispatch[code[0]](self)
+                return
+        except Exception:
+            # Whatever it needs is another one now, or is lost itself.
+            pass
+        if stack is not self.stack:
+            self.pop_mark()
+        del stack[below:]
+        if filled is None:
+            self.append(self.lost)
+        elif filled is not self.lost:
+            stack[-1] = self.lost
+            # It was numbered shortly before.
+            at = next((k for k, one in reversed(self.memo.items()) if one is filled), None)
+            if at is not None:
+                self.memo[at] = self.lost
+
+    def _is_harmless(self, code: bytes, stack: list[Any]) -> bool:
+        numpy: Any = sys.modules.get("numpy")
+        if code == pickle.REDUCE:
+            return numpy is not None and stack[-2] is numpy.dtype
+        if code == pickle.BUILD:
+            return numpy is not None and isinstance(stack[-2], numpy.dtype)
+        return code not in (pickle.NEWOBJ, pickle.NEWOBJ_EX)
 
 
 class _Source:
@@ -114,7 +193,7 @@ class SnapshotReader:
                 if record.is_damaged:
                     self.failed[record.name] = str(snapshot_encryption.DamagedError())
                 if record.is_damaged or record.name in self._skipped:
-                    self._refill(record, objects)
+                    self._refill(record, objects, is_tried=record.name not in self._skipped)
                 else:
                     self._read(record, objects)
                 objects = record.objects + 1
@@ -146,27 +225,25 @@ class SnapshotReader:
         except Exception as error:
             # Whatever a type's methods raise, or another release of its library.
             self.failed[record.name] = variable_pickler.reason(error)
-            self._refill(record, objects)
+            self._refill(record, objects, is_tried=True)
         else:
             if type(value) is not variable_pickler.Lost:
                 self._namespace[record.name] = value
 
-    def _refill(self, record: snapshot_files.Record, good: int) -> None:
-        """Begin with an unpickler that knows the objects read so far, and of the rest the words.
+    def _refill(self, record: snapshot_files.Record, good: int, *, is_tried: bool) -> None:
+        """Begin with an unpickler that knows the objects read so far, and what the rest has.
 
-        Words are shared by all: a key of one dict is that of the next. CPython's own setter of the
-        memo forgets everything, so a pickle of persistent ids brings each object to its number.
+        CPython's own setter of the memo forgets everything, so a pickle of persistent ids brings
+        each object to its number.
         """
-        known = self._unpickler.memo.copy()
+        known, find = self._unpickler.memo.copy(), self._unpickler.find_class
         memo = {index: value for index, value in known.items() if index < good}
-        number, argument = good, None
-        for code, now, _ in pickletools.genops(bytes(record.payload)):
-            if code.name == "MEMOIZE":
-                if isinstance(argument, str):
-                    memo[number] = argument
-                number += 1
-            argument = now
-        lost = variable_pickler.Lost(f"a part of {record.name}", "it could not be read")
+        salvager = _Salvager(record, find, memo, is_tried=is_tried)
+        with contextlib.suppress(Exception):
+            # The two marks behind it, too.
+            for _ in range(3):
+                salvager.load()
+        lost = salvager.lost
         self._unpickler = self._new_unpickler()
         self._unpickler.persistent_load = lambda index: memo.get(index, lost)
         count = record.objects + 1

@@ -335,6 +335,45 @@ later = {"shared": shared, "gone": gone}
     assert names["later"]["shared"] is names["shared"]
 
 
+def test_one_that_no_longer_loads_takes_no_arrays_with_it(session, monkeypatch):
+    saved = session("""
+from interpreter_bot.guest.variable_pickler import Loss
+import numpy, pandas
+counts = numpy.arange(3)
+model = {"of": Loss(1, "a", "b"), "weights": numpy.ones(3), "counts": counts}
+weights = numpy.ones(1000)
+frame = pandas.DataFrame({"a": range(1000)})
+""")
+    saved.save()
+    monkeypatch.delattr(variable_pickler, "Loss")
+    names = saved.restored()
+    assert set(saved.failed) == {"Loss", "model"}
+    assert names["weights"].sum() == 1000
+    assert len(names["frame"]) == 1000
+
+
+def test_a_large_buffer_that_is_gone_takes_no_other_with_it(session):
+    saved = session("import numpy\none, two = numpy.ones(1_000_000), numpy.ones(2_000_000)")
+    sizes = saved.save()["blobs"]
+    os.unlink(os.path.join(saved.directory, "blobs", min(sizes, key=sizes.get)))
+    names = saved.restored()
+    assert set(saved.failed) == {"one"}
+    assert names["two"].sum() == 2_000_000
+
+
+def test_one_that_hangs_when_it_is_read_takes_no_arrays_with_it(session):
+    saved = session("""
+import numpy, time
+class Slow:
+    def __reduce__(self): return time.sleep, (60,)
+slow = [Slow(), numpy.ones(3)]
+weights = [numpy.ones(100), numpy.zeros(100)]
+""")
+    manifest = saved.save(seconds=1.0)
+    assert manifest["lost"] == {"slow": "there was no time left for it"}
+    assert saved.restored()["weights"][0].sum() == 100
+
+
 def test_a_class_that_cannot_be_made_again_is_found_out(session):
     saved = session("""
 import os
