@@ -199,7 +199,10 @@ class VariablePickler(cloudpickle.Pickler if cloudpickle else pickle.Pickler):  
             rows = obj.execute("pragma database_list").fetchall()
             path = rows[0][2] if rows else ""
             return (_connect, (path, None)) if path else (_connect, ("", obj.serialize()))
-        if kind in (io.TextIOWrapper, io.BufferedReader) and _is_plain_reading(obj):
+        if kind in (io.TextIOWrapper, io.BufferedReader):
+            if not _is_plain_reading(obj):
+                # cloudpickle would write here what the kernel still is to write, and lose the file.
+                return self._lose(obj, "it is not opened for reading only")
             encoding = getattr(obj, "encoding", None)
             return _reopen, (str(obj.name), obj.mode, encoding, obj.tell())
         return None

@@ -180,6 +180,13 @@ after = {"list": before}
     assert not saved.failed
 
 
+def test_a_file_that_is_read_and_written_is_lost_and_left_as_it_is(session, tmp_path):
+    saved = session(f"file = open({str(tmp_path / 'file')!r}, 'w+')\nfile.write('once')")
+    assert "reading only" in saved.save()["lost"]["file"]
+    saved.names["file"].close()
+    assert (tmp_path / "file").read_text() == "once"
+
+
 def test_a_part_that_cannot_be_kept_says_so_when_it_is_used(session):
     saved = session("holder = {'numbers': [1, 2], 'generator': (i for i in range(3))}")
     manifest = saved.save()
