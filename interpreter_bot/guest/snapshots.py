@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import gc
 import io
 import itertools
 import json
@@ -139,6 +140,8 @@ def is_gone(child: int) -> bool:
 
 def _leave_kernel(seconds: float) -> None:
     """Leave everything that belongs to the kernel; its streams lead to its sockets."""
+    # What it finds is the kernel's to end: a file would be written by both.
+    gc.disable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     # Ends this process even where a library never returns to Python.

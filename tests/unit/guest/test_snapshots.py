@@ -1,6 +1,7 @@
 """Variables that are saved by one namespace and come back in another."""
 
 import contextlib
+import gc
 import json
 import linecache
 import os
@@ -185,6 +186,26 @@ def test_a_file_that_is_read_and_written_is_lost_and_left_as_it_is(session, tmp_
     assert "reading only" in saved.save()["lost"]["file"]
     saved.names["file"].close()
     assert (tmp_path / "file").read_text() == "once"
+
+
+def test_what_is_garbage_is_ended_by_the_kernel_alone(session, tmp_path):
+    saved = session(f"""
+import gc, os
+gc.disable()
+class Ends:
+    def __del__(self):
+        with open({str(tmp_path / "ended")!r}, "a") as file: file.write("once ")
+one = Ends()
+one.itself = one
+del one
+class Collects:
+    def __reduce__(self): return list, ([[] for _ in range(100_000)],)
+collects = Collects()
+gc.enable()
+""")
+    saved.save()
+    gc.collect()
+    assert (tmp_path / "ended").read_text() == "once "
 
 
 def test_a_part_that_cannot_be_kept_says_so_when_it_is_used(session):
