@@ -13,11 +13,13 @@ import contextlib
 import copyreg
 import functools
 import io
+import multiprocessing.process
 import os
 import pickle
 import re
 import socket
 import sqlite3
+import subprocess
 import sys
 import threading
 import types
@@ -46,6 +48,8 @@ _UNKEEPABLE: dict[type, str] = {
     types.FrameType: "a frame",
     types.TracebackType: "a traceback",
     threading.Thread: "a thread",
+    subprocess.Popen: "a process",
+    multiprocessing.process.BaseProcess: "a process",
     socket.socket: "a socket",
     threading.local: "a thread's storage",
     sqlite3.Cursor: "a database cursor",

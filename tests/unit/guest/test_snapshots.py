@@ -208,6 +208,16 @@ gc.enable()
     assert (tmp_path / "ended").read_text() == "once "
 
 
+def test_a_process_is_said_to_be_lost(session):
+    saved = session("""
+import multiprocessing, subprocess
+begun = subprocess.Popen(["true"])
+begun.wait()
+planned = multiprocessing.Process(target=print)
+""")
+    assert saved.save()["lost"] == {"begun": "a process", "planned": "a process"}
+
+
 def test_a_part_that_cannot_be_kept_says_so_when_it_is_used(session):
     saved = session("holder = {'numbers': [1, 2], 'generator': (i for i in range(3))}")
     manifest = saved.save()
