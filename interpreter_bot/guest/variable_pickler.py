@@ -4,6 +4,8 @@ One pickler takes all variables, so what they share stays shared. Functions of c
 the new namespace rather than to a copy of the old one. An object that cannot be pickled becomes a
 `Lost` in its place, so that a dict of models with a lock somewhere inside still comes back. A view
 of an array that is kept is kept as a view.
+
+Above 300 lines: for each kind of object what is written of it, and what makes it of that.
 """
 
 from __future__ import annotations
@@ -57,6 +59,7 @@ _UNKEEPABLE: dict[type, str] = {
     weakref.ReferenceType: "a weak reference",
 }
 _WORDS = {"DuckDBPyConnection": "a duckdb connection", "DuckDBPyRelation": "a duckdb relation"}
+_CONNECTION_STATE = ("isolation_level", "row_factory", "text_factory")
 _CACHED_FUNCTION = type(functools.lru_cache(lambda: None))
 
 
@@ -200,9 +203,15 @@ class VariablePickler(cloudpickle.Pickler if cloudpickle else pickle.Pickler):  
         if kind is _thread.RLock:
             return _make_reentrant_lock, ()
         if kind is sqlite3.Connection:
-            rows = obj.execute("pragma database_list").fetchall()
+            cursor = obj.cursor()
+            cursor.row_factory = None
+            rows = cursor.execute("pragma database_list").fetchall()
             path = rows[0][2] if rows else ""
-            return (_connect, (path, None)) if path else (_connect, ("", obj.serialize()))
+            if path and obj.in_transaction:
+                return self._lose(obj, "it has changes that are not committed")
+            content = None if path else obj.serialize()
+            state = {name: getattr(obj, name) for name in _CONNECTION_STATE}
+            return _connect, (path, content), state, None, None, _set_all
         if kind in (io.TextIOWrapper, io.BufferedReader):
             if not _is_plain_reading(obj):
                 # cloudpickle would write here what the kernel still is to write, and lose the file.
@@ -272,6 +281,11 @@ def _connect(path: str, content: bytes | None) -> sqlite3.Connection:
     return connection
 
 
+def _set_all(obj: Any, state: dict[str, Any]) -> None:
+    for name, value in state.items():
+        setattr(obj, name, value)
+
+
 def _reopen(path: str, mode: str, encoding: str | None, position: int) -> Any:
     file = open(path, mode, encoding=encoding)  # noqa: SIM115 - it is the variable
     file.seek(position)
@@ -289,7 +303,7 @@ def _publish() -> None:
     module: Any = types.ModuleType(_MODULE)
     for rebuild in (
         *(_cache, _connect, _current_namespace, _make_lock, _make_lost, _make_reentrant_lock),
-        *(_reopen, _view),
+        *(_reopen, _set_all, _view),
     ):
         rebuild.__module__ = _MODULE
         setattr(module, rebuild.__name__, rebuild)

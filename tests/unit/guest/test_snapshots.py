@@ -218,6 +218,28 @@ planned = multiprocessing.Process(target=print)
     assert saved.save()["lost"] == {"begun": "a process", "planned": "a process"}
 
 
+def test_a_database_gives_rows_as_before_and_changes_are_committed_or_said_to_be_lost(
+    session, tmp_path
+):
+    saved = session(f"""
+import sqlite3
+paths = ":memory:", {str(tmp_path / "file")!r}, {str(tmp_path / "open")!r}
+memory, file, open_ = map(sqlite3.connect, paths)
+for one in (memory, file, open_):
+    one.execute("create table t(a)")
+    one.execute("insert into t values (42)")
+    one.row_factory = lambda cursor, row: {{cursor.description[0][0]: row[0]}}
+memory.commit(), file.commit()
+del one
+""")
+    manifest = saved.save()
+    assert list(manifest["lost"]) == ["open_"]
+    assert "not committed" in manifest["lost"]["open_"]
+    names = saved.restored()
+    for name in ("memory", "file"):
+        assert names[name].execute("select a from t").fetchall() == [{"a": 42}]
+
+
 def test_a_part_that_cannot_be_kept_says_so_when_it_is_used(session):
     saved = session("holder = {'numbers': [1, 2], 'generator': (i for i in range(3))}")
     manifest = saved.save()
