@@ -11,24 +11,26 @@ import pickletools
 import sys
 import time
 import types
-from collections.abc import Callable, Container
+from collections.abc import Container
 from typing import Any
 
-from . import process_state, snapshot_files, snapshot_readers, variable_pickler
+from . import process_state, snapshot_children, snapshot_files, snapshot_readers, variable_pickler
 
 TOO_LATE = "there was no time left for it"
 _CELL_CHARACTERS = 1_000_000
 _SHOWN_LOSSES = 10
 _REFERENCES = ("BINGET", "LONG_BINGET")
 
-Tell = Callable[[dict[str, Any]], None]
-
 
 class SnapshotWriter:
     """One attempt to write a generation; tells what became of each variable."""
 
     def __init__(
-        self, namespace: dict[str, Any], names: list[str], files: snapshot_files.Writer, tell: Tell
+        self,
+        namespace: dict[str, Any],
+        names: list[str],
+        files: snapshot_files.Writer,
+        tell: snapshot_children.Tell,
     ) -> None:
         """Write nothing yet.
 

@@ -21,15 +21,20 @@ import linecache
 import os
 import platform
 import re
-import select
 import signal
 import sys
 import time
 import types
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from typing import Any, NoReturn
+from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import Any
 
-from . import snapshot_files, snapshot_readers, snapshot_writers, variable_pickler
+from . import (
+    snapshot_children,
+    snapshot_files,
+    snapshot_readers,
+    snapshot_writers,
+    variable_pickler,
+)
 
 FORMAT = 1
 # What IPython itself defines while it runs cells.
@@ -51,10 +56,9 @@ _LISTED_CHARACTERS = 40
 _DIED = "saving it ended Python"
 _MISSING = "its file was cut off, changed or damaged"
 _UNREADABLE = "reading it back ended Python"
+_UNTRIED = "it was not tried"
 
 Namespace = dict[str, Any]
-_Messages = list[dict[str, Any]]
-_Stage = Callable[[snapshot_writers.Tell], None]
 
 
 def names_of(namespace: Namespace, hidden: Mapping[str, Any]) -> list[str]:
@@ -165,7 +169,7 @@ def _save_and_check(
     deadline = time.monotonic() + seconds
     lost: dict[str, str] = {}
 
-    def write(tell: snapshot_writers.Tell) -> None:
+    def write(tell: snapshot_children.Tell) -> None:
         try:
             files = snapshot_files.Writer(directory, number, most_bytes, key)
             writer = snapshot_writers.SnapshotWriter(namespace, names, files, tell)
@@ -175,128 +179,61 @@ def _save_and_check(
                 tell({"full": True})
             raise
 
-    def check(tell: snapshot_writers.Tell, skipped: Container[str] = ()) -> None:
+    def check(tell: snapshot_children.Tell, skipped: Container[str] = ()) -> None:
         _check(directory, number, key, skipped, tell)
 
     for attempt in range(1, _MOST_ATTEMPTS + 1):
         most_seconds = deadline - time.monotonic() + seconds * _GRACE_SHARE
         # Both in one child: to fork many variables takes longer than to read them.
-        messages, checked = _ask_child((write, most_seconds), (check, seconds))
-        is_late = time.monotonic() > deadline
-        is_last = is_late or attempt == _MOST_ATTEMPTS
-        if any("full" in message for message in messages):
+        written, checked = snapshot_children.ask((write, most_seconds), (check, seconds))
+        is_last = time.monotonic() > deadline or attempt == _MOST_ATTEMPTS
+        if any("full" in message for message in written.messages):
             raise OSError(errno.ENOSPC, "the variables do not fit on the disk")
-        if died_at := _died_at(messages):
-            lost[died_at] = snapshot_writers.TOO_LATE if is_late else _DIED
+        if not written.is_done:
+            lost |= _ended_at(written, _DIED)
             if not is_last:
                 continue
-            (checked,) = _ask_child((check, seconds))
-        failed = _failures(checked, is_late)
+            (checked,) = snapshot_children.ask((check, seconds))
+        failed = _failures(checked)
         if failed and not is_last:
             name, why = next(iter(failed.items()))
             lost[name] = why
             continue
-        if _died_at(checked):
+        if not checked.is_done:
             check_rest = functools.partial(check, skipped=failed)
-            (checked,) = _ask_child((check_rest, seconds * _SECOND_CHECK_SHARE))
-            failed |= _failures(checked, is_late)
-        reached = {message["at"] for message in checked if "at" in message}
-        written = [message["kept"] for message in messages if "kept" in message]
-        unreached = [name for name in written if name not in reached]
+            (checked,) = snapshot_children.ask((check_rest, seconds * _SECOND_CHECK_SHARE))
+            failed |= _failures(checked)
+        reached = {message["at"] for message in checked.messages if "at" in message}
+        kept = [message["kept"] for message in written.messages if "kept" in message]
+        unreached = [name for name in kept if name not in reached]
         failed = dict.fromkeys(unreached, snapshot_writers.TOO_LATE) | failed
-        lost = dict.fromkeys(_untold(names, messages), snapshot_writers.TOO_LATE) | lost
-        _write_manifest(directory, number, messages, lost, failed, key)
+        untold = _UNTRIED if written.is_done or not written.is_late else snapshot_writers.TOO_LATE
+        lost = dict.fromkeys(_untold(names, written.messages), untold) | lost
+        _write_manifest(directory, number, written.messages, lost, failed, key)
         return
 
 
-def _failures(checked: _Messages, is_late: bool) -> dict[str, str]:
+def _ended_at(told: snapshot_children.Told, died: str) -> dict[str, str]:
+    """Return what a child was at when it ended, and why it did."""
+    why = snapshot_writers.TOO_LATE if told.is_late else died
+    return {told.at or snapshot_readers.STATE: why}
+
+
+def _failures(checked: snapshot_children.Told) -> dict[str, str]:
     """Return what a check says that did not come back, or what it ended at, and why."""
-    if died_at := _died_at(checked):
-        return {died_at: snapshot_writers.TOO_LATE if is_late else _UNREADABLE}
-    return next(message["failed"] for message in checked if "failed" in message)
+    if not checked.is_done:
+        return _ended_at(checked, _UNREADABLE)
+    return next(message["failed"] for message in checked.messages if "failed" in message)
 
 
-def _untold(names: list[str], messages: _Messages) -> list[str]:
+def _untold(names: list[str], messages: list[snapshot_children.Message]) -> list[str]:
     """Return the variables that whoever wrote did not come to."""
     told = {message.get("kept", message.get("lost")) for message in messages}
     return [name for name in names if name not in told]
 
 
-def _ask_child(*stages: tuple[_Stage, float]) -> list[_Messages]:
-    """Run stages of work in one child, each with the seconds that it may take.
-
-    Returns:
-        What it told in each; the last message says that the stage came to its end. A child that is
-        late is killed.
-    """
-    told, tell = os.pipe()
-    child = os.fork()
-    if child == 0:
-        _work([work for work, _ in stages], tell)
-    os.close(tell)
-    data = bytearray()
-    messages: list[_Messages] = []
-    for _, seconds in stages:
-        is_at_it = not (messages and _died_at(messages[-1]))
-        messages.append(_read_stage(told, data, seconds) if is_at_it else [])
-    os.close(told)
-    os.kill(child, signal.SIGKILL)
-    if _died_at(messages[-1]):
-        # It may still be in the middle of writing. One that is done is not waited for: it is large.
-        os.waitpid(child, 0)
-    return messages
-
-
-def _read_stage(told: int, data: bytearray, seconds: float) -> _Messages:
-    """Read messages up to one that says it is the last, as long as there are any in time.
-
-    Args:
-        told: the pipe they come through.
-        data: what was read of it already; what is left belongs to the next stage.
-        seconds: that the stage may take.
-    """
-    deadline = time.monotonic() + seconds
-    messages: _Messages = []
-    # Not select(), which knows no descriptor above 1023: code may have opened that many.
-    poll = select.poll()
-    poll.register(told, select.POLLIN)
-    while not (messages and "end" in messages[-1]):
-        if (size := data.find(b"\n") + 1) > 0:
-            messages.append(json.loads(data[:size]))
-            del data[:size]
-        elif not poll.poll(max(deadline - time.monotonic(), 0) * 1000):
-            break
-        elif chunk := os.read(told, 1 << 16):
-            data += chunk
-        else:
-            break
-    return messages
-
-
-def _work(stages: Iterable[_Stage], tell: int) -> NoReturn:
-    with open(tell, "wb", closefd=False) as pipe:
-
-        def tell_parent(message: dict[str, Any]) -> None:
-            pipe.write(json.dumps(message).encode() + b"\n")
-            pipe.flush()
-
-        try:
-            for work in stages:
-                work(tell_parent)
-                tell_parent({"end": True})
-        finally:
-            os._exit(0)
-
-
-def _died_at(messages: _Messages) -> str:
-    """Return the variable that a child was at when it died; empty if it came to its end."""
-    if messages and "end" in messages[-1]:
-        return ""
-    return next((one["at"] for one in reversed(messages) if "at" in one), snapshot_readers.STATE)
-
-
 def _check(
-    directory: str, number: int, key: bytes, skipped: Container[str], tell: snapshot_writers.Tell
+    directory: str, number: int, key: bytes, skipped: Container[str], tell: snapshot_children.Tell
 ) -> None:
     """Read a generation into a namespace of its own, as another kernel will."""
     module = types.ModuleType("__main__")
@@ -313,7 +250,7 @@ def _check(
 def _write_manifest(
     directory: str,
     number: int,
-    messages: _Messages,
+    messages: list[snapshot_children.Message],
     lost: dict[str, str],
     failed: dict[str, str],
     key: bytes,

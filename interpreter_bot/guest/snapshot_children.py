@@ -1,0 +1,104 @@
+"""Forked children that work on a copy of a session's variables, and tell what they come to.
+
+What code has made may hang there, end Python or say odd things. That costs the child: its parent
+knows by what it told last which variable it was at.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, NoReturn
+
+Message = dict[str, Any]
+Tell = Callable[[Message], None]
+Stage = Callable[[Tell], None]
+
+
+class Told(NamedTuple):
+    """What a child told in one stage.
+
+    Attributes:
+        messages: as they came.
+        is_done: whether it came to the end of the stage.
+        is_late: whether it was ended because it took too long.
+    """
+
+    messages: list[Message]
+    is_done: bool = False
+    is_late: bool = False
+
+    @property
+    def at(self) -> str:
+        """What it began last; empty before anything."""
+        return next((one["at"] for one in reversed(self.messages) if "at" in one), "")
+
+
+def ask(*stages: tuple[Stage, float]) -> list[Told]:
+    """Run stages of work in one child, each with the seconds that it may take.
+
+    A child that is late is killed.
+    """
+    told, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _work([work for work, _ in stages], tell)
+    os.close(tell)
+    data = bytearray()
+    answers: list[Told] = []
+    for _, seconds in stages:
+        is_there = not answers or answers[-1].is_done
+        answers.append(_read_stage(told, data, seconds) if is_there else Told([]))
+    os.close(told)
+    os.kill(child, signal.SIGKILL)
+    if not answers[-1].is_done:
+        # It may still be in the middle of writing. One that is done is not waited for: it is large.
+        os.waitpid(child, 0)
+    return answers
+
+
+def _read_stage(told: int, data: bytearray, seconds: float) -> Told:
+    """Read messages up to the end of a stage, as long as there are any in time.
+
+    Args:
+        told: the pipe they come through.
+        data: what was read of it already; what is left belongs to the next stage.
+        seconds: that the stage may take.
+    """
+    deadline = time.monotonic() + seconds
+    messages: list[Message] = []
+    # Not select(), which knows no descriptor above 1023: code may have opened that many.
+    poll = select.poll()
+    poll.register(told, select.POLLIN)
+    while True:
+        if (size := data.find(b"\n") + 1) > 0:
+            message = json.loads(data[:size])
+            del data[:size]
+            if "end" in message:
+                return Told(messages, is_done=True)
+            messages.append(message)
+        elif not poll.poll(max(deadline - time.monotonic(), 0) * 1000):
+            return Told(messages, is_late=True)
+        elif chunk := os.read(told, 1 << 16):
+            data += chunk
+        else:
+            return Told(messages)
+
+
+def _work(stages: Iterable[Stage], tell: int) -> NoReturn:
+    with open(tell, "wb", closefd=False) as pipe:
+
+        def tell_parent(message: Message) -> None:
+            pipe.write(json.dumps(message).encode() + b"\n")
+            pipe.flush()
+
+        try:
+            for work in stages:
+                work(tell_parent)
+                tell_parent({"end": True})
+        finally:
+            os._exit(0)

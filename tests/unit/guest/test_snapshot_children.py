@@ -1,0 +1,31 @@
+"""What children that save variables tell, and how they end."""
+
+import os
+import time
+
+from interpreter_bot.guest import snapshot_children
+
+
+def test_what_each_stage_tells_is_its_own():
+    first, second = snapshot_children.ask(
+        (lambda tell: tell({"at": "a"}), 10.0), (lambda tell: tell({"at": "b"}), 10.0)
+    )
+    assert (first.messages, second.messages) == ([{"at": "a"}], [{"at": "b"}])
+    assert first.is_done
+    assert second.is_done
+
+
+def test_one_that_ends_is_not_taken_for_one_that_is_late():
+    def end(tell):
+        tell({"at": "a"})
+        os._exit(1)
+
+    def sleep(tell):
+        tell({"at": "b"})
+        time.sleep(60)
+
+    ended, never = snapshot_children.ask((end, 10.0), (sleep, 10.0))
+    assert (ended.at, ended.is_done, ended.is_late) == ("a", False, False)
+    assert (never.at, never.is_done, never.is_late) == ("", False, False)
+    (late,) = snapshot_children.ask((sleep, 0.2))
+    assert (late.at, late.is_done, late.is_late) == ("b", False, True)
