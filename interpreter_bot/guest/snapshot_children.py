@@ -41,7 +41,8 @@ class Told(NamedTuple):
 def ask(*stages: tuple[Stage, float]) -> list[Told]:
     """Run stages of work in one child, each with the seconds that it may take.
 
-    A child that is late is killed.
+    A child that is late is killed, also where it told with what it is at how many ``"seconds"`` it
+    may take until it tells something else.
     """
     told, tell = os.pipe()
     child = os.fork()
@@ -69,7 +70,7 @@ def _read_stage(told: int, data: bytearray, seconds: float) -> Told:
         data: what was read of it already; what is left belongs to the next stage.
         seconds: that the stage may take.
     """
-    deadline = time.monotonic() + seconds
+    until = deadline = time.monotonic() + seconds
     messages: list[Message] = []
     # Not select(), which knows no descriptor above 1023: code may have opened that many.
     poll = select.poll()
@@ -81,7 +82,8 @@ def _read_stage(told: int, data: bytearray, seconds: float) -> Told:
             if "end" in message:
                 return Told(messages, is_done=True)
             messages.append(message)
-        elif not poll.poll(max(deadline - time.monotonic(), 0) * 1000):
+            until = min(time.monotonic() + message.get("seconds", seconds), deadline)
+        elif not poll.poll(max(until - time.monotonic(), 0) * 1000):
             return Told(messages, is_late=True)
         elif chunk := os.read(told, 1 << 16):
             data += chunk

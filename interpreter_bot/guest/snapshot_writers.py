@@ -17,6 +17,8 @@ from typing import Any
 from . import process_state, snapshot_children, snapshot_files, snapshot_readers, variable_pickler
 
 TOO_LATE = "there was no time left for it"
+# Of the time that is left: what one may take while others wait behind it.
+_SHARE = 0.5
 _CELL_CHARACTERS = 1_000_000
 _SHOWN_LOSSES = 10
 _REFERENCES = ("BINGET", "LONG_BINGET")
@@ -57,6 +59,8 @@ class SnapshotWriter:
         are lost.
         """
         if snapshot_readers.STATE not in left_out:
+            seconds = (deadline - time.monotonic()) * _SHARE
+            self._tell({"at": snapshot_readers.STATE, "seconds": seconds})
             state = pickle.dumps(process_state.collect(), variable_pickler.PROTOCOL)
             self._files.record(snapshot_files.SOURCE, snapshot_readers.STATE, state, [], 0)
         for name in self._names:

@@ -700,3 +700,14 @@ def test_a_state_of_the_process_that_does_not_come_back_costs_no_variable(sessio
         manifest = saved.save(number)
         assert (manifest["kept"], list(manifest["lost"])) == (["x"], ["process state"])
         assert saved.restored(number)["x"] == 1
+
+
+def test_a_state_of_the_process_that_cannot_be_had_in_time_costs_no_variable(session, monkeypatch):
+    from interpreter_bot.guest import process_state
+
+    # As numpy's random numbers, whose lock a thread had when the child was forked.
+    monkeypatch.setattr(process_state, "collect", lambda: time.sleep(60))
+    saved = session("x = 1")
+    manifest = saved.save(seconds=1.0)
+    assert manifest["lost"] == {"process state": "there was no time left for it"}
+    assert saved.restored()["x"] == 1
