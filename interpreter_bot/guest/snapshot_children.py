@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, NoReturn
 
+from . import variable_pickler
+
 Message = dict[str, Any]
 Tell = Callable[[Message], None]
 Stage = Callable[[Tell], None]
@@ -26,11 +28,15 @@ class Told(NamedTuple):
         messages: as they came.
         is_done: whether it came to the end of the stage.
         is_late: whether it was ended because it took too long.
+        error: what the stage raised, in words.
+        errno: of that, if the system refused something.
     """
 
     messages: list[Message]
     is_done: bool = False
     is_late: bool = False
+    error: str = ""
+    errno: int | None = None
 
     @property
     def at(self) -> str:
@@ -81,6 +87,8 @@ def _read_stage(told: int, data: bytearray, seconds: float) -> Told:
             del data[:size]
             if "end" in message:
                 return Told(messages, is_done=True)
+            if "error" in message:
+                return Told(messages, error=message["error"], errno=message["errno"])
             messages.append(message)
             until = min(time.monotonic() + message.get("seconds", seconds), deadline)
         elif not poll.poll(max(until - time.monotonic(), 0) * 1000):
@@ -102,5 +110,10 @@ def _work(stages: Iterable[Stage], tell: int) -> NoReturn:
             for work in stages:
                 work(tell_parent)
                 tell_parent({"end": True})
+        except Exception as error:
+            # Nothing of a variable's own, which is caught where that is written or read.
+            number = error.errno if isinstance(error, OSError) else None
+            why = os.strerror(number) if number else variable_pickler.reason(error)
+            tell_parent({"error": why, "errno": number})
         finally:
             os._exit(0)

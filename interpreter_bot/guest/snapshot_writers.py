@@ -194,8 +194,9 @@ def _size(value: Any) -> int:
     """Return about how many bytes a value has."""
     kind = type(value)
     with contextlib.suppress(Exception):
-        # Whatever a library or a class says: it is for the order only.
-        if kind.__module__.partition(".")[0] in ("pandas", "numpy", "polars", "pyarrow"):
+        # Whatever a library or a class says: it is for the order only. No metaclass is asked.
+        module = type.__getattribute__(kind, "__module__")
+        if module.partition(".")[0] in ("pandas", "numpy", "polars", "pyarrow"):
             if hasattr(value, "memory_usage"):
                 used = value.memory_usage()
                 return int(used if isinstance(used, int) else used.sum())

@@ -11,7 +11,6 @@ Above 300 lines: what the children write, try and tell only makes sense together
 from __future__ import annotations
 
 import contextlib
-import errno
 import functools
 import gc
 import io
@@ -91,8 +90,8 @@ def begin(
 ) -> int:
     """Begin to save variables as they are now.
 
-    At the end a file `<number>.ended` appears; without a manifest there is no such generation then,
-    and `<number>.full` says that this is for a full disk.
+    At the end a file `<number>.ended` appears; without a manifest there is no such generation then.
+    `<number>.full` says that this is for a full disk, else `<number>.unsaved` why.
 
     Args:
         namespace: the session's.
@@ -112,9 +111,13 @@ def begin(
             os.setpgid(0, 0)
             _leave_kernel(_LONGEST * seconds)
             _save_and_check(namespace, names, directory, number, seconds, most_bytes, key)
-        except OSError as error:
+        except Exception as error:
+            # Whatever it is, the bot is told: nobody else is there.
             if snapshot_files.is_disk_full(error):
                 os.close(os.open(f"{os.path.join(directory, str(number))}.full", os.O_CREAT))
+            else:
+                why = json.dumps(variable_pickler.reason(error)).encode()
+                snapshot_files.write_document(directory, f"{number}.unsaved", why, key)
         finally:
             try:
                 os.close(os.open(f"{os.path.join(directory, str(number))}.ended", os.O_CREAT))
@@ -170,14 +173,8 @@ def _save_and_check(
     lost: dict[str, str] = {}
 
     def write(tell: snapshot_children.Tell) -> None:
-        try:
-            files = snapshot_files.Writer(directory, number, most_bytes, key)
-            writer = snapshot_writers.SnapshotWriter(namespace, names, files, tell)
-            writer.write(lost, deadline)
-        except OSError as error:
-            if snapshot_files.is_disk_full(error):
-                tell({"full": True})
-            raise
+        files = snapshot_files.Writer(directory, number, most_bytes, key)
+        snapshot_writers.SnapshotWriter(namespace, names, files, tell).write(lost, deadline)
 
     def check(tell: snapshot_children.Tell, skipped: Container[str] = ()) -> None:
         _check(directory, number, key, skipped, tell)
@@ -187,12 +184,13 @@ def _save_and_check(
         # Both in one child: to fork many variables takes longer than to read them.
         written, checked = snapshot_children.ask((write, most_seconds), (check, seconds))
         is_last = time.monotonic() > deadline or attempt == _MOST_ATTEMPTS
-        if any("full" in message for message in written.messages):
-            raise OSError(errno.ENOSPC, "the variables do not fit on the disk")
         if not written.is_done:
             lost |= _ended_at(written, _DIED)
             if not is_last:
                 continue
+            if not _ended(written) and set(names) - lost.keys():
+                # What was saved earlier is worth more.
+                raise RuntimeError("no variable was reached")
             (checked,) = snapshot_children.ask((check, seconds))
         failed = _failures(checked)
         if failed and not is_last:
@@ -208,15 +206,25 @@ def _save_and_check(
         unreached = [name for name in kept if name not in reached]
         failed = dict.fromkeys(unreached, snapshot_writers.TOO_LATE) | failed
         untold = _UNTRIED if written.is_done or not written.is_late else snapshot_writers.TOO_LATE
-        lost = dict.fromkeys(_untold(names, written.messages), untold) | lost
+        ended = _ended(written)
+        lost = {name: untold for name in names if name not in ended} | lost
         _write_manifest(directory, number, written.messages, lost, failed, key)
         return
 
 
 def _ended_at(told: snapshot_children.Told, died: str) -> dict[str, str]:
-    """Return what a child was at when it ended, and why it did."""
-    why = snapshot_writers.TOO_LATE if told.is_late else died
-    return {told.at or snapshot_readers.STATE: why}
+    """Return what a child was at when it ended, and why it did.
+
+    Raises:
+        OSError: the system refused something, which is no variable's fault.
+        RuntimeError: it was at nothing yet.
+    """
+    why = told.error or (snapshot_writers.TOO_LATE if told.is_late else died)
+    if told.errno is not None:
+        raise OSError(told.errno, why)
+    if not told.at:
+        raise RuntimeError(f"nothing was begun: {why}")
+    return {told.at: why}
 
 
 def _failures(checked: snapshot_children.Told) -> dict[str, str]:
@@ -226,10 +234,10 @@ def _failures(checked: snapshot_children.Told) -> dict[str, str]:
     return next(message["failed"] for message in checked.messages if "failed" in message)
 
 
-def _untold(names: list[str], messages: list[snapshot_children.Message]) -> list[str]:
-    """Return the variables that whoever wrote did not come to."""
-    told = {message.get("kept", message.get("lost")) for message in messages}
-    return [name for name in names if name not in told]
+def _ended(written: snapshot_children.Told) -> set[str]:
+    """Return the variables that were written, or found not to be kept."""
+    told = (message.get("kept", message.get("lost")) for message in written.messages)
+    return {name for name in told if name}
 
 
 def _check(

@@ -152,7 +152,9 @@ class Generations:
         data_key = self._key.data_key(told.get("seal", ""))
         manifest = snapshot_manifests.manifest(workspace, told["number"], data_key)
         if manifest is None:
-            _log.warning("nothing was saved of session %s: no valid manifest", workspace.name)
+            why = snapshot_manifests.unsaved(workspace, told["number"], data_key)
+            why = why or "no valid manifest"
+            _log.warning("nothing was saved of session %s: %s", workspace.name, why)
             return False
         if not self._is_counted(workspace, counted):
             _log.warning("another Python has saved session %s meanwhile", workspace.name)

@@ -85,6 +85,12 @@ def failures(workspace: workspaces.Workspace, number: int, data_key: str = "") -
     return {f"{name}": f"{why}" for name, why in list(told.items())[:_MOST_LISTED]}
 
 
+def unsaved(workspace: workspaces.Workspace, number: int, data_key: str = "") -> str:
+    """Read why a kernel wrote no generation, if it says so; as `manifest` does."""
+    told = _read(workspace, f"{number}.unsaved", data_key)
+    return _one_line(told, _WORDS_CHARACTERS) if isinstance(told, str) else ""
+
+
 def harmless(told: dict[str, str]) -> tuple[tuple[str, str], ...]:
     """Return names and words for people: one short line each."""
     return tuple((name_of(name), _one_line(why, _WORDS_CHARACTERS)) for name, why in told.items())

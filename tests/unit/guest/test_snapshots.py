@@ -1,6 +1,7 @@
 """Variables that are saved by one namespace and come back in another."""
 
 import contextlib
+import errno
 import gc
 import json
 import linecache
@@ -32,13 +33,15 @@ class Session:
         exec(compile(code, CELL, "exec"), self.names)
 
     def save(self, number=1, seconds=20.0, most_bytes=1 << 30):
-        """Save, and return the manifest."""
+        """Save, and return the manifest; if there is none, raise what is said of it."""
         names = [name for name in self.names if not name.startswith("__")]
         child = snapshots.begin(
             self.names, names, self.directory, number, seconds=seconds, most_bytes=most_bytes
         )
         os.waitpid(child, 0)
         _, path = snapshot_files.names(self.directory, number)
+        if not os.path.exists(path):
+            raise OSError(pathlib.Path(self.directory, f"{number}.unsaved").read_text())
         with open(path) as file:
             return json.load(file)
 
@@ -362,6 +365,46 @@ def test_what_says_odd_things_of_itself_costs_no_other_variable(session, odd):
     manifest = saved.save()
     assert "small" in manifest["kept"]
     assert set(manifest["lost"]) <= {"odd", "Odd"}
+
+
+def test_a_metaclass_that_ends_python_costs_no_variable_of_another_class(session):
+    saved = session("""
+import os
+home = os.getpid()
+class Meta(type):
+    def __getattribute__(cls, name):
+        if name == "__module__" and os.getpid() != home: os._exit(1)
+        return type.__getattribute__(cls, name)
+class Odd(metaclass=Meta): pass
+odd = Odd()
+small = 1
+""")
+    manifest = saved.save()
+    assert set(manifest["lost"]) == {"Odd", "odd"}
+    assert {"os", "home", "Meta", "small"} == set(manifest["kept"])
+
+
+def test_where_the_system_refuses_files_it_is_said_why_and_nothing_earlier_is_replaced(
+    session, monkeypatch
+):
+    def refuse(*_):
+        raise OSError(errno.EMFILE, "no")
+
+    saved = session("x = 1")
+    monkeypatch.setattr(snapshot_files, "Writer", refuse)
+    with pytest.raises(OSError, match="Too many open files"):
+        saved.save()
+
+
+def test_where_no_variable_is_reached_nothing_earlier_is_replaced(session, monkeypatch):
+    saved = session("x, y = 1, 2")
+    monkeypatch.setattr("interpreter_bot.guest.snapshot_writers._order", lambda _: os._exit(1))
+    with pytest.raises(OSError, match="nothing was begun"):
+        saved.save()
+    monkeypatch.undo()
+    monkeypatch.setattr(variable_pickler.VariablePickler, "dump", lambda *_: time.sleep(60))
+    with pytest.raises(OSError, match="no variable was reached"):
+        saved.save(2, seconds=0.2)
 
 
 def test_a_source_that_does_not_fit_costs_no_variable(session):

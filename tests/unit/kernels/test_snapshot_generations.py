@@ -96,6 +96,9 @@ async def test_what_another_kernel_has_saved_is_neither_replaced_nor_deleted(
 async def test_it_is_logged_where_nothing_was_saved(generations, workspace, caplog):
     _adopt(generations, workspace, 1, {0})
     assert "nothing was saved" in caplog.text
+    (workspace.variables / "2.unsaved").write_text('"Too many\\nopen files"')
+    _adopt(generations, workspace, 2, {0})
+    assert "Too many open files" in caplog.text
 
 
 @pytest.fixture
