@@ -134,6 +134,7 @@ class SnapshotReader:
 
     Attributes:
         failed: what did not come back, and why.
+        partly: what came back, but for a part of one that failed; and of which.
     """
 
     def __init__(
@@ -160,6 +161,8 @@ class SnapshotReader:
         """
         self._skipped = skipped
         self.failed: dict[str, str] = {}
+        self.partly: dict[str, list[str]] = {}
+        self._unread: list[variable_pickler.Lost] = []
         self._namespace = namespace
         self._records = snapshot_files.read(directory, number, key=key, is_check=is_check)
         self._source = _Source()
@@ -190,10 +193,11 @@ class SnapshotReader:
                 self._run_source(record)
             elif record.kind == snapshot_files.VARIABLE:
                 yield record.name
-                if record.is_damaged:
+                if record.name in self._skipped:
+                    self._refill(record, objects, is_tried=False)
+                elif record.is_damaged:
                     self.failed[record.name] = str(snapshot_encryption.DamagedError())
-                if record.is_damaged or record.name in self._skipped:
-                    self._refill(record, objects, is_tried=record.name not in self._skipped)
+                    self._refill(record, objects, is_tried=True)
                 else:
                     self._read(record, objects)
                 objects = record.objects + 1
@@ -217,6 +221,7 @@ class SnapshotReader:
     def _read(self, record: snapshot_files.Record, objects: int) -> None:
         self._source.begin(record.payload)
         self._buffers[:] = record.buffers
+        references = self._count_references()
         try:
             value = self._unpickler.load()
             # The two marks behind it; they keep the numbers of objects right.
@@ -226,9 +231,18 @@ class SnapshotReader:
             # Whatever a type's methods raise, or another release of its library.
             self.failed[record.name] = variable_pickler.reason(error)
             self._refill(record, objects, is_tried=True)
-        else:
-            if type(value) is not variable_pickler.Lost:
-                self._namespace[record.name] = value
+            return
+        if any(value is one for one in self._unread):
+            self.failed[record.name] = f"{value._what} could not be read"
+        elif type(value) is not variable_pickler.Lost:
+            self._namespace[record.name] = value
+            counted = zip(self._unread, references, self._count_references(), strict=True)
+            if parts := [lost._what for lost, before, now in counted if now > before]:
+                self.partly[record.name] = parts
+
+    def _count_references(self) -> list[int]:
+        """Count what holds each part that could not be read; more do after a variable with it."""
+        return list(map(sys.getrefcount, self._unread))
 
     def _refill(self, record: snapshot_files.Record, good: int, *, is_tried: bool) -> None:
         """Begin with an unpickler that knows the objects read so far, and what the rest has.
@@ -244,6 +258,7 @@ class SnapshotReader:
             for _ in range(3):
                 salvager.load()
         lost = salvager.lost
+        self._unread.append(lost)
         self._unpickler = self._new_unpickler()
         self._unpickler.persistent_load = lambda index: memo.get(index, lost)
         count = record.objects + 1

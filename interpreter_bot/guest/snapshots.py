@@ -24,7 +24,7 @@ import signal
 import sys
 import time
 import types
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
 
 from . import (
@@ -42,8 +42,8 @@ _NAME_CHARACTERS = 200
 _MOST_ATTEMPTS = 10
 # Of the time for saving: what the child that was at a variable may take to finish it.
 _GRACE_SHARE = 0.25
-# Of the same: for reading once more without the variable that the last reading ended at.
-_SECOND_CHECK_SHARE = 0.5
+# Of the same: for reading again without the variables that did not come back the last time.
+_LAST_CHECKS_SHARE = 0.5
 # Of the same: what all may take, with reading back what was written; `kernels/snapshots` waits so.
 _LONGEST = 3
 _NICENESS = 5
@@ -197,19 +197,45 @@ def _save_and_check(
             name, why = next(iter(failed.items()))
             lost[name] = why
             continue
-        if not checked.is_done:
-            check_rest = functools.partial(check, skipped=failed)
-            (checked,) = snapshot_children.ask((check_rest, seconds * _SECOND_CHECK_SHARE))
-            failed |= _failures(checked)
-        reached = {message["at"] for message in checked.messages if "at" in message}
-        kept = [message["kept"] for message in written.messages if "kept" in message]
-        unreached = [name for name in kept if name not in reached]
-        failed = dict.fromkeys(unreached, snapshot_writers.TOO_LATE) | failed
-        untold = _UNTRIED if written.is_done or not written.is_late else snapshot_writers.TOO_LATE
+        messages = [*written.messages, *checked.messages]
+        if failed:
+            _check_again(check, messages, failed, seconds * _LAST_CHECKS_SHARE)
+        untold = snapshot_writers.TOO_LATE if written.is_late else _UNTRIED
         ended = _ended(written)
         lost = {name: untold for name in names if name not in ended} | lost
-        _write_manifest(directory, number, written.messages, lost, failed, key)
+        _write_manifest(directory, number, messages, lost, failed, key)
         return
+
+
+def _check_again(
+    check: Callable[..., None],
+    messages: list[snapshot_children.Message],
+    failed: dict[str, str],
+    seconds: float,
+) -> None:
+    """Read once more without what failed, as `restore` will, until nothing else fails.
+
+    What shared a part with that has it no more, and may fail for it. Where the time is over before
+    that, what is behind the first of those that failed last fails as well.
+
+    Args:
+        check: reads without those it is told.
+        messages: of who wrote, and of the check before; takes those of further ones.
+        failed: then; takes what fails.
+        seconds: that all of it may take.
+    """
+    deadline = time.monotonic() + seconds
+    more = dict(failed)
+    while more and (left := deadline - time.monotonic()) > 0:
+        (checked,) = snapshot_children.ask((functools.partial(check, skipped=failed), left))
+        if not checked.at:
+            break
+        messages += checked.messages
+        more = _failures(checked)
+        failed |= more
+    kept = [message["kept"] for message in messages if "kept" in message]
+    for name in itertools.dropwhile(lambda name: name not in more, kept if more else ()):
+        failed.setdefault(name, snapshot_writers.TOO_LATE)
 
 
 def _ended_at(told: snapshot_children.Told, died: str) -> dict[str, str]:
@@ -229,9 +255,8 @@ def _ended_at(told: snapshot_children.Told, died: str) -> dict[str, str]:
 
 def _failures(checked: snapshot_children.Told) -> dict[str, str]:
     """Return what a check says that did not come back, or what it ended at, and why."""
-    if not checked.is_done:
-        return _ended_at(checked, _UNREADABLE)
-    return next(message["failed"] for message in checked.messages if "failed" in message)
+    failed = {one["failed"]: one["why"] for one in checked.messages if "failed" in one}
+    return failed if checked.is_done else failed | _ended_at(checked, _UNREADABLE)
 
 
 def _ended(written: snapshot_children.Told) -> set[str]:
@@ -250,9 +275,14 @@ def _check(
     reader = snapshot_readers.SnapshotReader(
         directory, number, module.__dict__, key=key, skipped=skipped, is_check=True
     )
-    for name in reader.variables():
-        tell({"at": name})
-    tell({"failed": reader.failed})
+    at = ""
+    for name in itertools.chain(reader.variables(), [""]):
+        if at in reader.failed:
+            tell({"failed": at, "why": reader.failed[at]})
+        elif at in reader.partly:
+            tell({"unread": reader.partly[at], "of": at})
+        if at := name:
+            tell({"at": at})
 
 
 def _write_manifest(
@@ -273,7 +303,11 @@ def _write_manifest(
     content = json.dumps(details).encode()
     snapshot_files.write_document(directory, f"{number}/details.json", content, key)
     gone = {one["lost"]: one["why"] for one in messages if "lost" in one} | lost | failed
-    partly = {one["kept"]: ", ".join(one["partly"]) for one in kept if one["partly"]}
+    parts = {one["kept"]: one["partly"] for one in kept}
+    for one in messages:
+        if one.get("of") in parts:
+            parts[one["of"]] = list(dict.fromkeys(parts[one["of"]] + one["unread"]))
+    partly = {name: ", ".join(words) for name, words in parts.items() if words}
     for most in _LISTED:
         manifest = {
             "format": FORMAT,
