@@ -128,9 +128,7 @@ class Writer:
             TooLargeError: with it, the snapshot would be too large; nothing of it counts.
             OSError: the disk is full, or the buffer larger than a file may be.
         """
-        size = len(payload) + sum(buffer.nbytes for buffer in buffers)
-        if self._used_bytes + size > self._most_bytes:
-            raise TooLargeError
+        size = self.check_room(payload, buffers)
         begin, begin_stored = self._position, os.lseek(self._file, 0, os.SEEK_CUR)
         encoded = name.encode("utf-8", "surrogatepass")
         at = begin + _HEADER.size + len(encoded) + len(payload) + _BUFFER.size * len(buffers)
@@ -152,6 +150,17 @@ class Writer:
             self._position = begin
             raise
         self._used_bytes += size
+
+    def check_room(self, payload: Any, buffers: list[memoryview]) -> int:
+        """Return how many bytes a record has.
+
+        Raises:
+            TooLargeError: the snapshot would be too large with it.
+        """
+        size = len(payload) + sum(buffer.nbytes for buffer in buffers)
+        if self._used_bytes + size > self._most_bytes:
+            raise TooLargeError
+        return size
 
     def _write_blob(self, buffer: memoryview) -> bytes:
         partial = os.path.join(self._blobs_directory, f"partial.{os.getpid()}")

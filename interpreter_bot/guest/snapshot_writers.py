@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+import itertools
 import linecache
 import pickle
 import pickletools
@@ -19,6 +20,8 @@ from . import process_state, snapshot_children, snapshot_files, snapshot_readers
 TOO_LATE = "there was no time left for it"
 # Of the time that is left: what one may take while others wait behind it.
 _SHARE = 0.5
+# Objects of variables before one that failed, in all; it takes about half a second.
+_MOST_LOOKED_THROUGH = 500_000
 _CELL_CHARACTERS = 1_000_000
 _SHOWN_LOSSES = 10
 _REFERENCES = ("BINGET", "LONG_BINGET")
@@ -42,7 +45,8 @@ class SnapshotWriter:
             files: the generation's.
             tell: called with one of ``{"at": name}`` before a variable, and then with ``{"kept":
                 name, "partly": what was lost in it, "blobs": sizes by digest}`` or ``{"lost": name,
-                "why": words}``; and with ``{"cell": name, "text": …}``.
+                "why": words}``; and with ``{"cell": name, "text": …}``. With ``{"anew": True}`` in
+                the end where what was lost is to be left out at once.
         """
         self._namespace = namespace
         self._files = files
@@ -52,6 +56,8 @@ class SnapshotWriter:
         self._names = sorted(names, key=lambda name: _order(namespace[name]))
         self._pickler = self._new_pickler()
         self._last_object = -1
+        self._looked_through = 0
+        self._is_void = False
         self._cells: set[str] = set()
 
     def write(self, left_out: Container[str], deadline: float) -> None:
@@ -76,6 +82,9 @@ class SnapshotWriter:
                 self._tell({"at": name})
                 self._write_variable(name, value)
         self._files.close()
+        if self._is_void:
+            self._tell({"anew": True})
+            raise RuntimeError("too much would have to be forgotten")
 
     def _write_variable(self, name: str, value: Any) -> None:
         self._payload.seek(0)
@@ -89,6 +98,9 @@ class SnapshotWriter:
             objects = self._count_objects()
             is_pickled = True
             with self._payload.getbuffer() as payload:
+                self._files.check_room(payload, self._buffers)
+                if self._is_void:
+                    return
                 self._files.record(snapshot_files.VARIABLE, name, payload, self._buffers, objects)
         except Exception as error:
             if is_pickled and snapshot_files.is_disk_full(error):
@@ -96,34 +108,34 @@ class SnapshotWriter:
                 raise
             # Recursion, memory, or whatever a type's methods raise.
             self._tell({"lost": name, "why": _reason(error)})
-            # The pickler believes now that objects are written which are not.
-            memo = self._pickler.memo.copy()
-            self._pickler.memo = {k: v for k, v in memo.items() if v[0] <= self._last_object}
+            self._forget_unwritten()
             return
         self._last_object = objects
-        if lost := self._pickler.lost:
-            self._forget_lost()
-        for loss in lost:
-            if loss.of is value:
-                self._tell({"lost": name, "why": loss.what + (loss.why and f": {loss.why}")})
-                return
-        partly = [loss.what for loss in lost[:_SHOWN_LOSSES]]
+        if loss := self._pickler.lost.get(id(value)):
+            self._tell({"lost": name, "why": loss.what + (loss.why and f": {loss.why}")})
+            return
+        partly = [
+            loss.what for loss in itertools.islice(self._pickler.lost.values(), _SHOWN_LOSSES)
+        ]
         self._tell({"kept": name, "partly": partly, "blobs": self._files.blobs})
         if _is_definition(value):
             with contextlib.suppress(Exception):
                 # A metaclass of the person's answers for its names.
                 self._write_source(name, value)
 
-    def _forget_lost(self) -> None:
-        """Let what was lost be told anew where another variable has it, too.
+    def _forget_unwritten(self) -> None:
+        """Let the pickler refer to nothing that it met in a variable that failed.
 
-        The pickler would refer to what it wrote instead.
+        Where that would take too long, nothing is written any more: what else fails is found out,
+        and all is to be written anew without it.
         """
-        gone = {id(loss.of) for loss in self._pickler.lost}
+        self._pickler.fast = False
+        self._looked_through += self._last_object
+        if self._looked_through > _MOST_LOOKED_THROUGH:
+            self._is_void = True
+            return
         memo = self._pickler.memo.copy()
-        self._pickler.memo = {
-            k: (number, object() if k in gone else known) for k, (number, known) in memo.items()
-        }
+        self._pickler.memo = {k: v for k, v in memo.items() if v[0] <= self._last_object}
 
     def _count_objects(self) -> int:
         """Return the number that the pickler gave to the last object it met.

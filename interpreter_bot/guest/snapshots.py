@@ -185,7 +185,10 @@ def _save_and_check(
         written, checked = snapshot_children.ask((write, most_seconds), (check, seconds))
         is_last = time.monotonic() > deadline or attempt == _MOST_ATTEMPTS
         if not written.is_done:
-            lost |= _ended_at(written, _DIED)
+            # What was lost before that will be again.
+            lost |= {one["lost"]: one["why"] for one in written.messages if "lost" in one}
+            if not any("anew" in one for one in written.messages):
+                lost |= _ended_at(written, _DIED)
             if not is_last:
                 continue
             if not _ended(written) and set(names) - lost.keys():

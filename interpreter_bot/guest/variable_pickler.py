@@ -26,7 +26,7 @@ import sys
 import threading
 import types
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 try:
@@ -141,7 +141,7 @@ class VariablePickler(cloudpickle.Pickler if cloudpickle else pickle.Pickler):  
     """Pickler of one session's variables.
 
     Attributes:
-        lost: what was replaced since this was last cleared.
+        lost: what was replaced since this was last cleared, by the objects' ids.
     """
 
     def __init__(
@@ -160,7 +160,9 @@ class VariablePickler(cloudpickle.Pickler if cloudpickle else pickle.Pickler):  
             take_buffer: as pickle's `buffer_callback`.
         """
         super().__init__(file, PROTOCOL, buffer_callback=take_buffer)
-        self.lost: list[Loss] = []
+        self.lost: dict[int, Loss] = {}
+        # Of all that it pickled; an object that it holds cannot be another one with the same id.
+        self._losses: dict[int, Loss] = {}
         self._namespace = namespace
         self._roots = {id(array) for array in arrays}
 
@@ -169,6 +171,8 @@ class VariablePickler(cloudpickle.Pickler if cloudpickle else pickle.Pickler):  
         kind = type(obj)
         if kind is _Namespace:
             return _current_namespace, ()
+        if id(obj) in self._losses:
+            return self._note(self._losses[id(obj)])
         try:
             if kind is types.FunctionType or issubclass(kind, type):
                 return super().reducer_override(obj) if cloudpickle else NotImplemented
@@ -189,8 +193,15 @@ class VariablePickler(cloudpickle.Pickler if cloudpickle else pickle.Pickler):  
         return self._note(Loss(obj, describe(type(obj)), why[:REASON_CHARACTERS]))
 
     def _note(self, loss: Loss) -> tuple[Any, ...]:
-        self.lost.append(loss)
-        return _make_lost, (loss.what, loss.why)
+        self.lost[id(loss.of)] = self._losses[id(loss.of)] = loss
+        # Each variable that has it is to come here: in this mode it gets no number by which another
+        # would refer to it. Its items, of which there are none, are taken right after that.
+        self.fast = True
+        return _make_lost, (loss.what, loss.why), None, self._end_fast_mode()
+
+    def _end_fast_mode(self) -> Iterator[Any]:
+        self.fast = False
+        yield from ()
 
     def _reduce_known(self, kind: type, obj: Any) -> tuple[Any, ...] | None:
         if kind is Lost:

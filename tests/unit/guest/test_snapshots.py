@@ -270,6 +270,38 @@ threads = {"one": thread, "shared": shared}
     assert names["threads"]["shared"] is names["shared"]
 
 
+def test_what_is_lost_in_many_variables_takes_no_longer_the_more_there_are(session):
+    saved = session("""
+for i in range(50):
+    globals()[f"v{i}"] = [{"a": j, "b": f"{i}_{j}"} for j in range(3000)] + [(x for x in ())] * 3
+""")
+    manifest = saved.save(seconds=2.0)
+    assert (manifest["lost"], manifest["kept_count"]) == ({}, 51)
+    assert manifest["partly"] == {f"v{i}": "a generator" for i in range(50)}
+
+
+def test_many_that_cannot_be_pickled_are_found_out_together(session, monkeypatch):
+    monkeypatch.setattr("interpreter_bot.guest.snapshot_writers._MOST_LOOKED_THROUGH", 200)
+    saved = session("""
+def nested():
+    deep = []
+    for _ in range(20_000): deep = [deep]
+    return deep
+class Holder: pass
+generator = (i for i in range(3))
+holder = Holder()
+holder.lists = [[] for _ in range(100)]
+a, b, c, d, e, f, g, h, i, j, k, l = [nested() for _ in range(12)]
+behind = [holder, holder]
+large = bytearray(100_000)
+""")
+    manifest = saved.save(most_bytes=100_000)
+    assert set(manifest["lost"]) == {"generator", *"abcdefghijkl", "large"}
+    assert "recursion" in manifest["lost"]["l"]
+    names = saved.restored()
+    assert names["behind"][1] is names["holder"]
+
+
 def test_what_an_earlier_python_lost_is_told_again(session):
     saved = session("holder = {'numbers': [1, 2], 'generator': (i for i in range(3))}")
     saved.save()
