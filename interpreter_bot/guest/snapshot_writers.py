@@ -7,6 +7,7 @@ import inspect
 import io
 import itertools
 import linecache
+import math
 import pickle
 import pickletools
 import sys
@@ -60,31 +61,37 @@ class SnapshotWriter:
         self._is_void = False
         self._cells: set[str] = set()
 
-    def write(self, left_out: Container[str], deadline: float) -> None:
-        """Write the process state and all variables, but for some; those not begun by the deadline
-        are lost.
+    def write(self, left_out: Container[str], deadline: float, end: float) -> None:
+        """Write the process state and all variables, but for some.
+
+        Args:
+            left_out: these.
+            deadline: those not begun by then are lost.
+            end: when this process is ended.
         """
+        names = [name for name in self._names if name not in left_out]
         if snapshot_readers.STATE not in left_out:
-            seconds = (deadline - time.monotonic()) * _SHARE
-            self._tell({"at": snapshot_readers.STATE, "seconds": seconds})
+            self._begin(snapshot_readers.STATE, end)
             state = pickle.dumps(process_state.collect(), variable_pickler.PROTOCOL)
             self._files.record(snapshot_files.SOURCE, snapshot_readers.STATE, state, [], 0)
-        for name in self._names:
+        for name in names:
             value = self._namespace[name]
-            if name in left_out:
-                continue
             if module := _module_name(value):
                 self._files.record(snapshot_files.MODULE, name, module.encode(), [], 0)
                 self._tell({"kept": name, "partly": [], "blobs": {}})
             elif time.monotonic() > deadline:
                 self._tell({"lost": name, "why": TOO_LATE})
             else:
-                self._tell({"at": name})
+                self._begin(name, end if name is not names[-1] else math.inf)
                 self._write_variable(name, value)
         self._files.close()
         if self._is_void:
             self._tell({"anew": True})
             raise RuntimeError("too much would have to be forgotten")
+
+    def _begin(self, name: str, end: float) -> None:
+        """Tell what is at work now, and how long it may take before others that wait behind it."""
+        self._tell({"at": name, "seconds": (end - time.monotonic()) * _SHARE})
 
     def _write_variable(self, name: str, value: Any) -> None:
         self._payload.seek(0)

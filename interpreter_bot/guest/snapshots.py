@@ -170,17 +170,19 @@ def _save_and_check(
     key: bytes,
 ) -> None:
     deadline = time.monotonic() + seconds
+    end = deadline + seconds * _GRACE_SHARE
     lost: dict[str, str] = {}
 
     def write(tell: snapshot_children.Tell) -> None:
         files = snapshot_files.Writer(directory, number, most_bytes, key)
-        snapshot_writers.SnapshotWriter(namespace, names, files, tell).write(lost, deadline)
+        writer = snapshot_writers.SnapshotWriter(namespace, names, files, tell)
+        writer.write(lost, deadline, end)
 
     def check(tell: snapshot_children.Tell, skipped: Container[str] = ()) -> None:
         _check(directory, number, key, skipped, tell)
 
     for attempt in range(1, _MOST_ATTEMPTS + 1):
-        most_seconds = deadline - time.monotonic() + seconds * _GRACE_SHARE
+        most_seconds = end - time.monotonic()
         # Both in one child: to fork many variables takes longer than to read them.
         written, checked = snapshot_children.ask((write, most_seconds), (check, seconds))
         is_last = time.monotonic() > deadline or attempt == _MOST_ATTEMPTS

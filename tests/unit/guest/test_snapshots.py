@@ -435,16 +435,29 @@ slow = [Slow(), numpy.ones(1_000_000)]
     assert not saved.failed
 
 
-def test_what_is_behind_one_that_hangs_while_it_is_saved_is_said_to_be_lost(session):
+def test_what_is_behind_one_that_hangs_while_it_is_saved_is_saved(session):
     saved = session("""
 import time
 class Slow:
     def __reduce__(self): time.sleep(60)
 x = Slow()
 behind = [1] * 100
+y = [1] * 200 + [Slow()]
+last = [1] * 300
 """)
     manifest = saved.save(seconds=1.0)
-    assert manifest["lost"] == dict.fromkeys(["x", "behind"], "there was no time left for it")
+    assert manifest["lost"] == dict.fromkeys(["x", "y"], "there was no time left for it")
+    assert saved.restored()["last"] == [1] * 300
+
+
+def test_the_last_one_has_all_the_time_that_is_left(session):
+    saved = session("""
+import time
+class Slow:
+    def __reduce__(self): return time.sleep(0.7) or (list, ())
+x = Slow()
+""")
+    assert saved.save(seconds=1.0)["lost"] == {}
 
 
 @pytest.mark.parametrize("reduced", ["return int, ('x',)", "os._exit(1)"])
@@ -512,9 +525,10 @@ def test_where_no_variable_is_reached_nothing_earlier_is_replaced(session, monke
     with pytest.raises(OSError, match="nothing was begun"):
         saved.save()
     monkeypatch.undo()
-    monkeypatch.setattr(variable_pickler.VariablePickler, "dump", lambda *_: time.sleep(60))
+    monkeypatch.setattr(variable_pickler.VariablePickler, "dump", lambda *_: os._exit(1))
+    monkeypatch.setattr(snapshots, "_MOST_ATTEMPTS", 1)
     with pytest.raises(OSError, match="no variable was reached"):
-        saved.save(2, seconds=0.2)
+        saved.save(2)
 
 
 def test_a_source_that_does_not_fit_costs_no_variable(session):
