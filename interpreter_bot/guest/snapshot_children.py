@@ -26,6 +26,7 @@ class Told(NamedTuple):
 
     Attributes:
         messages: as they came.
+        seconds: until the last one.
         is_done: whether it came to the end of the stage.
         is_late: whether it was ended because it took too long.
         error: what the stage raised, in words.
@@ -33,6 +34,7 @@ class Told(NamedTuple):
     """
 
     messages: list[Message]
+    seconds: float = 0.0
     is_done: bool = False
     is_late: bool = False
     error: str = ""
@@ -76,27 +78,30 @@ def _read_stage(told: int, data: bytearray, seconds: float) -> Told:
         data: what was read of it already; what is left belongs to the next stage.
         seconds: that the stage may take.
     """
-    until = deadline = time.monotonic() + seconds
+    heard = begun = time.monotonic()
+    until = deadline = begun + seconds
     messages: list[Message] = []
+    ending: dict[str, Any] = {}
     # Not select(), which knows no descriptor above 1023: code may have opened that many.
     poll = select.poll()
     poll.register(told, select.POLLIN)
-    while True:
+    while not ending:
         if (size := data.find(b"\n") + 1) > 0:
             message = json.loads(data[:size])
             del data[:size]
-            if "end" in message:
-                return Told(messages, is_done=True)
-            if "error" in message:
-                return Told(messages, error=message["error"], errno=message["errno"])
-            messages.append(message)
-            until = min(time.monotonic() + message.get("seconds", seconds), deadline)
+            heard = time.monotonic()
+            until = min(heard + message.get("seconds", seconds), deadline)
+            if "ending" in message:
+                ending = message["ending"]
+            else:
+                messages.append(message)
         elif not poll.poll(max(until - time.monotonic(), 0) * 1000):
-            return Told(messages, is_late=True)
+            ending = {"is_late": True}
         elif chunk := os.read(told, 1 << 16):
             data += chunk
         else:
-            return Told(messages)
+            break
+    return Told(messages, heard - begun, **ending)
 
 
 def _work(stages: Iterable[Stage], tell: int) -> NoReturn:
@@ -109,11 +114,11 @@ def _work(stages: Iterable[Stage], tell: int) -> NoReturn:
         try:
             for work in stages:
                 work(tell_parent)
-                tell_parent({"end": True})
+                tell_parent({"ending": {"is_done": True}})
         except Exception as error:
             # Nothing of a variable's own, which is caught where that is written or read.
             number = error.errno if isinstance(error, OSError) else None
             why = os.strerror(number) if number else variable_pickler.reason(error)
-            tell_parent({"error": why, "errno": number})
+            tell_parent({"ending": {"error": why, "errno": number}})
         finally:
             os._exit(0)

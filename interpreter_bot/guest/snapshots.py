@@ -185,7 +185,9 @@ def _save_and_check(
         most_seconds = end - time.monotonic()
         # Both in one child: to fork many variables takes longer than to read them.
         written, checked = snapshot_children.ask((write, most_seconds), (check, seconds))
-        is_last = time.monotonic() > deadline or attempt == _MOST_ATTEMPTS
+        # The next one replaces what this one wrote, and is to come as far.
+        left = deadline - time.monotonic()
+        is_last = left < written.seconds + checked.seconds or attempt == _MOST_ATTEMPTS
         if not written.is_done:
             # What was lost before that will be again.
             lost |= {one["lost"]: one["why"] for one in written.messages if "lost" in one}

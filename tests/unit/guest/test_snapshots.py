@@ -450,6 +450,22 @@ last = [1] * 300
     assert saved.restored()["last"] == [1] * 300
 
 
+def test_what_was_written_counts_where_no_time_is_left_to_write_it_anew(session):
+    saved = session("""
+import time
+class Bad:
+    def __reduce__(self): return int, ("x",)
+class Slow:
+    def __reduce__(self): return time.sleep(0.6) or (list, ())
+bad = Bad()
+slow = [Slow()]
+large = [1] * 1000
+""")
+    manifest = saved.save(seconds=1.0)
+    assert list(manifest["lost"]) == ["bad"]
+    assert saved.restored()["large"] == [1] * 1000
+
+
 def test_the_last_one_has_all_the_time_that_is_left(session):
     saved = session("""
 import time
