@@ -151,6 +151,8 @@ def _leave_kernel(seconds: float) -> None:
     gc.disable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    # The session's may wait for all children there are, or let none be waited for.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     # Ends this process even where a library never returns to Python.
     signal.setitimer(signal.ITIMER_REAL, seconds)
     sys.stdout = sys.stderr = io.StringIO()

@@ -9,6 +9,7 @@ import os
 import pathlib
 import platform
 import resource
+import signal
 import time
 
 import numpy
@@ -851,6 +852,29 @@ x = Slow()
     assert snapshots.is_gone(child)
     assert snapshots.is_gone(child), "code may have waited for it"
     assert not os.path.exists(manifest)
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda *_: os.waitpid(-1, os.WNOHANG)])
+def test_a_session_that_ignores_or_reaps_its_children_is_saved(session, handler):
+    saved = session("""
+import os
+class Deadly:
+    def __reduce__(self): os._exit(1)
+x, small = Deadly(), 1
+""")
+    before = signal.signal(signal.SIGCHLD, handler)
+    try:
+        child = snapshots.begin(
+            saved.names, ["small", "x"], saved.directory, 1, seconds=9.0, most_bytes=1 << 20
+        )
+        ended, deadline = os.path.join(saved.directory, "1.ended"), time.monotonic() + 30
+        while not os.path.exists(ended):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+        snapshots.is_gone(child)
+    assert saved.restored()["small"] == 1
 
 
 def test_a_working_directory_that_is_gone_costs_no_variable(session, tmp_path, monkeypatch):
