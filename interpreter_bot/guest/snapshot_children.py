@@ -18,7 +18,8 @@ from . import variable_pickler
 
 Message = dict[str, Any]
 Tell = Callable[[Message], None]
-Stage = Callable[[Tell], None]
+# What it returns is kept until the child ends, without ending any of it.
+Stage = Callable[[Tell], object]
 
 
 class Told(NamedTuple):
@@ -111,9 +112,10 @@ def _work(stages: Iterable[Stage], tell: int) -> NoReturn:
             pipe.write(json.dumps(message).encode() + b"\n")
             pipe.flush()
 
+        kept = []
         try:
             for work in stages:
-                work(tell_parent)
+                kept.append(work(tell_parent))
                 tell_parent({"ending": {"is_done": True}})
         except Exception as error:
             # Nothing of a variable's own, which is caught where that is written or read.

@@ -43,6 +43,9 @@ class _Salvager(_PythonUnpickler):  # type: ignore[misc]
     """Unpickler that reads on where an object cannot be made, with a `Lost` in its place.
 
     What variables share, classes and types of arrays too, lies in the pickle of the first one.
+
+    Attributes:
+        replaced: what was read already of the objects that failed.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class _Salvager(_PythonUnpickler):  # type: ignore[misc]
         super().__init__(io.BytesIO(record.payload), buffers=buffers)
         self.memo = memo
         self.lost = variable_pickler.Lost(f"a part of {record.name}", "it could not be read")
+        self.replaced: list[Any] = []
         self._find = find
         self._is_tried = is_tried
         self.dispatch = _PythonUnpickler.dispatch.copy()
@@ -83,6 +87,7 @@ class _Salvager(_PythonUnpickler):  # type: ignore[misc]
         except Exception:
             # Whatever it needs is another one now, or is lost itself.
             pass
+        self.replaced += (filled, *stack[below:])
         if stack is not self.stack:
             self.pop_mark()
         del stack[below:]
@@ -132,6 +137,9 @@ class _Source:
 class SnapshotReader:
     """Reads a generation into a namespace, variable by variable.
 
+    What was read only in part is kept as long as this is: in a check, a `__del__` of it would
+    delete files of the session that goes on.
+
     Attributes:
         failed: what did not come back, and why.
         partly: what came back, but for a part of one that failed; and of which.
@@ -163,6 +171,7 @@ class SnapshotReader:
         self.failed: dict[str, str] = {}
         self.partly: dict[str, list[str]] = {}
         self._unread: list[variable_pickler.Lost] = []
+        self._halves: list[Any] = []
         self._namespace = namespace
         self._records = snapshot_files.read(directory, number, key=key, is_check=is_check)
         self._source = _Source()
@@ -230,6 +239,7 @@ class SnapshotReader:
         except Exception as error:
             # Whatever a type's methods raise, or another release of its library.
             self.failed[record.name] = variable_pickler.reason(error)
+            self._halves.append(error)
             self._refill(record, objects, is_tried=True)
             return
         if any(value is one for one in self._unread):
@@ -253,10 +263,12 @@ class SnapshotReader:
         known, find = self._unpickler.memo.copy(), self._unpickler.find_class
         memo = {index: value for index, value in known.items() if index < good}
         salvager = _Salvager(record, find, memo, is_tried=is_tried)
+        self._halves += (self._unpickler, salvager)
         with contextlib.suppress(Exception):
             # The two marks behind it, too.
             for _ in range(3):
                 salvager.load()
+        self._halves += salvager.replaced
         lost = salvager.lost
         self._unread.append(lost)
         self._unpickler = self._new_unpickler()

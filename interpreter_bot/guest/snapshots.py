@@ -180,8 +180,8 @@ def _save_and_check(
         writer = snapshot_writers.SnapshotWriter(namespace, names, files, tell)
         writer.write(lost, deadline, end)
 
-    def check(tell: snapshot_children.Tell, skipped: Container[str] = ()) -> None:
-        _check(directory, number, key, skipped, tell)
+    def check(tell: snapshot_children.Tell, skipped: Container[str] = ()) -> Any:
+        return _check(directory, number, key, skipped, tell)
 
     for attempt in range(1, _MOST_ATTEMPTS + 1):
         most_seconds = end - time.monotonic()
@@ -217,7 +217,7 @@ def _save_and_check(
 
 
 def _check_again(
-    check: Callable[..., None],
+    check: Callable[..., Any],
     messages: list[snapshot_children.Message],
     failed: dict[str, str],
     seconds: float,
@@ -276,8 +276,8 @@ def _ended(written: snapshot_children.Told) -> set[str]:
 
 def _check(
     directory: str, number: int, key: bytes, skipped: Container[str], tell: snapshot_children.Tell
-) -> None:
-    """Read a generation into a namespace of its own, as another kernel will."""
+) -> snapshot_readers.SnapshotReader:
+    """Read a generation into a namespace of its own, as another kernel will; return who has it."""
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
     variable_pickler.forget_classes()
@@ -292,6 +292,7 @@ def _check(
             tell({"unread": reader.partly[at], "of": at})
         if at := name:
             tell({"at": at})
+    return reader
 
 
 def _write_manifest(

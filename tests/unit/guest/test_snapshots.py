@@ -212,6 +212,31 @@ gc.enable()
     assert (tmp_path / "ended").read_text() == "once "
 
 
+def test_nothing_that_is_read_to_check_it_is_ended(session, tmp_path):
+    paths = [tmp_path / name for name in "abcd"]
+    for path in paths:
+        path.touch()
+    saved = session(f"""
+import os
+class Temporary:
+    def __init__(self, path): self.path = path
+    def __del__(self):
+        if os.path.exists(self.path): os.unlink(self.path)
+class Bad:
+    def __reduce__(self): return int, ("x",)
+class Breaks(Temporary):
+    def __setstate__(self, state): self.__dict__.update(state); 1 / 0
+class Passes:
+    def __init__(self, given): self.given = given
+    def __reduce__(self): return id, (self.given,)
+a, b, c, d = {[*map(str, paths)]}
+whole, half, broken = Temporary(a), [Temporary(b), Bad()], [Breaks(c)]
+passing = Passes(Temporary(d))
+""")
+    assert set(saved.save()["lost"]) == {"half", "broken"}
+    assert all(path.exists() for path in paths)
+
+
 def test_a_process_is_said_to_be_lost(session):
     saved = session("""
 import multiprocessing, subprocess
