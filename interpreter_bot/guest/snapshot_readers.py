@@ -91,7 +91,7 @@ class _Salvager(_PythonUnpickler):  # type: ignore[misc]
         if stack is not self.stack:
             self.pop_mark()
         del stack[below:]
-        if filled is None:
+        if code in _MAKING:
             self.append(self.lost)
         elif filled is not self.lost:
             stack[-1] = self.lost

@@ -621,6 +621,23 @@ frame = pandas.DataFrame({"a": range(1000)})
     assert len(names["frame"]) == 1000
 
 
+def test_one_that_is_made_as_none_and_cannot_be_filled_mixes_up_nothing_beside_it(
+    session, monkeypatch
+):
+    saved = session("""
+import types
+shared = ("x", types.SimpleNamespace(a=1), [1])
+first = [shared]
+behind = [0] * 100 + [shared]
+del shared
+""")
+    saved.save()
+    monkeypatch.setattr("types.SimpleNamespace", lambda: None)
+    names = saved.restored()
+    assert set(saved.failed) == {"first"}
+    assert (names["behind"][-1][0], names["behind"][-1][2]) == ("x", [1])
+
+
 def test_a_large_buffer_that_is_gone_takes_no_other_with_it(session):
     saved = session("import numpy\none, two = numpy.ones(1_000_000), numpy.ones(2_000_000)")
     sizes = saved.save()["blobs"]
