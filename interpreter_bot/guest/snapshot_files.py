@@ -144,7 +144,8 @@ class Writer:
                     at += gap + buffer.nbytes
             header = _HEADER.pack(kind, len(encoded), len(payload), len(buffers), objects)
             self._write([header, encoded, payload, *table, *inline])
-        except OSError:
+        except BaseException:
+            # No memory, or a signal's handler: the next one is to begin where this one did.
             os.ftruncate(self._file, begin_stored)
             os.lseek(self._file, begin_stored, os.SEEK_SET)
             self._position = begin
@@ -184,7 +185,7 @@ class Writer:
                         return digest
                 self._write_file(partial, name, buffer)
             os.rename(partial, path)
-        except OSError:
+        except BaseException:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(partial)
             raise
