@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import importlib.machinery
 import importlib.util
+import itertools
 import multiprocessing
 import os
 import random
@@ -42,7 +43,7 @@ _LAZY = (
 
 
 class _Finder:
-    """Meta path finder for modules with a waiting hook; other finders do the finding."""
+    """Meta path finder for modules with a waiting hook; the finders behind it do the finding."""
 
     def __init__(self, hooks: Mapping[str, Hook]) -> None:
         self._waiting = dict(hooks)
@@ -53,8 +54,11 @@ class _Finder:
         """Find a module; None, as for most, leaves it to the next finder."""
         if name not in self._waiting:
             return None
-        others = [one for one in sys.meta_path if one is not self and hasattr(one, "find_spec")]
-        spec = next(filter(None, (one.find_spec(name, path, target) for one in others)), None)
+        # Those before it have found nothing, and may be another of its kind, which would ask back.
+        rest = itertools.dropwhile(lambda one: one is not self, sys.meta_path)
+        behind = itertools.islice(rest, 1, None)
+        finds = (one.find_spec for one in behind if hasattr(one, "find_spec"))
+        spec = next(filter(None, (find(name, path, target) for find in finds)), None)
         if spec is not None and spec.loader is not None:
             self._run_after(spec.loader, name)
         return spec

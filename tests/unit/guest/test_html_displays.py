@@ -194,6 +194,14 @@ def test_a_hook_runs_once_when_its_module_was_imported(module):
     assert seen == [1]
 
 
+def test_two_hooks_that_wait_for_one_module_both_run(module):
+    seen = []
+    preloads.after_import({module: lambda found: seen.append("first")})
+    preloads.after_import({module: lambda found: seen.append("second")})
+    importlib.import_module(module)
+    assert sorted(seen) == ["first", "second"]
+
+
 def test_a_hook_waits_for_the_import_though_somebody_looked_for_the_module(module):
     seen = []
     preloads.after_import({module: lambda found: seen.append(found.value)})
