@@ -704,18 +704,35 @@ def test_many_open_files_cost_no_variable(session):
         assert saved.save()["kept"] == ["x"]
 
 
+@pytest.fixture
+def file_limit():
+    """Let no file become larger than 10 MB."""
+    most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000_000, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+
+
+@pytest.mark.usefixtures("file_limit")
 def test_a_buffer_that_one_lost_variable_has_as_well_is_kept(session):
     saved = session("""
 import numpy
 good = numpy.ones(1_000_000)
 lost = [good.copy(), numpy.zeros(3_000_000)]
 """)
-    most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000_000, hard))
-    try:
-        manifest = saved.save()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    manifest = saved.save()
+    assert list(manifest["lost"]) == ["lost"]
+    assert list(manifest["blobs"].values()) == [8_000_000]
+
+
+@pytest.mark.usefixtures("file_limit")
+def test_a_buffer_that_only_a_lost_variable_has_is_not_said_to_be_needed(session):
+    saved = session("""
+import numpy
+lost = [numpy.ones(900_000), numpy.zeros(3_000_000)]
+good = numpy.ones(1_000_000)
+""")
+    manifest = saved.save()
     assert list(manifest["lost"]) == ["lost"]
     assert list(manifest["blobs"].values()) == [8_000_000]
 
@@ -960,3 +977,15 @@ def test_a_state_of_the_process_that_cannot_be_had_in_time_costs_no_variable(ses
     manifest = saved.save(seconds=1.0)
     assert manifest["lost"] == {"process state": "there was no time left for it"}
     assert saved.restored()["x"] == 1
+
+
+def test_a_state_of_the_process_that_hangs_is_not_tried_again(session, monkeypatch):
+    from interpreter_bot.guest import process_state
+
+    saved = session("x = 1")
+    monkeypatch.setattr(process_state, "restore", lambda _: time.sleep(60))
+    assert list(saved.save(seconds=0.5)["lost"]) == ["process state"]
+    restored = []
+    monkeypatch.setattr(process_state, "restore", restored.append)
+    assert saved.restored()["x"] == 1
+    assert restored == []
