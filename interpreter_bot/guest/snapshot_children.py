@@ -16,6 +16,8 @@ from typing import Any, NamedTuple, NoReturn
 
 from . import variable_pickler
 
+_MARK_BYTES = 8
+
 Message = dict[str, Any]
 Tell = Callable[[Message], None]
 # What it returns is kept until the child ends, without ending any of it.
@@ -51,18 +53,19 @@ def ask(*stages: tuple[Stage, float]) -> list[Told]:
     """Run stages of work in one child, each with the seconds that it may take.
 
     A child that is late is killed, also where it told with what it is at how many ``"seconds"`` it
-    may take until it tells something else.
+    may take until it tells something else. One whose pipe somebody else writes to counts as dead.
     """
     told, tell = os.pipe()
+    mark = os.urandom(_MARK_BYTES).hex().encode()
     child = os.fork()
     if child == 0:
-        _work([work for work, _ in stages], tell)
+        _work([work for work, _ in stages], tell, mark)
     os.close(tell)
     data = bytearray()
     answers: list[Told] = []
     for _, seconds in stages:
         is_there = not answers or answers[-1].is_done
-        answers.append(_read_stage(told, data, seconds) if is_there else Told([]))
+        answers.append(_read_stage(told, data, mark, seconds) if is_there else Told([]))
     os.close(told)
     os.kill(child, signal.SIGKILL)
     if not answers[-1].is_done:
@@ -71,12 +74,13 @@ def ask(*stages: tuple[Stage, float]) -> list[Told]:
     return answers
 
 
-def _read_stage(told: int, data: bytearray, seconds: float) -> Told:
+def _read_stage(told: int, data: bytearray, mark: bytes, seconds: float) -> Told:
     """Read messages up to the end of a stage, as long as there are any in time.
 
     Args:
         told: the pipe they come through.
         data: what was read of it already; what is left belongs to the next stage.
+        mark: what each message begins with.
         seconds: that the stage may take.
     """
     heard = begun = time.monotonic()
@@ -88,7 +92,9 @@ def _read_stage(told: int, data: bytearray, seconds: float) -> Told:
     poll.register(told, select.POLLIN)
     while not ending:
         if (size := data.find(b"\n") + 1) > 0:
-            message = json.loads(data[:size])
+            if not data.startswith(mark):
+                break
+            message = json.loads(data[len(mark) : size])
             del data[:size]
             heard = time.monotonic()
             until = min(heard + message.get("seconds", seconds), deadline)
@@ -105,11 +111,13 @@ def _read_stage(told: int, data: bytearray, seconds: float) -> Told:
     return Told(messages, heard - begun, **ending)
 
 
-def _work(stages: Iterable[Stage], tell: int) -> NoReturn:
+def _work(stages: Iterable[Stage], tell: int, mark: bytes) -> NoReturn:
+    own = os.getpid()
     with open(tell, "wb", closefd=False) as pipe:
 
         def tell_parent(message: Message) -> None:
-            pipe.write(json.dumps(message).encode() + b"\n")
+            end_copy(own)
+            pipe.write(mark + json.dumps(message).encode() + b"\n")
             pipe.flush()
 
         kept = []
@@ -124,3 +132,9 @@ def _work(stages: Iterable[Stage], tell: int) -> NoReturn:
             tell_parent({"ending": {"error": why, "errno": number}})
         finally:
             os._exit(0)
+
+
+def end_copy(process: int) -> None:
+    """End this process if it is not the one that is meant: code that it ran has forked it."""
+    if os.getpid() != process:
+        os._exit(0)

@@ -8,6 +8,7 @@ import io
 import itertools
 import linecache
 import math
+import os
 import pickle
 import pickletools
 import sys
@@ -59,6 +60,7 @@ class SnapshotWriter:
         self._last_object = -1
         self._looked_through = 0
         self._is_void = False
+        self._process = os.getpid()
         self._cells: set[str] = set()
 
     def write(self, left_out: Container[str], deadline: float, end: float) -> None:
@@ -102,6 +104,7 @@ class SnapshotWriter:
         is_pickled = False
         try:
             self._pickler.dump(value)
+            snapshot_children.end_copy(self._process)
             objects = self._count_objects()
             is_pickled = True
             with self._payload.getbuffer() as payload:

@@ -532,6 +532,40 @@ def test_what_says_odd_things_of_itself_costs_no_other_variable(session, odd):
     assert set(manifest["lost"]) <= {"odd", "Odd"}
 
 
+def test_one_that_forks_is_saved_once(session):
+    saved = session("""
+import os
+class Forks:
+    def __reduce__(self):
+        os.fork()
+        return os.fork, ()
+forks, small, large = Forks(), 1, [1] * 1000
+""")
+    manifest = saved.save()
+    assert {"forks", "small", "large"} <= set(manifest["kept"])
+    records = snapshot_files.read(saved.directory, 1)
+    assert [one.name for one in records].count("forks") == 1
+
+
+@pytest.mark.parametrize("forged", [b'{"ending": {"is_done": true}}\n', b"[]\n", b"{\n"])
+def test_one_that_writes_where_it_is_told_what_is_saved_costs_only_itself(session, forged):
+    saved = session(f"""
+import os, stat
+before = set(os.listdir("/proc/self/fd"))
+class Odd:
+    def __reduce__(self):
+        for one in set(os.listdir("/proc/self/fd")) - before:
+            try:
+                if stat.S_ISFIFO(os.fstat(int(one)).st_mode): os.write(int(one), {forged!r})
+            except OSError: pass
+        return int, ()
+odd, small, large = Odd(), 1, [1] * 1000
+""")
+    manifest = saved.save()
+    assert list(manifest["lost"]) == ["odd"]
+    assert saved.restored()["large"] == [1] * 1000
+
+
 def test_a_metaclass_that_ends_python_costs_no_variable_of_another_class(session):
     saved = session("""
 import os
