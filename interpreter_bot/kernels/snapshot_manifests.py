@@ -1,7 +1,7 @@
 """Manifests of snapshots: what a kernel says it has saved, read as hostile.
 
-The kernel writes them (`guest/snapshots`) into a directory of its session's. They are bounded and
-validated here, and every word of them is made harmless before it is shown.
+The kernel writes them (`guest/snapshot_manifests`) into a directory of its session's. They are
+bounded and validated here, and every word of them is made harmless before it is shown.
 """
 
 from __future__ import annotations

@@ -602,7 +602,7 @@ def test_where_no_variable_is_reached_nothing_earlier_is_replaced(session, monke
         saved.save()
     monkeypatch.undo()
     monkeypatch.setattr(variable_pickler.VariablePickler, "dump", lambda *_: os._exit(1))
-    monkeypatch.setattr(snapshots, "_MOST_ATTEMPTS", 1)
+    monkeypatch.setattr("interpreter_bot.guest.snapshot_attempts._MOST_ATTEMPTS", 1)
     with pytest.raises(OSError, match="no variable was reached"):
         saved.save(2)
 

@@ -43,7 +43,7 @@ NAMES_THAT_REPEAT = {
     ),
     *("replies", "requests_in_flight", "startup"),
     *("control_channels", "subcommands", "markdown", "preferences"),
-    *("snapshots", "turns"),
+    *("snapshot_manifests", "snapshots", "turns"),
     *("ports", "__main__"),
 }
 # Words of the field that happen to end so: Kubernetes meters, Jupyter provisions, browsers render,
