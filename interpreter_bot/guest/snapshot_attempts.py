@@ -33,6 +33,7 @@ _LAST_CHECKS_SHARE = 0.5
 _DIED = "saving it ended Python"
 _UNREADABLE = "reading it back ended Python"
 _UNTRIED = "it was not tried"
+_ALIKE = "it was not tried, as two others of its type could not be saved"
 
 
 class Attempts:
@@ -65,6 +66,7 @@ class Attempts:
         self._deadline = time.monotonic() + seconds
         self._end = self._deadline + seconds * _GRACE_SHARE
         self._lost: dict[str, str] = {}
+        self._ended_kinds: list[type] = []
 
     def save(self) -> None:
         """Save what can be saved in time.
@@ -119,8 +121,16 @@ class Attempts:
     def _note_end(self, written: snapshot_children.Told) -> None:
         """Leave out from now on what an attempt to write ended at, and what it had lost before."""
         self._lost |= {one["lost"]: one["why"] for one in written.messages if "lost" in one}
-        if not any("anew" in one for one in written.messages):
-            self._lost |= _ended_at(written, _DIED)
+        if any("anew" in one for one in written.messages):
+            return
+        self._lost |= _ended_at(written, _DIED)
+        kind = type(self._namespace.get(written.at))
+        is_second = any(kind is one for one in self._ended_kinds)
+        if is_second and not snapshot_writers.holds_others(kind):
+            # Each would cost another attempt.
+            alike = [name for name in self._names if type(self._namespace[name]) is kind]
+            self._lost = dict.fromkeys(alike, _ALIKE) | self._lost
+        self._ended_kinds.append(kind)
 
     def _settle(self, written: snapshot_children.Told, checked: snapshot_children.Told) -> None:
         """Let count what the last attempt wrote."""

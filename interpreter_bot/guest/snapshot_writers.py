@@ -26,6 +26,8 @@ _SHARE = 0.5
 _MOST_LOOKED_THROUGH = 500_000
 _CELL_CHARACTERS = 1_000_000
 _SHOWN_LOSSES = 10
+# Libraries whose objects say how large they are.
+_TABLES = ("pandas", "numpy", "polars", "pyarrow")
 _REFERENCES = ("BINGET", "LONG_BINGET")
 
 
@@ -212,13 +214,24 @@ def _is_definition(value: Any) -> bool:
     return issubclass(type(value), (types.FunctionType, type))
 
 
+def holds_others(kind: type) -> bool:
+    """Return whether objects of a type mostly hold others: Python's own, and tables."""
+    return _top_module(kind) in ("builtins", *_TABLES)
+
+
+def _top_module(kind: type) -> str:
+    with contextlib.suppress(Exception):
+        # A class may have whatever there, or nothing. Its metaclass is not asked.
+        return str(type.__getattribute__(kind, "__module__")).partition(".")[0]
+    return ""
+
+
 def _size(value: Any) -> int:
     """Return about how many bytes a value has."""
     kind = type(value)
-    with contextlib.suppress(Exception):
-        # Whatever a library or a class says: it is for the order only. No metaclass is asked.
-        module = type.__getattribute__(kind, "__module__")
-        if module.partition(".")[0] in ("pandas", "numpy", "polars", "pyarrow"):
+    if _top_module(kind) in _TABLES:
+        with contextlib.suppress(Exception):
+            # Whatever a library says: it is for the order only.
             if hasattr(value, "memory_usage"):
                 used = value.memory_usage()
                 return int(used if isinstance(used, int) else used.sum())

@@ -510,10 +510,26 @@ class Bad:
     def __reduce__(self): {reduced}
 small = 1
 a, b, c, d, e, f, g, h, i, j, k, l = [Bad() for _ in range(12)]
+large = [1] * 1000
 """)
     manifest = saved.save()
     assert sorted(manifest["lost"]) == list("abcdefghijkl")
-    assert saved.restored()["small"] == 1
+    names = saved.restored()
+    assert (names["small"], names["large"]) == (1, [1] * 1000)
+
+
+def test_others_of_a_type_that_ends_python_are_not_tried_but_for_what_holds_them(session):
+    saved = session("""
+import os
+class Bad:
+    def __reduce__(self): os._exit(1)
+one, two, three = Bad(), Bad(), Bad()
+x, y, z = [Bad()], [Bad()], [1]
+""")
+    lost = saved.save()["lost"]
+    tried = dict.fromkeys(["one", "two", "x", "y"], "saving it ended Python")
+    untried = "it was not tried, as two others of its type could not be saved"
+    assert lost == tried | {"three": untried}
 
 
 @pytest.mark.parametrize(
