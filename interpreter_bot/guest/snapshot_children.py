@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, NoReturn
 from . import variable_pickler
 
 _MARK_BYTES = 8
+_LATE_SECONDS = 1.0
 
 Message = dict[str, Any]
 Tell = Callable[[Message], None]
@@ -59,6 +60,8 @@ def ask(*stages: tuple[Stage, float]) -> list[Told]:
     mark = os.urandom(_MARK_BYTES).hex().encode()
     child = os.fork()
     if child == 0:
+        # Where its parent is ended, too.
+        signal.setitimer(signal.ITIMER_REAL, sum(seconds for _, seconds in stages) + _LATE_SECONDS)
         _work([work for work, _ in stages], tell, mark)
     os.close(tell)
     data = bytearray()

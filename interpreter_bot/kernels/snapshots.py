@@ -310,8 +310,7 @@ class Snapshots:
                     seal, key = await workspace_io.file_work(self.generations.seal, workspace)
                     if await self._is_written(launched, workspace, number, seconds, key):
                         told = {"number": number, "kernel": kernel.id, "runs": runs, "deaths": 0}
-                        told["seal"] = seal
-                        await self._settle(launched, workspace, told)
+                        await self._settle(launched, workspace, told | {"seal": seal})
                         full = workspace.variables / f"{number}.full"
                         # A link of the code's that is followed would tell it what is on the host.
                         is_full = await asyncio.to_thread(os.path.lexists, full)
@@ -372,7 +371,10 @@ class Snapshots:
                 return False
             ended, executions = workspace.variables / f"{number}.ended", kernel.executions
             while kernel.is_alive and kernel.executions == executions:
-                if is_written := await asyncio.to_thread(os.path.lexists, ended):
+                if await asyncio.to_thread(os.path.lexists, ended):
+                    # Code may have made that, and go on where its variables are saved.
+                    read = snapshot_manifests.manifest
+                    is_written = bool(await workspace_io.file_work(read, workspace, number, key))
                     return True
                 waited = time.monotonic() - begun
                 if waited > _LONGEST * seconds + _LATE_SECONDS:

@@ -396,6 +396,31 @@ shell.save_variables = save_with_link
         assert "disk of the machine is full" in await run(kernel, "1")
 
 
+async def test_code_that_says_that_the_saving_is_over_does_not_go_on_there(opened):
+    code = f"""
+import glob, os, signal, time
+class Goes:
+    def __reduce__(self):
+        os.kill(os.getppid(), signal.SIGKILL)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        number = max(glob.glob("{rootfs.VARIABLES}/[0-9]*"))
+        open(number + ".ended", "w").close()
+        while True:
+            time.sleep(0.05)
+            with open("/mnt/data/ticks", "a") as ticks: ticks.write(".")
+goes = Goes()
+"""
+    async with opened() as pool:
+        kernel = await pool.take("a")
+        await run(kernel, code)
+        await pool.save_variables("a")
+        ticks = (await pool.workspace("a")).directory / "ticks"
+        before = ticks.stat().st_size if ticks.exists() else 0
+        await asyncio.sleep(0.3)
+        assert (ticks.stat().st_size if ticks.exists() else 0) == before
+        assert await run(kernel, "1") == "1"
+
+
 async def test_code_that_fills_the_directory_of_snapshots_is_stopped(opened):
     fill = (
         "with open('/var/lib/variables/x', 'wb') as f:\n for _ in range(300): f.write(bytes(10**6))"

@@ -1,6 +1,7 @@
 """What children that save variables tell, and how they end."""
 
 import os
+import signal
 import time
 
 from interpreter_bot.guest import snapshot_children
@@ -29,3 +30,26 @@ def test_one_that_ends_is_not_taken_for_one_that_is_late():
     assert (never.at, never.is_done, never.is_late) == ("", False, False)
     (late,) = snapshot_children.ask((sleep, 0.2))
     assert (late.at, late.is_done, late.is_late) == ("b", False, True)
+
+
+def test_one_whose_parent_is_ended_ends_all_the_same(monkeypatch):
+    def end_parent(_):
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)
+
+    monkeypatch.setattr(snapshot_children, "_LATE_SECONDS", 0.1)
+    begun = time.monotonic()
+    read, write = os.pipe()
+    parent = os.fork()
+    if not parent:
+        try:
+            os.close(read)
+            snapshot_children.ask((end_parent, 0.1))
+        finally:
+            os._exit(1)
+    os.close(write)
+    # The end of it: nobody has it open any more.
+    assert os.read(read, 1) == b""
+    os.close(read)
+    assert os.waitpid(parent, 0)[1] == signal.SIGKILL
+    assert time.monotonic() - begun < 30
