@@ -7,7 +7,6 @@ import inspect
 import io
 import itertools
 import linecache
-import math
 import os
 import pickle
 import pickletools
@@ -20,8 +19,10 @@ from typing import Any
 from . import process_state, snapshot_children, snapshot_files, snapshot_readers, variable_pickler
 
 TOO_LATE = "there was no time left for it"
-# Of the time that is left: what one may take while others wait behind it.
+# Of the time that is left: what a variable may take while others wait behind it, and what the state
+# of the process may, which takes milliseconds if it can be had at all.
 _SHARE = 0.5
+_STATE_SHARE = 0.2
 # Objects of variables before one that failed, in all; it takes about half a second.
 _MOST_LOOKED_THROUGH = 500_000
 _CELL_CHARACTERS = 1_000_000
@@ -47,10 +48,11 @@ class SnapshotWriter:
             namespace: the session's.
             names: of the variables.
             files: the generation's.
-            tell: called with one of ``{"at": name}`` before a variable, and then with ``{"kept":
-                name, "partly": what was lost in it, "blobs": sizes by digest}`` or ``{"lost": name,
-                "why": words}``; and with ``{"cell": name, "text": …}``. With ``{"anew": True}`` in
-                the end where what was lost is to be left out at once.
+            tell: called with one of ``{"at": name, "seconds": that it may take}`` before a
+                variable, and then with ``{"kept": name, "partly": what was lost in it, "blobs":
+                sizes by digest}`` or ``{"lost": name, "why": words}``; and with ``{"cell": name,
+                "text": …}``. With ``{"anew": True}`` in the end where what was lost is to be left
+                out at once.
         """
         self._namespace = namespace
         self._files = files
@@ -75,7 +77,8 @@ class SnapshotWriter:
         """
         names = [name for name in self._names if name not in left_out]
         if snapshot_readers.STATE not in left_out:
-            self._begin(snapshot_readers.STATE, end)
+            seconds = (end - time.monotonic()) * _STATE_SHARE
+            self._tell({"at": snapshot_readers.STATE, "seconds": seconds})
             state = pickle.dumps(process_state.collect(), variable_pickler.PROTOCOL)
             self._files.record(snapshot_files.SOURCE, snapshot_readers.STATE, state, [], 0)
         for name in names:
@@ -86,16 +89,14 @@ class SnapshotWriter:
             elif time.monotonic() > deadline:
                 self._tell({"lost": name, "why": TOO_LATE})
             else:
-                self._begin(name, end if name is not names[-1] else math.inf)
+                left = end - time.monotonic()
+                share = _SHARE if name is not names[-1] else 1.0
+                self._tell({"at": name, "seconds": left * share})
                 self._write_variable(name, value)
         self._files.close()
         if self._is_void:
             self._tell({"anew": True})
             raise RuntimeError("too much would have to be forgotten")
-
-    def _begin(self, name: str, end: float) -> None:
-        """Tell what is at work now, and how long it may take before others that wait behind it."""
-        self._tell({"at": name, "seconds": (end - time.monotonic()) * _SHARE})
 
     def _write_variable(self, name: str, value: Any) -> None:
         self._payload.seek(0)
