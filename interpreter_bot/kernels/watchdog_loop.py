@@ -99,15 +99,15 @@ async def watch(
             for turn in itertools.cycle(range(_FROZEN_TICKS)):
                 await asyncio.sleep(session_monitors.TICK_SECONDS)
                 awake = {key: one for key, one in live.items() if not one.kernel.is_frozen}
-                weigh(awake.values())
-                saved.busy_count = len(starting) + sum(one.kernel.is_busy for one in awake.values())
+                saved.busy_count = len(starting) + weigh(awake.values())
                 for key in watched.keys() - live.keys():
                     watched[key].tick(is_wanted=False)
                 # Frozen ones rarely, and not all in the same tick.
                 frozen = itertools.islice(live.items(), turn, None, _FROZEN_TICKS)
+                running = sum(watched[key].is_running for key in awake if key in watched)
                 for key, launched in (awake | dict(frozen)).items():
                     if monitor := watched.get(key):
-                        monitor.tick(is_wanted=monitor.launched is launched)
+                        monitor.tick(is_wanted=monitor.launched is launched, running=running)
                     is_new = monitor is None or monitor.launched is not launched
                     if is_new and launched.kernel.is_alive:
                         tasks.create_task(look_after(key, launched), name=f"guard of {key}")
@@ -178,7 +178,7 @@ async def _kill_largest_writer(everyone: Sequence[session_monitors.SessionMonito
         )
 
 
-def weigh(awake: Collection[launchers.LaunchedKernel]) -> None:
+def weigh(awake: Collection[launchers.LaunchedKernel]) -> int:
     """Divide the processor and the disk among people, and each one's share among their sessions.
 
     All busy sessions of a person weigh as much together as the one of another. An idle one, in
@@ -186,6 +186,9 @@ def weigh(awake: Collection[launchers.LaunchedKernel]) -> None:
 
     Args:
         awake: all that are not frozen.
+
+    Returns:
+        How many are busy.
     """
     kernels = collections.Counter(one.person for one in awake)
     busy = collections.Counter(one.person for one in awake if one.kernel.is_busy)
@@ -194,3 +197,4 @@ def weigh(awake: Collection[launchers.LaunchedKernel]) -> None:
         if one.weight != (weight := 1 / among):
             one.weight = weight
             one.provisioner.set_weight(weight)
+    return busy.total()

@@ -187,6 +187,17 @@ async def test_quick_code_is_looked_at_like_code_in_the_background(
             assert quick.checks == 0
 
 
+async def test_where_many_run_each_is_looked_at_less_often_if_a_group_bounds_its_memory(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(session_monitors, "_CHECKS_PER_SECOND", 1e-6)
+    bounded, other = Session(tmp_path), Session(tmp_path)
+    bounded.group_bytes = 0
+    async with watched(tmp_path, {"bounded": bounded, "other": other}):
+        await until(lambda: other.looks > 10)
+        assert bounded.checks == 1
+
+
 CONDEMNED = {
     "late": ({"reading": LATE}, values.Ending.STOPPED, kernel_loss_reasons.HIDING),
     "hiding": (
@@ -314,7 +325,11 @@ async def test_a_session_that_rests_is_looked_at_once_and_again_when_it_moves(
         await until(lambda: not session.have_moved(session.seen_clocks))
         await asyncio.sleep(0.2)
         seen = len(looks)
+        # Nor does code that only waits, as for an answer, need to be looked at.
         session.kernel.is_busy = True
+        await asyncio.sleep(0.2)
+        assert len(looks) == seen
+        session.seen_clocks.clear()
         await until(lambda: len(looks) > seen + 3)
 
 
@@ -402,7 +417,7 @@ async def test_a_session_is_frozen_once_nobody_uses_it_and_looked_at_rarely(
 async def test_the_machine_is_looked_at_rarely_while_all_are_frozen(tmp_path, monkeypatch):
     monkeypatch.setattr(session_monitors, "TICK_SECONDS", 0.01)
     weighed, looks = [], []
-    monkeypatch.setattr(watchdog_loop, "weigh", lambda awake: weighed.append(len(awake)))
+    monkeypatch.setattr(watchdog_loop, "weigh", lambda awake: weighed.append(len(awake)) or 0)
     monkeypatch.setattr(watchdog_loop, "_is_full", lambda *_: bool(looks.append(1)))
     one = Session(tmp_path)
     one.kernel.is_frozen = True
