@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import math
 import os
 import pathlib
@@ -15,6 +16,7 @@ from sqlalchemy import event, exc, pool
 from sqlalchemy.ext import asyncio as sa_asyncio
 
 from interpreter_bot import errors
+from interpreter_bot.store import sqlite_connections
 
 _DRIVERS: Final = {
     "sqlite": "sqlite+aiosqlite",
@@ -91,6 +93,7 @@ def make(url: sqlalchemy.URL, **options: Any) -> sa_asyncio.AsyncEngine:
     """Create the engine of a running bot."""
     options = {"pool_size": _CONNECTIONS, "max_overflow": 0, "hide_parameters": True, **options}
     if is_sqlite(url):
+        options["async_creator"] = functools.partial(sqlite_connections.connect, file(url))
         engine = sa_asyncio.create_async_engine(url, **options)
         _prepare_sqlite(engine.sync_engine, foreign_keys=True)
         return engine
