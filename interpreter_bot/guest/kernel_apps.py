@@ -134,7 +134,7 @@ class _GuestKernel(ipkernel.IPythonKernel):
     async def do_execute(self, code: str, silent: bool, *args: Any, **options: Any) -> Any:
         """Run a cell; its printed text is attributed to it."""
         owner = os.getpid()
-        if not self.is_at_home:
+        if not (self.is_at_home or silent):
             # The workspace is mounted when a spare kernel is leased, over the old directory.
             os.chdir(self.home)
             self.is_at_home = True

@@ -123,22 +123,23 @@ class ExecutionStream:
         since = self._asking_since
         return self._seconds_asked + (time.monotonic() - since if since is not None else 0.0)
 
-    def start(self, code: str, *, is_counted: bool = True) -> asyncio.Task[None]:
+    def start(
+        self, code: str, *, is_counted: bool = True, is_silent: bool = False
+    ) -> asyncio.Task[None]:
         """Send the code; the returned task ends when the execution has ended.
 
         Args:
             code: Python.
             is_counted: it is a cell of the person's, with the next number.
+            is_silent: it runs before the kernel has its workspace, and shows nothing.
         """
-        over = asyncio.create_task(self._see_through(code, is_counted=is_counted), name="execution")
+        content = {"code": code, "silent": is_silent, "store_history": is_counted}
+        over = asyncio.create_task(self._see_through(content), name="execution")
         self._tasks = [over]
         return over
 
-    async def _see_through(self, code: str, *, is_counted: bool) -> None:
-        content: dict[str, object] = {
-            "code": code,
-            "silent": False,
-            "store_history": is_counted,
+    async def _see_through(self, content: dict[str, object]) -> None:
+        content |= {
             "user_expressions": {},
             "allow_stdin": self._ask is not None,
             "stop_on_error": True,

@@ -132,6 +132,7 @@ class Kernel:
         ask: execution_streams.Ask | None = None,
         seconds: float | None = None,
         is_own: bool = False,
+        is_silent: bool = False,
     ) -> values.Finished:
         """Run code and return how it ended; never raises for what the code does.
 
@@ -141,6 +142,7 @@ class Kernel:
             ask: called when the code asks for input; without it `input()` raises in the code.
             seconds: wall time; default is the limit of the settings.
             is_own: it is the bot's own and changes no variable: the session is as idle as before.
+            is_silent: it shows nothing, and runs before the kernel has its workspace.
         """
         stepping_in: asyncio.Future[_Intervention] = asyncio.get_running_loop().create_future()
         if self._stepping_in is None:
@@ -159,7 +161,9 @@ class Kernel:
                 if self.is_frozen:
                     self.is_frozen = False
                     await self.provisioner.thaw()
-                return await self._execute(code, show, ask, seconds, is_own=is_own)
+                return await self._execute(
+                    code, show, ask, seconds, is_own=is_own, is_silent=is_silent
+                )
         finally:
             if self._stepping_in is stepping_in:
                 self._stepping_in = None
@@ -202,6 +206,7 @@ class Kernel:
         seconds: float | None,
         *,
         is_own: bool,
+        is_silent: bool,
     ) -> values.Finished:
         if not self.is_alive:
             return values.Finished(values.Ending.REFUSED, 0.0, self.loss_reason, kernel_lost=True)
@@ -226,7 +231,7 @@ class Kernel:
         )
         self._listener = listener
         try:
-            over = listener.start(code, is_counted=not is_own)
+            over = listener.start(code, is_counted=not is_own, is_silent=is_silent)
             limit = self._limits.execution_seconds if seconds is None else seconds
             stepped_in = await self._await_end(over, listener, started + limit, limit)
             if self.provisioner.ended.is_set() or not over.done() or over.exception() is not None:

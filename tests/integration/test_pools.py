@@ -105,6 +105,19 @@ async def test_spares_are_taken_and_made_up_for(opened):
         await _until(lambda: pool.spare_count == 2)
 
 
+@pytest.mark.parametrize("spares", [0, 1])
+async def test_a_spare_has_run_code_of_which_its_session_sees_nothing(opened, spares):
+    async with opened(spares=spares) as pool:
+        await _until(lambda: pool.spare_count == spares)
+        kernel = await pool.take("a")
+        # The pages of memory that it was the first to write to are its own already.
+        assert kernel.executions == spares
+        assert not kernel.runs
+        seen = "'_' in dir(), Out, In[:-1], get_ipython().execution_count, os.getcwd()"
+        printed, _ = await _run(kernel, f"import os; print({seen})")
+        assert printed == "False {} [''] 2 /mnt/data\n"
+
+
 async def test_a_spare_that_died_is_passed_over(opened):
     async with opened(spares=1) as pool:
         await _until(lambda: pool.spare_count == 1)
