@@ -2,8 +2,9 @@
 
 Time is simulated and chance is seeded, so that a run can be repeated. What is decided is decided by
 the product: who is asked for a place and who gets it (`placement_offers`), whether a kernel fits
-(`spares.has_room`), whose goes for it (`kernel_room`), who starts next (`admissions.FairQueue`).
-What a host does, and how long it takes, are figures that were measured on one.
+(`spares.has_room`), whose goes for it (`kernel_capacity`), who starts next
+(`admissions.FairQueue`). What a host does, and how long it takes, are figures that were measured
+on one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, cast
 
 from interpreter_bot import errors, settings
 from interpreter_bot.hosts import placement_offers
-from interpreter_bot.kernels import admissions, kernel_room, launchers, spares
+from interpreter_bot.kernels import admissions, kernel_capacity, launchers, spares
 
 _MIB = settings.MIB
 # Of `kernels.json` and `loads.json` on two cores: a start, and what loading variables adds.
@@ -256,12 +257,12 @@ class Simulation:
             host.waiting[session.key] = session, asked
 
     def _start(self, session: _Session, host: _Host, asked: float) -> None:
-        """Make room as `kernel_room` does, and start a kernel."""
+        """Make room as `kernel_capacity` does, and start a kernel."""
         life, live = host.life, cast(dict[str, launchers.LaunchedKernel], host.live)
         held = {key for key, one in host.live.items() if one.is_busy}
         # What one person may have counts on each host: nothing counts it over all.
         try:
-            own = kernel_room.find_own_to_evict(
+            own = kernel_capacity.find_own_to_evict(
                 session.person, live, starting=0, most=self._settings.per_person, held=held
             )
             if own is not None:
@@ -269,7 +270,7 @@ class Simulation:
             while not spares.has_room(
                 self._settings, live.values(), host.starting - 1, machine_bytes=_MACHINE_BYTES
             ):
-                self._evict(host, kernel_room.find_to_evict(session.person, live, held))
+                self._evict(host, kernel_capacity.find_to_evict(session.person, live, held))
         except errors.PoolFullError:
             self.figures.refused += 1
             self._next_start(host)

@@ -1,4 +1,4 @@
-"""What code of a session may reach outside, and what it got from there: shown, and recorded."""
+"""Values that say what code of a session may reach outside, and what it got from there."""
 
 from __future__ import annotations
 

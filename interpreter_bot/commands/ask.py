@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.app import service_startup
-from interpreter_bot.commands import console_signals
+from interpreter_bot.commands import console_runs
 from interpreter_bot.platforms import login_pages
 from interpreter_bot.platforms.console import (
     json_replies,
@@ -44,7 +44,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     Raises:
         BotError: no turn was run.
     """
-    console_signals.check_files(options.file)
+    console_runs.check_files(options.file)
     prompts: list[str] = options.prompt
     is_question = "-" in prompts or not (prompts or terminal_input.is_possible())
     piped = None
@@ -69,7 +69,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         printer.shows_queries = options.queries
         return printer
 
-    async def work(interrupter: console_signals.Interrupter) -> int:
+    async def work(interrupter: console_runs.Interrupter) -> int:
         is_answered = True
         async with contextlib.AsyncExitStack() as stack:
             opening = service_startup.open_conversations(
@@ -95,16 +95,16 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
                 # Files come with the first question; they stay for the others.
                 attachments.clear()
         # In a chat, the person saw an unanswered question, and could ask again.
-        return 0 if is_answered or not prompts else console_signals.FAILED
+        return 0 if is_answered or not prompts else console_runs.FAILED
 
-    return console_signals.run(work, writer, keeper)
+    return console_runs.run(work, writer, keeper)
 
 
 def _attachments(
     files: Sequence[pathlib.Path], piped: terminal_input.Piped | None
 ) -> list[requests.Attachment]:
     attachments = [
-        requests.Attachment(path.name, functools.partial(console_signals.chunks, path))
+        requests.Attachment(path.name, functools.partial(console_runs.chunks, path))
         for path in files
     ]
     if piped is not None:

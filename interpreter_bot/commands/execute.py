@@ -14,7 +14,7 @@ from typing import Final
 
 from interpreter_bot import code_activity, errors, settings, values
 from interpreter_bot.app import execution_startup
-from interpreter_bot.commands import console_signals
+from interpreter_bot.commands import console_runs
 from interpreter_bot.platforms.console import (
     code_sources,
     json_replies,
@@ -47,7 +47,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         raise code_sources.InputFileError(
             "There is no code to run; see interpreter-bot exec --help."
         )
-    console_signals.check_files(options.file)
+    console_runs.check_files(options.file)
     keeper = saved_files.SavedFiles(options.keep) if options.keep is not None else None
     answers = terminal_input.StdinAnswers(is_script=options.source == "-")
     writer = threaded_stdout.StdoutWriter()
@@ -64,7 +64,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
             pictures=terminal_pictures.found(options.pictures, os.environ, sys.stdout),
         )
 
-    async def work(interrupter: console_signals.Interrupter) -> int:
+    async def work(interrupter: console_runs.Interrupter) -> int:
         one = config.for_one_session()
         async with (
             execution_startup.open_broker(config, os.environ) as broker,
@@ -79,19 +79,19 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
                 on_installation=record.take,
             )
             try:
-                files = ((path.name, console_signals.chunks(path)) for path in options.file)
+                files = ((path.name, console_runs.chunks(path)) for path in options.file)
                 await session.attach(files)
                 interrupter.stop_by(session.stop)
                 is_ok = await session.run(codes)
                 while watched is not None and (others := await watched.changed(interrupter)):
                     interrupter.stop_by(session.stop)
                     is_ok = await session.run(others + options.cell)
-                return 0 if is_ok else console_signals.FAILED
+                return 0 if is_ok else console_runs.FAILED
             finally:
                 await hosts.forget(key)
                 await record.close()
 
-    return console_signals.run(work, writer, keeper)
+    return console_runs.run(work, writer, keeper)
 
 
 class _InstallationRecord:
@@ -130,7 +130,7 @@ class _WatchedFile:
         self._path = pathlib.Path(source)
         self._known = self._state()
 
-    async def changed(self, interrupter: console_signals.Interrupter) -> list[str]:
+    async def changed(self, interrupter: console_runs.Interrupter) -> list[str]:
         """Wait until it has other cells, and return them; none if that is interrupted."""
         is_over = asyncio.Event()
 

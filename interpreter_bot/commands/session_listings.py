@@ -1,4 +1,4 @@
-"""What is known of sessions to an operator: of the database, of hosts, and of the disk.
+"""Lists of sessions for an operator, from the database, the hosts and the disk.
 
 Titles and ids come from people: they are printed harmless, and no session goes by them.
 """
@@ -15,7 +15,7 @@ from typing import Final
 from interpreter_bot import errors, session_variables, settings, values
 from interpreter_bot.app import execution_startup
 from interpreter_bot.hosts import host_addresses, host_sockets, ports, remote_host
-from interpreter_bot.kernels import snapshot_storage
+from interpreter_bot.kernels import snapshot_retention
 from interpreter_bot.kernels.files import workspaces
 from interpreter_bot.store import columns, databases, records
 from interpreter_bot.text import quantities, safe_text
@@ -196,7 +196,7 @@ async def _sizes(
             sizes |= await host.snapshot_sizes(keys)
         return sizes
     everyone = await stored_workspaces(config).existing()
-    return await snapshot_storage.measure(everyone, keys)
+    return await snapshot_retention.measure(everyone, keys)
 
 
 def stored_workspaces(config: settings.Settings) -> workspaces.Workspaces:

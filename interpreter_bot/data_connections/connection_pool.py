@@ -1,4 +1,4 @@
-"""The connections themselves: their processes, their tables, and questions to them."""
+"""Connections to databases: their worker processes, their lists of tables, their queries."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from interpreter_bot import code_activity, errors, settings, values
 from interpreter_bot.data_connections import (
     configured_connections,
     connection_pool,
-    turn_query_log,
+    turn_queries,
     worker_messages,
 )
 from interpreter_bot.egress import policies, services_door
@@ -89,7 +89,7 @@ class ConnectionService:
         self.workspace: Callable[[str], Awaitable[ports.Workspace]] | None = None
         self._people = cachetools.LRUCache[str, tuple[str, frozenset[str]]](_MOST_KNOWN)
         self._recent = cachetools.LRUCache[str, collections.deque[code_activity.Query]](_MOST_KNOWN)
-        self.turns = turn_query_log.TurnQueryLog()
+        self.turns = turn_queries.TurnQueryLog()
         self._order: weakref.WeakValueDictionary[str, asyncio.Semaphore] = (
             weakref.WeakValueDictionary()
         )

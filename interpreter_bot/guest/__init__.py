@@ -8,7 +8,7 @@ a new root (`rootfs`), leaves `init_servers` behind, which forks one init proces
 (`kernel_apps`, `ipython_shells`, `standard_streams`). `snapshots` saves and restores variables;
 `completions` and `table_files` look at them, and at files, for people, and run nothing of a user's.
 What they read of files, and `picture_scaling` of pictures, is read in `bounded_children`.
-Displays go through `dataframe_displays` and `html_displays`; `static_figure_pictures` draws their
+Displays go through `dataframe_displays` and `html_displays`; `display_previews` draws their
 pictures. The host's side is `kernels/provisioning`. `sandbox_launcher` is started by itself, in
 the bot's Python, and becomes a program of `mcp_servers`.
 """

@@ -1,4 +1,4 @@
-"""How code that somebody is writing may go on, and what the function takes that they are calling.
+"""Completions of code that a person is writing, and signatures of the functions they are calling.
 
 Found by looking at what there is, without running any method of a user's class: names, what
 modules and classes hold, keys and columns, files, and what functions say of themselves.

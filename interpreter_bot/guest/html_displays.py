@@ -24,7 +24,7 @@ from typing import Any
 
 from IPython.core import formatters
 
-from . import preloads, static_figure_pictures
+from . import display_previews, preloads
 
 _HTML_TYPE = "text/html"
 
@@ -103,7 +103,7 @@ def _title_of_figure(figure: Any) -> str | None:
     except Exception:
         # User code can change any of this; then it has no title.
         return None
-    return next(filter(None, (static_figure_pictures.text(one) for one in titles)), None)
+    return next(filter(None, (display_previews.text(one) for one in titles)), None)
 
 
 def drop_blank() -> None:
@@ -180,9 +180,9 @@ def _complete(data: dict[str, Any]) -> None:
             _add_vega(data, data.pop(mime), is_lite=found[1] == "vegalite")
             return
     if isinstance(svg := data.get(_SVG), str):
-        _add_preview(data, static_figure_pictures.of_svg(svg))
+        _add_preview(data, display_previews.of_svg(svg))
     elif isinstance(latex := data.get(_LATEX), str) and _HTML not in data:
-        _add_preview(data, static_figure_pictures.of_latex(latex))
+        _add_preview(data, display_previews.of_latex(latex))
 
 
 def _add_preview(data: dict[str, Any], png: bytes | None) -> None:
@@ -191,7 +191,7 @@ def _add_preview(data: dict[str, Any], png: bytes | None) -> None:
 
 
 def _add_plotly(data: dict[str, Any], figure: dict[str, Any]) -> None:
-    title = static_figure_pictures.title_of_plotly(figure)
+    title = display_previews.title_of_plotly(figure)
     document: dict[str, Any] = {
         name: figure[name] for name in ("data", "layout", "frames") if name in figure
     }
@@ -203,9 +203,9 @@ def _add_plotly(data: dict[str, Any], figure: dict[str, Any]) -> None:
         library=_plotly_library(),
     )
     data[TITLE] = title
-    data.setdefault(_PLAIN, static_figure_pictures.describe_plotly(figure))
+    data.setdefault(_PLAIN, display_previews.describe_plotly(figure))
     del data[_PLOTLY]
-    _add_preview(data, static_figure_pictures.of_plotly(figure))
+    _add_preview(data, display_previews.of_plotly(figure))
 
 
 @functools.cache

@@ -24,9 +24,9 @@ from traitlets import config
 
 from . import (
     html_displays,
+    interpreter_state,
     ipython_shells,
     preloads,
-    process_state,
     standard_streams,
     tool_functions,
 )
@@ -138,7 +138,7 @@ class _GuestKernel(ipkernel.IPythonKernel):
             # The workspace is mounted when a spare kernel is leased, over the old directory.
             os.chdir(self.home)
             self.is_at_home = True
-            process_state.begin()
+            interpreter_state.begin()
         parent = self.get_parent("shell")
         self.descriptors.begin(parent)
         try:
@@ -300,7 +300,7 @@ def warm_up(start: dict[str, Any]) -> None:
     sys.stdout = stdout
     if plots := sys.modules.get("matplotlib.pyplot"):
         plots.close("all")
-    process_state.begin()
+    interpreter_state.begin()
     shell.reset(new_session=True)
     shell.execution_count = 1
     _app()

@@ -1,4 +1,4 @@
-"""A program of the host's that works on foreign files, behind those walls that need no namespace.
+"""Launcher of host programs that work on foreign files, behind walls that need no namespace.
 
 `python -m interpreter_bot.guest.landlock_launcher SPEC PROGRAM ARGUMENT…` becomes PROGRAM. SPEC
 is JSON: the directories that it may read and write, and its resource limits. It keeps the network.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import ssl
 
-from . import process_state, rootfs
+from . import interpreter_state, rootfs
 
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 _LOCAL = "localhost,127.0.0.1,::1"
@@ -36,7 +36,7 @@ def set_for(*, proxy: int, services: int, authority: str) -> None:
     variables |= {"NO_PROXY": _LOCAL, "no_proxy": _LOCAL}
     variables["HOST_ALIASES"] = f"http://127.0.0.1:{services}/to"
     variables |= dict.fromkeys(_BUNDLES, bundle)
-    process_state.add_variables(variables)
+    interpreter_state.add_variables(variables)
 
 
 def _usual_authorities() -> str:

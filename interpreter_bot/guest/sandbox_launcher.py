@@ -1,4 +1,4 @@
-"""A program that nobody here has written, in a sandbox of its own as kernels have: no other files.
+"""Launcher of foreign programs, each in a sandbox of its own as kernels have: no other files.
 
 `python -m interpreter_bot.guest.sandbox_launcher SPEC PROGRAM ARGUMENT…` becomes three processes:
 this one waits, its child is the first of a pid namespace, and of that one's child is PROGRAM. SPEC

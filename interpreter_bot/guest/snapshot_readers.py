@@ -12,7 +12,7 @@ import sys
 from collections.abc import Container, Iterator
 from typing import Any
 
-from . import process_state, snapshot_encryption, snapshot_files, variable_pickler
+from . import interpreter_state, snapshot_encryption, snapshot_files, variable_pickler
 
 STATE = "process state"
 _PythonUnpickler: Any = pickle._Unpickler
@@ -213,7 +213,7 @@ class SnapshotReader:
 
     def _read_state(self, payload: memoryview) -> None:
         try:
-            process_state.restore(pickle.loads(payload))
+            interpreter_state.restore(pickle.loads(payload))
         except Exception as error:
             # Another release of a library: the rest of the session is worth as much without.
             self.failed[STATE] = variable_pickler.reason(error)

@@ -16,7 +16,13 @@ import types
 from collections.abc import Container
 from typing import Any
 
-from . import process_state, snapshot_children, snapshot_files, snapshot_readers, variable_pickler
+from . import (
+    interpreter_state,
+    snapshot_children,
+    snapshot_files,
+    snapshot_readers,
+    variable_pickler,
+)
 
 TOO_LATE = "there was no time left for it"
 # Of the time that is left: what a variable may take while others wait behind it, and what the state
@@ -79,7 +85,7 @@ class SnapshotWriter:
         if snapshot_readers.STATE not in left_out:
             seconds = (end - time.monotonic()) * _STATE_SHARE
             self._tell({"at": snapshot_readers.STATE, "seconds": seconds})
-            state = pickle.dumps(process_state.collect(), variable_pickler.PROTOCOL)
+            state = pickle.dumps(interpreter_state.collect(), variable_pickler.PROTOCOL)
             self._files.record(snapshot_files.SOURCE, snapshot_readers.STATE, state, [], 0)
         for name in names:
             value = self._namespace[name]

@@ -1,4 +1,4 @@
-"""What an expression is, as far as that is known without running anything of a user's."""
+"""Types and values of expressions, as far as they are known without running a user's code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Execution to its end, whatever becomes of who asked for it."""
+"""Executions that are stopped, and end, before their caller's cancellation goes on."""
 
 from __future__ import annotations
 

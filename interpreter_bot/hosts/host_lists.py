@@ -1,4 +1,4 @@
-"""Which hosts there are, beside each other: of addresses, of directories of sockets, of a name.
+"""Addresses of all hosts of a fleet: given ones, sockets of a directory, those of a DNS name.
 
 A name, `dns:hosts.example:7443`, leads to one host for each of its addresses; that of a headless
 Service of Kubernetes does. `ray` leads to those that `interpreter-bot fleet` lists in the database.

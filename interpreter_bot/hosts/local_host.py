@@ -25,7 +25,7 @@ from interpreter_bot.kernels import (
     machine_exhaustion,
     pools,
     session_forks,
-    snapshot_storage,
+    snapshot_retention,
 )
 from interpreter_bot.kernels.files import workspaces
 
@@ -166,7 +166,7 @@ class LocalHost:
     async def expire_variables(self) -> int:
         """Delete saved variables that are old or too much; returns of how many sessions."""
         everyone = await self.pool.stored_workspaces()
-        return await snapshot_storage.expire(self.pool.snapshots, everyone, self.pool.locks)
+        return await snapshot_retention.expire(self.pool.snapshots, everyone, self.pool.locks)
 
     async def empty(self, idle_seconds: float) -> None:
         """Let go of kernels that were idle for so long, and have no more spare ones."""
@@ -362,7 +362,7 @@ class LocalHost:
 
     async def snapshot_sizes(self, keys: Collection[str]) -> session_variables.SnapshotSizes:
         """Return what is saved of sessions."""
-        return await snapshot_storage.measure(await self.pool.stored_workspaces(), keys)
+        return await snapshot_retention.measure(await self.pool.stored_workspaces(), keys)
 
     async def forget(self, key: str) -> None:
         """End a session's kernel and delete its files."""

@@ -19,8 +19,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from interpreter_bot import code_activity, errors, values
 from interpreter_bot.hosts import (
+    host_calls,
     host_connection,
-    host_subscriptions,
     kernel_doors,
     socket_owners,
     tunneled_doors,
@@ -137,7 +137,7 @@ class RemoteDoors:
             self._is_due.clear()
             try:
                 said = await self._connection.request("GET", "/v1/unheld_doors")
-                unheld = host_subscriptions.read(dict[str, str], said)
+                unheld = host_calls.read(dict[str, str], said)
                 for kernel_id, key in unheld.items():
                     # Of several, the bot that had them comes first: it may be running a turn there.
                     is_ours = self._epoch_on is None or (

@@ -20,9 +20,9 @@ from typing import Any, Final, TypeVar
 from interpreter_bot import code_activity, errors, session_variables
 from interpreter_bot.hosts import (
     host_addresses,
+    host_calls,
     host_connection,
     host_messages,
-    host_subscriptions,
     kernel_doors,
     placement_offers,
     ports,
@@ -91,7 +91,7 @@ class RemoteLease:
     async def kernel(self, *, waiting: ports.OnWait | None = None) -> RemoteKernel:
         """Return the session's kernel; see `ports.Lease.kernel`."""
         number = self._connection.new_number()
-        call = host_subscriptions.KernelCall(number, self._number, waiting)
+        call = host_calls.KernelCall(number, self._number, waiting)
         with self._connection.wanting(number, call):
             beginning = await call.result
         await self._open_doors(beginning.id)
@@ -170,7 +170,7 @@ class RemoteHost:
         if self._is_ephemeral and key not in self.ephemeral_keys:
             self.ephemeral_keys.add(key)
             number = self.connection.new_number()
-            call = host_subscriptions.LeaseCall(number, key, "", is_ephemeral=True)
+            call = host_calls.LeaseCall(number, key, "", is_ephemeral=True)
             self._stack.enter_context(self.connection.wanting(number, call))
 
     def at(self, epoch: int) -> RemoteHost:
@@ -214,7 +214,7 @@ class RemoteHost:
 
     async def variables(self, key: str) -> session_variables.HeldVariables:
         """Return what a session has of variables."""
-        return host_subscriptions.read(
+        return host_calls.read(
             session_variables.HeldVariables, await self._post("variables", key=key)
         )
 
@@ -224,11 +224,7 @@ class RemoteHost:
         """Let a new session, of an epoch of its own, begin as a copy; see `ports.Hosts.fork`."""
         begun = {"new_key": new_key, "new_epoch": new_epoch}
         said = await self._post("fork", key=key, checkpoint=checkpoint, **begun)
-        return (
-            None
-            if said is None
-            else host_subscriptions.read(session_variables.SavedVariables, said)
-        )
+        return None if said is None else host_calls.read(session_variables.SavedVariables, said)
 
     async def note_checkpoint(self, key: str, name: str) -> None:
         """Remember what a session is; see `ports.Hosts.note_checkpoint`."""
@@ -239,11 +235,7 @@ class RemoteHost:
     ) -> session_variables.SavedVariables | None:
         """Let a session be what it was; see `ports.Hosts.go_back`."""
         said = await self._post("go_back", key=key, checkpoint=name, is_whole=is_whole)
-        return (
-            None
-            if said is None
-            else host_subscriptions.read(session_variables.SavedVariables, said)
-        )
+        return None if said is None else host_calls.read(session_variables.SavedVariables, said)
 
     def reach(self, key: str) -> code_activity.Reach:
         """Return what code of a session may reach outside."""
@@ -260,7 +252,7 @@ class RemoteHost:
         """Lease a session's kernel."""
         self._begin(key)
         number = self.connection.new_number()
-        call = host_subscriptions.LeaseCall(number, key, person, epoch=self._epoch)
+        call = host_calls.LeaseCall(number, key, person, epoch=self._epoch)
         with self.connection.wanting(number, call):
             open_doors = functools.partial(
                 self._doors.open, key, epoch=self._epoch, is_claimed=bool(person)
@@ -296,7 +288,7 @@ class RemoteHost:
     ) -> Mapping[str, ports.KernelStatus]:
         """Return the kernels of sessions, by their keys."""
         said = await self._post("statuses", keys=None if keys is None else list(keys))
-        return host_subscriptions.read(dict[str, ports.KernelStatus], said)
+        return host_calls.read(dict[str, ports.KernelStatus], said)
 
     async def release(self, key: str) -> None:
         """End a session's kernel, at a person's request."""
@@ -304,7 +296,7 @@ class RemoteHost:
 
     async def save(self, key: str) -> bool:
         """Save a session's variables now; say whether all is saved."""
-        return host_subscriptions.read(bool, await self._post("save", key=key))
+        return host_calls.read(bool, await self._post("save", key=key))
 
     async def end(self, key: str, reason: str) -> None:
         """Save a session's variables if nobody uses them, and end its kernel."""
@@ -313,19 +305,19 @@ class RemoteHost:
     async def snapshot_sizes(self, keys: Collection[str]) -> session_variables.SnapshotSizes:
         """Return what is saved of sessions."""
         kind = dict[str, session_variables.SnapshotSize]
-        return host_subscriptions.read(kind, await self._post("snapshot_sizes", keys=list(keys)))
+        return host_calls.read(kind, await self._post("snapshot_sizes", keys=list(keys)))
 
     async def offer(self, key: str) -> placement_offers.Offer:
         """Say what it could be for a session."""
-        return host_subscriptions.read(placement_offers.Offer, await self._post("offer", key=key))
+        return host_calls.read(placement_offers.Offer, await self._post("offer", key=key))
 
     async def arrive(self, key: str) -> bool:
         """Let it bring what another machine had of a session; say whether there was anything."""
-        return host_subscriptions.read(bool, await self._post("arrive", key=key))
+        return host_calls.read(bool, await self._post("arrive", key=key))
 
     async def archive(self, key: str) -> bool:
         """Let it archive a session now; say whether all of it is."""
-        return host_subscriptions.read(bool, await self._post("archive", key=key))
+        return host_calls.read(bool, await self._post("archive", key=key))
 
     async def fence(self, key: str) -> None:
         """Let it know that a session is elsewhere, in the epoch that this is said in."""
@@ -342,9 +334,7 @@ class RemoteHost:
 
     async def stored_bytes(self, keys: Collection[str]) -> ports.StoredBytes:
         """Measure workspaces, also of sessions without a kernel."""
-        return host_subscriptions.read(
-            ports.StoredBytes, await self._post("stored_bytes", keys=list(keys))
-        )
+        return host_calls.read(ports.StoredBytes, await self._post("stored_bytes", keys=list(keys)))
 
     async def _post(self, name: str, **said: object) -> Any:  # noqa: ANN401
         in_epoch = {"key": str(said.get("key")), "epoch": str(self._epoch)} if self._epoch else {}
@@ -386,7 +376,7 @@ async def _followed(
 ) -> ports.ExecutionEnd:
     """Follow an execution to its end; begin it before, where it says how."""
     number = connection.new_number()
-    call = host_subscriptions.ExecutionCall(
+    call = host_calls.ExecutionCall(
         connection, number, execution_id, after=after, show=show, ask=ask, begun=begun
     )
     try:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import aiohttp
 
 from interpreter_bot import errors, values
-from interpreter_bot.hosts import host_connection, host_subscriptions
+from interpreter_bot.hosts import host_calls, host_connection
 
 _CHUNK_BYTES: Final = 256 * 1024
 
@@ -21,11 +21,11 @@ class RemoteContent:
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
         try:
-            self.info = host_subscriptions.read(
+            self.info = host_calls.read(
                 values.FileInfo, json.loads(response.headers.get("X-File", ""))
             )
         except ValueError as error:
-            raise errors.KernelError(host_subscriptions.UNREADABLE) from error
+            raise errors.KernelError(host_calls.UNREADABLE) from error
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield chunks.
@@ -68,11 +68,11 @@ class RemoteWorkspace:
                     said = await response.json()
             except errors.BotError as error:
                 raise fault or error from error
-        return host_subscriptions.read(values.FileInfo, said)
+        return host_calls.read(values.FileInfo, said)
 
     async def list(self) -> tuple[values.FileInfo, ...]:
         """List the regular files by name."""
-        return host_subscriptions.read(tuple[values.FileInfo, ...], await self._ask("GET", "files"))
+        return host_calls.read(tuple[values.FileInfo, ...], await self._ask("GET", "files"))
 
     @contextlib.asynccontextmanager
     async def read(
@@ -99,13 +99,11 @@ class RemoteWorkspace:
 
     async def kept(self, name: str) -> Mapping[str, int]:
         """Return which checkpoints have a copy of a file; see `ports.Workspace.kept`."""
-        return host_subscriptions.read(dict[str, int], await self._ask("GET", "kept", name=name))
+        return host_calls.read(dict[str, int], await self._ask("GET", "kept", name=name))
 
     async def rename(self, name: str, new_name: str) -> str:
         """Give a file another name; see `ports.Workspace.rename`."""
-        return host_subscriptions.read(
-            str, await self._ask("PATCH", "file", name=name, to=new_name)
-        )
+        return host_calls.read(str, await self._ask("PATCH", "file", name=name, to=new_name))
 
     async def delete(self, name: str) -> None:
         """Delete a file."""
@@ -113,13 +111,11 @@ class RemoteWorkspace:
 
     async def mark(self) -> str:
         """Remember the present files."""
-        return host_subscriptions.read(str, await self._ask("POST", "mark"))
+        return host_calls.read(str, await self._ask("POST", "mark"))
 
     async def changes_since(self, mark: str) -> values.FileChanges:
         """Return what was created or written since a mark."""
-        return host_subscriptions.read(
-            values.FileChanges, await self._ask("GET", "changes", mark=mark)
-        )
+        return host_calls.read(values.FileChanges, await self._ask("GET", "changes", mark=mark))
 
     async def _ask(self, method: str, place: str, /, **asked: str) -> Any:  # noqa: ANN401
         async with _translated():

@@ -1,4 +1,4 @@
-"""What an operator, or who places sessions, asks of a host, and no session does."""
+"""HTTP requests to a host from operators, and from what places sessions; not from sessions."""
 
 from __future__ import annotations
 

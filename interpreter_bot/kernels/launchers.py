@@ -78,7 +78,7 @@ class LaunchedKernel:
         kernel: ready to execute.
         provisioner: attaches workspaces, measures what the session uses, and ends it.
         workspace: the attached one, if any.
-        person: who asked for it last; see `kernel_room`.
+        person: who asked for it last; see `kernel_capacity`.
         weight: the part of that person's share of processor and disk that the session has.
         layers: what was added to its packages, by the names of the layers.
     """

@@ -1,4 +1,4 @@
-"""End of who exhausts the machine's memory: below a reserve, of the session that took most of it.
+"""Guard of the machine's memory: below a reserve, it ends the session that took most of it.
 
 Not all that code makes the host's kernel hold is counted for a session, with a cgroup or without:
 this is what catches the rest. Who sits still is not asked, and nobody ends for what other programs

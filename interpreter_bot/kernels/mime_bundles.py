@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeGuard
 
 from interpreter_bot import values
-from interpreter_bot.text import long_texts, safe_text
+from interpreter_bot.text import chunked_texts, safe_text
 
 _HANDLE: Final = re.compile(r"t[0-9]{1,12}")
 TABLE_MIME: Final = "application/vnd.interpreter-bot.table+json"
@@ -99,15 +99,15 @@ def plain(data: dict[str, object]) -> str:
     return safe_text.bounded(_joined(data.get("text/plain")), _PLAIN_CHARACTERS)
 
 
-def _joined(form: object) -> long_texts.AnyText:
+def _joined(form: object) -> chunked_texts.AnyText:
     """Return a text, which notebooks may hold as a list of lines."""
-    if isinstance(form, long_texts.AnyText):
+    if isinstance(form, chunked_texts.AnyText):
         return form
-    return long_texts.joined(form) if _is_texts(form) else ""
+    return chunked_texts.joined(form) if _is_texts(form) else ""
 
 
 def _pieces(form: object) -> Sequence[str]:
-    return long_texts.pieces(_joined(form))
+    return chunked_texts.pieces(_joined(form))
 
 
 def _encoded(form: object) -> bytes:
@@ -120,7 +120,7 @@ def _size(form: object, most_bytes: int) -> int:
     text = _joined(form)
     if len(text) > most_bytes:
         return len(text)
-    return sum(len(piece.encode("utf-8", "replace")) for piece in long_texts.pieces(text))
+    return sum(len(piece.encode("utf-8", "replace")) for piece in chunked_texts.pieces(text))
 
 
 def _raster(mime: str, *magic: bytes) -> Callable[[object], values.Image | None]:

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from interpreter_bot import session_variables, settings, values
 from interpreter_bot.kernels import (
     admissions,
-    kernel_room,
+    kernel_capacity,
     launchers,
     leases,
     live_kernels,
@@ -65,7 +65,7 @@ class Pool:
         """Called when a session has lost its kernel, unless a person asked for that."""
         self._admissions = admissions.Admissions(config.kernels.starts)
         self._shutdowns = launchers.Shutdowns()
-        self._rooms = kernel_room.RoomReservations(
+        self._rooms = kernel_capacity.RoomReservations(
             config.kernels,
             live=self._live,
             holders=self._holders,
@@ -158,7 +158,7 @@ class Pool:
 
         Args:
             key: of the session.
-            person: who asks, as `kernel_room` tells people apart; whose kernel it is from now on.
+            person: whose kernel it is from now on, as `kernel_capacity` tells people apart.
         """
         self._holders.add(key, person)
         try:

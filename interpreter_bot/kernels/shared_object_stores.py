@@ -1,4 +1,4 @@
-"""A place that all machines of a fleet reach: a bucket or a mounted directory, by obstore.
+"""Object store that all machines of a fleet share: a bucket or a mounted directory, by obstore.
 
 Large content lies under its SHA-256, and is never changed; all else is small. What is read is
 checked by size and digest before anybody uses it.

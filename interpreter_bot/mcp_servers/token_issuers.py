@@ -1,4 +1,4 @@
-"""Who gives tokens of people for an MCP server: found, registered at, asked for tokens.
+"""OAuth authorization servers of MCP servers: found, registered at, asked for people's tokens.
 
 What is found is what strangers wrote; see `http_transports`. The SDK reads and writes the
 messages, in the order that its own `OAuthClientProvider` has; but that waits in one process until a

@@ -1,4 +1,4 @@
-"""How code that somebody is writing may go on, as the live kernel of its session knows.
+"""Completions of code that a person is writing, as the live kernel of the session finds them.
 
 What comes from the kernel is checked, bounded and made harmless: see `live_data_views`.
 """

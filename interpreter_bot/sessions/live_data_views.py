@@ -1,4 +1,4 @@
-"""What a live kernel has: parts of its tables as a person looks at them, and its variables.
+"""Parts of a live kernel's tables, as a person looks at them, and a list of its variables.
 
 What is asked goes to the kernel as JSON, and so comes what it found. The kernel is hostile: all of
 that is checked, bounded and made harmless here.

@@ -1,4 +1,4 @@
-"""What all turns share."""
+"""Services and settings that all turns share."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import pytest
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.guest import rootfs
-from interpreter_bot.kernels import pools, snapshot_keys, snapshot_storage
+from interpreter_bot.kernels import pools, snapshot_keys, snapshot_retention
 from interpreter_bot.kernels.files import safe_open
 
 pytestmark = pytest.mark.kernel
@@ -62,7 +62,7 @@ async def saved(pool, key="a"):
 async def expired(pool):
     """Delete old snapshots; returns how many."""
     everyone = await pool.stored_workspaces()
-    return await snapshot_storage.expire(pool.snapshots, everyone, pool.locks)
+    return await snapshot_retention.expire(pool.snapshots, everyone, pool.locks)
 
 
 async def lose(pool, key="a"):
@@ -268,7 +268,7 @@ async def test_what_is_saved_is_encrypted_where_a_key_file_is_named(opened, tmp_
             assert await run(kernel, "count = 9; 'kept_name' in dir()") == "False"
             assert not (await pool.take("b")).unrestored
             everyone = await pool.stored_workspaces()
-            await snapshot_storage.expire(pool.snapshots, everyone, pool.locks)
+            await snapshot_retention.expire(pool.snapshots, everyone, pool.locks)
     config = settings.Settings(
         snapshots=settings.Snapshots(key_file=keys), paths=settings.Paths(data=tmp_path / "data")
     )
@@ -516,7 +516,7 @@ slow = Slow(); slow.a = 1
 BOT = """
 import asyncio, pathlib, sys
 from interpreter_bot import settings
-from interpreter_bot.kernels import pools, snapshot_storage
+from interpreter_bot.kernels import pools, snapshot_retention
 
 async def main():
     bot = settings.Settings(

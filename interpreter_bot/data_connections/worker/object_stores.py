@@ -1,4 +1,4 @@
-"""Places of files: S3, GCS, Azure and HTTP, by obstore."""
+"""Object stores S3, GCS, Azure and HTTP, by obstore."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every other database, by SQLAlchemy and whatever driver its address names."""
+"""Databases by SQLAlchemy and the driver that their address names, where no module is theirs."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from collections.abc import Generator, Iterator
 from typing import Final
 
 from interpreter_bot import settings
-from interpreter_bot.text import long_texts
+from interpreter_bot.text import chunked_texts
 
 STEP_BYTES: Final = 256 * 1024
 """What a step looks at: one to six milliseconds, with whatever is in it."""
@@ -124,7 +124,7 @@ def _restored(value: object, mark: str, texts: list[list[str]]) -> object:
     """Put the long texts back where they were taken out."""
     if isinstance(value, str):
         before, found, after = value.partition(mark)
-        return long_texts.joined((before, *texts[int(after[:8])], after[8:])) if found else value
+        return chunked_texts.joined((before, *texts[int(after[:8])], after[8:])) if found else value
     if isinstance(value, list):
         return [_restored(one, mark, texts) for one in value]
     if isinstance(value, dict):

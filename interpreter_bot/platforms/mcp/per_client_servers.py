@@ -1,4 +1,4 @@
-"""An application of the SDK for each client, so that what it counts and keeps is that client's.
+"""MCP server applications, one for each client, so that the SDK's bounds are that client's.
 
 The SDK bounds the sessions of its protocol for all clients together: one that opens many would
 leave others none. Each application still asks for the token itself.

@@ -15,7 +15,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from interpreter_bot.platforms.slack import (
     button_and_modal_handlers,
-    command_actions,
+    command_and_button_actions,
     home_tab,
     installations,
     interaction_requests,
@@ -45,7 +45,7 @@ class Handlers:
         workspaces: installations.InstalledWorkspaces,
         in_flight: requests_in_flight.RequestsInFlight,
         messages: message_events.MessageEvents,
-        interaction_handlers: command_actions.CommandActions,
+        interaction_handlers: command_and_button_actions.CommandActions,
         asked: interaction_requests.InteractionRequests,
         home: home_tab.HomeTab,
         modal_views: modals.Modals,
@@ -144,13 +144,13 @@ class Handlers:
         else:
             trigger = str(command["trigger_id"])
             work = self._modals.open_run(workspace, channel, trigger)
-        self._interactions.spawn(work, "/py", command_actions.teller(args.respond))
+        self._interactions.spawn(work, "/py", command_and_button_actions.teller(args.respond))
 
     async def interpreter(self, args: AsyncArgs) -> None:
         """Carry out a command."""
         await args.ack()
         workspace = await self._workspaces.of(args.context)
-        tell = command_actions.teller(args.respond)
+        tell = command_and_button_actions.teller(args.respond)
         command = args.payload
         channel, user = str(command["channel_id"]), str(command["user_id"])
         text = str(command.get("text") or "")
@@ -164,7 +164,9 @@ class Handlers:
         body = args.body
         channel, user = str(body["channel"]["id"]), str(body["user"]["id"])
         work = self._requests.run_message(workspace, user, channel, body["message"])
-        self._interactions.spawn(work, "run message", command_actions.teller(args.respond))
+        self._interactions.spawn(
+            work, "run message", command_and_button_actions.teller(args.respond)
+        )
 
     async def ask_message(self, args: AsyncArgs) -> None:
         """Open the question about a message."""
@@ -174,7 +176,7 @@ class Handlers:
         work = self._modals.open_ask(
             workspace, str(body["channel"]["id"]), str(body["message_ts"]), str(body["trigger_id"])
         )
-        self._interactions.spawn(work, "ask form", command_actions.teller(args.respond))
+        self._interactions.spawn(work, "ask form", command_and_button_actions.teller(args.respond))
 
 
 def build(

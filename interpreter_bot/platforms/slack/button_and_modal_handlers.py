@@ -11,7 +11,7 @@ from slack_bolt.kwargs_injection.async_args import AsyncArgs
 from interpreter_bot.platforms.slack import (
     admin_views,
     blocks,
-    command_actions,
+    command_and_button_actions,
     handler_dependencies,
     home_and_modal_views,
     home_tab,
@@ -34,7 +34,7 @@ class ButtonAndModalHandlers:
     def __init__(
         self,
         shared: handler_dependencies.HandlerDependencies,
-        interaction_handlers: command_actions.CommandActions,
+        interaction_handlers: command_and_button_actions.CommandActions,
         asked: interaction_requests.InteractionRequests,
         modal_views: modals.Modals,
         home: home_tab.HomeTab,
@@ -59,7 +59,7 @@ class ButtonAndModalHandlers:
         value = str(chosen.get("value") or action.get("selected_user") or "")
         trigger = str(body.get("trigger_id", ""))
         channel = str((body.get("channel") or {}).get("id", ""))
-        tell = command_actions.teller(args.respond) if channel else None
+        tell = command_and_button_actions.teller(args.respond) if channel else None
         if name == admin_views.CHANGE:
             work = self._home.form(workspace, trigger)
         elif name.startswith("home_"):

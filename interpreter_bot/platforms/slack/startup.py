@@ -26,7 +26,7 @@ from interpreter_bot.platforms.slack import (
     api_errors,
     bolt_handlers,
     button_and_modal_handlers,
-    command_actions,
+    command_and_button_actions,
     handler_dependencies,
     home_tab,
     http_server,
@@ -170,7 +170,7 @@ def _handlers(
         in_flight.spawn(taker.take_again(event), "an event again")
 
     shared.service.events.open_platform("slack", take_again)
-    interaction_handlers = command_actions.CommandActions(shared, in_flight, asked, said)
+    interaction_handlers = command_and_button_actions.CommandActions(shared, in_flight, asked, said)
     feedback = home_tab.Feedback(shared.service)
     home = home_tab.HomeTab(shared, feedback, notify)
     modal_views = modals.Modals(shared)

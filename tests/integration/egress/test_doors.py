@@ -221,7 +221,8 @@ print('PRIVATE' in bundle, word in bundle)
 
 async def test_variables_of_the_door_are_not_what_code_left(place):
     state = await place.run(
-        "import sys\nstate = next(m for n, m in sys.modules.items() if n.endswith('process_state'))"
+        "import sys\n"
+        "state = next(m for n, m in sys.modules.items() if n.endswith('interpreter_state'))"
         "\nprint([name for name in state.collect()['environment'] if 'PROXY' in name.upper()])"
     )
     assert state == "[]"

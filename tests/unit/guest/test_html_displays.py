@@ -11,7 +11,7 @@ import warnings
 
 import pytest
 
-from interpreter_bot.guest import html_displays, plotly_drawing, preloads, static_figure_pictures
+from interpreter_bot.guest import display_previews, html_displays, plotly_drawing, preloads
 
 PLOTLY = "application/vnd.plotly.v1+json"
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -90,7 +90,7 @@ def test_other_traces_have_a_page_and_no_preview(kind):
 def test_a_preview_leaves_the_figures_of_user_code_alone():
     plots = importlib.import_module("matplotlib.pyplot")
     before = plots.get_fignums()
-    static_figure_pictures.draw(figure({"y": [1, 2]}))
+    display_previews.draw(figure({"y": [1, 2]}))
     assert plots.get_fignums() == before
 
 

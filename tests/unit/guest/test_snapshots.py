@@ -866,11 +866,11 @@ holder = Holder()
 
 
 def test_state_of_the_process_comes_back(session, tmp_path, monkeypatch):
-    from interpreter_bot.guest import process_state
+    from interpreter_bot.guest import interpreter_state
 
     monkeypatch.setenv("SNAPSHOT_BEFORE", "1")
     monkeypatch.chdir(tmp_path)
-    process_state.begin()
+    interpreter_state.begin()
     saved = session("")
     with pandas.option_context("display.max_rows", 7):
         monkeypatch.setenv("SNAPSHOT_NEW", "2")
@@ -987,10 +987,10 @@ x, small = Deadly(), 1
 
 
 def test_a_working_directory_that_is_gone_costs_no_variable(session, tmp_path, monkeypatch):
-    from interpreter_bot.guest import process_state
+    from interpreter_bot.guest import interpreter_state
 
     monkeypatch.chdir(tmp_path)
-    process_state.begin()
+    interpreter_state.begin()
     gone = tmp_path / "gone"
     gone.mkdir()
     saved = session("x = 1")
@@ -1002,7 +1002,7 @@ def test_a_working_directory_that_is_gone_costs_no_variable(session, tmp_path, m
 
 
 def test_a_state_of_the_process_that_does_not_come_back_costs_no_variable(session, monkeypatch):
-    from interpreter_bot.guest import process_state
+    from interpreter_bot.guest import interpreter_state
 
     def refuse(state):
         raise ValueError("this release refuses that")
@@ -1012,17 +1012,17 @@ def test_a_state_of_the_process_that_does_not_come_back_costs_no_variable(sessio
 
     saved = session("x = 1")
     for number, broken in enumerate((refuse, end), 1):
-        monkeypatch.setattr(process_state, "restore", broken)
+        monkeypatch.setattr(interpreter_state, "restore", broken)
         manifest = saved.save(number)
         assert (manifest["kept"], list(manifest["lost"])) == (["x"], ["process state"])
         assert saved.restored(number)["x"] == 1
 
 
 def test_a_state_of_the_process_that_cannot_be_had_in_time_costs_no_variable(session, monkeypatch):
-    from interpreter_bot.guest import process_state
+    from interpreter_bot.guest import interpreter_state
 
     # As numpy's random numbers, whose lock a thread had when the child was forked.
-    monkeypatch.setattr(process_state, "collect", lambda: time.sleep(60))
+    monkeypatch.setattr(interpreter_state, "collect", lambda: time.sleep(60))
     saved = session("x = 1")
     manifest = saved.save(seconds=1.0)
     assert manifest["lost"] == {"process state": "there was no time left for it"}
@@ -1030,12 +1030,12 @@ def test_a_state_of_the_process_that_cannot_be_had_in_time_costs_no_variable(ses
 
 
 def test_a_state_of_the_process_that_hangs_is_not_tried_again(session, monkeypatch):
-    from interpreter_bot.guest import process_state
+    from interpreter_bot.guest import interpreter_state
 
     saved = session("x = 1")
-    monkeypatch.setattr(process_state, "restore", lambda _: time.sleep(60))
+    monkeypatch.setattr(interpreter_state, "restore", lambda _: time.sleep(60))
     assert list(saved.save(seconds=0.5)["lost"]) == ["process state"]
     restored = []
-    monkeypatch.setattr(process_state, "restore", restored.append)
+    monkeypatch.setattr(interpreter_state, "restore", restored.append)
     assert saved.restored()["x"] == 1
     assert restored == []

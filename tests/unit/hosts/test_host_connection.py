@@ -11,10 +11,10 @@ from aiohttp import test_utils, web
 
 from interpreter_bot import errors
 from interpreter_bot.hosts import (
+    host_calls,
     host_connection,
     host_messages,
     host_statuses,
-    host_subscriptions,
     placed_hosts,
 )
 
@@ -86,7 +86,7 @@ async def _serving(path):
 
 def _follow(connection, stack):
     number = connection.new_number()
-    call = host_subscriptions.ExecutionCall(
+    call = host_calls.ExecutionCall(
         connection, number, "e", after=0, show=lambda _: None, ask=None, begun=None
     )
     stack.enter_context(connection.wanting(number, call))

@@ -15,7 +15,7 @@ from interpreter_bot.kernels import (
     checkpoints,
     snapshot_generations,
     snapshot_keys,
-    snapshot_storage,
+    snapshot_retention,
     snapshots,
 )
 from interpreter_bot.kernels.files import safe_open, session_locks, workspaces
@@ -125,7 +125,7 @@ async def test_what_no_pointer_counts_goes_and_what_is_in_use_stays(tmp_path, op
     locks = session_locks.SessionLocks()
     await locks.take(await files.of("b"))
     with _used_elsewhere(await files.of("d")):
-        assert await snapshot_storage.expire(await opened(), everyone, locks) == 0
+        assert await snapshot_retention.expire(await opened(), everyone, locks) == 0
     locks.close()
     assert [_left(await files.of(key)) for key in "abcd"] == [[], ["7"], [], ["7"]]
 
@@ -155,7 +155,7 @@ async def test_who_begins_while_others_are_deleted_keeps_what_is_saved(tmp_path,
 
     with contextlib.ExitStack() as elsewhere:
         everyone = Late(await files.existing())
-        assert await snapshot_storage.expire(saved, everyone, session_locks.SessionLocks()) == 1
+        assert await snapshot_retention.expire(saved, everyone, session_locks.SessionLocks()) == 1
     assert (await saved.find(await files.of("a"))).number == 5
     assert await saved.find(await files.of("b")) is None
 
@@ -167,9 +167,9 @@ async def test_what_was_saved_goes_where_none_are_taken_any_more(tmp_path, opene
     _adopt((await opened()).generations, own, 5, {0})
     locks = session_locks.SessionLocks()
     with _used_elsewhere(own):
-        await snapshot_storage.expire(await opened(enabled=False), await files.existing(), locks)
+        await snapshot_retention.expire(await opened(enabled=False), await files.existing(), locks)
     assert _left(own) == ["5"]
-    await snapshot_storage.expire(await opened(enabled=False), await files.existing(), locks)
+    await snapshot_retention.expire(await opened(enabled=False), await files.existing(), locks)
     assert _left(own) == []
     assert not (own.variables.parent / "snapshot").exists()
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels import kernel_room, pools
+from interpreter_bot.kernels import kernel_capacity, pools
 
 pytestmark = pytest.mark.kernel
 
@@ -51,7 +51,7 @@ async def test_a_persons_next_kernel_takes_the_place_of_their_own_longest_idle(o
         await _use(pool, "a1", "a")
         await _use(pool, "a3", "a")
         assert set(pool.live) == {"a1", "a3", "b1"}
-        assert reasons == {"a2": kernel_room._FOR_OWN}
+        assert reasons == {"a2": kernel_capacity._FOR_OWN}
         # A conversation of several is of who asked last.
         await _use(pool, "b1", "a")
         await _use(pool, "a4", "a")

@@ -5,7 +5,7 @@ import types
 import pytest
 
 from interpreter_bot import errors
-from interpreter_bot.kernels import kernel_room, watchdog_loop
+from interpreter_bot.kernels import kernel_capacity, watchdog_loop
 
 _MIB = 1 << 20
 
@@ -39,7 +39,7 @@ def test_ones_own_longest_idle_kernel_goes_before_anybody_elses():
         "a older, held": Launched("a", 1),
         "b": Launched("b", 0, megabytes=900),
     }
-    assert kernel_room.find_to_evict("a", live, {"a older, held"}) == "a old"
+    assert kernel_capacity.find_to_evict("a", live, {"a older, held"}) == "a old"
 
 
 def test_whoever_takes_most_room_makes_it_for_who_has_none():
@@ -50,23 +50,23 @@ def test_whoever_takes_most_room_makes_it_for_who_has_none():
         "b busy": Launched("b", 0, busy=True),
         "c dead": Launched("c", 0, alive=False, megabytes=900),
     }
-    assert kernel_room.find_to_evict("d", live, set()) == "b"
+    assert kernel_capacity.find_to_evict("d", live, set()) == "b"
     live["a"] = Launched("a", 1, megabytes=900)
-    assert kernel_room.find_to_evict("d", live, set()) == "a"
+    assert kernel_capacity.find_to_evict("d", live, set()) == "a"
 
 
 def test_nobody_loses_variables_to_somebody_who_has_more_kernels():
     live = {"a": Launched("a", 1), **{f"b{n}": Launched("b", 0, busy=True) for n in range(2)}}
     with pytest.raises(errors.PoolFullError):
-        kernel_room.find_to_evict("b", live, set())
-    assert kernel_room.find_to_evict("c", live, set()) == "a"
+        kernel_capacity.find_to_evict("b", live, set())
+    assert kernel_capacity.find_to_evict("c", live, set()) == "a"
 
 
 def test_so_many_kernels_are_one_persons_and_then_their_own_makes_room():
     live = {"a1": Launched("a", 1), "a2": Launched("a", 0), "b": Launched("b", -1)}
 
     def found(*, starting=0, most=3, held=()):
-        return kernel_room.find_own_to_evict(
+        return kernel_capacity.find_own_to_evict(
             "a", live, starting=starting, most=most, held=set(held)
         )
 

@@ -1,4 +1,4 @@
-"""Signals that interrupt `ask` and `exec`, their input files, and output that is read late.
+"""Runs of `ask` and `exec` in a terminal: signals, input files, and output that is read late.
 
 Ctrl-C stops what runs and keeps its variables; a second one, or SIGTERM, ends everything in order.
 """

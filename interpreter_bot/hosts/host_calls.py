@@ -1,4 +1,7 @@
-"""What a bot wants of a host process until it is over; each implements `host_connection.Call`."""
+"""Calls from a bot to a host process that are repeated after each reconnection.
+
+Each implements `host_connection.Call`.
+"""
 
 from __future__ import annotations
 

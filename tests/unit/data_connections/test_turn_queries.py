@@ -1,7 +1,7 @@
 """What is noted of one turn's queries."""
 
 from interpreter_bot import code_activity
-from interpreter_bot.data_connections import turn_query_log
+from interpreter_bot.data_connections import turn_queries
 
 
 def query(statement="select 1", *, key="web/1"):
@@ -9,7 +9,7 @@ def query(statement="select 1", *, key="web/1"):
 
 
 def test_what_was_asked_in_a_turn_is_told_at_its_end_also_if_it_never_ended():
-    turns = turn_query_log.TurnQueryLog()
+    turns = turn_queries.TurnQueryLog()
     before, during = query("before"), query("during")
     turns.note(before)
     turns.begin("web/1")
@@ -28,7 +28,7 @@ def test_what_was_asked_in_a_turn_is_told_at_its_end_also_if_it_never_ended():
 
 
 def test_statements_are_shown_harmless_and_bounded():
-    turns = turn_query_log.TurnQueryLog()
+    turns = turn_queries.TurnQueryLog()
     turns.begin("web/1")
     for statement in ("select \x1b[2J'\u202e'", "x" * 10_000, *["select 1"] * 100):
         turns.note(query(statement))
@@ -40,7 +40,7 @@ def test_statements_are_shown_harmless_and_bounded():
 
 
 def test_an_allowed_statement_runs_once_and_not_after_its_turn():
-    turns = turn_query_log.TurnQueryLog()
+    turns = turn_queries.TurnQueryLog()
     statement = ("web/1", "till", "delete from orders", {"a": 1})
     turns.allow(*statement)
     assert not turns.use_up(*statement[:3], {"a": 2})

@@ -1,4 +1,4 @@
-"""What slash commands and presses of buttons do, but for those that become requests."""
+"""Actions of slash commands and buttons, but for those that become requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for one turn of each session: statements that a person allowed, and what was asked."""
+"""Queries of one turn in each session: those a person allowed, and those that were asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Storage of snapshots: how much is saved of sessions, and its deletion when old, or too much."""
+"""Retention of snapshots: how much is saved of sessions, and its deletion when old or too much."""
 
 from __future__ import annotations
 
