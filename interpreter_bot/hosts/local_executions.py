@@ -76,8 +76,7 @@ class Execution:
     async def _run(self) -> ports.ExecutionEnd:
         kernel = self._kernel
         async with self._order:
-            usage = kernel.provisioner.usage()
-            before = await asyncio.to_thread(usage.cpu_seconds)
+            before = await _cpu_seconds(kernel)
             if self._stopped is not None:
                 finished = values.Finished(values.Ending.STOPPED, 0.0, self._stopped)
                 return self._end(finished, 0.0)
@@ -94,8 +93,8 @@ class Execution:
             finally:
                 self._is_running = False
                 kernel.on_installation = None
-            after = await asyncio.to_thread(usage.cpu_seconds)
-            return self._end(finished, max(after - before, 0.0))
+            used = await _cpu_seconds(kernel) - before
+            return self._end(finished, max(used, 0.0))
 
     def _end(self, finished: values.Finished, cpu_seconds: float) -> ports.ExecutionEnd:
         kernel = self._kernel
@@ -119,6 +118,15 @@ class Execution:
             self._kept_bytes -= self._kept.popleft()[1]
         for show in tuple(self._shows):
             show(output, self._count)
+
+
+async def _cpu_seconds(kernel: live_kernels.Kernel) -> float:
+    """Read the processor time of a kernel's session so far."""
+    usage = kernel.provisioner.usage()
+    if usage.counted_bytes() is None:
+        # Without a control group, it is read of each process.
+        return await asyncio.to_thread(usage.cpu_seconds)
+    return usage.cpu_seconds()
 
 
 def _size_bytes(output: ports.Event) -> int:

@@ -34,6 +34,8 @@ _READ_BYTES: Final = settings.MIB
 _TAIL_SHARE: Final = 8
 # Room is looked for whenever this share of it was written.
 _TOTAL_SHARE: Final = 16
+# What is over and acknowledged by then needs no file.
+_PAUSE_SECONDS: Final = 0.05
 _RETRY_SECONDS: Final = 1.0
 
 
@@ -342,6 +344,7 @@ class Journals:
         unchecked_bytes = 0
         while not self._is_closing:
             await self._is_wanted.wait()
+            await asyncio.sleep(_PAUSE_SECONDS)
             self._is_wanted.clear()
             waiting, self._waiting = self._waiting, {}
             for journal in waiting.values():
@@ -378,7 +381,7 @@ class Journals:
     async def recover(self, names: Iterable[str] = (f"*{_SUFFIX}",)) -> None:
         """Take over files of the directory, by default all; what cannot be read is removed."""
         found: dict[str, list[journal_files.Segment]] = {}
-        for path, one in await cancellation.in_thread(_segments, self._directory, names):
+        for path, one in await cancellation.in_thread(journal_files.found, self._directory, names):
             id = path.name.partition(".")[0]
             if one is not None and _ID.fullmatch(id):
                 found.setdefault(id, []).append(one)
@@ -389,12 +392,3 @@ class Journals:
             ended_at = last.path.stat().st_mtime if last.has_end else None
             self.begin(id, last.about).restore(segments, ended_at)
         await self.sweep()
-
-
-def _segments(
-    directory: pathlib.Path, names: Iterable[str]
-) -> list[tuple[pathlib.Path, journal_files.Segment | None]]:
-    """Read the files of a directory, which is created if missing. Blocks."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    paths = sorted(path for name in names for path in directory.glob(name))
-    return [(path, journal_files.recovered(path)) for path in paths]

@@ -14,7 +14,7 @@ import os
 import pathlib
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import BinaryIO, Final
 
 from interpreter_bot import settings
@@ -159,3 +159,20 @@ def _write(descriptor: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
+
+
+def found(
+    directory: pathlib.Path, names: Iterable[str]
+) -> list[tuple[pathlib.Path, Segment | None]]:
+    """Read the files of a directory, which is created if missing. Blocks.
+
+    Args:
+        directory: of the journals.
+        names: patterns of the files' names.
+
+    Returns:
+        Each file, with None where it cannot be read.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    paths = sorted(path for name in names for path in directory.glob(name))
+    return [(path, recovered(path)) for path in paths]

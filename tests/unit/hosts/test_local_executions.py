@@ -15,6 +15,9 @@ class SlowKernel:
     def usage(self):
         return self
 
+    def counted_bytes(self):
+        return 0
+
     def cpu_seconds(self):
         return 0.0
 

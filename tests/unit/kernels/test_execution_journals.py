@@ -67,6 +67,24 @@ async def journals(tmp_path):
         yield opened
 
 
+async def test_what_is_over_and_acknowledged_at_once_makes_no_file(journals, tmp_path, monkeypatch):
+    made = []
+    writer = journal_files.Writer
+
+    def make(path, *arguments):
+        made.append(path.name.partition(".")[0])
+        return writer(path, *arguments)
+
+    monkeypatch.setattr(journal_files, "Writer", make)
+    journals.begin("quick", ABOUT).append(b"end", is_end=True)
+    await asyncio.sleep(0.01)
+    await journals.remove("quick")
+    slow = journals.begin("slow", ABOUT)
+    slow.append(b"end", is_end=True)
+    await _written(slow)
+    assert made == ["slow"]
+
+
 async def test_several_readers_get_each_event_once_and_in_order(journals):
     journal = journals.begin("one", ABOUT)
     readers = [asyncio.create_task(_all(journal, after)) for after in (0, 0, 3)]
