@@ -18,6 +18,7 @@ _log = logging.getLogger(__name__)
 # A kernel's first code takes some 3 ms longer than the next, for pages of memory that it is the
 # first to write to; a spare has run this instead of a person's.
 _NOTHING = "None"
+_NOTHING_SECONDS = 10.0
 # Leaves the cores to the session that has just taken one.
 _PAUSE_SECONDS = 0.05
 
@@ -161,7 +162,11 @@ class Spares:
                 launched = await self._launch()
                 if not self._is_claimed:
                     await launched.kernel.execute(
-                        _NOTHING, show=lambda _: None, is_own=True, is_silent=True
+                        _NOTHING,
+                        show=lambda _: None,
+                        seconds=_NOTHING_SECONDS,
+                        is_own=True,
+                        is_silent=True,
                     )
             except errors.BotError:
                 _log.exception("no spare kernel could be started")
