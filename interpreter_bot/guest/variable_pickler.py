@@ -171,6 +171,9 @@ class VariablePickler(cloudpickle.Pickler if cloudpickle else pickle.Pickler):  
         kind = type(obj)
         if kind is _Namespace:
             return _current_namespace, ()
+        if obj is _make_lost:
+            # It stands for whatever is lost, and is never lost itself.
+            return NotImplemented
         if id(obj) in self._losses:
             return self._note(self._losses[id(obj)])
         try:
@@ -187,7 +190,11 @@ class VariablePickler(cloudpickle.Pickler if cloudpickle else pickle.Pickler):  
             return obj.__reduce_ex__(PROTOCOL)
         except Exception as error:
             # Whatever the type's own methods raise: this object is lost, not what holds it.
-            return self._lose(obj, reason(error))
+            loss = self._lose(obj, reason(error))
+            if isinstance(error, (RecursionError, MemoryError)):
+                # Where it lies less deep, or later, it may well be kept.
+                del self._losses[id(obj)]
+            return loss
 
     def _lose(self, obj: Any, why: str = "") -> tuple[Any, ...]:
         return self._note(Loss(obj, describe(type(obj)), why[:REASON_CHARACTERS]))

@@ -328,6 +328,41 @@ large = bytearray(100_000)
     assert names["behind"][1] is names["holder"]
 
 
+def test_what_cannot_be_pickled_at_the_limit_of_recursion_is_kept_elsewhere(session):
+    saved = session("""
+class Node:
+    def __init__(self, value, next): self.value, self.next = value, next
+def chain(further):
+    nodes = [None]
+    for _ in range(1000): nodes.append(Node(lambda: 1, nodes[-1]))
+    head = nodes[-1]
+    for _ in range(further): head = [head]
+    return head, [0] * 10 + [one.value for one in nodes[1:]]
+(deep0, calls0), (deep1, calls1), (deep2, calls2), (deep3, calls3) = map(chain, range(4))
+holder = [0] * 2000 + [(i for i in range(3))]
+""")
+    manifest = saved.save()
+    assert set(manifest["lost"]) == {"deep0", "deep1", "deep2", "deep3"}
+    assert manifest["partly"] == {"holder": "a generator"}
+    assert saved.restored()["calls3"][-1]() == 1
+
+
+def test_one_that_lacks_memory_once_is_kept_elsewhere(session):
+    saved = session("""
+class Large:
+    calls = 0
+    def __reduce__(self):
+        Large.calls += 1
+        if Large.calls == 1: raise MemoryError
+        return Large, ()
+first = [Large()]
+second = [0] * 20 + first
+""")
+    manifest = saved.save()
+    assert (manifest["lost"], list(manifest["partly"])) == ({}, ["first"])
+    assert type(saved.restored()["second"][-1]).__name__ == "Large"
+
+
 def test_what_an_earlier_python_lost_is_told_again(session):
     saved = session("holder = {'numbers': [1, 2], 'generator': (i for i in range(3))}")
     saved.save()
