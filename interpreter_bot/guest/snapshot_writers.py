@@ -222,8 +222,8 @@ def _is_definition(value: Any) -> bool:
 
 
 def holds_others(kind: type) -> bool:
-    """Return whether objects of a type mostly hold others: Python's own, and tables."""
-    return _top_module(kind) in ("builtins", *_TABLES)
+    """Return whether objects of a type mostly hold others: Python's own, tables and classes."""
+    return issubclass(kind, type) or _top_module(kind) in (*_TABLES, *sys.stdlib_module_names)
 
 
 def _top_module(kind: type) -> str:
