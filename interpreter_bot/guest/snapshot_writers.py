@@ -227,9 +227,10 @@ def holds_others(kind: type) -> bool:
 
 
 def _top_module(kind: type) -> str:
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(AttributeError):
         # A class may have whatever there, or nothing. Its metaclass is not asked.
-        return str(type.__getattribute__(kind, "__module__")).partition(".")[0]
+        module = type.__dict__["__module__"].__get__(kind)
+        return module.partition(".")[0] if type(module) is str else ""
     return ""
 
 
