@@ -80,9 +80,11 @@ class Attempts:
             written, checked = snapshot_children.ask(
                 (self._write, self._end - time.monotonic()), (self._check, self._seconds)
             )
-            # The next one replaces what this one wrote, and is to come as far.
+            # The next one replaces what this one wrote, and is to come as far: each variable may
+            # take but a share of the time that is left.
             left = self._deadline - time.monotonic()
-            is_last = left < written.seconds + checked.seconds or attempt == _MOST_ATTEMPTS
+            needed = written.seconds / snapshot_writers.SHARE + checked.seconds
+            is_last = left < needed or attempt == _MOST_ATTEMPTS
             failed = _failures(checked) if written.is_done else {}
             if not written.is_done:
                 self._note_end(written)

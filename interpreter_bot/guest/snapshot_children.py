@@ -30,7 +30,7 @@ class Told(NamedTuple):
 
     Attributes:
         messages: as they came.
-        seconds: until the last one.
+        seconds: until the last one; in the first stage, with what it takes to fork.
         is_done: whether it came to the end of the stage.
         is_late: whether it was ended because it took too long.
         error: what the stage raised, in words.
@@ -58,6 +58,7 @@ def ask(*stages: tuple[Stage, float]) -> list[Told]:
     """
     told, tell = os.pipe()
     mark = os.urandom(_MARK_BYTES).hex().encode()
+    begun = time.monotonic()
     child = os.fork()
     if child == 0:
         # Where its parent is ended, too.
@@ -68,7 +69,9 @@ def ask(*stages: tuple[Stage, float]) -> list[Told]:
     answers: list[Told] = []
     for _, seconds in stages:
         is_there = not answers or answers[-1].is_done
-        answers.append(_read_stage(told, data, mark, seconds) if is_there else Told([]))
+        answer = _read_stage(told, data, mark, begun, seconds) if is_there else Told([])
+        answers.append(answer)
+        begun = time.monotonic()
     os.close(told)
     os.kill(child, signal.SIGKILL)
     if not answers[-1].is_done:
@@ -77,16 +80,17 @@ def ask(*stages: tuple[Stage, float]) -> list[Told]:
     return answers
 
 
-def _read_stage(told: int, data: bytearray, mark: bytes, seconds: float) -> Told:
+def _read_stage(told: int, data: bytearray, mark: bytes, begun: float, seconds: float) -> Told:
     """Read messages up to the end of a stage, as long as there are any in time.
 
     Args:
         told: the pipe they come through.
         data: what was read of it already; what is left belongs to the next stage.
         mark: what each message begins with.
-        seconds: that the stage may take.
+        begun: when the stage was.
+        seconds: that it may take.
     """
-    heard = begun = time.monotonic()
+    heard = begun
     until = deadline = begun + seconds
     messages: list[Message] = []
     ending: dict[str, Any] = {}

@@ -27,7 +27,7 @@ from . import (
 TOO_LATE = "there was no time left for it"
 # Of the time that is left: what a variable may take while others wait behind it, and what the state
 # of the process may, which takes milliseconds if it can be had at all.
-_SHARE = 0.5
+SHARE = 0.5
 _STATE_SHARE = 0.2
 # Objects of variables before one that failed, in all; it takes about half a second.
 _MOST_LOOKED_THROUGH = 500_000
@@ -96,7 +96,7 @@ class SnapshotWriter:
                 self._tell({"lost": name, "why": TOO_LATE})
             else:
                 left = end - time.monotonic()
-                share = _SHARE if name is not names[-1] else 1.0
+                share = SHARE if name is not names[-1] else 1.0
                 self._tell({"at": name, "seconds": left * share})
                 self._write_variable(name, value)
         self._files.close()

@@ -496,7 +496,8 @@ slow = [Slow(), numpy.ones(1_000_000)]
     assert not saved.failed
 
 
-def test_what_is_behind_one_that_hangs_while_it_is_saved_is_saved(session):
+def test_what_is_behind_one_that_hangs_while_it_is_saved_is_saved(session, monkeypatch):
+    monkeypatch.setattr("interpreter_bot.guest.snapshot_writers.SHARE", 0.2)
     saved = session("""
 import time
 class Slow:
@@ -506,7 +507,7 @@ behind = [1] * 100
 y = [1] * 200 + [Slow()]
 last = [1] * 300
 """)
-    manifest = saved.save(seconds=1.0)
+    manifest = saved.save(seconds=4.0)
     assert manifest["lost"] == dict.fromkeys(["x", "y"], "there was no time left for it")
     assert saved.restored()["last"] == [1] * 300
 
@@ -517,12 +518,13 @@ import time
 class Bad:
     def __reduce__(self): return int, ("x",)
 class Slow:
-    def __reduce__(self): return time.sleep(0.6) or (list, ())
+    def __reduce__(self): return time.sleep(1.8) or (list, ())
 bad = Bad()
 slow = [Slow()]
 large = [1] * 1000
 """)
-    manifest = saved.save(seconds=1.0)
+    # It may take half of the time that is left, which would be less the second time.
+    manifest = saved.save(seconds=4.0)
     assert list(manifest["lost"]) == ["bad"]
     assert saved.restored()["large"] == [1] * 1000
 
