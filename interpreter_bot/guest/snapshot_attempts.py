@@ -123,7 +123,8 @@ class Attempts:
     def _note_end(self, written: snapshot_children.Told) -> None:
         """Leave out from now on what an attempt to write ended at, and what it had lost before."""
         self._lost |= {one["lost"]: one["why"] for one in written.messages if "lost" in one}
-        if any("anew" in one for one in written.messages):
+        is_anew = any("anew" in one for one in written.messages)
+        if is_anew and (written.is_late or written.error):
             return
         self._lost |= _ended_at(written, _DIED)
         kind = type(self._namespace.get(written.at))

@@ -29,6 +29,8 @@ TOO_LATE = "there was no time left for it"
 # of the process may, which takes milliseconds if it can be had at all.
 SHARE = 0.5
 _STATE_SHARE = 0.2
+# Of the same: until when all may be given up, to be written anew.
+_ANEW_SHARE = 0.25
 # Objects of variables before one that failed, in all; it takes about half a second.
 _MOST_LOOKED_THROUGH = 500_000
 _CELL_CHARACTERS = 1_000_000
@@ -57,8 +59,8 @@ class SnapshotWriter:
             tell: called with one of ``{"at": name, "seconds": that it may take}`` before a
                 variable, and then with ``{"kept": name, "partly": what was lost in it, "blobs":
                 sizes by digest}`` or ``{"lost": name, "why": words}``; and with ``{"cell": name,
-                "text": …}``. With ``{"anew": True}`` in the end where what was lost is to be left
-                out at once.
+                "text": …}``. With ``{"anew": True}`` where from then on others that fail are only
+                looked for, so that all of them are left out at once.
         """
         self._namespace = namespace
         self._files = files
@@ -70,6 +72,7 @@ class SnapshotWriter:
         self._last_object = -1
         self._looked_through = 0
         self._is_void = False
+        self._anew_until = 0.0
         self._process = os.getpid()
         self._cells: set[str] = set()
 
@@ -82,12 +85,15 @@ class SnapshotWriter:
             end: when this process is ended.
         """
         names = [name for name in self._names if name not in left_out]
+        self._anew_until = time.monotonic() + (deadline - time.monotonic()) * _ANEW_SHARE
         if snapshot_readers.STATE not in left_out:
             seconds = (end - time.monotonic()) * _STATE_SHARE
             self._tell({"at": snapshot_readers.STATE, "seconds": seconds})
             state = pickle.dumps(interpreter_state.collect(), variable_pickler.PROTOCOL)
             self._files.record(snapshot_files.SOURCE, snapshot_readers.STATE, state, [], 0)
         for name in names:
+            if self._is_void and time.monotonic() > self._anew_until:
+                break
             value = self._namespace[name]
             if module := _module_name(value):
                 self._files.record(snapshot_files.MODULE, name, module.encode(), [], 0)
@@ -95,13 +101,12 @@ class SnapshotWriter:
             elif time.monotonic() > deadline:
                 self._tell({"lost": name, "why": TOO_LATE})
             else:
-                left = end - time.monotonic()
+                left = (self._anew_until if self._is_void else end) - time.monotonic()
                 share = SHARE if name is not names[-1] else 1.0
                 self._tell({"at": name, "seconds": left * share})
                 self._write_variable(name, value)
         self._files.close()
         if self._is_void:
-            self._tell({"anew": True})
             raise RuntimeError("too much would have to be forgotten")
 
     def _write_variable(self, name: str, value: Any) -> None:
@@ -146,12 +151,14 @@ class SnapshotWriter:
         """Let the pickler refer to nothing that it met in a variable that failed.
 
         Where that would take too long, nothing is written any more: what else fails is found out,
-        and all is to be written anew without it.
+        and all is to be written anew without it, if there is time for that.
         """
         self._pickler.fast = False
         self._looked_through += self._last_object
-        if self._looked_through > _MOST_LOOKED_THROUGH:
+        if self._looked_through > _MOST_LOOKED_THROUGH and time.monotonic() < self._anew_until:
             self._is_void = True
+            self._tell({"anew": True})
+        if self._is_void:
             return
         memo = self._pickler.memo.copy()
         self._pickler.memo = {k: v for k, v in memo.items() if v[0] <= self._last_object}

@@ -328,6 +328,22 @@ large = bytearray(100_000)
     assert names["behind"][1] is names["holder"]
 
 
+def test_what_fails_late_costs_nothing_that_was_written_or_waits(session, monkeypatch):
+    monkeypatch.setattr("interpreter_bot.guest.snapshot_writers._MOST_LOOKED_THROUGH", 200)
+    saved = session("""
+import time
+class Slow:
+    def __init__(self): self.lists = [[] for _ in range(300)]
+    def __reduce__(self): return time.sleep(1.6) or (list, (self.lists,))
+deep = []
+for _ in range(20_000): deep = [deep]
+slow = Slow()
+behind = [1] * 1000
+""")
+    assert list(saved.save(seconds=4.0)["lost"]) == ["deep"]
+    assert saved.restored()["behind"] == [1] * 1000
+
+
 def test_what_cannot_be_pickled_at_the_limit_of_recursion_is_kept_elsewhere(session):
     saved = session("""
 class Node:
