@@ -73,7 +73,8 @@ class Attempts:
 
         Raises:
             OSError: the system refused something.
-            RuntimeError: no variable was reached. What was saved earlier is worth more.
+            RuntimeError: no variable was reached, but for imports and definitions. What was saved
+                earlier is worth more.
         """
         for attempt in range(1, _MOST_ATTEMPTS + 1):
             # Both in one child: to fork many variables takes longer than to read them.
@@ -138,11 +139,10 @@ class Attempts:
         self._ended_kinds.append(kind)
 
     def _settle(self, written: snapshot_children.Told, checked: snapshot_children.Told) -> None:
-        """Let count what the last attempt wrote."""
+        """Let count what the last attempt wrote, if it came far enough."""
+        self._check_reached(written.messages)
         ended = {one.get("kept", one.get("lost")) for one in written.messages}
         if not written.is_done:
-            if not ended - {None} and set(self._names) - self._lost.keys():
-                raise RuntimeError("no variable was reached")
             (checked,) = snapshot_children.ask((self._check, self._seconds))
         messages = [*written.messages, *checked.messages]
         failed = _failures(checked)
@@ -153,6 +153,22 @@ class Attempts:
         snapshot_manifests.write(
             *(self._directory, self._number, messages, lost, failed, self._key)
         )
+
+    def _check_reached(self, messages: list[snapshot_children.Message]) -> None:
+        """Check that there is more than imports and definitions, or that nothing else waited.
+
+        Raises:
+            RuntimeError: what was saved earlier is worth more.
+        """
+        kept = {one.get("kept") for one in messages}
+        lost = {one["lost"]: one["why"] for one in messages if "lost" in one}
+        late = {name for name, why in lost.items() if why == snapshot_writers.TOO_LATE}
+        tried = (lost.keys() | self._lost.keys()) - late
+        worked_out = {
+            name for name in self._names if snapshot_writers.is_worked_out(self._namespace[name])
+        }
+        if worked_out - tried and not worked_out & kept:
+            raise RuntimeError("no variable was reached")
 
     def _check_again(
         self, messages: list[snapshot_children.Message], failed: dict[str, str]

@@ -228,6 +228,11 @@ def _is_definition(value: Any) -> bool:
     return issubclass(type(value), (types.FunctionType, type))
 
 
+def is_worked_out(value: Any) -> bool:
+    """Return whether a value is more than an import or a definition, which are soon made again."""
+    return not (_module_name(value) or _is_definition(value))
+
+
 def holds_others(kind: type) -> bool:
     """Return whether objects of a type mostly hold others: Python's own, tables and classes."""
     return issubclass(kind, type) or _top_module(kind) in (*_TABLES, *sys.stdlib_module_names)

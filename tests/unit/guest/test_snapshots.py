@@ -16,7 +16,7 @@ import numpy
 import pandas
 import pytest
 
-from interpreter_bot.guest import snapshot_files, snapshots, variable_pickler
+from interpreter_bot.guest import snapshot_files, snapshot_writers, snapshots, variable_pickler
 
 CELL = "<cell 1>"
 
@@ -697,6 +697,32 @@ def test_where_no_variable_is_reached_nothing_earlier_is_replaced(session, monke
     monkeypatch.setattr("interpreter_bot.guest.snapshot_attempts._MOST_ATTEMPTS", 1)
     with pytest.raises(OSError, match="no variable was reached"):
         saved.save(2)
+
+
+def test_where_only_imports_and_definitions_are_reached_nothing_earlier_is_replaced(
+    session, monkeypatch
+):
+    saved = session("""
+import os
+def function(): pass
+class Ends:
+    def __reduce__(self): os._exit(1)
+one, other = [Ends()], [[0] * 2000]
+""")
+    monkeypatch.setattr("interpreter_bot.guest.snapshot_attempts._MOST_ATTEMPTS", 1)
+    with pytest.raises(OSError, match="no variable was reached"):
+        saved.save()
+    monkeypatch.undo()
+    write = snapshot_writers.SnapshotWriter.write
+
+    def write_late(self, left_out, _, end):
+        write(self, left_out, 0.0, end)
+
+    monkeypatch.setattr(snapshot_writers.SnapshotWriter, "write", write_late)
+    with pytest.raises(OSError, match="no variable was reached"):
+        saved.save(2)
+    monkeypatch.undo()
+    assert saved.save(3)["kept"] == ["os", "function", "Ends", "other"]
 
 
 def test_a_source_that_does_not_fit_costs_no_variable(session):
