@@ -49,6 +49,9 @@ def write(
     content = json.dumps(details).encode()
     snapshot_files.write_document(directory, f"{number}/details.json", content, key)
     gone = {one["lost"]: one["why"] for one in messages if "lost" in one} | lost | failed
+    for name in details["kept"]:
+        # Its writer may have ended right behind it.
+        gone.pop(name, None)
     manifest = _manifest(kept, gone, _parts(kept, messages))
     snapshot_files.write_document(directory, f"{number}/{snapshot_files.MANIFEST}", manifest, key)
 

@@ -725,6 +725,15 @@ one, other = [Ends()], [[0] * 2000]
     assert saved.save(3)["kept"] == ["os", "function", "Ends", "other"]
 
 
+def test_one_is_not_lost_for_what_ends_right_behind_it(session, monkeypatch):
+    saved = session("small, large = 1, [1] * 1000")
+    monkeypatch.setattr(snapshot_files.Writer, "close", lambda _: os._exit(1))
+    monkeypatch.setattr("interpreter_bot.guest.snapshot_attempts._MOST_ATTEMPTS", 1)
+    manifest = saved.save()
+    assert (manifest["kept"], manifest["lost"]) == (["small", "large"], {})
+    assert saved.restored()["large"] == [1] * 1000
+
+
 def test_a_source_that_does_not_fit_costs_no_variable(session):
     source = f"def odd():\n    return 1  # {'x' * 30_000}"
     assert session(source).save(most_bytes=30_000)["lost"] == {}
