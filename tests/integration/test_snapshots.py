@@ -401,6 +401,7 @@ async def test_code_that_says_that_the_saving_is_over_does_not_go_on_there(opene
 import glob, os, signal, time
 class Goes:
     def __reduce__(self):
+        open("/mnt/data/ticks", "w").close()
         os.kill(os.getppid(), signal.SIGKILL)
         signal.setitimer(signal.ITIMER_REAL, 0)
         number = max(glob.glob("{rootfs.VARIABLES}/[0-9]*"))
@@ -415,9 +416,9 @@ goes = Goes()
         await run(kernel, code)
         await pool.save_variables("a")
         ticks = (await pool.workspace("a")).directory / "ticks"
-        before = ticks.stat().st_size if ticks.exists() else 0
+        before = ticks.stat().st_size
         await asyncio.sleep(0.3)
-        assert (ticks.stat().st_size if ticks.exists() else 0) == before
+        assert ticks.stat().st_size == before
         assert await run(kernel, "1") == "1"
 
 

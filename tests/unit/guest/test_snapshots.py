@@ -308,6 +308,8 @@ for i in range(50):
 
 def test_many_that_cannot_be_pickled_are_found_out_together(session, monkeypatch):
     monkeypatch.setattr("interpreter_bot.guest.snapshot_writers._MOST_LOOKED_THROUGH", 200)
+    # One finds them, one writes what is left.
+    monkeypatch.setattr("interpreter_bot.guest.snapshot_attempts._MOST_ATTEMPTS", 2)
     saved = session("""
 def nested():
     deep = []
