@@ -28,7 +28,7 @@ def test_one_that_ends_is_not_taken_for_one_that_is_late():
     ended, never = snapshot_children.ask((end, 10.0), (sleep, 10.0))
     assert (ended.at, ended.is_done, ended.is_late) == ("a", False, False)
     assert (never.at, never.is_done, never.is_late) == ("", False, False)
-    (late,) = snapshot_children.ask((sleep, 0.2))
+    (late,) = snapshot_children.ask((sleep, 2.0))
     assert (late.at, late.is_done, late.is_late) == ("b", False, True)
 
 
@@ -44,7 +44,7 @@ def test_one_whose_parent_is_ended_ends_all_the_same(monkeypatch):
     if not parent:
         try:
             os.close(read)
-            snapshot_children.ask((end_parent, 0.1))
+            snapshot_children.ask((end_parent, 2.0))
         finally:
             os._exit(1)
     os.close(write)
