@@ -18,6 +18,8 @@ from . import variable_pickler
 
 _MARK_BYTES = 8
 _LATE_SECONDS = 1.0
+# More than the text of a cell.
+_MOST_MESSAGE_BYTES = 16 * 1024 * 1024
 
 Message = dict[str, Any]
 Tell = Callable[[Message], None]
@@ -61,19 +63,22 @@ def ask(*stages: tuple[Stage, float]) -> list[Told]:
     begun = time.monotonic()
     child = os.fork()
     if child == 0:
+        os.close(told)
         # Where its parent is ended, too.
         signal.setitimer(signal.ITIMER_REAL, sum(seconds for _, seconds in stages) + _LATE_SECONDS)
         _work([work for work, _ in stages], tell, mark)
     os.close(tell)
     data = bytearray()
     answers: list[Told] = []
-    for _, seconds in stages:
-        is_there = not answers or answers[-1].is_done
-        answer = _read_stage(told, data, mark, begun, seconds) if is_there else Told([])
-        answers.append(answer)
-        begun = time.monotonic()
-    os.close(told)
-    os.kill(child, signal.SIGKILL)
+    try:
+        for _, seconds in stages:
+            is_there = not answers or answers[-1].is_done
+            answer = _read_stage(told, data, mark, begun, seconds) if is_there else Told([])
+            answers.append(answer)
+            begun = time.monotonic()
+    finally:
+        os.close(told)
+        os.kill(child, signal.SIGKILL)
     if not answers[-1].is_done:
         # It may still be in the middle of writing. One that is done is not waited for: it is large.
         os.waitpid(child, 0)
@@ -98,7 +103,10 @@ def _read_stage(told: int, data: bytearray, mark: bytes, begun: float, seconds: 
     poll = select.poll()
     poll.register(told, select.POLLIN)
     while not ending:
-        if (size := data.find(b"\n") + 1) > 0:
+        if time.monotonic() > deadline + _LATE_SECONDS:
+            # However much there still is to be read: it may be without an end.
+            ending = {"is_late": True}
+        elif (size := data.find(b"\n") + 1) > 0:
             if not data.startswith(mark):
                 break
             message = json.loads(data[len(mark) : size])
@@ -109,6 +117,8 @@ def _read_stage(told: int, data: bytearray, mark: bytes, begun: float, seconds: 
                 ending = message["ending"]
             else:
                 messages.append(message)
+        elif len(data) > _MOST_MESSAGE_BYTES:
+            break
         elif not poll.poll(max(until - time.monotonic(), 0) * 1000):
             ending = {"is_late": True}
         elif chunk := os.read(told, 1 << 16):

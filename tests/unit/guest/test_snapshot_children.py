@@ -4,6 +4,8 @@ import os
 import signal
 import time
 
+import pytest
+
 from interpreter_bot.guest import snapshot_children
 
 
@@ -30,6 +32,43 @@ def test_one_that_ends_is_not_taken_for_one_that_is_late():
     assert (never.at, never.is_done, never.is_late) == ("", False, False)
     (late,) = snapshot_children.ask((sleep, 2.0))
     assert (late.at, late.is_done, late.is_late) == ("b", False, True)
+
+
+@pytest.fixture
+def written(monkeypatch):
+    """Return where a child tells what it does; each message there begins with zeros."""
+    pipes = []
+    pipe = os.pipe
+    monkeypatch.setattr(os, "urandom", bytes)
+    monkeypatch.setattr(os, "pipe", lambda: pipes.append(pipe()) or pipes[-1])
+    return lambda content: os.write(pipes[-1][1], content)
+
+
+@pytest.mark.parametrize("content", [b"x" * 65536, b"0000000000000000{}\n" * 1000])
+def test_one_that_writes_without_an_end_is_ended(written, monkeypatch, content):
+    def write(tell):
+        tell({"at": "a"})
+        while True:
+            written(content)
+
+    monkeypatch.setattr(snapshot_children, "_LATE_SECONDS", 0.1)
+    monkeypatch.setattr(snapshot_children, "_MOST_MESSAGE_BYTES", 1 << 20)
+    begun = time.monotonic()
+    (told,) = snapshot_children.ask((write, 1.0))
+    assert (told.at, told.is_done) == ("a", False)
+    assert time.monotonic() - begun < 30
+
+
+def test_one_that_forges_what_cannot_be_read_is_ended(written, monkeypatch):
+    def write(_):
+        written(b"0000000000000000{\n")
+        time.sleep(60)
+
+    forked, fork = [], os.fork
+    monkeypatch.setattr(os, "fork", lambda: forked.append(fork()) or forked[-1])
+    with pytest.raises(ValueError, match="Expecting"):
+        snapshot_children.ask((write, 10.0))
+    assert os.waitpid(forked[0], 0)[1] == signal.SIGKILL
 
 
 def test_one_whose_parent_is_ended_ends_all_the_same(monkeypatch):
