@@ -181,6 +181,9 @@ class Attempts:
         Args:
             messages: of who wrote, and of the check before; takes those of further ones.
             failed: then; takes what fails.
+
+        Raises:
+            RuntimeError: that is all of them. What was saved earlier is worth more.
         """
         deadline = time.monotonic() + self._seconds * _LAST_CHECKS_SHARE
         more = dict(failed)
@@ -192,6 +195,8 @@ class Attempts:
             messages += checked.messages
             more = _failures(checked)
             failed |= more
+        if snapshot_readers.STATE in more:
+            raise RuntimeError("nothing was read back in time")
         kept = [message["kept"] for message in messages if "kept" in message]
         for name in itertools.dropwhile(lambda name: name not in more, kept if more else ()):
             failed.setdefault(name, snapshot_writers.TOO_LATE)

@@ -1143,6 +1143,17 @@ def test_a_state_of_the_process_that_cannot_be_had_in_time_costs_no_variable(ses
     assert saved.restored()["x"] == 1
 
 
+def test_where_nothing_was_read_behind_the_state_nothing_earlier_is_replaced(session, monkeypatch):
+    from interpreter_bot.guest import interpreter_state
+
+    saved = session("x = 1")
+    monkeypatch.setattr(interpreter_state, "restore", lambda _: os._exit(1))
+    monkeypatch.setattr("interpreter_bot.guest.snapshot_attempts._MOST_ATTEMPTS", 1)
+    monkeypatch.setattr("interpreter_bot.guest.snapshot_attempts._LAST_CHECKS_SHARE", 0.0)
+    with pytest.raises(OSError, match="nothing was read back in time"):
+        saved.save()
+
+
 def test_a_state_of_the_process_that_hangs_is_not_tried_again(session, monkeypatch):
     from interpreter_bot.guest import interpreter_state
 
