@@ -129,6 +129,7 @@ def _leave_kernel(seconds: float) -> None:
     gc.disable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
     # The session's may wait for all children there are, or let none be waited for.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     # Ends this process even where a library never returns to Python.

@@ -1154,6 +1154,20 @@ def test_where_nothing_was_read_behind_the_state_nothing_earlier_is_replaced(ses
         saved.save()
 
 
+def test_saving_ends_in_time_where_code_blocks_signals(session, monkeypatch):
+    save = "interpreter_bot.guest.snapshot_attempts.Attempts.save"
+    monkeypatch.setattr(save, lambda _: time.sleep(60))
+    saved = session("x = 1")
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+    try:
+        child = snapshots.begin(
+            saved.names, ["x"], saved.directory, 1, seconds=0.1, most_bytes=1 << 20
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    assert os.waitpid(child, 0)[1] == signal.SIGALRM
+
+
 def test_a_state_of_the_process_that_hangs_is_not_tried_again(session, monkeypatch):
     from interpreter_bot.guest import interpreter_state
 
