@@ -100,6 +100,9 @@ def begin(
             try:
                 os.close(os.open(f"{os.path.join(directory, str(number))}.ended", os.O_CREAT))
             finally:
+                if os.getpgrp() == os.getpid():
+                    # With what variables started while they were saved.
+                    os.killpg(0, signal.SIGKILL)
                 os._exit(0)
     with contextlib.suppress(OSError):
         # Whichever of the two comes first; the child may be gone already.

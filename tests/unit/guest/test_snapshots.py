@@ -1077,6 +1077,25 @@ x = Slow()
     assert not os.path.exists(manifest)
 
 
+def test_what_variables_start_while_they_are_saved_is_ended_with_that(session):
+    saved = session("""
+import subprocess
+class Starts:
+    def __reduce__(self):
+        subprocess.Popen(["sleep", "60"])
+        return list, ()
+x = Starts()
+""")
+    child = snapshots.begin(
+        saved.names, ["x"], saved.directory, 1, seconds=20.0, most_bytes=1 << 20
+    )
+    os.waitpid(child, 0)
+    assert os.path.exists(os.path.join(saved.directory, "1.ended"))
+    deadline = time.monotonic() + 30
+    while set(_group(child)) - {"Z"}:
+        assert time.monotonic() < deadline
+
+
 @pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda *_: os.waitpid(-1, os.WNOHANG)])
 def test_a_session_that_ignores_or_reaps_its_children_is_saved(session, handler):
     saved = session("""
