@@ -29,6 +29,7 @@ _NAME_CHARACTERS = 200
 # `kernels/snapshots` waits so.
 _LONGEST = 3
 _NICENESS = 5
+_MOST_DESCRIPTORS = 1 << 16
 _MISSING = "its file was cut off, changed or damaged"
 
 Namespace = dict[str, Any]
@@ -91,7 +92,9 @@ def begin(
                 key=key,
             ).save()
         except Exception as error:
-            # Whatever it is, the bot is told: nobody else is there.
+            # Whatever it is, the bot is told: nobody else is there. Code may have taken all
+            # descriptors.
+            os.closerange(3, _MOST_DESCRIPTORS)
             if snapshot_files.is_disk_full(error):
                 os.close(os.open(f"{os.path.join(directory, str(number))}.full", os.O_CREAT))
             else:
@@ -141,6 +144,8 @@ def _leave_kernel(seconds: float) -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (1, 2):
         os.dup2(nowhere, descriptor)
+    if nowhere > 2:
+        os.close(nowhere)
     os.nice(_NICENESS)
 
 

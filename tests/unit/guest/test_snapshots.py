@@ -868,6 +868,32 @@ def test_many_open_files_cost_no_variable(session):
         assert saved.save()["kept"] == ["x"]
 
 
+@pytest.mark.parametrize("free", range(5))
+def test_where_code_has_taken_the_descriptors_it_is_said_whether_there_is_a_snapshot(session, free):
+    saved = session("x = 1")
+    most, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        for descriptor in taken[len(taken) - free :]:
+            os.close(descriptor)
+        child = snapshots.begin(
+            saved.names, ["x"], saved.directory, 1, seconds=20.0, most_bytes=1 << 20
+        )
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        for descriptor in taken[: len(taken) - free]:
+            os.close(descriptor)
+    os.waitpid(child, 0)
+    names = set(os.listdir(saved.directory))
+    assert "1.ended" in names
+    is_saved = os.path.exists(snapshot_files.names(saved.directory, 1)[1])
+    assert is_saved != ("1.unsaved" in names)
+
+
 @pytest.fixture
 def file_limit():
     """Let no file become larger than 10 MB."""
