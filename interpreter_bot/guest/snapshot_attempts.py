@@ -32,7 +32,7 @@ _LAST_CHECKS_SHARE = 0.5
 
 _DIED = "saving it ended Python"
 _UNREADABLE = "reading it back ended Python"
-_UNTRIED = "it was not tried"
+_UNTRIED = "it was not tried, as too many others failed"
 _ALIKE = "it was not tried, as two others of its type could not be saved"
 
 

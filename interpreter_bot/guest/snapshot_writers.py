@@ -25,6 +25,7 @@ from . import (
 )
 
 TOO_LATE = "there was no time left for it"
+_TOO_DEEP = "it is nested too deeply"
 # Of the time that is left: what a variable may take while others wait behind it, and what the state
 # of the process may, which takes milliseconds if it can be had at all.
 SHARE = 0.5
@@ -138,9 +139,8 @@ class SnapshotWriter:
         if loss := self._pickler.lost.get(id(value)):
             self._tell({"lost": name, "why": loss.what + (loss.why and f": {loss.why}")})
             return
-        partly = [
-            loss.what for loss in itertools.islice(self._pickler.lost.values(), _SHOWN_LOSSES)
-        ]
+        words = dict.fromkeys(loss.what for loss in self._pickler.lost.values())
+        partly = list(itertools.islice(words, _SHOWN_LOSSES))
         self._tell({"kept": name, "partly": partly, "blobs": self._files.blobs})
         if _is_definition(value):
             with contextlib.suppress(Exception):
@@ -208,8 +208,12 @@ class SnapshotWriter:
 
 
 def _reason(error: Exception) -> str:
-    is_known = isinstance(error, snapshot_files.TooLargeError)
-    return str(error) if is_known else variable_pickler.reason(error)
+    if isinstance(error, snapshot_files.TooLargeError):
+        return str(error)
+    # cloudpickle tells it in words of its own.
+    if any(isinstance(one, RecursionError) for one in (error, error.__cause__)):
+        return _TOO_DEEP
+    return variable_pickler.reason(error)
 
 
 def _order(value: Any) -> tuple[bool, bool, int]:

@@ -173,7 +173,7 @@ after = {"list": before}
     saved.names["written"].close()
     words = {
         **{"generator": "a generator", "thread": "a thread", "written": "not opened for reading"},
-        **{"deep": "recursion", "refuses": "mine", "lies": "invalid literal", "breaks": "mine"},
+        **{"deep": "too deeply", "refuses": "mine", "lies": "invalid literal", "breaks": "mine"},
         **{"ends": "saving it ended", "ends_later": "reading it back ended", "function": "ufunc"},
     }
     assert {name: why for name, why in lost.items() if words.pop(name, "?") not in why} == {}
@@ -270,7 +270,9 @@ del one
 
 
 def test_a_part_that_cannot_be_kept_says_so_when_it_is_used(session):
-    saved = session("holder = {'numbers': [1, 2], 'generator': (i for i in range(3))}")
+    saved = session("""
+holder = {'numbers': [1, 2], 'generator': (i for i in range(3)), 'more': (i for i in range(3))}
+""")
     manifest = saved.save()
     assert manifest["partly"] == {"holder": "a generator"}
     holder = saved.restored()["holder"]
@@ -325,7 +327,7 @@ large = bytearray(100_000)
 """)
     manifest = saved.save(most_bytes=100_000)
     assert set(manifest["lost"]) == {"generator", *"abcdefghijkl", "large"}
-    assert "recursion" in manifest["lost"]["l"]
+    assert manifest["lost"]["l"] == "it is nested too deeply"
     names = saved.restored()
     assert names["behind"][1] is names["holder"]
 
@@ -571,6 +573,19 @@ large = [1] * 1000
     assert sorted(manifest["lost"]) == list("abcdefghijkl")
     names = saved.restored()
     assert (names["small"], names["large"]) == (1, [1] * 1000)
+
+
+def test_what_waits_behind_too_many_that_end_python_says_so(session, monkeypatch):
+    monkeypatch.setattr("interpreter_bot.guest.snapshot_attempts._MOST_ATTEMPTS", 1)
+    saved = session("""
+import os
+class Bad:
+    def __reduce__(self): os._exit(1)
+small, bad, behind = 1, [Bad()], [1] * 1000
+""")
+    lost = saved.save()["lost"]
+    untried = "it was not tried, as too many others failed"
+    assert lost == {"bad": "saving it ended Python", "behind": untried}
 
 
 def test_others_of_a_type_that_ends_python_are_not_tried_but_for_what_holds_them(session):
