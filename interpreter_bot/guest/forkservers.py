@@ -103,6 +103,7 @@ class _ForkServer:
             )
         )
         rootfs.cover_uv()
+        trees.mount_temporary()
         # With an editable installation, these entries name the bot's own directory.
         sys.path[:] = [entry for entry in sys.path if os.path.exists(entry)]
         # Last, so that no skill's module stands before another one.

@@ -147,6 +147,9 @@ class MountTrees:
         _offer_ffmpeg(root)
         syscalls.pivot_root(root)
         syscalls.mount(HOST_PROC, "/proc", None, syscalls.MS_BIND | syscalls.MS_REC)
+
+    def mount_temporary(self) -> None:
+        """Mount a /tmp, once all is mounted in the environment, which may live below it."""
         mount_temporary(list(self._readable), "size=64m")
         os.makedirs(HOME)
 

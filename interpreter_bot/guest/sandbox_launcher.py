@@ -68,6 +68,7 @@ def _enter(spec: dict[str, Any]) -> None:
         flags = syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID
         syscalls.set_mount_flags(tree, flags | syscalls.MOUNT_ATTR_NODEV)
         rootfs.attach(tree, path, is_directory=path in directories)
+    trees.mount_temporary()
     rootfs.seal()
     confinement.enter_namespaces(
         temporary_bytes=spec["temporary_bytes"],
