@@ -654,13 +654,20 @@ forks, small, large = Forks(), 1, [1] * 1000
 def test_one_that_writes_where_it_is_told_what_is_saved_costs_only_itself(session, forged):
     saved = session(f"""
 import os, stat
-# Without that of the list itself, whose number is free again.
-before = {{fd for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{{fd}}")}}
+def pipes():
+    for one in os.listdir("/proc/self/fd"):
+        try:
+            found = os.fstat(int(one))
+        except OSError:
+            continue
+        if stat.S_ISFIFO(found.st_mode): yield found.st_ino, int(one)
+# Not by their numbers, which others have once what is open here is closed.
+before = dict(pipes()).keys()
 class Odd:
     def __reduce__(self):
-        for one in set(os.listdir("/proc/self/fd")) - before:
+        for inode, one in pipes():
             try:
-                if stat.S_ISFIFO(os.fstat(int(one)).st_mode): os.write(int(one), {forged!r})
+                if inode not in before: os.write(one, {forged!r})
             except OSError: pass
         return int, ()
 odd, small, large = Odd(), 1, [1] * 1000
