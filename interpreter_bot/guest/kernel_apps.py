@@ -9,22 +9,24 @@ import asyncio
 import contextlib
 import functools
 import gc
+import logging
 import os
 import signal
 import ssl
 import sys
 import threading
-import types
 from typing import Any, ClassVar
 
 import zmq
-from ipykernel import iostream, ipkernel, kernelapp
+from ipykernel import ipkernel, kernelapp
 from jupyter_client import session as sessions
 from traitlets import config
+from zmq.eventloop import zmqstream
 
 from . import (
     html_displays,
     interpreter_state,
+    iopub_threads,
     ipython_shells,
     preloads,
     standard_streams,
@@ -50,6 +52,8 @@ _PLAIN_CHARACTERS = 200_000
 _FORM_CHARACTERS = 14 * 1024 * 1024
 _PRINTS = frozenset({"stream", "status", "execute_input", "iopub_welcome"})
 _WAITING_MESSAGES = 50_000
+# Of the session that all kernels begin with; each then has a key of its own.
+_NO_KEY = b"none"
 
 
 class _Nowhere:
@@ -73,7 +77,7 @@ class _GuestSession(sessions.Session):
     """Jupyter session that sends printed text before any display or result that followed it."""
 
     printing: ClassVar[tuple[standard_streams.Stream, ...]] = ()
-    displays: ClassVar[standard_streams.Budget]
+    displays: ClassVar = standard_streams.Budget(0)
 
     def send(self, stream: Any, msg_or_type: Any, *args: Any, **options: Any) -> Any:
         """Send a message; see the parent class."""
@@ -89,25 +93,6 @@ class _GuestSession(sessions.Session):
             for printed in self.printing:
                 printed.push()
         return super().send(stream, msg_or_type, *args, **options)
-
-
-class _IOPubThread(iostream.IOPubThread):
-    """IOPub thread that frees the pipes of ended threads when another thread starts, not every 10
-    s.
-
-    So an idle kernel never wakes, and the bot sees at no cost that it is idle.
-    """
-
-    async def _run_event_pipe_gc(self) -> None:
-        """Do nothing; `_event_pipe` collects."""
-
-    @property
-    def _event_pipe(self) -> Any:
-        is_new = not hasattr(self._local, "event_pipe")
-        pipe = super()._event_pipe
-        if is_new:
-            self.io_loop.add_callback(self._event_pipe_gc)
-        return pipe
 
 
 def _make_fit(data: dict[str, Any]) -> None:
@@ -187,25 +172,38 @@ class _GuestApp(kernelapp.IPKernelApp):
     process itself. Each of them would cost a thread, milliseconds of every start, or both.
     """
 
-    def start_confined(self, spec: dict[str, Any]) -> None:
-        """Initialise and serve; returns only when the kernel is to end."""
-        self.context = zmq.Context()
-        self.session = _GuestSession(key=spec["key"].encode(), username="sandbox")
-        shell_fd, iopub_fd, stdin_fd = spec["listeners"]
-        self.shell_socket = self._accept(zmq.ROUTER, shell_fd)
-        self.stdin_socket = self._accept(zmq.ROUTER, stdin_fd)
-        publishing = self._accept(zmq.XPUB, iopub_fd)
-        self.iopub_thread = _IOPubThread(publishing, pipe=False, session=self.session)
-        self.iopub_thread.start()
-        self.iopub_socket = self.iopub_thread.background_socket
-        self.control_thread = self.shell_channel_thread = None
+    def make_kernel(self) -> None:
+        """Make the kernel around the shell, but for what each has of its own."""
+        self.session = _GuestSession(key=_NO_KEY, username="sandbox")
         self.shell = ipython_shells.GuestShell.instance()
         self.displayhook = sys.displayhook
-        self._make_kernel()
-        self._redirect(spec)
-        self.init_signal()
+        self.kernel: _GuestKernel = _GuestKernel.instance(
+            parent=self,
+            session=self.session,
+            shell_channel_thread=_NoShellThread(),
+            log=self.log,
+            shell_class=ipython_shells.GuestShell,
+            user_ns=self.shell.user_ns,
+        )
+        self.shell.kernel = self.shell.parent = self.kernel
+        tool_functions.install(self.kernel)
         self.init_pdb()
         self.patch_io()
+
+    def start_confined(self, spec: dict[str, Any]) -> None:
+        """Open the channels and serve; returns only when the kernel is to end."""
+        self.context = zmq.Context()
+        self.session.key, self.session.pid = spec["key"].encode(), os.getpid()
+        self.session.session = sessions.new_id()
+        shell_fd, iopub_fd, stdin_fd = spec["listeners"]
+        kernel = self.kernel
+        kernel.shell_stream = zmqstream.ZMQStream(self._accept(zmq.ROUTER, shell_fd))
+        kernel.stdin_socket = self._accept(zmq.ROUTER, stdin_fd)
+        thread = iopub_threads.IOPubThread(self._accept(zmq.XPUB, iopub_fd), self.session)
+        kernel.iopub_thread = kernel.iopub_socket = thread
+        self.shell.displayhook.pub_socket = self.shell.display_pub.pub_socket = thread
+        self._redirect(spec, thread)
+        self.init_signal()
         gc.freeze()
         gc.enable()
         self.start()
@@ -213,59 +211,34 @@ class _GuestApp(kernelapp.IPKernelApp):
     def _accept(self, kind: int, descriptor: int) -> Any:
         """Make a ZMQ socket of a listening descriptor: the kernel never sees its address."""
         endpoint = self.context.socket(kind)
-        endpoint.linger = 0
+        # As attributes, options would cost a hundred copied pages: they add to a class of `typing`.
+        endpoint.setsockopt(zmq.LINGER, 0)
         os.set_inheritable(descriptor, False)
         if kind == zmq.XPUB:
             # Unread messages wait here, as this session's memory and not the bot's; messages beyond
             # the limit are dropped. Only an unbound socket accepts the option.
-            endpoint.sndhwm = _WAITING_MESSAGES
+            endpoint.setsockopt(zmq.SNDHWM, _WAITING_MESSAGES)
         endpoint.setsockopt(zmq.USE_FD, descriptor)
         endpoint.bind("ipc:///handed-over")
         return endpoint
 
-    def _make_kernel(self) -> None:
-        from zmq.eventloop.zmqstream import ZMQStream
-
-        # ipykernel lists all modules for its debugger; looking at each would copy 8 MB of pages
-        # that kernels otherwise share.
-        original, ipkernel.sys = ipkernel.sys, types.SimpleNamespace(modules={})
-        try:
-            self.kernel = self._kernel_on(ZMQStream)
-        finally:
-            ipkernel.sys = original
-        self.shell.kernel = self.kernel
-        self.shell.parent = self.kernel
-        tool_functions.install(self.kernel)
-
-    def _kernel_on(self, stream: Any) -> _GuestKernel:
-        kernel: _GuestKernel = _GuestKernel.instance(
-            parent=self,
-            session=self.session,
-            shell_stream=stream(self.shell_socket),
-            iopub_thread=self.iopub_thread,
-            iopub_socket=self.iopub_socket,
-            stdin_socket=self.stdin_socket,
-            shell_channel_thread=_NoShellThread(),
-            log=self.log,
-            shell_class=ipython_shells.GuestShell,
-            user_ns=self.shell.user_ns,
-        )
-        return kernel
-
-    def _redirect(self, spec: dict[str, Any]) -> None:
+    def _redirect(self, spec: dict[str, Any], thread: iopub_threads.IOPubThread) -> None:
         def publish(name: str, text: str, parent: standard_streams.Parent) -> None:
             content = {"name": name, "text": text}
             topic = f"stream.{name}".encode()
-            self.session.send(self.iopub_socket, "stream", content, parent=parent, ident=topic)
+            self.session.send(thread, "stream", content, parent=parent, ident=topic)
 
         def current() -> standard_streams.Parent:
             parent: standard_streams.Parent = self.kernel.get_parent("shell")
             return parent
 
-        out = standard_streams.Stream("stdout", 1, publish=publish, parent=current)
-        err = standard_streams.Stream("stderr", 2, publish=publish, parent=current)
+        out, err = (
+            standard_streams.Stream(
+                name, number, publish=publish, parent=current, push_soon=thread.push_soon
+            )
+            for number, name in enumerate(("stdout", "stderr"), start=1)
+        )
         out.budget = err.budget = standard_streams.Budget(spec["output_bytes"])
-        err.wake = out.wake
         _GuestSession.displays = standard_streams.Budget(
             spec["displays"] * (1 + _UPDATES_PER_DISPLAY)
         )
@@ -274,20 +247,15 @@ class _GuestApp(kernelapp.IPKernelApp):
         self.kernel._stdout, self.kernel._stderr = out, err
         self.kernel.home = spec["home"]
         self.kernel.descriptors = standard_streams.Descriptors((out, err))
-        for name, body, arguments in (
-            ("gathering", standard_streams.push_for_ever, ((out, err), out.wake)),
-            ("descriptors", self.kernel.descriptors.watch, ()),
-        ):
-            threading.Thread(target=body, args=arguments, name=name, daemon=True).start()
+        thread.start((out, err), self.kernel.descriptors)
 
 
 def warm_up(start: dict[str, Any]) -> None:
     """Create the shell and run cells in it, so that kernels do nothing for the first time."""
     shell = ipython_shells.make(os.environ["HOME"] + "/.ipython")
     shell.can_install = bool(start["layers"])
-    nowhere, session = _Nowhere(), sessions.Session(key=b"")
-    for target in (shell.displayhook, shell.display_pub):
-        target.session, target.pub_socket = session, nowhere
+    _app().make_kernel()
+    shell.displayhook.pub_socket = shell.display_pub.pub_socket = _Nowhere()
     shell.set_parent({})
     stdout, sys.stdout = sys.stdout, open(os.devnull, "w")  # noqa: SIM115
     if "matplotlib" in sys.modules:
@@ -300,10 +268,12 @@ def warm_up(start: dict[str, Any]) -> None:
     sys.stdout = stdout
     if plots := sys.modules.get("matplotlib.pyplot"):
         plots.close("all")
+        # Every fork drops its fonts, which would copy a megabyte of what was freed.
+        preloads.drop_fonts()
     interpreter_state.begin()
     shell.reset(new_session=True)
     shell.execution_count = 1
-    _app()
+    _propagate_context()
     # OpenSSL seeds its generator at first use; each kernel then only adds to it.
     ssl.RAND_add(os.urandom(32), 0.0)
     ssl.RAND_bytes(1)
@@ -311,7 +281,10 @@ def warm_up(start: dict[str, Any]) -> None:
 
 @functools.cache
 def _app() -> _GuestApp:
-    return _GuestApp(config=config.Config(), log_level=50)
+    app = _GuestApp(config=config.Config(), log_level=logging.CRITICAL)
+    # Its own level lets everything pass, to a handler that then drops it.
+    app.log.setLevel(logging.CRITICAL)
+    return app
 
 
 def run(spec: dict[str, Any]) -> None:
@@ -320,7 +293,6 @@ def run(spec: dict[str, Any]) -> None:
     preloads.reseed()
     os.chdir(spec["home"] if os.path.isdir(spec["home"]) else "/")
     asyncio.set_event_loop(asyncio.new_event_loop())
-    _propagate_context()
     _app().start_confined(spec)
 
 

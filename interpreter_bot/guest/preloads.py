@@ -128,6 +128,15 @@ def load(modules: list[str]) -> dict[str, str]:
     return missing
 
 
+def drop_fonts() -> None:
+    """Close the font files that matplotlib has opened."""
+    from matplotlib import font_manager
+
+    with contextlib.suppress(AttributeError):
+        # What it does after a fork; another version may do it otherwise.
+        font_manager._get_font.cache_clear()  # type: ignore[attr-defined]
+
+
 def _set_up_plots(font_manager: ModuleType) -> None:
     """Make plots sharp, and add a font for Chinese, Japanese and Korean."""
     import matplotlib

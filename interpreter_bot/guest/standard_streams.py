@@ -27,6 +27,7 @@ _PAUSE_SECONDS = 0.05
 _PARENTS_REMEMBERED = 16
 _PIPES_KEPT = 32
 _PIPE_BYTES = 1024 * 1024
+_READ_BYTES = 64 * 1024
 _SET_PIPE_SIZE = 1031
 
 
@@ -56,19 +57,34 @@ class Stream(io.TextIOBase):
     errors = "replace"
 
     def __init__(
-        self, name: str, descriptor: int, *, publish: Publish, parent: Callable[[], Parent]
+        self,
+        name: str,
+        descriptor: int,
+        *,
+        publish: Publish,
+        parent: Callable[[], Parent],
+        push_soon: Callable[[], None],
     ) -> None:
+        """Publish nothing yet.
+
+        Args:
+            name: of the stream in messages.
+            descriptor: that other programs write to instead.
+            publish: sends text of an execution.
+            parent: tells the execution that runs in this context.
+            push_soon: has `push` called in a moment.
+        """
         self.name = name
         self._descriptor = descriptor
         self._publish = publish
         self._parent = parent
+        self._push_soon = push_soon
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._parts: list[str] = []
         self._size = 0
         self._owner: Parent = {}
         self._sent_at = 0.0
-        self.wake = threading.Event()
         self.budget = Budget(0)
         self.buffer = io.BufferedWriter(io.FileIO(descriptor, "w", closefd=False), 1)
 
@@ -113,8 +129,7 @@ class Stream(io.TextIOBase):
             if self._size >= _CHUNK_CHARACTERS:
                 self.push()
                 return
-        if not self.wake.is_set():
-            self.wake.set()
+        self._push_soon()
 
     def flush(self) -> None:
         """Send the buffer, unless something was sent a moment ago."""
@@ -143,15 +158,16 @@ class _Pipe:
             fcntl.fcntl(self.reading, _SET_PIPE_SIZE, _PIPE_BYTES)
 
     def read(self) -> bool:
-        """Pass on what is readable; False at the end."""
-        while True:
+        """Pass on what is readable, of a flood no more than a full pipe; False at the end."""
+        for _ in range(_PIPE_BYTES // _READ_BYTES):
             try:
-                data = os.read(self.reading, 65536)
+                data = os.read(self.reading, _READ_BYTES)
             except BlockingIOError:
                 return True
             self.stream.write_for(self._parent, self._decoder.decode(data, final=not data))
             if not data:
                 return False
+        return True
 
 
 class Descriptors:
@@ -159,7 +175,7 @@ class Descriptors:
 
     def __init__(self, streams: tuple[Stream, Stream]) -> None:
         self._streams = streams
-        self._selector = selectors.DefaultSelector()
+        self._selector = selectors.EpollSelector()
         self._lock = threading.Lock()
         self._pipes: collections.deque[_Pipe] = collections.deque()
 
@@ -183,26 +199,18 @@ class Descriptors:
             for pipe in list(self._pipes)[-len(self._streams) :]:
                 pipe.read()
 
-    def watch(self) -> None:
-        """Read for ever; body of a thread."""
-        while True:
-            ready = self._selector.select()
-            with self._lock:
-                for key, _ in ready:
-                    if key.data in self._pipes and not key.data.read():
-                        self._pipes.remove(key.data)
-                        self._drop(key.data)
+    def fileno(self) -> int:
+        """Return a descriptor that is readable while `read` would read something."""
+        return self._selector.fileno()
+
+    def read(self) -> None:
+        """Pass on what has been written so far."""
+        with self._lock:
+            for key, _ in self._selector.select(0):
+                if not key.data.read():
+                    self._pipes.remove(key.data)
+                    self._drop(key.data)
 
     def _drop(self, pipe: _Pipe) -> None:
         self._selector.unregister(pipe.reading)
         os.close(pipe.reading)
-
-
-def push_for_ever(streams: tuple[Stream, Stream], wake: threading.Event) -> None:
-    """Send buffered text a moment after it came; body of a thread."""
-    while True:
-        wake.wait()
-        time.sleep(_PAUSE_SECONDS)
-        wake.clear()
-        for stream in streams:
-            stream.push()

@@ -195,7 +195,7 @@ async def test_greeting_of_a_byte_at_a_time_is_not_waited_for(run):
     slowly = """
 listener = own(IOPUB, is_listening=True)
 there = own(IOPUB)
-kernel.iopub_thread.socket.close(linger=0)
+kernel.iopub_thread._socket.close(linger=0)
 there.shutdown(socket.SHUT_RDWR)
 while True:
     select.select([listener], [], [])

@@ -667,18 +667,30 @@ async def _silence(server, monkeypatch):
     assert not server.is_alive
 
 
-async def test_a_kernel_lets_go_of_what_ended_threads_sent_by_and_has_no_timer(opened):
+async def test_what_threads_show_costs_no_descriptors_and_an_idle_kernel_does_not_wake(opened):
     code = """
-    import threading
-    thread = get_ipython().kernel.iopub_thread
+    import os, re, threading, time
+
+    def switches():
+        own = str(threading.get_native_id())
+        tasks = [f"/proc/self/task/{one}/status" for one in os.listdir("/proc/self/task")
+                 if one != own]
+        said = re.compile(r"^voluntary_ctxt_switches:\\s*(\\d+)", re.M)
+        return [int(said.search(open(task).read())[1]) for task in tasks]
+
+    threads, files = len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
     for _ in range(30):
         one = threading.Thread(target=display, args=(1,))
         one.start(); one.join()
-    print(len(thread._event_pipes) < 10, thread._event_pipe_gc_task.done())
+    time.sleep(0.2)
+    before = switches()
+    time.sleep(0.5)
+    print(switches() == before)
+    print(len(os.listdir("/proc/self/task")) - threads, len(os.listdir("/proc/self/fd")) - files)
     """
     async with opened() as pool:
         text, _ = await _run(await pool.take("a"), textwrap.dedent(code))
-        assert text.endswith("True True\n")
+        assert text == "1" * 30 + "True\n0 0\n"
 
 
 async def test_a_thread_that_computes_keeps_the_event_loop_waiting_for_less_than_is_usual(opened):

@@ -1,0 +1,102 @@
+"""The thread of the iopub channel: it sends all that a kernel shows, printed text included.
+
+One thread waits for all that may have something to send: code that publishes, text that was printed
+a moment ago, and what other programs wrote to descriptors 1 and 2. Each further thread would cost
+every start a millisecond.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import math
+import os
+import threading
+import time
+from typing import Any, Final
+
+import zmq
+from jupyter_client import session as sessions
+
+from . import standard_streams
+
+_Streams = tuple[standard_streams.Stream, ...]
+
+_SUBSCRIPTION: Final = b"\x01"
+_PAUSE_SECONDS: Final = 0.05
+
+
+class IOPubThread:
+    """Sends the messages of all threads, in order: a socket belongs to one of them.
+
+    ipykernel's own does so with an event loop and two more sockets.
+    """
+
+    def __init__(self, socket: zmq.Socket[bytes], session: sessions.Session) -> None:
+        """Send nothing yet.
+
+        Args:
+            socket: of kind XPUB.
+            session: packs the welcome of whoever subscribes.
+        """
+        self._socket = socket
+        self._session = session
+        self._waiting: collections.deque[tuple[list[Any], dict[str, Any]]] = collections.deque()
+        self._has_text = False
+        self._wakeup = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+
+    def start(self, streams: _Streams, descriptors: standard_streams.Descriptors) -> None:
+        """Begin to send, also what is printed to the streams and written to the descriptors."""
+        threading.Thread(
+            target=self._send_for_ever, args=(streams, descriptors), name="IOPub", daemon=True
+        ).start()
+
+    def send_multipart(self, parts: list[Any], **options: Any) -> None:
+        """Send a message soon; as of a socket."""
+        self._waiting.append((parts, options))
+        os.eventfd_write(self._wakeup, 1)
+
+    def push_soon(self) -> None:
+        """Have the streams pushed in a moment: more text may come until then."""
+        if not self._has_text:
+            self._has_text = True
+            os.eventfd_write(self._wakeup, 1)
+
+    def _send_for_ever(self, streams: _Streams, descriptors: standard_streams.Descriptors) -> None:
+        poller = zmq.Poller()
+        for waited_for in (self._socket, self._wakeup, descriptors.fileno()):
+            poller.register(waited_for, zmq.POLLIN)
+        push_at: float | None = None
+        while True:
+            left_ms = None
+            if push_at is not None:
+                left_ms = max(math.ceil((push_at - time.monotonic()) * 1000), 0)
+            ready = dict(poller.poll(left_ms))
+            # Any exception: code may have replaced whatever this uses, and can show nothing more
+            # without this thread.
+            with contextlib.suppress(Exception):
+                if self._wakeup in ready:
+                    os.eventfd_read(self._wakeup)
+                if self._socket in ready:
+                    self._welcome()
+                if descriptors.fileno() in ready:
+                    descriptors.read()
+                if push_at is None and self._has_text:
+                    push_at = time.monotonic() + _PAUSE_SECONDS
+                elif push_at is not None and time.monotonic() >= push_at:
+                    push_at, self._has_text = None, False
+                    for stream in streams:
+                        stream.push()
+            while self._waiting:
+                parts, options = self._waiting.popleft()
+                with contextlib.suppress(Exception):
+                    self._socket.send_multipart(parts, **options)
+
+    def _welcome(self) -> None:
+        """Tell a subscriber that it receives everything from now on."""
+        event = self._socket.recv()
+        if event.startswith(_SUBSCRIPTION):
+            topic = event.removeprefix(_SUBSCRIPTION)
+            content = {"subscription": topic.decode(errors="replace")}
+            message = self._session.msg("iopub_welcome", content)
+            self._socket.send_multipart([topic, *self._session.serialize(message)])
