@@ -81,10 +81,11 @@ class Attempts:
             written, checked = snapshot_children.ask(
                 (self._write, self._end - time.monotonic()), (self._check, self._seconds)
             )
-            # The next one replaces what this one wrote, and is to come as far: each variable may
-            # take but a share of the time that is left.
+            # The next one replaces what this one wrote, and is to come as far: the variable that
+            # took longest may take but a share of the time that is left when it begins.
             left = self._deadline - time.monotonic()
-            needed = written.seconds / snapshot_writers.SHARE + checked.seconds
+            waited = written.longest_seconds * (1 / snapshot_writers.SHARE - 1)
+            needed = written.seconds + waited + checked.seconds
             is_last = left < needed or attempt == _MOST_ATTEMPTS
             failed = _failures(checked) if written.is_done else {}
             if not written.is_done:

@@ -33,6 +33,7 @@ class Told(NamedTuple):
     Attributes:
         messages: as they came.
         seconds: until the last one; in the first stage, with what it takes to fork.
+        longest_seconds: of that, the most that passed before one of them.
         is_done: whether it came to the end of the stage.
         is_late: whether it was ended because it took too long.
         error: what the stage raised, in words.
@@ -41,6 +42,7 @@ class Told(NamedTuple):
 
     messages: list[Message]
     seconds: float = 0.0
+    longest_seconds: float = 0.0
     is_done: bool = False
     is_late: bool = False
     error: str = ""
@@ -95,7 +97,7 @@ def _read_stage(told: int, data: bytearray, mark: bytes, begun: float, seconds: 
         begun: when the stage was.
         seconds: that it may take.
     """
-    heard = begun
+    heard, longest = begun, 0.0
     until = deadline = begun + seconds
     messages: list[Message] = []
     ending: dict[str, Any] = {}
@@ -111,7 +113,8 @@ def _read_stage(told: int, data: bytearray, mark: bytes, begun: float, seconds: 
                 break
             message = json.loads(data[len(mark) : size])
             del data[:size]
-            heard = time.monotonic()
+            now = time.monotonic()
+            longest, heard = max(longest, now - heard), now
             until = min(heard + message.get("seconds", seconds), deadline)
             if "ending" in message:
                 ending = message["ending"]
@@ -125,7 +128,7 @@ def _read_stage(told: int, data: bytearray, mark: bytes, begun: float, seconds: 
             data += chunk
         else:
             break
-    return Told(messages, heard - begun, **ending)
+    return Told(messages, heard - begun, longest, **ending)
 
 
 def _work(stages: Iterable[Stage], tell: int, mark: bytes) -> NoReturn:

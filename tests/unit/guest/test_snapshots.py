@@ -549,6 +549,21 @@ large = [1] * 1000
     assert saved.restored()["large"] == [1] * 1000
 
 
+def test_what_is_behind_one_that_ends_python_is_saved_where_others_took_long_together(session):
+    saved = session("""
+import os, time
+class Slow:
+    def __reduce__(self): return time.sleep(0.1) or (list, ())
+class Ends:
+    def __reduce__(self): os._exit(1)
+globals().update({f"slow_{n}": [Slow()] for n in range(18)})
+ends = [Ends()] * 50
+behind = [1] * 100
+""")
+    assert list(saved.save(seconds=5.0)["lost"]) == ["ends"]
+    assert saved.restored()["behind"] == [1] * 100
+
+
 def test_the_last_one_has_all_the_time_that_is_left(session):
     saved = session("""
 import time
