@@ -86,12 +86,13 @@ class Attempts:
             left = self._deadline - time.monotonic()
             waited = written.longest_seconds * (1 / snapshot_writers.SHARE - 1)
             needed = written.seconds + waited + checked.seconds
+            is_over = written.is_late or left < needed
             is_last = left < needed or attempt == _MOST_ATTEMPTS
             failed = _failures(checked) if written.is_done else {}
             if not written.is_done:
                 self._note_end(written)
             if is_last or (written.is_done and not failed):
-                self._settle(written, checked)
+                self._settle(written, checked, snapshot_writers.TOO_LATE if is_over else _UNTRIED)
                 return
             self._lost |= dict(itertools.islice(failed.items(), 1))
 
@@ -139,8 +140,16 @@ class Attempts:
             self._lost = dict.fromkeys(alike, _ALIKE) | self._lost
         self._ended_kinds.append(kind)
 
-    def _settle(self, written: snapshot_children.Told, checked: snapshot_children.Told) -> None:
-        """Let count what the last attempt wrote, if it came far enough."""
+    def _settle(
+        self, written: snapshot_children.Told, checked: snapshot_children.Told, why: str
+    ) -> None:
+        """Let count what the last attempt wrote, if it came far enough.
+
+        Args:
+            written: what it told.
+            checked: what it told of reading that; nothing if it did not come to the end before.
+            why: what it did not come to is lost.
+        """
         self._check_reached(written.messages)
         ended = {one.get("kept", one.get("lost")) for one in written.messages}
         if not written.is_done:
@@ -149,7 +158,6 @@ class Attempts:
         failed = _failures(checked)
         if failed:
             self._check_again(messages, failed)
-        why = snapshot_writers.TOO_LATE if written.is_late else _UNTRIED
         lost = {name: why for name in self._names if name not in ended} | self._lost
         snapshot_manifests.write(
             *(self._directory, self._number, messages, lost, failed, self._key)

@@ -603,6 +603,19 @@ small, bad, behind = 1, [Bad()], [1] * 1000
     assert lost == {"bad": "saving it ended Python", "behind": untried}
 
 
+def test_what_waits_behind_one_that_ends_python_late_says_so(session):
+    saved = session("""
+import os, time
+class Slow:
+    def __reduce__(self): return time.sleep(1.2) or (list, ())
+class Ends:
+    def __reduce__(self): os._exit(1)
+slow, bad, behind = [Slow()], [0] * 50 + [Ends()], [1] * 1000
+""")
+    late = "there was no time left for it"
+    assert saved.save(seconds=3.0)["lost"] == {"bad": "saving it ended Python", "behind": late}
+
+
 def test_others_of_a_type_that_ends_python_are_not_tried_but_for_what_holds_them(session):
     saved = session("""
 import collections, os
