@@ -150,38 +150,50 @@ class Attempts:
             checked: what it told of reading that; nothing if it did not come to the end before.
             why: what it did not come to is lost.
         """
-        self._check_reached(written.messages)
         ended = {one.get("kept", one.get("lost")) for one in written.messages}
         if not written.is_done:
             (checked,) = snapshot_children.ask((self._check, self._seconds))
         messages = [*written.messages, *checked.messages]
         failed = _failures(checked)
-        if failed:
-            self._check_again(messages, failed)
+        unread = self._check_again(messages, failed) if failed else {}
+        self._check_reached(messages, failed, unread)
         lost = {name: why for name in self._names if name not in ended} | self._lost
         snapshot_manifests.write(
             *(self._directory, self._number, messages, lost, failed, self._key)
         )
 
-    def _check_reached(self, messages: list[snapshot_children.Message]) -> None:
+    def _check_reached(
+        self,
+        messages: list[snapshot_children.Message],
+        failed: dict[str, str],
+        unread: dict[str, str],
+    ) -> None:
         """Check that there is more than imports and definitions, or that nothing else waited.
+
+        Where there are only such, one of them does.
+
+        Args:
+            messages: of who wrote.
+            failed: what was written but not read.
+            unread: of that, what waited until there was no time left.
 
         Raises:
             RuntimeError: what was saved earlier is worth more.
         """
-        kept = {one.get("kept") for one in messages}
+        kept = {one.get("kept") for one in messages} - failed.keys()
         lost = {one["lost"]: one["why"] for one in messages if "lost" in one}
         late = {name for name, why in lost.items() if why == snapshot_writers.TOO_LATE}
-        tried = (lost.keys() | self._lost.keys()) - late
+        tried = (lost.keys() | self._lost.keys() | failed.keys()) - late - unread.keys()
         worked_out = {
             name for name in self._names if snapshot_writers.is_worked_out(self._namespace[name])
         }
-        if worked_out - tried and not worked_out & kept:
-            raise RuntimeError("no variable was reached")
+        for wanted in (worked_out, set(self._names)):
+            if wanted - tried and not wanted & kept:
+                raise RuntimeError("no variable was reached")
 
     def _check_again(
         self, messages: list[snapshot_children.Message], failed: dict[str, str]
-    ) -> None:
+    ) -> dict[str, str]:
         """Read once more without what failed, as `restore` will, until nothing else fails.
 
         What shared a part with that has it no more, and may fail for it. Where the time is over
@@ -191,8 +203,8 @@ class Attempts:
             messages: of who wrote, and of the check before; takes those of further ones.
             failed: then; takes what fails.
 
-        Raises:
-            RuntimeError: that is all of them. What was saved earlier is worth more.
+        Returns:
+            What fails for that, and why.
         """
         deadline = time.monotonic() + self._seconds * _LAST_CHECKS_SHARE
         more = dict(failed)
@@ -204,11 +216,14 @@ class Attempts:
             messages += checked.messages
             more = _failures(checked)
             failed |= more
-        if snapshot_readers.STATE in more:
-            raise RuntimeError("nothing was read back in time")
-        kept = [message["kept"] for message in messages if "kept" in message]
-        for name in itertools.dropwhile(lambda name: name not in more, kept if more else ()):
-            failed.setdefault(name, snapshot_writers.TOO_LATE)
+        # All that was written is behind the state of the process.
+        kept = [snapshot_readers.STATE, *(one["kept"] for one in messages if "kept" in one)]
+        behind = itertools.dropwhile(lambda name: name not in more, kept if more else ())
+        unread = dict.fromkeys(
+            (name for name in behind if name not in failed), snapshot_writers.TOO_LATE
+        )
+        failed |= unread
+        return unread
 
 
 def _ended_at(told: snapshot_children.Told, died: str) -> dict[str, str]:

@@ -740,8 +740,9 @@ def test_where_the_system_refuses_files_it_is_said_why_and_nothing_earlier_is_re
         saved.save()
 
 
-def test_where_no_variable_is_reached_nothing_earlier_is_replaced(session, monkeypatch):
-    saved = session("x, y = 1, 2")
+@pytest.mark.parametrize("code", ["x, y = 1, 2", "def x(): pass\ndef y(): pass"])
+def test_where_no_variable_is_reached_nothing_earlier_is_replaced(session, monkeypatch, code):
+    saved = session(code)
     monkeypatch.setattr("interpreter_bot.guest.snapshot_writers._order", lambda _: os._exit(1))
     with pytest.raises(OSError, match="nothing was begun"):
         saved.save()
@@ -776,6 +777,28 @@ one, other = [Ends()], [[0] * 2000]
         saved.save(2)
     monkeypatch.undo()
     assert saved.save(3)["kept"] == ["os", "function", "Ends", "other"]
+
+
+def test_where_only_imports_and_definitions_are_read_in_time_nothing_earlier_is_replaced(session):
+    saved = session("""
+import time
+class Slow:
+    def __reduce__(self): return time.sleep, (60,)
+one, other = [Slow()], [0] * 10 + [Slow()]
+""")
+    # All of them were tried: nothing that an earlier generation has can be had.
+    assert saved.save(1, seconds=2.0)["kept"] == ["time", "Slow"]
+    saved.run("behind = [2] * 200")
+    with pytest.raises(OSError, match="no variable was reached"):
+        saved.save(2, seconds=2.0)
+
+
+def test_a_session_without_variables_is_saved_though_its_state_hangs(session, monkeypatch):
+    from interpreter_bot.guest import interpreter_state
+
+    monkeypatch.setattr(interpreter_state, "restore", lambda _: time.sleep(60))
+    manifest = session("").save(seconds=2.0)
+    assert (manifest["kept"], list(manifest["lost"])) == ([], ["process state"])
 
 
 def test_one_is_not_lost_for_what_ends_right_behind_it(session, monkeypatch):
@@ -1245,7 +1268,7 @@ def test_where_nothing_was_read_behind_the_state_nothing_earlier_is_replaced(ses
     monkeypatch.setattr(interpreter_state, "restore", lambda _: os._exit(1))
     monkeypatch.setattr("interpreter_bot.guest.snapshot_attempts._MOST_ATTEMPTS", 1)
     monkeypatch.setattr("interpreter_bot.guest.snapshot_attempts._LAST_CHECKS_SHARE", 0.0)
-    with pytest.raises(OSError, match="nothing was read back in time"):
+    with pytest.raises(OSError, match="no variable was reached"):
         saved.save()
 
 
