@@ -208,10 +208,11 @@ class SnapshotWriter:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, snapshot_files.TooLargeError):
+    if type(error) is snapshot_files.TooLargeError:
         return str(error)
-    # cloudpickle tells it in words of its own.
-    if any(isinstance(one, RecursionError) for one in (error, error.__cause__)):
+    # cloudpickle tells it in words of its own. An error of the person's is not asked.
+    cause = BaseException.__dict__["__cause__"].__get__(error)
+    if any(issubclass(type(one), RecursionError) for one in (error, cause)):
         return _TOO_DEEP
     return variable_pickler.reason(error)
 

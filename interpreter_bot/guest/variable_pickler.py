@@ -191,7 +191,7 @@ class VariablePickler(cloudpickle.Pickler if cloudpickle else pickle.Pickler):  
         except Exception as error:
             # Whatever the type's own methods raise: this object is lost, not what holds it.
             loss = self._lose(obj, reason(error))
-            if isinstance(error, (RecursionError, MemoryError)):
+            if issubclass(type(error), (RecursionError, MemoryError)):
                 # Where it lies less deep, or later, it may well be kept.
                 del self._losses[id(obj)]
             return loss

@@ -383,6 +383,26 @@ second = [0] * 20 + first
     assert type(saved.restored()["second"][-1]).__name__ == "Large"
 
 
+@pytest.mark.parametrize("asked", ["__class__", "__cause__"])
+def test_an_error_that_says_odd_things_of_itself_costs_only_what_raises_it(session, asked):
+    saved = session(f"""
+Odd = type("Odd", (Exception,), {{"{asked}": property(lambda self: 1 / 0)}})
+class Raises:
+    def __reduce__(self): raise Odd
+class RaisesLater:
+    def __reduce__(self): return list, (), None, map(fail, [1])
+def fail(_): raise Odd
+holder = [1, Raises()]
+a, b, c, d, e, f, g, h, i, j, k, l = [RaisesLater() for _ in range(12)]
+large = [1] * 1000
+""")
+    manifest = saved.save()
+    assert set(manifest["lost"]) - {"Odd"} == set("abcdefghijkl")
+    assert manifest["lost"]["l"].startswith("Odd")
+    assert manifest["partly"] == {"holder": "an object of type __main__.Raises"}
+    assert saved.restored()["large"] == [1] * 1000
+
+
 def test_what_an_earlier_python_lost_is_told_again(session):
     saved = session("holder = {'numbers': [1, 2], 'generator': (i for i in range(3))}")
     saved.save()
