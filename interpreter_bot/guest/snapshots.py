@@ -13,14 +13,15 @@ import io
 import json
 import linecache
 import os
+import pathlib
 import platform
 import re
 import signal
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
-from . import snapshot_attempts, snapshot_files, snapshot_manifests, snapshot_readers
+from . import snapshot_attempts, snapshot_files, snapshot_manifests, snapshot_readers, syscalls
 
 # What IPython itself defines while it runs cells.
 _HISTORY = re.compile(r"_+|_i+|_[iod]h|_i?\d+|_exit_code|In|Out|__\w+__")
@@ -30,6 +31,8 @@ _NAME_CHARACTERS = 200
 _LONGEST = 3
 _NICENESS = 5
 _MOST_DESCRIPTORS = 1 << 16
+# Of processes that one started of the other; a storm of forks might never end.
+_MOST_DESCENTS = 10
 _MISSING = "its file was cut off, changed or damaged"
 
 Namespace = dict[str, Any]
@@ -103,10 +106,7 @@ def begin(
             try:
                 os.close(os.open(f"{os.path.join(directory, str(number))}.ended", os.O_CREAT))
             finally:
-                if os.getpgrp() == os.getpid():
-                    # With what variables started while they were saved.
-                    os.killpg(0, signal.SIGKILL)
-                os._exit(0)
+                _end_with_others()
     with contextlib.suppress(OSError):
         # Whichever of the two comes first; the child may be gone already.
         os.setpgid(child, child)
@@ -147,6 +147,26 @@ def _leave_kernel(seconds: float) -> None:
     if nowhere > 2:
         os.close(nowhere)
     os.nice(_NICENESS)
+    with contextlib.suppress(OSError):
+        # Where the system has no such thing, what leaves the group of processes is not ended.
+        syscalls.adopt_orphans()
+
+
+def _end_with_others() -> NoReturn:
+    """End this process with what variables started while they were saved."""
+    try:
+        children = pathlib.Path(f"/proc/self/task/{os.getpid()}/children")
+        for _ in range(_MOST_DESCENTS):
+            # Those that the last ones left behind.
+            found = children.read_text().split()
+            for child in found:
+                os.kill(int(child), signal.SIGKILL)
+            for _ in found:
+                os.waitpid(-1, 0)
+    finally:
+        if os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGKILL)
+        os._exit(0)
 
 
 def restore(namespace: Namespace, directory: str, number: int, key: bytes = b"") -> dict[str, str]:

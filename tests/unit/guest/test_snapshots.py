@@ -1196,12 +1196,14 @@ x = Slow()
     assert not os.path.exists(manifest)
 
 
-def test_what_variables_start_while_they_are_saved_is_ended_with_that(session):
-    saved = session("""
-import subprocess
+@pytest.mark.parametrize("is_apart", [False, True])
+def test_what_variables_start_while_they_are_saved_is_ended_with_that(session, tmp_path, is_apart):
+    saved = session(f"""
+import os, subprocess
 class Starts:
     def __reduce__(self):
-        subprocess.Popen(["sleep", "60"])
+        started = subprocess.Popen(["sleep", "60"], start_new_session={is_apart})
+        with open({str(tmp_path / "started")!r}, "w") as file: file.write(str(started.pid))
         return list, ()
 x = Starts()
 """)
@@ -1210,8 +1212,9 @@ x = Starts()
     )
     os.waitpid(child, 0)
     assert os.path.exists(os.path.join(saved.directory, "1.ended"))
+    started = int((tmp_path / "started").read_text()) if is_apart else child
     deadline = time.monotonic() + 30
-    while set(_group(child)) - {"Z"}:
+    while set(_group(started)) - {"Z"}:
         assert time.monotonic() < deadline
 
 
