@@ -297,7 +297,7 @@ def read(
             what makes objects of buffers looks at their size.
 
     Raises:
-        OSError: there is no such file.
+        OSError: there is no such file, or no descriptor to check it with.
         ValueError: the file is none of ours.
         DamagedError: it was not written with this key.
     """
@@ -326,7 +326,10 @@ def read(
                     # Each time anew: two arrays that were equal do not become one.
                     blob = _read_blob(directory, digest.hex(), size, key, is_check=is_check)
                     buffers.append(blob)
-                except (OSError, snapshot_encryption.DamagedError):
+                except (OSError, snapshot_encryption.DamagedError) as error:
+                    if is_check and getattr(error, "errno", 0) in (errno.EMFILE, errno.ENFILE):
+                        # Code has taken the descriptors, of which each mapping has one.
+                        raise
                     is_damaged = True
                 continue
             end = offset + size

@@ -961,9 +961,9 @@ def test_many_open_files_cost_no_variable(session):
         assert saved.save()["kept"] == ["x"]
 
 
-@pytest.mark.parametrize("free", range(5))
-def test_where_code_has_taken_the_descriptors_it_is_said_whether_there_is_a_snapshot(session, free):
-    saved = session("x = 1")
+@contextlib.contextmanager
+def few_descriptors(free):
+    """Let this process open only so many files more."""
     most, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken = []
     resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
@@ -971,20 +971,49 @@ def test_where_code_has_taken_the_descriptors_it_is_said_whether_there_is_a_snap
         with contextlib.suppress(OSError):
             while True:
                 taken.append(os.open(os.devnull, os.O_RDONLY))
-        for descriptor in taken[len(taken) - free :]:
+        for _ in range(free):
+            os.close(taken.pop())
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        for descriptor in taken:
             os.close(descriptor)
+
+
+@pytest.mark.parametrize("free", range(5))
+def test_where_code_has_taken_the_descriptors_it_is_said_whether_there_is_a_snapshot(session, free):
+    saved = session("x = 1")
+    with few_descriptors(free):
         child = snapshots.begin(
             saved.names, ["x"], saved.directory, 1, seconds=20.0, most_bytes=1 << 20
         )
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-        for descriptor in taken[: len(taken) - free]:
-            os.close(descriptor)
     os.waitpid(child, 0)
     names = set(os.listdir(saved.directory))
     assert "1.ended" in names
     is_saved = os.path.exists(snapshot_files.names(saved.directory, 1)[1])
     assert is_saved != ("1.unsaved" in names)
+
+
+def test_where_code_has_taken_the_descriptors_no_large_buffer_is_said_to_be_damaged(
+    session, monkeypatch
+):
+    monkeypatch.setattr(snapshot_files, "_BLOB_BYTES", 100_000)
+    saved = session("""
+import numpy
+globals().update({f"array_{n}": numpy.full(20_000, n) for n in range(12)})
+""")
+    with few_descriptors(10):
+        child = snapshots.begin(
+            saved.names, ["array_0"], saved.directory, 1, seconds=20.0, most_bytes=1 << 24
+        )
+        names = [f"array_{n}" for n in range(12)]
+        other = snapshots.begin(
+            saved.names, names, saved.directory, 2, seconds=20.0, most_bytes=1 << 24
+        )
+    os.waitpid(child, 0)
+    os.waitpid(other, 0)
+    assert saved.restored(1)["array_0"][0] == 0
+    assert "Too many open files" in pathlib.Path(saved.directory, "2.unsaved").read_text()
 
 
 @pytest.fixture
