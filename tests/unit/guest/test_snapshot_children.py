@@ -44,19 +44,31 @@ def written(monkeypatch):
     return lambda content: os.write(pipes[-1][1], content)
 
 
-@pytest.mark.parametrize("content", [b"x" * 65536, b"0000000000000000{}\n" * 1000])
-def test_one_that_writes_without_an_end_is_ended(written, monkeypatch, content):
+@pytest.mark.parametrize(
+    ("content", "pause", "seconds", "is_late"),
+    # The one is ended for how much it is, the other for how long it takes.
+    [(b"x" * 65536, 0.01, 20.0, False), (b"0000000000000000{}\n" * 200, 0.0, 1.0, True)],
+)
+def test_one_that_writes_without_an_end_is_ended(
+    written, monkeypatch, content, pause, seconds, is_late
+):
     def write(tell):
+        # Else it is that which ends it.
+        signal.setitimer(signal.ITIMER_REAL, 0)
         tell({"at": "a"})
+        if not pause:
+            # So that there is always something to be read.
+            os.fork(), os.fork()
         while True:
             written(content)
+            time.sleep(pause)
 
     monkeypatch.setattr(snapshot_children, "_LATE_SECONDS", 0.1)
     monkeypatch.setattr(snapshot_children, "_MOST_MESSAGE_BYTES", 1 << 20)
     begun = time.monotonic()
-    (told,) = snapshot_children.ask((write, 1.0))
-    assert (told.at, told.is_done) == ("a", False)
-    assert time.monotonic() - begun < 30
+    (told,) = snapshot_children.ask((write, seconds))
+    assert (told.at, told.is_done, told.is_late) == ("a", False, is_late)
+    assert time.monotonic() - begun < 15
 
 
 def test_one_that_forges_what_cannot_be_read_is_ended(written, monkeypatch):

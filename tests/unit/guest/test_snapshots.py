@@ -310,8 +310,6 @@ for i in range(50):
 
 def test_many_that_cannot_be_pickled_are_found_out_together(session, monkeypatch):
     monkeypatch.setattr("interpreter_bot.guest.snapshot_writers._MOST_LOOKED_THROUGH", 200)
-    # One finds them, one writes what is left.
-    monkeypatch.setattr("interpreter_bot.guest.snapshot_attempts._MOST_ATTEMPTS", 2)
     saved = session("""
 def nested():
     deep = []
@@ -325,11 +323,38 @@ a, b, c, d, e, f, g, h, i, j, k, l = [nested() for _ in range(12)]
 behind = [holder, holder]
 large = bytearray(100_000)
 """)
-    manifest = saved.save(most_bytes=100_000)
+    # One finds them, one writes what is left.
+    monkeypatch.setattr("interpreter_bot.guest.snapshot_attempts._MOST_ATTEMPTS", 1)
+    assert "not tried" in saved.save(1, most_bytes=100_000)["lost"]["behind"]
+    monkeypatch.setattr("interpreter_bot.guest.snapshot_attempts._MOST_ATTEMPTS", 2)
+    manifest = saved.save(2, most_bytes=100_000)
     assert set(manifest["lost"]) == {"generator", *"abcdefghijkl", "large"}
     assert manifest["lost"]["l"] == "it is nested too deeply"
-    names = saved.restored()
+    names = saved.restored(2)
     assert names["behind"][1] is names["holder"]
+
+
+def test_what_takes_long_or_ends_python_behind_what_cannot_be_forgotten_costs_no_more(
+    session, monkeypatch
+):
+    monkeypatch.setattr("interpreter_bot.guest.snapshot_writers._MOST_LOOKED_THROUGH", 200)
+    code = """
+import os, time
+class Holder: pass
+holder = Holder()
+holder.lists = [[] for _ in range(300)]
+deep = []
+for _ in range(20_000): deep = [deep]
+class Slow:
+    def __reduce__(self): return time.sleep(1.8) or (list, ())
+class Ends:
+    def __reduce__(self): os._exit(1)
+"""
+    slow = session(code + "slow, behind = [0] * 10 + [Slow()], [1] * 100")
+    assert list(slow.save(1, seconds=5.0)["lost"]) == ["deep"]
+    monkeypatch.setattr("interpreter_bot.guest.snapshot_attempts._MOST_ATTEMPTS", 2)
+    ends = session(code + "ends, behind = [0] * 10 + [Ends()], [1] * 100")
+    assert list(ends.save(2)["lost"]) == ["deep", "ends"]
 
 
 def test_what_fails_late_costs_nothing_that_was_written_or_waits(session, monkeypatch):
@@ -672,6 +697,8 @@ good, one, two, untried = map(Model, (False, True, True, False))
     [
         "class Odd:\n    __class__ = property(lambda self: 1 / 0)\nodd = Odd()",
         "Odd = type('Odd', (), {'__module__': None})\nodd = Odd()",
+        "import os\nclass Words:\n    def __str__(self): os._exit(1)\n"
+        "Odd = type('Odd', (), {'__module__': Words()})\nodd = Odd()",
         "class Meta(type):\n    def __getattr__(cls, name): 1 / 0\nclass odd(metaclass=Meta): pass",
         "import types\nodd = types.ModuleType('odd')\ndel odd.__name__",
     ],
