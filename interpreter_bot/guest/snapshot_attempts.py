@@ -134,9 +134,9 @@ class Attempts:
         is_second = any(kind is one for one in self._ended_kinds)
         if is_second and not snapshot_writers.holds_others(kind):
             # Each would cost another attempt.
-            kept = {one.get("kept") for one in written.messages}
-            untold = [name for name in self._names if name not in kept]
-            alike = [name for name in untold if type(self._namespace[name]) is kind]
+            begun = {one.get("at") for one in written.messages}
+            untried = [name for name in self._names if name not in begun]
+            alike = [name for name in untried if type(self._namespace[name]) is kind]
             self._lost = dict.fromkeys(alike, _ALIKE) | self._lost
         self._ended_kinds.append(kind)
 

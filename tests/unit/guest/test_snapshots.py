@@ -692,6 +692,26 @@ good, one, two, untried = map(Model, (False, True, True, False))
     assert saved.restored()["good"].ends is False
 
 
+def test_what_was_looked_at_is_not_left_out_for_others_of_its_type(session, monkeypatch):
+    monkeypatch.setattr("interpreter_bot.guest.snapshot_writers._MOST_LOOKED_THROUGH", 200)
+    saved = session("""
+import os
+class Holder:
+    def __init__(self, held): self.held = held
+def nested():
+    deep = []
+    for _ in range(20_000): deep = [deep]
+    return Holder(deep)
+class Model:
+    def __init__(self, ends): self.ends = ends
+    def __reduce__(self): return os._exit(1) if self.ends else (Model, (False,))
+holder = Holder([[] for _ in range(300)])
+deep, one, deeper, good, two, untried = nested(), Model(1), nested(), *map(Model, (0, 1, 0))
+""")
+    assert set(saved.save()["lost"]) == {"deep", "one", "deeper", "two", "untried"}
+    assert saved.restored()["good"].ends is False
+
+
 @pytest.mark.parametrize(
     "odd",
     [
