@@ -123,7 +123,7 @@ class Execution:
 async def _cpu_seconds(kernel: live_kernels.Kernel) -> float:
     """Read the processor time of a kernel's session so far."""
     usage = kernel.provisioner.usage()
-    if usage.counted_bytes() is None:
+    if not usage.is_counted:
         # Without a control group, it is read of each process.
         return await asyncio.to_thread(usage.cpu_seconds)
     return usage.cpu_seconds()

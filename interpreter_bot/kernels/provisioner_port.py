@@ -23,11 +23,15 @@ class SessionUsage(Protocol):
     a thread and may take as long as `procfs.TimeBudget` allows.
     """
 
-    def counted_bytes(self) -> int | None:
-        """Return the memory as what bounds the session counts it: its cgroup, its machine.
+    @property
+    def is_counted(self) -> bool:
+        """Whether what bounds the session's memory counts it: its cgroup, its machine.
 
-        None where nothing does: then `reading` is asked, and the watchdog holds the limit.
+        Where nothing does, `reading` is asked, and the watchdog holds the limit.
         """
+
+    def counted_bytes(self) -> int | None:
+        """Return the memory as it is counted there; None where it is not."""
 
     def cpu_seconds(self) -> float:
         """Return the session's processor time so far; 0 once it is over."""

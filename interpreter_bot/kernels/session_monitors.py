@@ -36,6 +36,9 @@ _IDLE_TICKS: Final = 8
 # Of all sessions whose memory cgroups bound: a check takes 7 ms of a core, mostly for the list of
 # mappings. Where many run, each has less of the processor, so it writes less between two checks.
 _CHECKS_PER_SECOND: Final = 8 * min(os.cpu_count() or 1, 16)
+MOST_STARTING: Final = 2 * _CHECKS_PER_SECOND
+"""How many kernels that are being started count as running: others wait two seconds for them."""
+
 # Even an idle session: what one check missed must not stay unseen for good.
 _REST_SECONDS: Final = 300.0
 _GROWTH_BYTES: Final = settings.MIB
@@ -83,12 +86,13 @@ class SessionMonitor:
         self._threads = threads
         self.usage = launched.provisioner.usage()
         self._clocks: Mapping[int, int] = {}
-        has_group = self.usage.counted_bytes() is not None
-        self._idle_seconds = _IDLE_TICKS * TICK_SECONDS if has_group else 0.0
-        self._checks_per_second = _CHECKS_PER_SECOND if has_group else math.inf
+        is_counted = self.usage.is_counted
+        self._idle_seconds = _IDLE_TICKS * TICK_SECONDS if is_counted else 0.0
+        self._checks_per_second = _CHECKS_PER_SECOND if is_counted else math.inf
         self._executions = 0
         self._pause_seconds = 0.0
         self._next_look = time.monotonic()
+        self._next_busy_look = self._next_look
         self._next_idle_look = self._next_look + self._idle_seconds
         self._watch = session_metering.LimitWatch(limits.memory_bytes + _HEADROOM_BYTES)
         self._unseen_files = session_metering.ConsecutiveFailures()
@@ -137,18 +141,21 @@ class SessionMonitor:
 
         Args:
             is_wanted: false once the session is to be watched no more.
-            running: how many sessions run.
+            running: how many sessions run, or begin to.
         """
         kernel = self.launched.kernel
         self._pause_seconds = running / self._checks_per_second
         self._is_over = not (is_wanted and kernel.is_alive)
-        is_long = kernel.is_busy and self._executions == kernel.executions
-        self._executions = kernel.executions
+        is_new = self._executions != kernel.executions
+        if is_new:
+            self._executions = kernel.executions
+            self._next_busy_look = time.monotonic() + self._pause_seconds
+        is_long = kernel.is_busy and not is_new and time.monotonic() >= self._next_busy_look
         if self._is_over or self._is_due(is_long=is_long):
             self._roused.set()
 
     def _is_due(self, *, is_long: bool) -> bool:
-        """Return whether to check now; `is_long`: code ran already at the tick before."""
+        """Return whether to check now; `is_long`: code has run for a tick, and for the pause."""
         now = time.monotonic()
         kernel = self.launched.kernel
         if now < self._next_look:
@@ -236,11 +243,8 @@ class SessionMonitor:
             WorkspaceError: its files cannot be read, perhaps because it just ended.
             OSError: the same of its processes.
         """
-        counted_bytes = self.usage.counted_bytes()
-        if counted_bytes is None:
-            verdict = await self._judge_memory()
-        else:
-            verdict = await self._judge_sockets(counted_bytes)
+        judge = self._judge_sockets if self.usage.is_counted else self._judge_memory
+        verdict = await judge()
         if verdict is not session_metering.LimitViolation.FINE:
             return
         if self.launched.workspace is not None:
@@ -280,11 +284,13 @@ class SessionMonitor:
             )
         return verdict
 
-    async def _judge_sockets(self, counted_bytes: int) -> session_metering.LimitViolation:
+    async def _judge_sockets(self) -> session_metering.LimitViolation:
         """Add what waits in sockets that the cgroup does not count."""
         waiting_bytes = await self._in_thread(self.usage.uncounted_bytes)
+        if not waiting_bytes:
+            return session_metering.LimitViolation.FINE
         most_bytes = self._limits.memory_bytes + _HEADROOM_BYTES
-        if not waiting_bytes or counted_bytes + waiting_bytes <= most_bytes:
+        if (self.usage.counted_bytes() or 0) + waiting_bytes <= most_bytes:
             return session_metering.LimitViolation.FINE
         self._condemn_hiding(f"{waiting_bytes} bytes in sockets")
         return session_metering.LimitViolation.HIDING

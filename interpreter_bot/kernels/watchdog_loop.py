@@ -105,6 +105,7 @@ async def watch(
                 # Frozen ones rarely, and not all in the same tick.
                 frozen = itertools.islice(live.items(), turn, None, _FROZEN_TICKS)
                 running = sum(watched[key].is_running for key in awake if key in watched)
+                running += min(len(starting), session_monitors.MOST_STARTING)
                 for key, launched in (awake | dict(frozen)).items():
                     if monitor := watched.get(key):
                         monitor.tick(is_wanted=monitor.launched is launched, running=running)

@@ -71,6 +71,11 @@ class SessionUsage(session_metering.SessionProcesses):
         super().__init__(init_pid, kernel_pid)
         self._group = group
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether the session has a cgroup."""
+        return self._group is not None
+
     def counted_bytes(self) -> int | None:
         """Return the session's memory as its cgroup counts it; None without one."""
         return self._group.memory_bytes() if self._group is not None else None

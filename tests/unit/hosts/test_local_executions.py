@@ -15,8 +15,7 @@ class SlowKernel:
     def usage(self):
         return self
 
-    def counted_bytes(self):
-        return 0
+    is_counted = True
 
     def cpu_seconds(self):
         return 0.0

@@ -73,6 +73,10 @@ class Session:
         self._reading, self._usage, self._wait = reading, usage, wait
         self._deleted = deleted_files.Deleted(held, hidden, is_late=False)
 
+    @property
+    def is_counted(self):
+        return self.group_bytes is not None
+
     def counted_bytes(self):
         return self.group_bytes
 
@@ -131,9 +135,9 @@ def not_saving(config):
 
 
 @contextlib.asynccontextmanager
-async def watched(tmp_path, live, **kernels):
+async def watched(tmp_path, live, *, starting=(), **kernels):
     config = configured(tmp_path, **kernels)
-    task = asyncio.create_task(watchdog_loop.watch(live, (), config, not_saving(config)))
+    task = asyncio.create_task(watchdog_loop.watch(live, starting, config, not_saving(config)))
     try:
         yield task
     finally:
@@ -194,8 +198,29 @@ async def test_where_many_run_each_is_looked_at_less_often_if_a_group_bounds_its
     bounded, other = Session(tmp_path), Session(tmp_path)
     bounded.group_bytes = 0
     async with watched(tmp_path, {"bounded": bounded, "other": other}):
-        await until(lambda: other.looks > 10)
+        # At first like code in the background, after two seconds.
+        await until(lambda: bounded.checks == 1)
+        seen = other.looks
+        await until(lambda: other.looks > seen + 10)
         assert bounded.checks == 1
+
+
+@pytest.mark.parametrize(
+    ("most", "is_looked_at"), [(0, True), (session_monitors.MOST_STARTING, True), (10**9, False)]
+)
+async def test_kernels_that_are_started_count_as_running_up_to_a_bound(
+    tmp_path, monkeypatch, most, is_looked_at
+):
+    monkeypatch.setattr(session_monitors, "_IDLE_TICKS", 1_000_000)
+    monkeypatch.setattr(session_monitors, "MOST_STARTING", most)
+    bounded, other = Session(tmp_path), Session(tmp_path)
+    bounded.group_bytes = 0
+    live = {"bounded": bounded, "other": other}
+    async with watched(tmp_path, live, starting=range(10**6)):
+        await until(lambda: other.looks > 10)
+        if is_looked_at:
+            await until(lambda: bounded.checks > 1)
+        assert bool(bounded.checks) == is_looked_at
 
 
 CONDEMNED = {
