@@ -209,9 +209,9 @@ class Journal:
             else:
                 self.is_disk_good = True
                 self._written = first + len(records) - 1
+                if has_end:
+                    self._writer = None
             self._trim_memory()
-            if has_end and self.is_disk_good:
-                await self.close()
         await self.shrink(self._bounds.execution_bytes)
 
     async def _ready_writer(self, first: int) -> journal_files.Writer:
@@ -223,7 +223,7 @@ class Journal:
                 return self._writer
             await self.close()
         path = self._directory / f"{self.id}.{first}{_SUFFIX}"
-        self._writer = await cancellation.in_thread(journal_files.Writer, path, first, self.about)
+        self._writer = journal_files.Writer(path, first, self.about)
         self._segments.append(self._writer.segment)
         return self._writer
 
@@ -247,8 +247,6 @@ class Journal:
         if self._writer is not None:
             writer, self._writer = self._writer, None
             await cancellation.in_thread(writer.close)
-            if writer.segment.next == writer.segment.first:
-                await cancellation.in_thread(writer.segment.path.unlink, missing_ok=True)
 
     def restore(self, segments: Sequence[journal_files.Segment], ended_at: float | None) -> None:
         """Take over what a dead process has left."""

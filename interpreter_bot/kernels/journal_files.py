@@ -86,39 +86,43 @@ class Writer:
     """Open end of a segment."""
 
     def __init__(self, path: pathlib.Path, first: int, about: bytes) -> None:
-        """Create its file, in place of one that is there.
-
-        Raises:
-            OSError: it cannot be created, as on a full disk.
-        """
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._descriptor = os.open(path, flags, 0o600)
-        header = _HEADER.pack(_MAGIC, first, len(about)) + about
-        try:
-            _write(self._descriptor, header)
-        except BaseException:
-            self.close()
-            path.unlink()
-            raise
-        self.segment = Segment(path, first, about, len(header))
+        """Begin a segment; its file is created with the first records."""
+        self._header = _HEADER.pack(_MAGIC, first, len(about)) + about
+        self._descriptor = -1
+        self.segment = Segment(path, first, about, len(self._header))
 
     def append(self, records: Sequence[bytes], *, has_end: bool) -> None:
-        """Append records; with `has_end`, the last of them is the end of the journal.
+        """Append records; with `has_end`, the last is the end of the journal, and it is closed.
 
         Raises:
             OSError: not all were written; the file can take no more, but keeps what it had.
         """
+        if self._descriptor < 0:
+            # In place of one that is there.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._descriptor = os.open(self.segment.path, flags, 0o600)
+            _write(self._descriptor, self._header)
         parts = []
         for number, record in enumerate(records, 1):
             mark = _IS_END if has_end and number == len(records) else 0
             parts += [_FRAME.pack(len(record) | mark, zlib.crc32(record)), record]
         _write(self._descriptor, b"".join(parts))
+        if has_end:
+            # What it says of what was written counts, too.
+            self._close_file()
         for number, record in enumerate(records, 1):
             self.segment.note(len(record), is_end=has_end and number == len(records))
 
     def close(self) -> None:
-        """Close the file."""
-        os.close(self._descriptor)
+        """Close the file, which is removed where it holds no record."""
+        self._close_file()
+        if self.segment.next == self.segment.first:
+            self.segment.path.unlink(missing_ok=True)
+
+    def _close_file(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 def recovered(path: pathlib.Path) -> Segment | None:

@@ -1,6 +1,7 @@
 """Journals on a real disk: several readers, bounds, a full disk, and writers that are killed."""
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -263,6 +264,28 @@ async def test_what_is_no_journal_is_removed_at_the_start(tmp_path):
     async with execution_journals.Journals.open(tmp_path) as journals:
         assert list(journals) == []
     assert os.listdir(tmp_path) == ["ours.txt"]
+
+
+async def test_what_a_file_did_not_take_by_its_closing_is_written_again(tmp_path, monkeypatch):
+    close, failures = os.close, [OSError(errno.EIO, "closing says that it was not written")]
+
+    def refuse(descriptor):
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        close(descriptor)
+        if path.endswith(".journal") and failures:
+            raise failures.pop()
+
+    monkeypatch.setattr(execution_journals, "_RETRY_SECONDS", 0.01)
+    async with execution_journals.Journals.open(tmp_path) as journals:
+        journal = journals.begin("one", ABOUT)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "close", refuse)
+            journal.append(b"end", is_end=True)
+            await _written(journal)
+        assert not failures
+        assert [entry.record for entry in await _all(journal)] == [b"end"]
+    async with execution_journals.Journals.open(tmp_path) as journals:
+        assert [entry.record for entry in await _all(journals.find("one"))] == [b"end"]
 
 
 async def test_a_journal_that_cannot_be_closed_keeps_no_other_open(tmp_path, monkeypatch):
