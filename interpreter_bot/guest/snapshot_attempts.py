@@ -7,6 +7,7 @@ nothing fails but what is left out when it is brought back, too.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import sys
@@ -16,6 +17,7 @@ from collections.abc import Container
 from typing import Any
 
 from . import (
+    lost_parts,
     snapshot_children,
     snapshot_files,
     snapshot_manifests,
@@ -121,6 +123,10 @@ class Attempts:
                 tell({"unread": reader.partly[at], "of": at})
             if at := name:
                 tell({"at": at})
+        with contextlib.suppress(MemoryError):
+            # No variable is lost for want of these words.
+            for name, words in lost_parts.find(module.__dict__).items():
+                tell({"unread": words, "of": name})
         return reader
 
     def _note_end(self, written: snapshot_children.Told) -> None:

@@ -68,6 +68,7 @@ class Lost:
 
     def __init__(self, what: str, why: str) -> None:
         self.__dict__.update(_what=what, _why=why)
+        _standing.add(self)
 
     def __repr__(self) -> str:
         return f"<not kept: {self._what}>"
@@ -81,6 +82,14 @@ class Lost:
         raise RuntimeError(f"{self._what} was not kept{self._why and f': {self._why}'}")
 
     __iter__ = __len__ = __getitem__ = __call__
+
+
+_standing: weakref.WeakSet[Lost] = weakref.WeakSet()
+
+
+def all_lost() -> list[Lost]:
+    """Return all that stand for something that was lost."""
+    return list(_standing)
 
 
 class Loss(NamedTuple):

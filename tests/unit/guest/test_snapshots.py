@@ -16,7 +16,13 @@ import numpy
 import pandas
 import pytest
 
-from interpreter_bot.guest import snapshot_files, snapshot_writers, snapshots, variable_pickler
+from interpreter_bot.guest import (
+    lost_parts,
+    snapshot_files,
+    snapshot_writers,
+    snapshots,
+    variable_pickler,
+)
 
 CELL = "<cell 1>"
 
@@ -390,6 +396,49 @@ holder = [0] * 2000 + [(i for i in range(3))]
     assert set(manifest["lost"]) == {"deep0", "deep1", "deep2", "deep3"}
     assert manifest["partly"] == {"holder": "a generator"}
     assert saved.restored()["calls3"][-1]() == 1
+
+
+def test_what_is_lost_is_said_of_all_that_share_what_holds_it(session):
+    saved = session("""
+import collections, numpy, pandas
+generator = (i for i in [1])
+class Model:
+    def __init__(self, state): self.state = state
+held = {"g": generator}
+first = [held]
+second = {"deep": [(held,)]}
+model = Model(Model(second))
+def closed(): return held
+def by_name(): return first
+def enclosed(what=held): return (lambda: what)
+inner = enclosed()
+table = pandas.DataFrame({"c": [held, 1]})
+array = numpy.array([None, first], dtype=object)
+circle = [held]; circle.append(circle)
+beside = [1, {"g": 2}, "text"]
+frame = pandas.DataFrame({"c": [1.5]})
+counted = collections.Counter("abc")
+del held, generator
+""")
+    manifest = saved.save()
+    names = {"first", "second", "model", "enclosed", "inner", "table", "array", "circle"}
+    assert manifest["partly"] == dict.fromkeys(names, "a generator")
+    assert manifest["lost"] == {}
+    restored = saved.restored()
+    with pytest.raises(RuntimeError, match="a generator was not kept"):
+        restored["model"].state.state["deep"][0][0]["g"]()
+
+
+def test_a_great_many_objects_are_not_looked_through_for_what_is_lost(session, monkeypatch):
+    monkeypatch.setattr(lost_parts, "_MOST_OBJECTS", 1000)
+    saved = session("""
+held = {"g": (i for i in [1])}
+many = [[i] for i in range(5000)]
+first = [held]
+second = [*many, held]
+del held
+""")
+    assert saved.save()["partly"].keys() >= {"first"}
 
 
 def test_one_that_lacks_memory_once_is_kept_elsewhere(session):
