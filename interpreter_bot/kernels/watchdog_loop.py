@@ -16,7 +16,7 @@ import logging
 import os
 import pathlib
 import shutil
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence, Sized
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence, Sized
 from concurrent import futures
 from typing import Final
 
@@ -104,8 +104,7 @@ async def watch(
                     watched[key].tick(is_wanted=False)
                 # Frozen ones rarely, and not all in the same tick.
                 frozen = itertools.islice(live.items(), turn, None, _FROZEN_TICKS)
-                running = sum(watched[key].is_running for key in awake if key in watched)
-                running += min(len(starting), session_monitors.MOST_STARTING)
+                running = _running([watched[key] for key in awake if key in watched], starting)
                 for key, launched in (awake | dict(frozen)).items():
                     if monitor := watched.get(key):
                         monitor.tick(is_wanted=monitor.launched is launched, running=running)
@@ -129,6 +128,12 @@ async def watch(
     finally:
         # Checks under way end in a moment, and their result is not needed.
         threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _running(seen: Iterable[session_monitors.SessionMonitor], starting: Sized) -> int:
+    """Count the sessions that run, and those that begin to, up to a bound."""
+    begun = min(len(starting), session_monitors.MOST_STARTING)
+    return begun + sum(one.is_running for one in seen)
 
 
 def _is_full(directory: pathlib.Path, limits: settings.Limits) -> bool:

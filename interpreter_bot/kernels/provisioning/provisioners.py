@@ -69,12 +69,7 @@ class SessionUsage(session_metering.SessionProcesses):
         self, init_pid: int = 0, kernel_pid: int = 0, group: cgroups.Group | None = None
     ) -> None:
         super().__init__(init_pid, kernel_pid)
-        self._group = group
-
-    @property
-    def is_counted(self) -> bool:
-        """Whether the session has a cgroup."""
-        return self._group is not None
+        self._group, self.is_counted = group, group is not None
 
     def counted_bytes(self) -> int | None:
         """Return the session's memory as its cgroup counts it; None without one."""
