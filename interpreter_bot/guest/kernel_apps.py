@@ -109,7 +109,6 @@ class _GuestKernel(ipkernel.IPythonKernel):
     home: str
     is_at_home = False
     execution = ""
-    process_id = 0
     _supports_kernel_subshells = False
 
     def pre_handler_hook(self) -> None:

@@ -172,7 +172,7 @@ def ask(kernel: Any, wanted: dict[str, Any]) -> Any:
 def _asked(kernel: Any, parent: Any, text: str) -> Any:
     execution = parent.get("header", {}).get("msg_id")
     # A child that code forked has the same sockets, and must not use them.
-    if os.getpid() != kernel.process_id:
+    if os.getpid() != kernel.session.pid:
         raise ToolError(_NOT_NOW)
     if not kernel._allow_stdin or kernel.execution != execution:
         raise ToolError(_NOT_NOW)
@@ -278,5 +278,4 @@ def _part(part: dict[str, str]) -> Any:
 
 def install(kernel: Any) -> None:
     """Let imports find the tools."""
-    kernel.process_id = os.getpid()
     sys.meta_path.insert(0, Finder(kernel))

@@ -52,7 +52,8 @@ def plain(reply):
     return "".join(output.plain for output in reply.of("output"))
 
 
-async def test_code_calls_a_tool_and_uses_what_comes(opened, jira, tmp_path):
+@pytest.mark.parametrize("walls", [{}, {"enabled": False, "cgroups": "off"}])
+async def test_code_calls_a_tool_and_uses_what_comes(opened, jira, tmp_path, walls):
     async def answer(context, name, arguments):
         return {"result": [arguments["query"], 2]}
 
@@ -61,7 +62,8 @@ async def test_code_calls_a_tool_and_uses_what_comes(opened, jira, tmp_path):
         name="jira", url=jira.url, approval="never", headers={"X-Key": "${SECRET}"}
     )
     await accept(tmp_path / "data", entry.model_copy(update={"headers": {}}))
-    async with opened(mcp_servers=(entry,), keys={"SECRET": "hunter2"}) as house:
+    kept = {"mcp_servers": (entry,), "sandbox": settings.Sandbox(**walls)}
+    async with opened(keys={"SECRET": "hunter2"}, **kept) as house:
         reply = await house.run(
             "from tools.jira import search_issues\n"
             "import tools\n"
