@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import math
 import os
 import threading
 import time
@@ -24,6 +23,8 @@ _Streams = tuple[standard_streams.Stream, ...]
 
 _SUBSCRIPTION: Final = b"\x01"
 _PAUSE_SECONDS: Final = 0.05
+# As it is before code may put another in its place, which tests of what waits do.
+_now: Final = time.monotonic
 
 
 class IOPubThread:
@@ -70,7 +71,7 @@ class IOPubThread:
         while True:
             left_ms = None
             if push_at is not None:
-                left_ms = max(math.ceil((push_at - time.monotonic()) * 1000), 0)
+                left_ms = max(int((push_at - _now()) * 1000) + 1, 0)
             ready = dict(poller.poll(left_ms))
             # Any exception: code may have replaced whatever this uses, and can show nothing more
             # without this thread.
@@ -82,8 +83,8 @@ class IOPubThread:
                 if descriptors.fileno() in ready:
                     descriptors.read()
                 if push_at is None and self._has_text:
-                    push_at = time.monotonic() + _PAUSE_SECONDS
-                elif push_at is not None and time.monotonic() >= push_at:
+                    push_at = _now() + _PAUSE_SECONDS
+                elif push_at is not None and _now() >= push_at:
                     push_at, self._has_text = None, False
                     for stream in streams:
                         stream.push()

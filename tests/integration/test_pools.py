@@ -693,6 +693,21 @@ async def test_what_threads_show_costs_no_descriptors_and_an_idle_kernel_does_no
         assert text == "1" * 30 + "True\n0 0\n"
 
 
+async def test_a_clock_that_code_replaces_stops_no_output(opened):
+    code = """
+    import time
+    from unittest import mock
+
+    with mock.patch("time.monotonic", side_effect=[1.0]):
+        print("replaced")
+        time.sleep(0.2)
+    """
+    async with opened() as pool:
+        kernel = await pool.take("a")
+        assert (await _run(kernel, textwrap.dedent(code)))[0] == "replaced\n"
+        assert (await _run(kernel, "print('back')"))[0] == "back\n"
+
+
 async def test_a_thread_that_computes_keeps_the_event_loop_waiting_for_less_than_is_usual(opened):
     async def delays(interval):
         sys.setswitchinterval(interval)
