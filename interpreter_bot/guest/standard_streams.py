@@ -178,7 +178,8 @@ class Descriptors:
     def __init__(self, streams: tuple[Stream, Stream]) -> None:
         self._streams = streams
         self._selector = selectors.EpollSelector()
-        self._lock = threading.Lock()
+        # A handler of a signal may run a command, and read what it wrote, amid another reading.
+        self._lock = threading.RLock()
         self._pipes: collections.deque[_Pipe] = collections.deque()
 
     def begin(self, parent: Parent) -> None:
@@ -196,7 +197,7 @@ class Descriptors:
                 self._drop(self._pipes.popleft())
 
     def drain(self) -> None:
-        """Read what has been written so far, before the execution's end is reported."""
+        """Read what has been written so far, before what follows it is printed or reported."""
         with self._lock:
             for pipe in list(self._pipes)[-len(self._streams) :]:
                 pipe.read()

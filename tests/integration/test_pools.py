@@ -693,6 +693,28 @@ async def test_what_threads_show_costs_no_descriptors_and_an_idle_kernel_does_no
         assert text == "1" * 30 + "True\n0 0\n"
 
 
+async def test_what_a_command_prints_comes_before_what_code_prints_after_it(opened):
+    # The thread that reads what programs write has to wait for one that computes.
+    code = """
+    import threading
+
+    def compute():
+        while computing:
+            pass
+
+    computing = True
+    thread = threading.Thread(target=compute)
+    thread.start()
+    for number in range(20):
+        !echo a{number}
+        print(f"b{number}")
+    computing = False
+    """
+    async with opened() as pool:
+        text, _ = await _run(await pool.take("a"), textwrap.dedent(code))
+        assert text.split() == [f"{letter}{number}" for number in range(20) for letter in "ab"]
+
+
 async def test_a_clock_that_code_replaces_stops_no_output(opened):
     code = """
     import time
