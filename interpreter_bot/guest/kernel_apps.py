@@ -81,6 +81,9 @@ class _GuestSession(sessions.Session):
 
     def send(self, stream: Any, msg_or_type: Any, *args: Any, **options: Any) -> Any:
         """Send a message; see the parent class."""
+        if os.getpid() != self.pid:
+            # A child that code forked sends nothing, and locks of other threads stay locked there.
+            return None
         kind = msg_or_type if isinstance(msg_or_type, str) else msg_or_type["header"]["msg_type"]
         if kind in _DISPLAYS and not isinstance(msg_or_type, str):
             # What the bot would only count and drop is not sent at all.

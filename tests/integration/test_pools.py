@@ -715,6 +715,35 @@ async def test_what_a_command_prints_comes_before_what_code_prints_after_it(open
         assert text.split() == [f"{letter}{number}" for number in range(20) for letter in "ab"]
 
 
+async def test_a_child_displays_nothing_and_waits_for_no_thread_that_it_does_not_have(opened):
+    code = """
+    import os, signal, sys, threading
+
+    held, done = threading.Event(), threading.Event()
+
+    def print_for_long():
+        with sys.stdout._lock:
+            print("printed")
+            held.set()
+            done.wait()
+
+    thread = threading.Thread(target=print_for_long)
+    thread.start()
+    held.wait()
+    if not (child := os.fork()):
+        signal.alarm(5)
+        display(1)
+        os._exit(7)
+    status = os.waitpid(child, 0)[1]
+    done.set()
+    thread.join()
+    print(os.waitstatus_to_exitcode(status))
+    """
+    async with opened() as pool:
+        text, _ = await _run(await pool.take("a"), textwrap.dedent(code))
+        assert text == "printed\n7\n"
+
+
 async def test_a_clock_that_code_replaces_stops_no_output(opened):
     code = """
     import time
