@@ -365,9 +365,6 @@ class GuestShell(package_requests.InstallingShell):
             return
         done = subprocess.run([_SHELL, "-c", command], stdin=subprocess.DEVNULL, check=False)
         self.user_ns["_exit_code"] = done.returncode
-        if os.getpid() == self.kernel.session.pid:
-            # What code prints from now on comes behind what the command has written.
-            self.kernel.descriptors.drain()
 
     system_piped = system
     system_raw = system

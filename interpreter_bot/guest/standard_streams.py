@@ -11,9 +11,11 @@ import codecs
 import collections
 import contextlib
 import fcntl
+import functools
 import io
 import os
 import selectors
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -201,6 +203,27 @@ class Descriptors:
         with self._lock:
             for pipe in list(self._pipes)[-len(self._streams) :]:
                 pipe.read()
+
+    def drain_after_programs(self) -> None:
+        """Read what a program has written once code has waited for it, before code prints more."""
+        own = os.getpid()
+
+        def then_drain(run: Callable[..., int]) -> Callable[..., int]:
+            @functools.wraps(run)
+            def waiting(*arguments: Any, **options: Any) -> int:
+                try:
+                    return run(*arguments, **options)
+                finally:
+                    # In a forked child, this would take what belongs to the kernel.
+                    if os.getpid() == own:
+                        self.drain()
+
+            return waiting
+
+        subprocess.Popen.wait = then_drain(subprocess.Popen.wait)  # type: ignore[method-assign]
+        os.system = then_drain(os.system)
+        # Where it is found, by which a variable that is this function is saved.
+        os.system.__module__ = "os"
 
     def fileno(self) -> int:
         """Return a descriptor that is readable while `read` would read something."""

@@ -693,10 +693,19 @@ async def test_what_threads_show_costs_no_descriptors_and_an_idle_kernel_does_no
         assert text == "1" * 30 + "True\n0 0\n"
 
 
-async def test_what_a_command_prints_comes_before_what_code_prints_after_it(opened):
+@pytest.mark.parametrize(
+    "echo",
+    [
+        "!echo a{number}",
+        "subprocess.run(['echo', f'a{number}'])",
+        "subprocess.Popen(f'echo a{number}', shell=True).wait(timeout=9)",
+        "os.system(f'echo a{number}')",
+    ],
+)
+async def test_what_a_program_prints_comes_before_what_code_prints_after_it(opened, echo):
     # The thread that reads what programs write has to wait for one that computes.
-    code = """
-    import threading
+    code = f"""
+    import os, subprocess, threading
 
     def compute():
         while computing:
@@ -706,8 +715,8 @@ async def test_what_a_command_prints_comes_before_what_code_prints_after_it(open
     thread = threading.Thread(target=compute)
     thread.start()
     for number in range(20):
-        !echo a{number}
-        print(f"b{number}")
+        {echo}
+        print(f"b{{number}}")
     computing = False
     """
     async with opened() as pool:
@@ -742,6 +751,16 @@ async def test_a_child_displays_nothing_and_waits_for_no_thread_that_it_does_not
     async with opened() as pool:
         text, _ = await _run(await pool.take("a"), textwrap.dedent(code))
         assert text == "printed\n7\n"
+
+
+async def test_what_waits_for_programs_can_be_saved(opened):
+    code = """
+    import os, pickle, subprocess
+    print([pickle.loads(pickle.dumps(one)) is one for one in (os.system, subprocess.Popen.wait)])
+    """
+    async with opened() as pool:
+        text, _ = await _run(await pool.take("a"), textwrap.dedent(code))
+        assert text == "[True, True]\n"
 
 
 async def test_a_clock_that_code_replaces_stops_no_output(opened):
