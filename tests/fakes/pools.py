@@ -50,6 +50,8 @@ class Usage:
     def cpu_seconds(self):
         return 0.0
 
+    is_counted = True
+
     def counted_bytes(self):
         return 30 * 1024 * 1024
 
