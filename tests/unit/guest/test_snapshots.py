@@ -429,16 +429,24 @@ del held, generator
         restored["model"].state.state["deep"][0][0]["g"]()
 
 
-def test_a_great_many_objects_are_not_looked_through_for_what_is_lost(session, monkeypatch):
-    monkeypatch.setattr(lost_parts, "_MOST_OBJECTS", 1000)
-    saved = session("""
-held = {"g": (i for i in [1])}
-many = [[i] for i in range(5000)]
-first = [held]
-second = [*many, held]
-del held
-""")
-    assert saved.save()["partly"].keys() >= {"first"}
+def test_a_great_many_objects_are_not_looked_through_for_what_is_lost(monkeypatch):
+    looked_at, may_hold = [], lost_parts._may_hold
+    monkeypatch.setattr(lost_parts, "_MOST_REFERENCES", 1000)
+    monkeypatch.setattr(lost_parts, "_may_hold", lambda one: looked_at.append(1) or may_hold(one))
+    held = [variable_pickler.Lost("a generator", "")]
+    few = {"first": [held], "second": [held]}
+    assert lost_parts.find(few) == {"first": ["a generator"], "second": ["a generator"]}
+    numbers = numpy.array(range(5000), dtype=object)
+    for many in (list(range(5000)), [[one] for one in range(5000)], numbers):
+        looked_at.clear()
+        lost_parts.find({"many": many, "held": held})
+        assert len(looked_at) < 1010
+
+
+def test_words_that_code_has_put_in_place_of_what_was_lost_are_not_asked():
+    lost = variable_pickler.Lost("a generator", "")
+    lost.__dict__["_what"] = type("Odd", (), {"__str__": lambda _: 1 / 0})()
+    assert lost_parts.find({"held": [lost]}) == {}
 
 
 def test_one_that_lacks_memory_once_is_kept_elsewhere(session):
