@@ -11,7 +11,6 @@ import collections
 import contextlib
 import os
 import threading
-import time
 from typing import Any, Final
 
 import zmq
@@ -22,9 +21,6 @@ from . import standard_streams
 _Streams = tuple[standard_streams.Stream, ...]
 
 _SUBSCRIPTION: Final = b"\x01"
-_PAUSE_SECONDS: Final = 0.05
-# As it is before code may put another in its place, which tests of what waits do.
-_now: Final = time.monotonic
 
 
 class IOPubThread:
@@ -71,7 +67,7 @@ class IOPubThread:
         while True:
             left_ms = None
             if push_at is not None:
-                left_ms = max(int((push_at - _now()) * 1000) + 1, 0)
+                left_ms = max(int((push_at - standard_streams.now()) * 1000) + 1, 0)
             ready = dict(poller.poll(left_ms))
             # Any exception: code may have replaced whatever this uses, and can show nothing more
             # without this thread.
@@ -83,8 +79,8 @@ class IOPubThread:
                 if descriptors.fileno() in ready:
                     descriptors.read()
                 if push_at is None and self._has_text:
-                    push_at = _now() + _PAUSE_SECONDS
-                elif push_at is not None and _now() >= push_at:
+                    push_at = standard_streams.now() + standard_streams.PAUSE_SECONDS
+                elif push_at is not None and standard_streams.now() >= push_at:
                     push_at, self._has_text = None, False
                     for stream in streams:
                         stream.push()

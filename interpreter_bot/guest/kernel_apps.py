@@ -1,4 +1,4 @@
-"""The kernel application: ipykernel on inherited sockets, around a shell made before the fork.
+"""The kernel application: ipykernel on inherited sockets, with a kernel made before the fork.
 
 Above 300 lines: the classes override hooks of one framework and only make sense together.
 """

@@ -25,14 +25,16 @@ Parent = dict[str, Any]
 Publish = Callable[[str, str, Parent], None]
 
 _CHUNK_CHARACTERS = 32 * 1024
-_PAUSE_SECONDS = 0.05
+PAUSE_SECONDS = 0.05
+"""How long printed text waits for more."""
+
 _PARENTS_REMEMBERED = 16
 _PIPES_KEPT = 32
 _PIPE_BYTES = 1024 * 1024
 _READ_BYTES = 64 * 1024
 _SET_PIPE_SIZE = 1031
-# As it is before code may put another in its place, which tests of what waits do.
-_now = time.monotonic
+now = time.monotonic
+"""The clock as it is before code puts another in its place, which tests of what waits do."""
 
 
 class Budget:
@@ -137,7 +139,7 @@ class Stream(io.TextIOBase):
 
     def flush(self) -> None:
         """Send the buffer, unless something was sent a moment ago."""
-        if os.getpid() == self._pid and _now() - self._sent_at > _PAUSE_SECONDS:
+        if os.getpid() == self._pid and now() - self._sent_at > PAUSE_SECONDS:
             self.push()
 
     def push(self) -> None:
@@ -147,7 +149,7 @@ class Stream(io.TextIOBase):
                 return
             text, owner = "".join(self._parts), self._owner
             self._parts, self._size = [], 0
-            self._sent_at = _now()
+            self._sent_at = now()
             for start in range(0, len(text), 2 * _CHUNK_CHARACTERS):
                 self._publish(self.name, text[start : start + 2 * _CHUNK_CHARACTERS], owner)
 
@@ -205,7 +207,10 @@ class Descriptors:
                 pipe.read()
 
     def drain_after_programs(self) -> None:
-        """Read what a program has written once code has waited for it, before code prints more."""
+        """From now on, read what a program wrote as soon as code has waited for it.
+
+        So it is shown before what code prints afterwards.
+        """
         own = os.getpid()
 
         def then_drain(run: Callable[..., int]) -> Callable[..., int]:
