@@ -170,14 +170,14 @@ async def _installations(
     config: settings.Settings, server: forkserver_clients.ForkServer
 ) -> AsyncIterator[package_installations.Installations | None]:
     """Open what people install, where they may."""
-    if not config.package_index.url or server.environment is None or server.readiness is None:
+    if not config.package_index.url or server.environment is None or not server.python:
         yield None
         return
     parent = package_installations.directory(config) / "staging"
     staging = await asyncio.to_thread(own_directory, parent)
     try:
         async with package_installations.Installations.open(
-            config, server.environment, staging, python=server.readiness.python
+            config, server.environment, staging, python=server.python
         ) as opened:
             yield opened
     finally:

@@ -300,6 +300,30 @@ print(sent)
 """
 
 
+PRELOADED = """
+place = next(
+    line.split()[0]
+    for line in open("/proc/self/maps")
+    if "/memfd:preloaded" in line and " rw-p " in line
+)
+start, end = (int(address, 16) for address in place.split("-"))
+attempt(lambda: os.open(f"/proc/self/map_files/{place}", os.O_RDWR))
+MADV_REMOVE = 9
+attempt(lambda: call("madvise", start, end - start, MADV_REMOVE))
+version = os.__doc__
+ctypes.memset(id(version) + sys.getsizeof("") - 1, ord("x"), len(version))
+print(os.__doc__[:3])
+"""
+
+
+async def test_memory_that_all_sessions_begin_with_cannot_be_changed_for_others(run):
+    ran = await run(boxes.code(PRELOADED), key="thief")
+
+    assert ran.text.split() == ["EPERM", "EACCES", "xxx"]
+    ran = await run("import os; print(os.__doc__[:3])", key="victim")
+    assert ran.word == "OS"
+
+
 @pytest.mark.skipif(not boxes.HAS_OWN_IDS, reason="sessions are the bot's own user")
 async def test_what_the_host_counts_by_user_is_each_sessions_own(run):
     ran = await run(boxes.code(IN_FLIGHT))

@@ -33,23 +33,6 @@ _MOST_SILENCES = 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Readiness:
-    """A fork server's report once it is ready.
-
-    Attributes:
-        python: version of its Python.
-        missing: modules that could not be preloaded, with the reason.
-        data_bytes: private writable memory that every kernel starts with, nominally.
-        threads: of its own; more than one come from a preloaded module.
-    """
-
-    python: str
-    missing: dict[str, str]
-    data_bytes: int
-    threads: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class _FormerServer:
     process: subprocess.Popen[bytes]
     # Not closed before its kernels are gone: it would end, and they with it.
@@ -100,7 +83,7 @@ class ForkServer:
         self._kernels: set[str] = set()
         self._former: list[_FormerServer] = []
         self._is_resting = False
-        self.readiness: Readiness | None = None
+        self.python = ""
         self.packages: Mapping[str, str] = {}
         self.environment: python_environments.Environment | None = None
 
@@ -189,6 +172,7 @@ class ForkServer:
             "skills": str(self._skills),
             "cores": self._cores,
             "preload": list(self._settings.preload),
+            "is_shared": self._settings.concurrent != 1,
             "temporary_bytes": self._limits.temporary_bytes,
             "output_bytes": self._limits.output_bytes,
             "displays": self._limits.displays,
@@ -205,17 +189,12 @@ class ForkServer:
                 f"The sandbox cannot be built here: {packet.text('reason')}. "
                 "`interpreter-bot doctor` says what is missing."
             )
+        self.python = packet.text("python")
         missing = packet.content.get("missing")
-        self.readiness = Readiness(
-            python=packet.text("python"),
-            missing={str(k): str(v) for k, v in missing.items()}
-            if isinstance(missing, dict)
-            else {},
-            data_bytes=packet.number("data_bytes"),
-            threads=packet.number("threads"),
-        )
-        for name, reason in self.readiness.missing.items():
+        for name, reason in missing.items() if isinstance(missing, dict) else ():
             _log.warning("not preloaded: %s (%s)", name, reason)
+        if reason := packet.text("unmoved"):
+            _log.warning("kernels start slower: no memory for what they share (%s)", reason)
 
     def _map_ids(self, pid: int) -> None:
         """Map a range of unused user ids into the server's namespace."""
