@@ -168,7 +168,9 @@ class SessionMonitor:
             return True
         if not self._background_seconds and now >= kernel.last_used + self._freeze_seconds:
             return True
-        return now >= self._next_idle_look and self.usage.have_moved(self._clocks)
+        # Up to as long again where many run, or people wait for many that begin to.
+        idle_look = self._next_idle_look + min(self._pause_seconds, self._idle_seconds)
+        return now >= idle_look and self.usage.have_moved(self._clocks)
 
     async def _freeze_if_idle(self) -> None:
         """Freeze a kernel that is not used any more and has spent its time in the background."""

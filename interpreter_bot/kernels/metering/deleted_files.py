@@ -159,11 +159,12 @@ class _Counting:
         self._left -= len(names)
         text = procfs.mappings(number)
         self._mappings += text.count(b"\n")
-        for mapping in procfs.deleted_mappings(text):
+        device = self._disk.mapped_device
+        for mapping in procfs.deleted_mappings(text, device=device, path=_SHARED):
             if mapping.path == _SHARED:
                 key = mapping.device, mapping.inode
                 self._shared[key] = max(self._shared.get(key, 0), mapping.end_bytes)
-            elif mapping.device == self._disk.mapped_device:
+            elif mapping.device == device:
                 self._look_at(number, mapping)
         if self._left < 0:
             self._left = 0

@@ -218,10 +218,20 @@ def mappings(pid: int) -> bytes:
     return text
 
 
-def deleted_mappings(text: bytes) -> Iterator[Mapping]:
-    """Iterate over those `mappings` that are of deleted files, or of names that look as if."""
-    # A regular expression over all of the text takes six times as long as the system call.
-    lines = [line for line in text.splitlines() if line.endswith(b" (deleted)")]
+def deleted_mappings(text: bytes, *, device: int, path: bytes) -> Iterator[Mapping]:
+    """Iterate over `mappings` of deleted files, or of names that look as if.
+
+    Args:
+        text: the mappings.
+        device: those on it are wanted, among others.
+        path: so are those of this name.
+    """
+    place = b" %02x:%02x " % (os.major(device), os.minor(device))
+    gone = b" (deleted)"
+    # A regular expression over all of the text takes six times as long as the system call; so does
+    # one over all that kernels share, which is a deleted file.
+    ended = (line for line in text.splitlines() if line.endswith(gone))
+    lines = [line for line in ended if place in line or line.endswith(path + gone)]
     for found in filter(None, map(_DELETED.match, lines)):
         start, end, offset, major, minor, inode, path = found.groups()
         size = int(end, 16) - int(start, 16)

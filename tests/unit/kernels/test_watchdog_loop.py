@@ -223,6 +223,20 @@ async def test_kernels_that_are_started_count_as_running_up_to_a_bound(
         assert bool(bounded.checks) == is_looked_at
 
 
+@pytest.mark.parametrize("starting", [0, 10**6])
+async def test_idle_sessions_wait_at_most_as_long_again_where_many_begin(
+    tmp_path, monkeypatch, starting
+):
+    monkeypatch.setattr(session_monitors, "_IDLE_TICKS", 100)
+    idle = Session(tmp_path)
+    idle.kernel.is_busy, idle.group_bytes = False, 0
+    began = time.monotonic()
+    async with watched(tmp_path, {"idle": idle}, starting=range(starting)):
+        await until(lambda: idle.checks)
+        # A second, and as much again.
+        assert (time.monotonic() - began >= 2.0) == bool(starting)
+
+
 CONDEMNED = {
     "late": ({"reading": LATE}, values.Ending.STOPPED, kernel_loss_reasons.HIDING),
     "hiding": (
