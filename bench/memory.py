@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 import pathlib
 import re
+import sys
 from collections.abc import Iterable
 
 from bench import measured_bots, metrics, sample_sizes, stock_jupyter
 
 _FIELD = re.compile(r"^(\w+): +(\d+) kB", re.MULTILINE)
+_MAPPING = re.compile(r"^(?=[0-9a-f]+-[0-9a-f]+ )", re.MULTILINE)
+PRELOADED = "/memfd:preloaded"
+"""The file of what all kernels begin with; it is in memory whether anybody maps it or not."""
+
 _SETTLE_SECONDS = 1.0
 
 
@@ -49,17 +54,29 @@ def _memory(pids: Iterable[int]) -> tuple[float, float, int]:
     private = proportional = unseen = 0
     for pid in pids:
         try:
-            text = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
+            mine, all_of_it = held_bytes(pid)
         except PermissionError:
             unseen += 1
-            continue
         except (FileNotFoundError, ProcessLookupError):
             # What saved variables has ended.
             continue
-        sizes = {name: int(kilobytes) * 1024 for name, kilobytes in _FIELD.findall(text)}
-        private += sizes["Private_Clean"] + sizes["Private_Dirty"]
-        proportional += sizes["Pss"]
+        else:
+            private += mine
+            proportional += all_of_it
     return private / measured_bots.MEGABYTE, proportional / measured_bots.MEGABYTE, unseen
+
+
+def held_bytes(pid: int) -> tuple[int, int]:
+    """Private and proportional bytes of a process, without those of the preloaded file."""
+    private = proportional = 0
+    for mapping in _MAPPING.split(pathlib.Path(f"/proc/{pid}/smaps").read_text()):
+        sizes = {name: int(kilobytes) * 1024 for name, kilobytes in _FIELD.findall(mapping)}
+        if sizes:
+            # Of the file's mappings only what the process wrote itself is its own.
+            most = sizes["Anonymous"] if PRELOADED in mapping else sys.maxsize
+            private += min(sizes["Private_Clean"] + sizes["Private_Dirty"], most)
+            proportional += min(sizes["Pss"], most)
+    return private, proportional
 
 
 async def _pid(client: object) -> int:
