@@ -201,9 +201,8 @@ class Settings(pydantic_settings.BaseSettings):
         return self.sandbox.enabled and bool(self.egress or self.connections or self.kernels.doors)
 
     def for_one_session(self) -> Settings:
-        """Return a copy for a command that needs one kernel, and no other."""
-        kernels = self.kernels.model_copy(update={"spares": 0, "concurrent": 1})
-        return self.model_copy(update={"kernels": kernels})
+        """Return a copy for a command that needs one kernel, and no spares."""
+        return self.model_copy(update={"kernels": self.kernels.model_copy(update={"spares": 0})})
 
     def for_host(self) -> dict[str, str]:
         """Return what a host process needs to know, as variables: nothing of it is a secret."""

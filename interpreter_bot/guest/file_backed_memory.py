@@ -3,16 +3,16 @@
 A fork copies the page tables of anonymous memory, an entry for each of 45,000 pages, and counts
 each page and each library's data; its end takes all that back. Of a private mapping of a file a
 fork copies nothing: pages come as they are first read, sixteen at a time, and are copied as they
-are first written. To start a kernel costs a fifth less so, and so do the saving of its variables (a
-fork of the kernel) and the end of either. Addresses and contents stay as they are.
+are first written. A fork takes a third of the time so, a kernel's start a tenth less, and saving
+variables (a fork of the kernel) and the end of either gain, too. Addresses and contents stay.
 
 Between the copy of a part and the change of its mapping nothing may write to it, not even this
 interpreter by counting a reference. So both are done in one call into libc, which chains two
 contexts (makecontext(3)): the first copies, the second maps, and the third is the caller.
 
-Memory must not be moved where its allocator trusts in zeroes after `MADV_DONTNEED`, as many do.
-libc's main heap and Python's arenas, which are most of it, do not; nor is it done with the data of
-libraries.
+Not moved is memory whose allocator trusts in zeroes after `MADV_DONTNEED`, or in more of them where
+it makes a mapping longer, as many do. libc's main heap, Python's arenas, which are most of it, and
+the data of libraries are in no such hands.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import ctypes
+import errno
 import fcntl
 import gc
 import itertools
@@ -27,25 +28,36 @@ import mmap
 import os
 import re
 import signal
+import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-_IS_KNOWN = os.uname().machine in {"x86_64", "aarch64"}
-"""Whether contexts are laid out as below, and take arguments of 64 bits."""
+_NAME = "preloaded"
 
+# Contexts as they are laid out here, with arguments of 64 bits.
+_MACHINES = {"x86_64", "aarch64"}
 _LINK, _STACK_START, _STACK_SIZE = 8, 16, 32
-_MAP_FIXED = 0x10
-_MADV_NORMAL = 0
-_FAILED = ctypes.c_void_p(-1).value
 _CONTEXT_BYTES = 8192
 _STACK_BYTES = 64 * 1024
-_SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+
+# Not in every Python's modules.
+_MFD_CLOEXEC, _MFD_ALLOW_SEALING = 1, 2
+_F_ADD_SEALS, _ALL_SEALS = 1033, 1 | 2 | 4 | 8
+_MAP_FIXED = 0x10
+_MADV_NORMAL = 0
+
+_FAILED = ctypes.c_void_p(-1).value
 _MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) r([w-])-p \S+ \S+ \d+ *(.*)")
+_MOVED = re.compile(rf"^([0-9a-f]+)-([0-9a-f]+) .*/memfd:{_NAME} ", re.MULTILINE)
 _PRIVATE_PAGES = re.compile(r"^Anonymous: +[1-9]", re.MULTILINE)
+_CODE = re.compile(r"^\S+ r-xp \S+ \S+ \d+ +(/.*)$", re.MULTILINE)
+_SWITCHES = re.compile(r"_ctxt_switches:\s+(\d+)")
 _LISTING_BYTES = 8 * 1024 * 1024
 _HEAP = "[heap]"
-# An arena has a megabyte; other allocators map two at least, without any object of Python's.
-_MOST_GAP_BYTES = 512 * 1024
+# A piece of memory that libc maps by itself is longer. Of an arena, a megabyte, most pages hold the
+# beginning of a container; other allocators have at least two megabytes, without any.
+_MOST_GAP_BYTES = 124 * 1024
+_LEAST_RUN_BYTES = 512 * 1024
 
 # Of a kind that keeps Python's lock: no other thread of Python's runs meanwhile.
 _libc = ctypes.PyDLL(None, use_errno=True)
@@ -63,24 +75,39 @@ class _Part(NamedTuple):
     offset: int
 
 
+def is_known() -> bool:
+    """Return whether it is known how on this machine, with this libc and this Python."""
+    return (
+        os.uname().machine in _MACHINES
+        and all(hasattr(_libc, name) for name in ("makecontext", "memfd_create", "malloc_trim"))
+        # Without it objects are in no arenas, and other threads of Python's run at any time.
+        and getattr(sys, "_is_gil_enabled", lambda: True)()
+    )
+
+
 def move() -> None:
     """Move the memory that forks share, once all is loaded, collected and warmed up.
 
-    Does nothing on a machine or with a libc where it is not known how. Other threads must be
-    asleep.
+    Does nothing where it `is_known` not to work.
 
     Raises:
-        OSError: there is too little memory; what was moved until then stays so.
+        OSError: there is too little memory, or another thread is at work; what was moved until then
+            stays so.
     """
-    if not (_IS_KNOWN and hasattr(_libc, "makecontext")):
+    if not is_known():
         return
+    switches = _switches_of_others()
     # What is made from here on lives until the end: if any of it were freed, a part that is listed
-    # could be unmapped. The heap has nothing left to give back.
+    # could be unmapped. The heap has next to nothing left to give back.
     containers = sorted({id(one) // mmap.PAGESIZE for one in gc.get_objects()})
     _libc.malloc_trim(0)
     listing = _list_mappings()
     parts = list(_parts(listing, containers))
-    file = os.memfd_create("preloaded", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    if _switches_of_others() != switches:
+        raise OSError(errno.EBUSY, "a thread of what is preloaded is at work")
+    file = _libc.memfd_create(_NAME.encode(), _MFD_CLOEXEC | _MFD_ALLOW_SEALING)
+    if file < 0:
+        raise OSError(ctypes.get_errno(), "memfd_create")
     try:
         with contextlib.closing(_Mover(file, parts)) as mover:
             # Signals are handled on a stack that may just be moving.
@@ -90,10 +117,23 @@ def move() -> None:
                     mover.move(part)
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    finally:
         # Kernels read each other's beginning here; none can ever change it.
-        fcntl.fcntl(file, fcntl.F_ADD_SEALS, _SEALS)
+        fcntl.fcntl(file, _F_ADD_SEALS, _ALL_SEALS)
+    finally:
         os.close(file)
+    if _moved_bytes() != sum(part.size for part in parts):
+        raise OSError(errno.EFAULT, "not all of it could be mapped")
+
+
+def _switches_of_others() -> list[list[str]]:
+    """Count how often each other thread of this process was given a processor or gave it up."""
+    # By the number in the namespace of that /proc, which may be another one's.
+    own = os.path.basename(os.readlink("/proc/thread-self"))
+    counts = []
+    for task in sorted(set(os.listdir("/proc/self/task")) - {own}):
+        with open(f"/proc/self/task/{task}/status") as file:
+            counts.append([task, *_SWITCHES.findall(file.read())])
+    return counts
 
 
 def _list_mappings() -> str:
@@ -102,39 +142,59 @@ def _list_mappings() -> str:
     with open("/proc/self/smaps", "rb", buffering=0) as file, memoryview(buffer) as view:
         while count := file.readinto(view[size:]):
             size += count
-    return buffer[:size].decode()
+    # Names may be in any encoding.
+    return buffer[:size].decode("latin-1")
+
+
+def _moved_bytes() -> int:
+    with open("/proc/self/maps", encoding="latin-1") as file:
+        spans = _MOVED.findall(file.read())
+    return sum(int(end, 16) - int(start, 16) for start, end in spans)
 
 
 def _parts(listing: str, containers: list[int]) -> Iterator[_Part]:
-    """Iterate over the mappings that are to be moved: those with private pages that may be."""
-    end = 0
+    """Iterate over what is to be moved: memory with private pages that may be.
+
+    Args:
+        listing: the mappings.
+        containers: numbers of all pages where a container begins, sorted.
+    """
+    libraries = set(_CODE.findall(listing))
+    offset = 0
     for private in _PRIVATE_PAGES.finditer(listing):
         heading_end = listing.rindex("\nSize:", 0, private.start())
         heading = listing[listing.rfind("\n", 0, heading_end) + 1 : heading_end]
         if (mapping := _MAPPING.fullmatch(heading)) is None:
             continue
         first, last, is_writable, name = mapping.groups()
-        start, size = int(first, 16), int(last, 16) - int(first, 16)
-        is_known = name == _HEAP or name.startswith("/")
-        if is_known or (not name and _is_of_arenas(start, start + size, containers)):
-            protection = mmap.PROT_READ | (mmap.PROT_WRITE if is_writable == "w" else 0)
-            yield _Part(start, size, protection, end)
-            end += size
+        span = int(first, 16), int(last, 16)
+        protection = mmap.PROT_READ | (mmap.PROT_WRITE if is_writable == "w" else 0)
+        runs: list[tuple[int, int]] = []
+        if name == _HEAP or name in libraries:
+            runs = [span]
+        elif not name:
+            runs = list(_runs_of_arenas(*span, containers))
+        for start, end in runs:
+            yield _Part(start, end - start, protection, offset)
+            offset += end - start
 
 
-def _is_of_arenas(start: int, end: int, containers: list[int]) -> bool:
-    """Return whether a mapping is full of Python's objects.
+def _runs_of_arenas(start: int, end: int, containers: list[int]) -> Iterator[tuple[int, int]]:
+    """Iterate over what of a mapping is full of Python's objects, by first address and end."""
+    first, behind = start // mmap.PAGESIZE, end // mmap.PAGESIZE
+    inside = containers[bisect.bisect(containers, first) : bisect.bisect(containers, behind - 1)]
+    begin = first
+    for before, after in itertools.pairwise((first, *inside, behind)):
+        if (after - before) * mmap.PAGESIZE > _MOST_GAP_BYTES:
+            yield from _run(begin, before + 1)
+            begin = after
+    if inside:
+        yield from _run(begin, behind)
 
-    Args:
-        start: its first address.
-        end: the one behind its last.
-        containers: numbers of all pages where a container begins, sorted.
-    """
-    first, last = start // mmap.PAGESIZE, end // mmap.PAGESIZE
-    inside = containers[bisect.bisect(containers, first) : bisect.bisect(containers, last)]
-    pages = (first, *inside, last)
-    gaps = (after - before for before, after in itertools.pairwise(pages))
-    return bool(inside) and max(gaps) * mmap.PAGESIZE <= _MOST_GAP_BYTES
+
+def _run(first: int, behind: int) -> Iterator[tuple[int, int]]:
+    if (behind - first) * mmap.PAGESIZE >= _LEAST_RUN_BYTES:
+        yield first * mmap.PAGESIZE, behind * mmap.PAGESIZE
 
 
 class _Mover:
@@ -148,7 +208,7 @@ class _Mover:
             start + number * _CONTEXT_BYTES for number in range(3)
         )
         self._stacks = start + 3 * _CONTEXT_BYTES
-        self._size = max((part.offset + part.size for part in parts), default=0)
+        self._size = sum(part.size for part in parts)
         os.ftruncate(file, self._size)
         both = mmap.PROT_READ | mmap.PROT_WRITE
         self._window = _libc.mmap(None, self._size, both, mmap.MAP_SHARED, file, 0)
@@ -163,18 +223,20 @@ class _Mover:
         """Move a part to its place in the file."""
         # All memory is there before anything depends on it.
         os.posix_fallocate(self._file, part.offset, part.size)
-        self._set(self._copying, self._mapping, self._stacks)
-        self._set(self._mapping, self._caller, self._stacks + _STACK_BYTES)
-        self._let(self._copying, _libc.memcpy, self._window + part.offset, part.start, part.size)
-        there = mmap.MAP_PRIVATE | _MAP_FIXED
-        where = part.start, part.size, part.protection, there, self._file, part.offset
-        self._let(self._mapping, _libc.mmap, *where)
+        self._initialize(self._copying, self._mapping, self._stacks)
+        self._initialize(self._mapping, self._caller, self._stacks + _STACK_BYTES)
+        copy = self._window + part.offset, part.start, part.size
+        self._prepare_call(self._copying, _libc.memcpy, *copy)
+        place = part.start, part.size, part.protection
+        there = mmap.MAP_PRIVATE | _MAP_FIXED, self._file, part.offset
+        self._prepare_call(self._mapping, _libc.mmap, *place, *there)
         if _libc.madvise(ctypes.c_void_p(part.start), ctypes.c_size_t(part.size), _MADV_NORMAL):
             raise OSError(ctypes.get_errno(), "unmapped meanwhile")
         _libc.swapcontext(ctypes.c_void_p(self._caller), ctypes.c_void_p(self._copying))
 
     @staticmethod
-    def _set(context: int, following: int, stack: int) -> None:
+    def _initialize(context: int, following: int, stack: int) -> None:
+        """Give a context a stack, and another context that goes on after it."""
         _libc.getcontext(ctypes.c_void_p(context))
         for place, value in (
             (_LINK, following),
@@ -184,8 +246,8 @@ class _Mover:
             ctypes.c_size_t.from_address(context + place).value = value
 
     @staticmethod
-    def _let(context: int, function: Any, *arguments: int) -> None:
-        """Let a context call a function of libc."""
+    def _prepare_call(context: int, function: Any, *arguments: int) -> None:
+        """Have a context call a function of libc once it is switched to."""
         address = ctypes.cast(function, ctypes.c_void_p)
         words = map(ctypes.c_long, arguments)
         _libc.makecontext(ctypes.c_void_p(context), address, len(arguments), *words)

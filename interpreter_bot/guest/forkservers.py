@@ -156,13 +156,14 @@ class _ForkServer:
         kernel_apps.warm_up(self._start)
         # A collection writes to every object, so it comes before the move, and none after it.
         gc.collect()
-        unmoved = _move_memory() if self._start["is_shared"] else ""
+        failure = _move_memory() if self._start["is_lasting"] else ""
         gc.freeze()
         if self._is_walled:
             rootfs.seal()
         self._data_bytes = _data_bytes()
         python = sys.version.split()[0]
-        self._say({"event": "ready", "missing": missing, "unmoved": unmoved, "python": python})
+        said = {"missing": missing, "move_failure": failure, "python": python}
+        self._say({"event": "ready"} | said)
 
     def serve(self) -> None:
         """Answer requests one at a time; each takes milliseconds."""
@@ -265,7 +266,7 @@ class _ForkServer:
 
 
 def _move_memory() -> str:
-    """Make the forks of what is preloaded cheap; returns why not, if so."""
+    """Make what is preloaded cheap to fork; returns why that failed, else nothing."""
     try:
         file_backed_memory.move()
     except OSError as error:

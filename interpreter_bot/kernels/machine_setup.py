@@ -56,14 +56,14 @@ class MachineSetup:
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
-        cls, config: settings.Settings, files: workspaces.Workspaces, directory: pathlib.Path
+        cls, config: settings.Settings, files: workspaces.Workspaces, *, is_lasting: bool
     ) -> AsyncIterator[MachineSetup]:
         """Open everything, bottom-up.
 
         Args:
             config: the settings in effect.
             files: all workspaces.
-            directory: where they are.
+            is_lasting: many kernels will be forked; see `ForkServer`.
 
         Raises:
             SandboxError: this machine cannot build the sandbox.
@@ -77,10 +77,11 @@ class MachineSetup:
         if len(os.fsencode(runtime)) > _PATH_BYTES:
             raise errors.SettingsError(f"{config.paths.runtime} is too long a path for sockets.")
         groups = await _swept_groups(config.sandbox)
-        await asyncio.to_thread(_make_workspaces, directory)
+        await asyncio.to_thread(_make_workspaces, files.directory)
         skills = await asyncio.to_thread(accepted_skills.prepare, config.paths.data)
         await files.sweep()
-        has_own_ids = await asyncio.to_thread(_has_own_ids, config.sandbox, groups, directory)
+        own = config.sandbox, groups, files.directory
+        has_own_ids = await asyncio.to_thread(_has_own_ids, *own)
         kept = package_installations.directory(config) if config.package_index.url else None
         if kept is not None:
             await asyncio.to_thread(layers.make_directory, kept)
@@ -88,9 +89,10 @@ class MachineSetup:
             kernels=_with_encryption(config),
             limits=config.limits,
             sandbox=config.sandbox,
-            workspaces=directory,
+            workspaces=files.directory,
             skills=skills,
             has_own_ids=has_own_ids,
+            is_lasting=is_lasting,
             layers=layers.directory(kept) if kept is not None else None,
             private=config.private_paths,
         )

@@ -99,12 +99,12 @@ class Pool:
             SandboxError: this machine cannot build the sandbox.
             KernelStartError: the kernels' Python cannot be used.
         """
-        directory = config.paths.data / "workspaces"
+        directory = config.paths.data / ("ephemeral" if is_ephemeral else "workspaces")
         if is_ephemeral:
-            parent = config.paths.data / "ephemeral"
-            directory = await asyncio.to_thread(machine_setup.own_directory, parent)
+            directory = await asyncio.to_thread(machine_setup.own_directory, directory)
         files = workspaces.Workspaces(directory, config.limits)
-        async with machine_setup.MachineSetup.open(config, files, directory) as host:
+        opening = machine_setup.MachineSetup.open(config, files, is_lasting=not is_ephemeral)
+        async with opening as host:
             saved = await snapshots.Snapshots.open(config, is_used=not is_ephemeral)
             pool = cls(config, host, files, saved)
             try:

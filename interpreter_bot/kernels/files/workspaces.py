@@ -310,10 +310,10 @@ class Workspace:
 
 
 class Workspaces:
-    """All workspaces, in one directory that only the bot may read."""
+    """All workspaces, in one `directory` that only the bot may read."""
 
     def __init__(self, directory: pathlib.Path, limits: settings.Limits) -> None:
-        self._directory = directory
+        self.directory = directory
         self._limits = limits
         self._marks = Marks()
 
@@ -344,17 +344,17 @@ class Workspaces:
         await workspace_io.file_work(self._remove_leftovers)
 
     def _at(self, name: str) -> Workspace:
-        return Workspace(self._directory / name / _DATA, self._limits, self._marks)
+        return Workspace(self.directory / name / _DATA, self._limits, self._marks)
 
     def _names(self) -> list[str]:
         with contextlib.suppress(FileNotFoundError):
-            return sorted(os.listdir(self._directory))
+            return sorted(os.listdir(self.directory))
         return []
 
     def _remove_leftovers(self) -> None:
         for name in self._names():
             if name.startswith(_REMOVED):
-                with workspace_io.opened(self._directory) as parent:
+                with workspace_io.opened(self.directory) as parent:
                     safe_open.remove_tree(parent, name)
 
 

@@ -65,7 +65,7 @@ class Disk:
         finally:
             os.close(descriptor)
         mount = facts[facts.index(b"mnt_id:") + 1]
-        for line in procfs.read_or_raise("/proc/self/mountinfo").splitlines():
+        for line in procfs.read_or_raise("/proc/self/mountinfo").split(b"\n")[:-1]:
             number, _, pair, *_ = line.split()
             if number == mount:
                 major, minor = map(int, pair.split(b":"))

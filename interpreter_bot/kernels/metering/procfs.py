@@ -230,7 +230,8 @@ def deleted_mappings(text: bytes, *, device: int, path: bytes) -> Iterator[Mappi
     gone = b" (deleted)"
     # A regular expression over all of the text takes six times as long as the system call; so does
     # one over all that kernels share, which is a deleted file.
-    ended = (line for line in text.splitlines() if line.endswith(gone))
+    # Names may hold every line break but this one.
+    ended = (line for line in text.split(b"\n") if line.endswith(gone))
     lines = [line for line in ended if place in line or line.endswith(path + gone)]
     for found in filter(None, map(_DELETED.match, lines)):
         start, end, offset, major, minor, inode, path = found.groups()

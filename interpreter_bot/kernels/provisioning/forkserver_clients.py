@@ -52,6 +52,7 @@ class ForkServer:
         workspaces: pathlib.Path,
         skills: pathlib.Path,
         has_own_ids: bool,
+        is_lasting: bool,
         layers: pathlib.Path | None = None,
         private: Sequence[pathlib.Path] = (),
     ) -> None:
@@ -64,10 +65,11 @@ class ForkServer:
             workspaces: the directory of all workspaces.
             skills: what all kernels see at /skills, now and later.
             has_own_ids: kernels get the ids that `sandbox` names, rather than the bot's.
+            is_lasting: its start may take somewhat longer for cheaper forks.
             layers: the directory of what sessions install; None where nothing can be installed.
             private: paths that kernels must not see.
         """
-        self._private = private
+        self._private, self._is_lasting = private, is_lasting
         self._settings = kernels
         self._limits = limits
         self._sandbox = sandbox
@@ -172,7 +174,7 @@ class ForkServer:
             "skills": str(self._skills),
             "cores": self._cores,
             "preload": list(self._settings.preload),
-            "is_shared": self._settings.concurrent != 1,
+            "is_lasting": self._is_lasting,
             "temporary_bytes": self._limits.temporary_bytes,
             "output_bytes": self._limits.output_bytes,
             "displays": self._limits.displays,
@@ -193,8 +195,8 @@ class ForkServer:
         missing = packet.content.get("missing")
         for name, reason in missing.items() if isinstance(missing, dict) else ():
             _log.warning("not preloaded: %s (%s)", name, reason)
-        if reason := packet.text("unmoved"):
-            _log.warning("kernels start slower: no memory for what they share (%s)", reason)
+        if reason := packet.text("move_failure"):
+            _log.warning("kernels start slower: what they share could not be moved (%s)", reason)
 
     def _map_ids(self, pid: int) -> None:
         """Map a range of unused user ids into the server's namespace."""

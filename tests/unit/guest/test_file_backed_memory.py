@@ -1,6 +1,7 @@
 """Memory that moves under a program which goes on, each time in a process of its own."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -25,10 +26,21 @@ def in_child(work):
     with open(reading) as pipe:
         return json.load(pipe)
 
-def mappings_of(address):
-    spans = (line.split() for line in open("/proc/self/maps"))
-    return [one[-1] if len(one) == 6 else one[-2] for one in spans
-            if int(one[0].split("-")[0], 16) <= address < int(one[0].split("-")[1], 16)]
+def is_moved(address):
+    for line in open("/proc/self/maps", encoding="latin-1"):
+        start, end = (int(one, 16) for one in line.split()[0].split("-"))
+        if start <= address < end:
+            return "/memfd:preloaded" in line
+
+def descriptors():
+    names = (f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd"))
+    return [os.readlink(name) for name in names if os.path.lexists(name)]
+
+def told_by(work):
+    try:
+        work()
+    except OSError as error:
+        return error.strerror
 
 # Objects of all sizes, small and in libc's heap; none of them with a mapping of its own.
 things = [{"number": n, "text": "x" * (n % 3000)} for n in range(20_000)]
@@ -36,8 +48,8 @@ gc.collect()
 """
 
 
-def _run(code):
-    command = [sys.executable, "-c", _BEGIN + code]
+def _run(code, *arguments):
+    command = [sys.executable, "-c", _BEGIN + code, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -45,8 +57,8 @@ def _run(code):
 
 @pytest.fixture(autouse=True)
 def _is_known():
-    if not file_backed_memory._IS_KNOWN:
-        pytest.skip("contexts of this machine are not known")
+    if not file_backed_memory.is_known():
+        pytest.skip("it is not known how on this machine")
 
 
 def test_what_is_moved_stays_as_it_is_and_is_hardly_copied_by_forks():
@@ -88,52 +100,116 @@ other = mmap.mmap(-1, 8_000_000, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 other.write(b"x" * 8_000_000)
 address = ctypes.addressof(ctypes.c_char.from_buffer(other))
 file_backed_memory.move()
-moved = [mappings_of(id(one)) for one in (things[0], things[2999]["text"])]
+moved = [is_moved(id(one)) for one in (things[0], things[2999]["text"])]
+moved.append(is_moved(address))
 other.madvise(mmap.MADV_DONTNEED)
-print(json.dumps([moved, mappings_of(address), other[:3].hex()]))
+print(json.dumps([moved, other[:3].hex()]))
 """)
-    moved, other, beginning = found
-    assert ["/memfd:preloaded" in one[0] or one[0] == "(deleted)" for one in moved] == [True, True]
-    assert "preloaded" not in "".join(other)
-    assert beginning == "000000"
+    assert found == [[True, True, False], "000000"]
+
+
+def test_what_libc_maps_by_itself_can_grow_as_before():
+    """Its mapping is made longer in place: of a file, the rest of that would come into sight."""
+    found = _run("""
+# Whatever was freed before: each list has a mapping of its own, and lies among arenas.
+M_MMAP_THRESHOLD = -3
+ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 128 * 1024)
+lists, chain = [], None
+for number in range(12):
+    lists.append([None] * 20_000)
+    for _ in range(20_000):
+        chain = {"next": chain}
+gc.collect()
+file_backed_memory.move()
+def grow():
+    for one in lists:
+        one.extend([None] * 4_000_000)
+    return [all(one == None for one in grown) for grown in lists]
+print(json.dumps([is_moved(id(chain)), in_child(grow)]))
+# Its end would be the end of each in turn, too deep for the stack.
+sys.stdout.flush()
+os._exit(0)
+""")
+    assert found == [True, [True] * 12]
+
+
+def test_files_that_are_mapped_privately_stay_where_they_are(tmp_path):
+    path = os.fsencode(tmp_path / "data") + b"\xe9"
+    found = _run(
+        """
+path = os.fsencode(sys.argv[1])
+open(path, "wb").write(b"x" * 1_000_000)
+with open(path, "r+b") as file:
+    data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+data[:3] = b"own"
+address = ctypes.addressof(ctypes.c_char.from_buffer(data))
+os.truncate(path, 4096)
+file_backed_memory.move()
+print(json.dumps([is_moved(id(things[0])), is_moved(address), data[:4].decode()]))
+""",
+        os.fsdecode(path),
+    )
+    assert found == [True, False, "ownx"]
 
 
 def test_nobody_can_ever_write_to_the_file():
     found = _run("""
 import fcntl
-create, kept = os.memfd_create, []
-def create_and_keep(*arguments):
-    descriptor = create(*arguments)
+seal, kept = fcntl.fcntl, []
+def seal_and_keep(descriptor, *arguments):
     kept.append(os.dup(descriptor))
-    return descriptor
-os.memfd_create = create_and_keep
+    return seal(descriptor, *arguments)
+fcntl.fcntl = seal_and_keep
 file_backed_memory.move()
-def refused(work):
+def refusal(work):
     try:
         work()
     except OSError as error:
         return type(error).__name__
 print(json.dumps([
-    refused(lambda: os.write(kept[0], b"x")),
-    refused(lambda: os.truncate(kept[0], 0)),
-    refused(lambda: mmap.mmap(kept[0], 4096)),
+    refusal(lambda: os.write(kept[0], b"x")),
+    refusal(lambda: os.truncate(kept[0], 0)),
+    refusal(lambda: mmap.mmap(kept[0], 4096)),
     things[5]["text"],
 ]))
 """)
     assert found == ["PermissionError"] * 3 + ["xxxxx"]
 
 
-def test_with_too_little_memory_all_goes_on():
-    found = _run("""
-import errno
-def allocate(*_):
-    raise OSError(errno.ENOSPC, "no space")
-os.posix_fallocate = allocate
-try:
-    file_backed_memory.move()
-    told = ""
-except OSError as error:
-    told = error.strerror
-print(json.dumps([told, things[9]["text"], in_child(lambda: things[9]["text"])]))
+_FAILURES = {
+    "no memory for the first": "os.posix_fallocate = failing_at(1, os.posix_fallocate)",
+    "no memory for the third": "os.posix_fallocate = failing_at(3, os.posix_fallocate)",
+    "no seal": "import fcntl; fcntl.fcntl = failing_at(1, fcntl.fcntl)",
+}
+
+
+@pytest.mark.parametrize("failure", _FAILURES)
+def test_where_it_fails_half_way_all_goes_on_and_nobody_gets_the_file(failure):
+    found = _run(f"""
+import errno, itertools
+def failing_at(number, work):
+    numbers = itertools.count(1)
+    def fail(*arguments):
+        if next(numbers) == number:
+            raise OSError(errno.ENOSPC, "none left")
+        return work(*arguments)
+    return fail
+{_FAILURES[failure]}
+told = told_by(file_backed_memory.move)
+left = [one for one in in_child(descriptors) if "preloaded" in one]
+print(json.dumps([told, left, things[9]["text"], in_child(lambda: things[9]["text"])]))
 """)
-    assert found == ["no space", "x" * 9, "x" * 9]
+    assert found == ["none left", [], "x" * 9, "x" * 9]
+
+
+def test_nothing_is_moved_under_a_thread_that_works():
+    found = _run("""
+import threading, time
+def work():
+    while True:
+        time.sleep(0.001)
+threading.Thread(target=work, daemon=True).start()
+time.sleep(0.1)
+print(json.dumps([told_by(file_backed_memory.move), is_moved(id(things[0]))]))
+""")
+    assert found == ["a thread of what is preloaded is at work", False]

@@ -50,6 +50,7 @@ KEPT = {
     "mapped twice, by two": "hold('a', 8 * MIB, 8 * MIB)\nif os.fork() == 0: time.sleep(60)",
     "open, and mapped by a page": "hold('a', 8 * MIB, 4096, keep=True)",
     "with a name of two lines": "hold('a\\nb (deleted)', 8 * MIB, 8 * MIB)",
+    "with a carriage return": "hold('a\\rb', 8 * MIB, 8 * MIB)",
     "by a thread that outlived the first": (
         "def run(): hold('a', 8 * MIB, 8 * MIB); time.sleep(60)\n"
         "if os.fork() == 0:\n"
