@@ -73,9 +73,7 @@ class MachineSetup:
         raise_open_files()
         sys.setswitchinterval(_SWITCH_SECONDS)
         await asyncio.to_thread(launchers.check, config.kernels.provisioner)
-        runtime = await asyncio.to_thread(own_directory, config.paths.runtime)
-        if len(os.fsencode(runtime)) > _PATH_BYTES:
-            raise errors.SettingsError(f"{config.paths.runtime} is too long a path for sockets.")
+        runtime = await asyncio.to_thread(_own_runtime_directory, config.paths.runtime)
         groups = await _swept_groups(config.sandbox)
         await asyncio.to_thread(_make_workspaces, files.directory)
         skills = await asyncio.to_thread(accepted_skills.prepare, config.paths.data)
@@ -246,6 +244,13 @@ def _make_workspaces(directory: pathlib.Path) -> None:
         raise errors.SettingsError(f"The data directory {directory} cannot be used.") from error
     if not os.access(directory, os.W_OK):
         raise errors.SettingsError(f"The data directory {directory} cannot be written to.")
+
+
+def _own_runtime_directory(directory: pathlib.Path) -> pathlib.Path:
+    own = own_directory(directory)
+    if len(os.fsencode(own)) > _PATH_BYTES:
+        raise errors.SettingsError(f"{directory} is too long a path for sockets.")
+    return own
 
 
 def own_directory(directory: pathlib.Path) -> pathlib.Path:
