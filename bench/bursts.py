@@ -20,7 +20,7 @@ _ROUNDS = 3
 
 
 async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
-    """Measure it in bots of their own: as many starts at a time as cores, and all at once."""
+    """Measure it in bots of their own: one start more at a time than cores, and all at once."""
     ours, theirs = [], []
     for _ in range(_ROUNDS):
         ours.append(await measured_bots.apart("bench.bursts", effort.sessions, 0))

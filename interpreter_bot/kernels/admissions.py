@@ -55,9 +55,10 @@ class Admissions:
         """Create the places, all free.
 
         Args:
-            places: how many starts run at a time; 0 means one per core of this process.
+            places: how many starts run at a time; 0 means one more than this process has cores.
         """
-        self._places = places or len(os.sched_getaffinity(0))
+        # While one start waits for the fork server or for the bot, another one has work.
+        self._places = places or len(os.sched_getaffinity(0)) + 1
         self._taken = 0
         self._queue = FairQueue()
         self._granted: dict[str, asyncio.Future[None]] = {}

@@ -85,7 +85,7 @@ class Kernels(fields.Group):
     spares: Annotated[int, pydantic.Field(ge=0, le=64)] = 2
     """Kernels kept ready for sessions to come."""
     starts: Annotated[int, pydantic.Field(ge=0)] = 0
-    """Kernels that start at a time, others wait for them; 0 means as many as there are cores."""
+    """Kernels that start at a time, others wait for them; 0 means one more than there are cores."""
     concurrent: Annotated[int, pydantic.Field(ge=0)] = 0
     """Kernels at once; 0 means as many as `memory_share` of the machine's memory holds."""
     per_person: Annotated[int, pydantic.Field(ge=0)] = 5

@@ -91,9 +91,9 @@ async def test_a_failure_gives_its_place_back():
     assert one.is_free
 
 
-async def test_there_are_as_many_places_as_cores():
+async def test_there_is_one_place_more_than_cores():
     starts = Starts(0)
-    count = len(os.sched_getaffinity(0))
+    count = len(os.sched_getaffinity(0)) + 1
     tasks = [starts.begin(str(number)) for number in range(count + 1)]
     await settled()
     assert len(starts.begun) == count
