@@ -24,6 +24,7 @@ from traitlets import config
 from zmq.eventloop import zmqstream
 
 from . import (
+    compact_tracebacks,
     html_displays,
     interpreter_state,
     iopub_threads,
@@ -162,7 +163,7 @@ class _GuestKernel(ipkernel.IPythonKernel):
 
 def _failure(error: BaseException) -> dict[str, Any]:
     """Build the reply to a request that broke the kernel's own machinery."""
-    name, message = type(error).__name__, ipython_shells.message(error)
+    name, message = type(error).__name__, compact_tracebacks.message(error)
     content = {"ename": name, "evalue": message, "traceback": [f"{name}: {message}"]}
     return content | {"status": "error", "user_expressions": {}, "payload": []}
 

@@ -6,18 +6,18 @@ import pandas
 import polars
 import pytest
 
-from interpreter_bot.guest import ipython_shells
+from interpreter_bot.guest import compact_tracebacks
 
 SALES = pandas.DataFrame({"kg": [1, 2], "crop": ["pear", "plum"]})
 
 
 def ending(code, **names):
-    filename = f"{ipython_shells.CELL_PREFIX}1>"
+    filename = f"{compact_tracebacks.CELL_PREFIX}1>"
     linecache.cache[filename] = (len(code), None, code.splitlines(keepends=True), filename)
     try:
         exec(compile(code, filename, "exec"), names)
     except Exception as error:
-        return ipython_shells.compact(type(error), error, error.__traceback__)[-3:]
+        return compact_tracebacks.compact(type(error), error, error.__traceback__)[-3:]
     raise AssertionError(code)
 
 
