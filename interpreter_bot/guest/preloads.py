@@ -12,7 +12,6 @@ import importlib.util
 import itertools
 import multiprocessing
 import os
-import random
 import ssl
 import sys
 import tempfile
@@ -25,6 +24,7 @@ Hook = Callable[[ModuleType], None]
 
 
 _SEED_BYTES = 32
+_NUMPY_STATE_WORDS = 624
 
 _FONT_PACKAGE = "mplfonts"
 _FONT_FILE = "NotoSansCJKsc-Regular.otf"
@@ -92,12 +92,13 @@ def after_import(hooks: Mapping[str, Hook]) -> None:
 
 def reseed() -> None:
     """Reseed all module-level random generators, so that no two forked kernels draw the same
-    numbers.
+    numbers; but for that of `random`, which Python reseeds at every fork.
     """
-    random.seed(os.urandom(_SEED_BYTES))
     ssl.RAND_add(os.urandom(_SEED_BYTES), 0.0)
     if numpy := sys.modules.get("numpy"):
-        numpy.random.seed()
+        # A whole state: to make one of a seed, numpy would use a hundred pages more.
+        state = numpy.frombuffer(os.urandom(4 * _NUMPY_STATE_WORDS), numpy.uint32)
+        numpy.random.set_state(("MT19937", state, _NUMPY_STATE_WORDS))
     multiprocessing.current_process().authkey = os.urandom(_SEED_BYTES)
     # Forked kernels all have the same pid, by which these two tell processes apart.
     tempfile._name_sequence = None  # type: ignore[attr-defined]
