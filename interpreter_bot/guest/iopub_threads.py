@@ -2,7 +2,8 @@
 
 One thread waits for all that may have something to send: code that publishes, text that was printed
 a moment ago, and what other programs wrote to descriptors 1 and 2. Each further thread would cost
-every start a millisecond.
+every start a millisecond. Between cells, whoever publishes sends by itself: handing a message over
+takes longer than sending it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import os
+import select
 import threading
 from typing import Any, Final
 
@@ -24,9 +26,13 @@ _SUBSCRIPTION: Final = b"\x01"
 
 
 class IOPubThread:
-    """Sends the messages of all threads, in order: a socket belongs to one of them.
+    """Sends the messages of all threads, in order: a socket serves one of them at a time.
 
     ipykernel's own does so with an event loop and two more sockets.
+
+    Attributes:
+        is_interruptible: whether an interrupt of what runs may raise an exception anywhere, also
+            after half of a message. The thread, which none reaches, then sends all of them.
     """
 
     def __init__(self, socket: zmq.Socket[bytes], session: sessions.Session) -> None:
@@ -39,7 +45,9 @@ class IOPubThread:
         self._socket = socket
         self._session = session
         self._waiting: collections.deque[tuple[list[Any], dict[str, Any]]] = collections.deque()
+        self._using_socket = threading.Lock()
         self._has_text = False
+        self.is_interruptible = False
         self._wakeup = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 
     def start(self, streams: _Streams, descriptors: standard_streams.Descriptors) -> None:
@@ -49,9 +57,12 @@ class IOPubThread:
         ).start()
 
     def send_multipart(self, parts: list[Any], **options: Any) -> None:
-        """Send a message soon; as of a socket."""
+        """Send a message, at once or soon; as of a socket."""
         self._waiting.append((parts, options))
-        os.eventfd_write(self._wakeup, 1)
+        if self.is_interruptible:
+            os.eventfd_write(self._wakeup, 1)
+        else:
+            self._serve_socket()
 
     def push_soon(self) -> None:
         """Have the streams pushed in a moment: more text may come until then."""
@@ -60,9 +71,9 @@ class IOPubThread:
             os.eventfd_write(self._wakeup, 1)
 
     def _send_for_ever(self, streams: _Streams, descriptors: standard_streams.Descriptors) -> None:
-        poller = zmq.Poller()
-        for waited_for in (self._socket, self._wakeup, descriptors.fileno()):
-            poller.register(waited_for, zmq.POLLIN)
+        poller = select.poll()
+        for waited_for in (self._socket.fileno(), self._wakeup, descriptors.fileno()):
+            poller.register(waited_for, select.POLLIN)
         push_at: float | None = None
         while True:
             left_ms = None
@@ -74,8 +85,6 @@ class IOPubThread:
             with contextlib.suppress(Exception):
                 if self._wakeup in ready:
                     os.eventfd_read(self._wakeup)
-                if self._socket in ready:
-                    self._welcome()
                 if descriptors.fileno() in ready:
                     descriptors.read()
                 if push_at is None and self._has_text:
@@ -84,14 +93,22 @@ class IOPubThread:
                     push_at, self._has_text = None, False
                     for stream in streams:
                         stream.push()
+            with contextlib.suppress(Exception):
+                self._serve_socket()
+
+    def _serve_socket(self) -> None:
+        """Send what waits, and welcome who has subscribed."""
+        with self._using_socket:
             while self._waiting:
                 parts, options = self._waiting.popleft()
                 with contextlib.suppress(Exception):
                     self._socket.send_multipart(parts, **options)
+            # Its descriptor tells of these only once, and whichever thread uses it next takes note.
+            while int(self._socket.get(zmq.EVENTS)) & zmq.POLLIN:
+                self._welcome(self._socket.recv())
 
-    def _welcome(self) -> None:
+    def _welcome(self, event: bytes) -> None:
         """Tell a subscriber that it receives everything from now on."""
-        event = self._socket.recv()
         if event.startswith(_SUBSCRIPTION):
             topic = event.removeprefix(_SUBSCRIPTION)
             content = {"subscription": topic.decode(errors="replace")}

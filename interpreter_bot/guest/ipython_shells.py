@@ -66,6 +66,7 @@ class GuestShell(package_requests.InstallingShell):
     displayhook_class = DisplayHook
     _has_failed = False
     _saving = 0
+    _transformed: tuple[str, str] | None = None
     _ended: ClassVar[list[int]] = []
 
     def init_display_formatter(self) -> None:
@@ -170,6 +171,17 @@ class GuestShell(package_requests.InstallingShell):
             proxy_environment.set_for(**told)
         if "connections" in offered:
             data_connection_objects.install(self.user_ns, self.user_ns_hidden, told["services"])
+
+    def transform_cell(self, raw_cell: str) -> str:
+        """Turn magics into Python: once, though ipykernel and IPython both ask before a cell."""
+        if self._transformed is None or self._transformed[0] != raw_cell:
+            self._transformed = raw_cell, super().transform_cell(raw_cell)
+        return self._transformed[1]
+
+    async def run_cell_async(self, raw_cell: str, *args: Any, **options: Any) -> Any:
+        """Run a cell; the same text may mean something else after it."""
+        self._transformed = None
+        return await super().run_cell_async(raw_cell, *args, **options)
 
     def init_environment(self) -> None:
         """Set no colour variables, which ipykernel would do for every program that code starts."""

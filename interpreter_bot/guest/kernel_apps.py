@@ -114,6 +114,8 @@ class _GuestKernel(ipkernel.IPythonKernel):
     is_at_home = False
     execution = ""
     _supports_kernel_subshells = False
+    # ipykernel waits for its thread of outputs before each reply; here, `idle` comes after them.
+    _execute_sleep = 0
 
     def pre_handler_hook(self) -> None:
         """Leave interrupts to `do_execute`: in ipykernel's own code they would end no cell."""
@@ -132,6 +134,7 @@ class _GuestKernel(ipkernel.IPythonKernel):
         try:
             self.shell.end_saving()
             self.execution = parent["header"]["msg_id"]
+            self.iopub_thread.is_interruptible = True
             signal.signal(signal.SIGINT, signal.default_int_handler)
             reply = await super().do_execute(code, silent, *args, **options)
         except (Exception, KeyboardInterrupt) as error:
@@ -140,11 +143,12 @@ class _GuestKernel(ipkernel.IPythonKernel):
             reply = _failure(error)
         finally:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
+            self.iopub_thread.is_interruptible = False
             self.execution = ""
             if os.getpid() != owner:
                 # A child that the cell forked and that returned here is no kernel.
                 os._exit(0)
-            self.descriptors.drain()
+            self.descriptors.read()
             for stream in _GuestSession.printing:
                 stream.push()
         with contextlib.suppress(Exception):

@@ -200,12 +200,6 @@ class Descriptors:
             while len(self._pipes) > _PIPES_KEPT:
                 self._drop(self._pipes.popleft())
 
-    def drain(self) -> None:
-        """Read what has been written so far, before what follows it is printed or reported."""
-        with self._lock:
-            for pipe in list(self._pipes)[-len(self._streams) :]:
-                pipe.read()
-
     def drain_after_programs(self) -> None:
         """From now on, read what a program wrote as soon as code has waited for it.
 
@@ -221,7 +215,7 @@ class Descriptors:
                 finally:
                     # In a forked child, this would take what belongs to the kernel.
                     if os.getpid() == own:
-                        self.drain()
+                        self.read()
 
             return waiting
 
@@ -238,7 +232,8 @@ class Descriptors:
         """Pass on what has been written so far."""
         with self._lock:
             for key, _ in self._selector.select(0):
-                if not key.data.read():
+                # Another reading amid this one may have dropped it.
+                if not key.data.read() and key.data in self._pipes:
                     self._pipes.remove(key.data)
                     self._drop(key.data)
 

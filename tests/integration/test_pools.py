@@ -77,6 +77,26 @@ async def test_what_is_not_preloaded_comes_with_its_import_and_is_as_good(opened
         assert width > 6.4 * 100, "as sharp as plots are that are preloaded"
 
 
+async def test_what_a_cell_shows_is_sent_by_a_thread_that_no_interrupt_reaches(opened):
+    state = "get_ipython().kernel.iopub_thread.is_interruptible"
+    later = f"seen = []; import asyncio; loop = asyncio.get_event_loop(); x = {state}\n"
+    later += f"_ = loop.call_later(0.1, lambda: seen.append({state}))"
+    async with opened() as pool:
+        kernel = await pool.take("a")
+        await _run(kernel, later)
+        await asyncio.sleep(0.5)
+        assert (await _run(kernel, "x, seen"))[0] == "(True, [False])"
+
+
+async def test_a_cell_is_transformed_once_and_anew_each_time_it_is_run(opened):
+    count = "calls = []; get_ipython().input_transformers_cleanup.append("
+    async with opened() as pool:
+        kernel = await pool.take("a")
+        await _run(kernel, f"{count}lambda lines: calls.append(1) or lines)")
+        assert (await _run(kernel, "len(calls)"))[0] == "1"
+        assert (await _run(kernel, "len(calls)"))[0] == "2"
+
+
 async def test_however_many_ask_at_once_one_kernel_is_started(opened):
     async with opened() as pool:
         kernels = await asyncio.gather(*(pool.take("a") for _ in range(20)))
