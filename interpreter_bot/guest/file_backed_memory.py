@@ -6,6 +6,10 @@ fork copies nothing: pages come as they are first read, sixteen at a time, and a
 are first written. A fork takes a third of the time so, a kernel's start a tenth less, and saving
 variables (a fork of the kernel) and the end of either gain, too. Addresses and contents stay.
 
+What a fork does copy is each mapping. A library has six, and is left with two: one of all that is
+only read, executable or not, and one of all that is ever written. What was no longer writable, or
+not executable, protected nothing here: code in a kernel can map what it likes.
+
 Between the copy of a part and the change of its mapping nothing may write to it, not even this
 interpreter by counting a reference. So both are done in one call into libc, which chains two
 contexts (makecontext(3)): the first copies, the second maps, and the third is the caller.
@@ -29,13 +33,16 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
+
+from . import loaded_libraries
 
 _NAME = "preloaded"
 
 # Contexts as they are laid out here, with arguments of 64 bits.
 _MACHINES = {"x86_64", "aarch64"}
+_FUNCTIONS = ("makecontext", "memfd_create", "malloc_trim", "dl_iterate_phdr")
 _LINK, _STACK_START, _STACK_SIZE = 8, 16, 32
 _CONTEXT_BYTES = 8192
 _STACK_BYTES = 64 * 1024
@@ -47,17 +54,17 @@ _MAP_FIXED = 0x10
 _MADV_NORMAL = 0
 
 _FAILED = ctypes.c_void_p(-1).value
-_MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) r([w-])-p \S+ \S+ \d+ *(.*)")
+_MAPPING = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) r[w-]-p \S+ \S+ \d+ *(.*)$", re.MULTILINE)
 _MOVED = re.compile(rf"^([0-9a-f]+)-([0-9a-f]+) .*/memfd:{_NAME} ", re.MULTILINE)
-_PRIVATE_PAGES = re.compile(r"^Anonymous: +[1-9]", re.MULTILINE)
-_CODE = re.compile(r"^\S+ r-xp \S+ \S+ \d+ +(/.*)$", re.MULTILINE)
 _SWITCHES = re.compile(r"_ctxt_switches:\s+(\d+)")
-_LISTING_BYTES = 8 * 1024 * 1024
+_LISTING_BYTES = 2 * 1024 * 1024
 _HEAP = "[heap]"
 # A piece of memory that libc maps by itself is longer. Of an arena, a megabyte, most pages hold the
 # beginning of a container; other allocators have at least two megabytes, without any.
 _MOST_GAP_BYTES = 124 * 1024
 _LEAST_RUN_BYTES = 512 * 1024
+# What a library has that begins as zeroes; of more than that, most was never used.
+_MOST_ZEROED_BYTES = 1024 * 1024
 
 # Of a kind that keeps Python's lock: no other thread of Python's runs meanwhile.
 _libc = ctypes.PyDLL(None, use_errno=True)
@@ -71,7 +78,6 @@ _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 class _Part(NamedTuple):
     start: int
     size: int
-    protection: int
     offset: int
 
 
@@ -79,7 +85,7 @@ def is_known() -> bool:
     """Return whether it is known how on this machine, with this libc and this Python."""
     return (
         os.uname().machine in _MACHINES
-        and all(hasattr(_libc, name) for name in ("makecontext", "memfd_create", "malloc_trim"))
+        and all(hasattr(_libc, name) for name in _FUNCTIONS)
         # Without it objects are in no arenas, and other threads of Python's run at any time.
         and getattr(sys, "_is_gil_enabled", lambda: True)()
     )
@@ -100,9 +106,10 @@ def move() -> None:
     # What is made from here on lives until the end: if any of it were freed, a part that is listed
     # could be unmapped. The heap has next to nothing left to give back.
     containers = sorted({id(one) // mmap.PAGESIZE for one in gc.get_objects()})
+    libraries = loaded_libraries.list_all()
     _libc.malloc_trim(0)
     listing = _list_mappings()
-    parts = list(_parts(listing, containers))
+    parts = list(_parts(_united(_spans(listing, containers, libraries))))
     if _switches_of_others() != switches:
         raise OSError(errno.EBUSY, "a thread of what is preloaded is at work")
     file = _libc.memfd_create(_NAME.encode(), _MFD_CLOEXEC | _MFD_ALLOW_SEALING)
@@ -123,6 +130,8 @@ def move() -> None:
         os.close(file)
     if _moved_bytes() != sum(part.size for part in parts):
         raise OSError(errno.EFAULT, "not all of it could be mapped")
+    for library in libraries:
+        loaded_libraries.join_read(library)
 
 
 def _switches_of_others() -> list[list[str]]:
@@ -139,7 +148,7 @@ def _switches_of_others() -> list[list[str]]:
 def _list_mappings() -> str:
     """Read the mappings of this process, into memory that is there before they are listed."""
     buffer, size = bytearray(_LISTING_BYTES), 0
-    with open("/proc/self/smaps", "rb", buffering=0) as file, memoryview(buffer) as view:
+    with open("/proc/self/maps", "rb", buffering=0) as file, memoryview(buffer) as view:
         while count := file.readinto(view[size:]):
             size += count
     # Names may be in any encoding.
@@ -152,31 +161,51 @@ def _moved_bytes() -> int:
     return sum(int(end, 16) - int(start, 16) for start, end in spans)
 
 
-def _parts(listing: str, containers: list[int]) -> Iterator[_Part]:
-    """Iterate over what is to be moved: memory with private pages that may be.
+def _spans(
+    listing: str, containers: list[int], libraries: list[loaded_libraries.Library]
+) -> Iterator[tuple[int, int]]:
+    """Iterate over what is to be moved, by first address and end.
 
     Args:
         listing: the mappings.
         containers: numbers of all pages where a container begins, sorted.
+        libraries: what is loaded.
     """
-    libraries = set(_CODE.findall(listing))
-    offset = 0
-    for private in _PRIVATE_PAGES.finditer(listing):
-        heading_end = listing.rindex("\nSize:", 0, private.start())
-        heading = listing[listing.rfind("\n", 0, heading_end) + 1 : heading_end]
-        if (mapping := _MAPPING.fullmatch(heading)) is None:
-            continue
-        first, last, is_writable, name = mapping.groups()
-        span = int(first, 16), int(last, 16)
-        protection = mmap.PROT_READ | (mmap.PROT_WRITE if is_writable == "w" else 0)
-        runs: list[tuple[int, int]] = []
-        if name == _HEAP or name in libraries:
-            runs = [span]
+    mappings = [
+        (int(start, 16), int(end, 16), name) for start, end, name in _MAPPING.findall(listing)
+    ]
+    readable = _united((start, end) for start, end, _ in mappings)
+    zeroed_ends = {}
+    for segment in (one for library in libraries for one in library.written):
+        zeroed_ends[segment.file_end] = segment.end
+        is_short = segment.end - segment.file_end <= _MOST_ZEROED_BYTES
+        end = segment.end if is_short else segment.file_end
+        around = bisect.bisect(readable, (segment.start, sys.maxsize)) - 1
+        if around >= 0 and end <= readable[around][1]:
+            yield segment.start, end
+    for start, end, name in mappings:
+        if name == _HEAP:
+            yield start, end
         elif not name:
-            runs = list(_runs_of_arenas(*span, containers))
-        for start, end in runs:
-            yield _Part(start, end - start, protection, offset)
-            offset += end - start
+            yield from _runs_of_arenas(zeroed_ends.get(start, start), end, containers)
+
+
+def _united(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Sort spans, and make one of each row of neighbours."""
+    united: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if united and united[-1][1] == start:
+            start = united.pop()[0]
+        united.append((start, end))
+    return united
+
+
+def _parts(spans: Iterable[tuple[int, int]]) -> Iterator[_Part]:
+    """Give each span a place in the file."""
+    offset = 0
+    for start, end in spans:
+        yield _Part(start, end - start, offset)
+        offset += end - start
 
 
 def _runs_of_arenas(start: int, end: int, containers: list[int]) -> Iterator[tuple[int, int]]:
@@ -227,7 +256,7 @@ class _Mover:
         self._initialize(self._mapping, self._caller, self._stacks + _STACK_BYTES)
         copy = self._window + part.offset, part.start, part.size
         self._prepare_call(self._copying, _libc.memcpy, *copy)
-        place = part.start, part.size, part.protection
+        place = part.start, part.size, mmap.PROT_READ | mmap.PROT_WRITE
         there = mmap.MAP_PRIVATE | _MAP_FIXED, self._file, part.offset
         self._prepare_call(self._mapping, _libc.mmap, *place, *there)
         if _libc.madvise(ctypes.c_void_p(part.start), ctypes.c_size_t(part.size), _MADV_NORMAL):

@@ -30,7 +30,7 @@ _FEW_UNKNOWN: Final = 8
 _SHARED: Final = b"/dev/zero"
 _SHARED_BYTES: Final = 64 * settings.MIB
 _FEW_SHARED: Final = 4
-# A kernel with the analysis stack has 1,500.
+# A kernel with the analysis stack has 700.
 _FEW_MAPPINGS: Final = 16_384
 _MAPPING_BYTES: Final = 256
 # In no file system.

@@ -94,6 +94,35 @@ print(json.dumps([first, second, [things[7]["text"], things[8]["text"]]]))
     assert found == [["changed", "y" * 8], ["x" * 7, "x" * 8], ["x" * 7, "x" * 8]]
 
 
+def test_a_library_is_left_with_one_mapping_to_read_and_one_to_write():
+    found = _run("""
+import hashlib, _hashlib
+def mappings():
+    with open("/proc/self/maps", encoding="latin-1") as file:
+        return [line.split() for line in file]
+def of_library():
+    lines = mappings()
+    named = [number for number, line in enumerate(lines) if line[-1] == _hashlib.__file__]
+    return [*(lines[number] for number in named), lines[named[-1] + 1]]
+# Zero when it was loaded: of no file.
+flag = ctypes.c_int.in_dll(ctypes.pythonapi, "Py_InspectFlag")
+before = of_library()
+file_backed_memory.move()
+def change():
+    flag.value = 7
+    return [flag.value, hashlib.sha256(b"x").hexdigest()[:8]]
+changed = in_child(change)
+after = [[line[1], "memfd" in line[-2]] for line in of_library()]
+print(json.dumps([len(before), after, is_moved(ctypes.addressof(flag)), changed, flag.value]))
+""")
+    before, after, is_moved, changed, kept = found
+    assert before > 4
+    assert after == [["r-xp", False], ["rw-p", True]]
+    assert is_moved
+    assert changed == [7, "2d711642"]
+    assert kept == 0
+
+
 def test_memory_of_other_allocators_stays_where_zeroes_come_from():
     found = _run("""
 other = mmap.mmap(-1, 8_000_000, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
