@@ -197,6 +197,8 @@ class Descriptors:
                 os.close(pipe.writing)
                 self._selector.register(pipe.reading, selectors.EVENT_READ, pipe)
                 self._pipes.append(pipe)
+            # Those before have ended, mostly: the code to come sees none of them vanish.
+            self.read()
             while len(self._pipes) > _PIPES_KEPT:
                 self._drop(self._pipes.popleft())
 
