@@ -66,7 +66,7 @@ def _block(described: traceback.TracebackException) -> list[str]:
     ending = "".join(described.format_exception_only()).rstrip()
     if len(ending) > _MESSAGE_CHARACTERS:
         ending = ending[:_MESSAGE_CHARACTERS] + " …"
-    return lines + ending.replace(f'File "{CELL_PREFIX}', 'File "<cell ').split("\n")
+    return lines + ending.split("\n")
 
 
 def _columns(error: BaseException, tb: TracebackType | None) -> list[str]:

@@ -6,9 +6,9 @@ fork copies nothing: pages come as they are first read, sixteen at a time, and a
 are first written. A fork takes a third of the time so, a kernel's start a tenth less, and saving
 variables (a fork of the kernel) and the end of either gain, too. Addresses and contents stay.
 
-What a fork does copy is each mapping. A library has six, and is left with two: one of all that is
-only read, executable or not, and one of all that is ever written. What was no longer writable, or
-not executable, protected nothing here: code in a kernel can map what it likes.
+What a fork does copy is each mapping. A library has six, and most are left with two: one of all
+that is only read, executable or not, and one of all that is ever written. What was no longer
+writable, or not executable, protected nothing here: code in a kernel can map what it likes.
 
 Between the copy of a part and the change of its mapping nothing may write to it, not even this
 interpreter by counting a reference. So both are done in one call into libc, which chains two
@@ -191,11 +191,12 @@ def _spans(
 
 
 def _united(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Sort spans, and make one of each row of neighbours."""
+    """Sort spans, and make one of each row of those that touch."""
     united: list[tuple[int, int]] = []
     for start, end in sorted(spans):
-        if united and united[-1][1] == start:
-            start = united.pop()[0]
+        if united and united[-1][1] >= start:
+            start, before = united.pop()
+            end = max(before, end)
         united.append((start, end))
     return united
 

@@ -2,8 +2,8 @@
 
 One thread waits for all that may have something to send: code that publishes, text that was printed
 a moment ago, and what other programs wrote to descriptors 1 and 2. Each further thread would cost
-every start a millisecond. Between cells, whoever publishes sends by itself: handing a message over
-takes longer than sending it.
+every start a millisecond. Between cells, what publishes also sends: to hand a message over takes
+longer than to send it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class IOPubThread:
     ipykernel's own does so with an event loop and two more sockets.
 
     Attributes:
-        is_interruptible: whether an interrupt of what runs may raise an exception anywhere, also
-            after half of a message. The thread, which none reaches, then sends all of them.
+        is_handing_over: whether all messages are left to the thread, as long as an interrupt or
+            another signal may raise an exception in the midst of one. None does in this thread.
     """
 
     def __init__(self, socket: zmq.Socket[bytes], session: sessions.Session) -> None:
@@ -47,7 +47,7 @@ class IOPubThread:
         self._waiting: collections.deque[tuple[list[Any], dict[str, Any]]] = collections.deque()
         self._using_socket = threading.Lock()
         self._has_text = False
-        self.is_interruptible = False
+        self.is_handing_over = False
         self._wakeup = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 
     def start(self, streams: _Streams, descriptors: standard_streams.Descriptors) -> None:
@@ -59,10 +59,14 @@ class IOPubThread:
     def send_multipart(self, parts: list[Any], **options: Any) -> None:
         """Send a message, at once or soon; as of a socket."""
         self._waiting.append((parts, options))
-        if self.is_interruptible:
+        # What is called amid a send, as by a signal, may publish too, and must not wait for itself.
+        if self.is_handing_over or not self._using_socket.acquire(blocking=False):
             os.eventfd_write(self._wakeup, 1)
-        else:
+            return
+        try:
             self._serve_socket()
+        finally:
+            self._using_socket.release()
 
     def push_soon(self) -> None:
         """Have the streams pushed in a moment: more text may come until then."""
@@ -80,6 +84,9 @@ class IOPubThread:
             if push_at is not None:
                 left_ms = max(int((push_at - standard_streams.now()) * 1000) + 1, 0)
             ready = dict(poller.poll(left_ms))
+            if any(event & select.POLLNVAL for event in ready.values()):
+                # Code has closed it, and can show nothing more.
+                return
             # Any exception: code may have replaced whatever this uses, and can show nothing more
             # without this thread.
             with contextlib.suppress(Exception):
@@ -93,17 +100,17 @@ class IOPubThread:
                     push_at, self._has_text = None, False
                     for stream in streams:
                         stream.push()
-            with contextlib.suppress(Exception):
+            with self._using_socket:
                 self._serve_socket()
 
     def _serve_socket(self) -> None:
-        """Send what waits, and welcome who has subscribed."""
-        with self._using_socket:
-            while self._waiting:
-                parts, options = self._waiting.popleft()
-                with contextlib.suppress(Exception):
-                    self._socket.send_multipart(parts, **options)
-            # Its descriptor tells of these only once, and whichever thread uses it next takes note.
+        """Send what waits by now, and welcome those that have subscribed."""
+        for _ in range(len(self._waiting)):
+            parts, options = self._waiting.popleft()
+            with contextlib.suppress(Exception):
+                self._socket.send_multipart(parts, **options)
+        # Its descriptor tells of these only once, and any use of the socket takes note.
+        with contextlib.suppress(Exception):
             while int(self._socket.get(zmq.EVENTS)) & zmq.POLLIN:
                 self._welcome(self._socket.recv())
 

@@ -174,14 +174,18 @@ class GuestShell(package_requests.InstallingShell):
 
     def transform_cell(self, raw_cell: str) -> str:
         """Turn magics into Python: once, though ipykernel and IPython both ask before a cell."""
-        if self._transformed is None or self._transformed[0] != raw_cell:
-            self._transformed = raw_cell, super().transform_cell(raw_cell)
-        return self._transformed[1]
+        found = self._transformed
+        if found is None or found[0] != raw_cell:
+            self._transformed = found = raw_cell, super().transform_cell(raw_cell)
+        return found[1]
 
     async def run_cell_async(self, raw_cell: str, *args: Any, **options: Any) -> Any:
-        """Run a cell; the same text may mean something else after it."""
+        """Run a cell; within it and after it, the same text may mean something else."""
         self._transformed = None
-        return await super().run_cell_async(raw_cell, *args, **options)
+        try:
+            return await super().run_cell_async(raw_cell, *args, **options)
+        finally:
+            self._transformed = None
 
     def init_environment(self) -> None:
         """Set no colour variables, which ipykernel would do for every program that code starts."""

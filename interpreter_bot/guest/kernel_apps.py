@@ -53,6 +53,10 @@ _PLAIN_CHARACTERS = 200_000
 _FORM_CHARACTERS = 14 * 1024 * 1024
 _PRINTS = frozenset({"stream", "status", "execute_input", "iopub_welcome"})
 _WAITING_MESSAGES = 50_000
+_LATE_SIGNALS = (
+    *(signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGUSR1, signal.SIGUSR2),
+    *(signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP),
+)
 # Of the session that all kernels begin with; each then has a key of its own.
 _NO_KEY = b"none"
 
@@ -134,7 +138,7 @@ class _GuestKernel(ipkernel.IPythonKernel):
         try:
             self.shell.end_saving()
             self.execution = parent["header"]["msg_id"]
-            self.iopub_thread.is_interruptible = True
+            self.iopub_thread.is_handing_over = True
             signal.signal(signal.SIGINT, signal.default_int_handler)
             reply = await super().do_execute(code, silent, *args, **options)
         except (Exception, KeyboardInterrupt) as error:
@@ -143,7 +147,7 @@ class _GuestKernel(ipkernel.IPythonKernel):
             reply = _failure(error)
         finally:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-            self.iopub_thread.is_interruptible = False
+            self.iopub_thread.is_handing_over = _has_handlers()
             self.execution = ""
             if os.getpid() != owner:
                 # A child that the cell forked and that returned here is no kernel.
@@ -163,6 +167,11 @@ class _GuestKernel(ipkernel.IPythonKernel):
             parent = self.get_parent("shell")
             self.session.send(self.iopub_socket, "input_request", {}, parent=parent)
             return super()._input_request(*args, **options)
+
+
+def _has_handlers() -> bool:
+    """Return whether code handles signals that may come after it has ended, as from a timer."""
+    return any(callable(signal.getsignal(number)) for number in _LATE_SIGNALS)
 
 
 def _failure(error: BaseException) -> dict[str, Any]:

@@ -91,7 +91,8 @@ def list_all() -> list[Library]:
 def _segment(base: int, header: _ProgramHeader) -> Segment:
     start = base + header.address
     file_end, end = (_page_end(start + size) for size in (header.file_bytes, header.memory_bytes))
-    return Segment(_page_end(start + 1 - mmap.PAGESIZE), file_end, end, start - header.offset)
+    first = start // mmap.PAGESIZE * mmap.PAGESIZE
+    return Segment(first, file_end, end, start - header.offset)
 
 
 def _page_end(address: int) -> int:
@@ -100,9 +101,9 @@ def _page_end(address: int) -> int:
 
 
 def join_read(library: Library) -> None:
-    """Make one mapping of neighbours that only differ in whether they may be executed: all may.
+    """Make one mapping, which may be executed, of neighbours of which not all might be.
 
-    Where the system refuses that, there are more mappings, and nothing else is different.
+    Where the system refuses that, they stay as they are.
     """
     for before, after in itertools.pairwise(library.read):
         if before.end == after.start and before.shift == after.shift:

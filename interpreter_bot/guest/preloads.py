@@ -91,8 +91,8 @@ def after_import(hooks: Mapping[str, Hook]) -> None:
 
 
 def reseed() -> None:
-    """Reseed all module-level random generators, so that no two forked kernels draw the same
-    numbers; but for that of `random`, which Python reseeds at every fork.
+    """Reseed the random generators of modules that `os.fork` does not reseed, as it does that of
+    `random`: no two kernels may draw the same numbers.
     """
     ssl.RAND_add(os.urandom(_SEED_BYTES), 0.0)
     if numpy := sys.modules.get("numpy"):

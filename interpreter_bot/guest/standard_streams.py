@@ -184,6 +184,7 @@ class Descriptors:
         self._selector = selectors.EpollSelector()
         # A handler of a signal may run a command, and read what it wrote, amid another reading.
         self._lock = threading.RLock()
+        self._is_reading = False
         self._pipes: collections.deque[_Pipe] = collections.deque()
 
     def begin(self, parent: Parent) -> None:
@@ -233,11 +234,15 @@ class Descriptors:
     def read(self) -> None:
         """Pass on what has been written so far."""
         with self._lock:
-            for key, _ in self._selector.select(0):
-                # Another reading amid this one may have dropped it.
-                if not key.data.read() and key.data in self._pipes:
-                    self._pipes.remove(key.data)
-                    self._drop(key.data)
+            is_nested, self._is_reading = self._is_reading, True
+            try:
+                ended = [key.data for key, _ in self._selector.select(0) if not key.data.read()]
+                # Another reading, amid which this one was called, may be at one of them.
+                for pipe in () if is_nested else ended:
+                    self._pipes.remove(pipe)
+                    self._drop(pipe)
+            finally:
+                self._is_reading = is_nested
 
     def _drop(self, pipe: _Pipe) -> None:
         self._selector.unregister(pipe.reading)

@@ -77,15 +77,36 @@ async def test_what_is_not_preloaded_comes_with_its_import_and_is_as_good(opened
         assert width > 6.4 * 100, "as sharp as plots are that are preloaded"
 
 
-async def test_what_a_cell_shows_is_sent_by_a_thread_that_no_interrupt_reaches(opened):
-    state = "get_ipython().kernel.iopub_thread.is_interruptible"
-    later = f"seen = []; import asyncio; loop = asyncio.get_event_loop(); x = {state}\n"
-    later += f"_ = loop.call_later(0.1, lambda: seen.append({state}))"
+@pytest.mark.parametrize("number", ["SIGINT", "SIGALRM"])
+async def test_what_is_shown_while_a_signal_may_raise_is_sent_by_a_thread(opened, number):
+    state = "get_ipython().kernel.iopub_thread.is_handing_over"
+    code = f"""
+        import asyncio, signal
+        signal.signal(signal.{number}, lambda *_: 1 / 0)
+        seen = [{state}]
+        _ = asyncio.get_event_loop().call_later(0.1, lambda: seen.append({state}))
+    """
     async with opened() as pool:
         kernel = await pool.take("a")
-        await _run(kernel, later)
+        await _run(kernel, textwrap.dedent(code))
         await asyncio.sleep(0.5)
-        assert (await _run(kernel, "x, seen"))[0] == "(True, [False])"
+        # Interrupts are for code that runs: between cells they are ignored.
+        assert (await _run(kernel, "seen"))[0] == str([True, number != "SIGINT"])
+
+
+async def test_what_a_timer_shows_amid_other_outputs_holds_up_nothing(opened):
+    shows = """
+        import signal
+        signal.signal(signal.SIGALRM, lambda *_: print('x' * 40_000))
+        signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
+    """
+    async with opened() as pool:
+        kernel = await pool.take("a")
+        await _run(kernel, textwrap.dedent(shows))
+        for number in range(40):
+            async with asyncio.timeout(10):
+                _, finished = await _run(kernel, str(number), seconds=5.0)
+            assert finished.ending is values.Ending.OK
 
 
 async def test_a_cell_is_transformed_once_and_anew_each_time_it_is_run(opened):
@@ -95,6 +116,9 @@ async def test_a_cell_is_transformed_once_and_anew_each_time_it_is_run(opened):
         await _run(kernel, f"{count}lambda lines: calls.append(1) or lines)")
         assert (await _run(kernel, "len(calls)"))[0] == "1"
         assert (await _run(kernel, "len(calls)"))[0] == "2"
+        # A magic transforms its line, too: until that is a variable.
+        await _run(kernel, "%time ls\nls = 5")
+        assert (await _run(kernel, "ls"))[0] == "5"
 
 
 async def test_however_many_ask_at_once_one_kernel_is_started(opened):

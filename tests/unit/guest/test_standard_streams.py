@@ -60,3 +60,27 @@ descriptors.read()
 answers.write(json.dumps([sorted(out.texts), err.texts]))
 """)
     assert found == [[[1, "first"], [1, "late"], [2, "second"]], [[1, "error"]]]
+
+
+def test_a_reading_amid_another_closes_nothing_under_it():
+    found = _run("""
+import tempfile
+stranger = tempfile.TemporaryFile()
+stranger.write(b"of a stranger")
+stranger.seek(0)
+show, kept = out.write_for, []
+def read_again(owner, text):
+    show(owner, text)
+    if not kept:
+        kept.append("")
+        descriptors.read()
+        # Where a pipe was closed, this takes its number.
+        kept.append(os.dup(stranger.fileno()))
+out.write_for = read_again
+descriptors.begin({"number": 1})
+os.write(1, b"first")
+before = count()
+descriptors.begin({"number": 2})
+answers.write(json.dumps([out.texts, err.texts, count() - before - 1, stranger.tell()]))
+""")
+    assert found == [[[1, "first"]], [], 0, 0]
