@@ -4,12 +4,12 @@ Imports nothing else of `interpreter_bot`: it runs in the kernel's Python enviro
 differ from the bot's, without the bot's settings or secrets. In order of life: `forkservers` enters
 a new root (`rootfs`), leaves `init_servers` behind, which forks one init process per kernel
 (`init_processes`), imports the analysis stack (`preloads`) and makes it cheap to fork
-(`file_backed_memory`). Forked into an init's namespaces, `kernel_processes` confines itself
-(`confinement`, `landlock`, `seccomp`) and becomes the kernel (`kernel_apps`, `ipython_shells`; what
-it shows leaves through `standard_streams` and `iopub_threads`). `snapshots` saves and restores
-variables; `completions` and `table_files` look at them, and at files, for people, and run nothing
-of a user's. What they read of files, and `picture_scaling` of pictures, is read in
-`bounded_children`.
+(`file_backed_memory`, `loaded_libraries`). Forked into an init's namespaces, `kernel_processes`
+confines itself (`confinement`, `landlock`, `seccomp`) and becomes the kernel (`kernel_apps`,
+`ipython_shells`; what it shows leaves through `standard_streams` and `iopub_threads`). `snapshots`
+saves and restores variables; `completions` and `table_files` look at them, and at files, for
+people, and run nothing of a user's. What they read of files, and `picture_scaling` of pictures, is
+read in `bounded_children`.
 Displays go through `dataframe_displays` and `html_displays`; `display_previews` draws their
 pictures. The host's side is `kernels/provisioning`. `sandbox_launcher` is started by itself, in
 the bot's Python, and becomes a program of `mcp_servers`.
