@@ -31,8 +31,8 @@ class IOPubThread:
     ipykernel's own does so with an event loop and two more sockets.
 
     Attributes:
-        is_handing_over: whether all messages are left to the thread, as long as an interrupt or
-            another signal may raise an exception in the midst of one. None does in this thread.
+        is_handing_over: whether every message is left to the thread, in which no signal raises an
+            exception; elsewhere one may, amid a message.
     """
 
     def __init__(self, socket: zmq.Socket[bytes], session: sessions.Session) -> None:
@@ -40,7 +40,7 @@ class IOPubThread:
 
         Args:
             socket: of kind XPUB.
-            session: packs the welcome of whoever subscribes.
+            session: packs the welcome of subscribers.
         """
         self._socket = socket
         self._session = session

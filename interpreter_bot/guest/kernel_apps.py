@@ -263,7 +263,7 @@ class _GuestApp(kernelapp.IPKernelApp):
         self.kernel._stdout, self.kernel._stderr = out, err
         self.kernel.home = spec["home"]
         self.kernel.descriptors = standard_streams.Descriptors((out, err))
-        self.kernel.descriptors.drain_after_programs()
+        self.kernel.descriptors.read_after_programs()
         thread.start((out, err), self.kernel.descriptors)
 
 

@@ -203,14 +203,14 @@ class Descriptors:
             while len(self._pipes) > _PIPES_KEPT:
                 self._drop(self._pipes.popleft())
 
-    def drain_after_programs(self) -> None:
+    def read_after_programs(self) -> None:
         """From now on, read what a program wrote as soon as code has waited for it.
 
         So it is shown before what code prints afterwards.
         """
         own = os.getpid()
 
-        def then_drain(run: Callable[..., int]) -> Callable[..., int]:
+        def then_read(run: Callable[..., int]) -> Callable[..., int]:
             @functools.wraps(run)
             def waiting(*arguments: Any, **options: Any) -> int:
                 try:
@@ -222,8 +222,8 @@ class Descriptors:
 
             return waiting
 
-        subprocess.Popen.wait = then_drain(subprocess.Popen.wait)  # type: ignore[method-assign]
-        os.system = then_drain(os.system)
+        subprocess.Popen.wait = then_read(subprocess.Popen.wait)  # type: ignore[method-assign]
+        os.system = then_read(os.system)
         # Where it is found, by which a variable that is this function is saved.
         os.system.__module__ = "os"
 

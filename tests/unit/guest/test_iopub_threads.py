@@ -1,4 +1,4 @@
-"""How what a kernel shows gets out: by whoever publishes, or by the thread, and in order."""
+"""How what a kernel shows gets out: sent by what publishes it or by the thread, and in order."""
 
 import threading
 import time
