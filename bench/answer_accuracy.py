@@ -188,7 +188,7 @@ async def means(model_path: pathlib.Path, threads: int) -> AsyncIterator[Means]:
         )
         stack.push_async_callback(catalogue.close)
         pool = await stack.enter_async_context(measured_bots.pool(spares=1))
-        yield Means(pool=pool, llm=catalogue.llm(), model=local.model)
+        yield Means(pool=pool, llm=await catalogue.llm(), model=local.model)
 
 
 async def main(model_path: pathlib.Path, names: Sequence[str], *, threads: int) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from bench import measured_bots, metrics, sample_sizes
 from interpreter_bot import values
-from interpreter_bot.app import execution_startup
+from interpreter_bot.app import garbage_collection
 from interpreter_bot.kernels import leases, pools
 
 _IDLE_TRIPS = 200
@@ -83,7 +83,7 @@ async def _be_bot() -> dict[str, Any]:
         for name, sent in test_hostile_kernels.HEAVY.items()
     }
     async with measured_bots.pool() as pool, pool.lease("other") as quiet:
-        with execution_startup.frozen_startup_objects():
+        with garbage_collection.frozen():
             await _send_all(hostile | _FLOODS, pool, quiet, told)
     return told
 

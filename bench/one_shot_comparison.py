@@ -159,7 +159,7 @@ async def means(url: str, name: str, protocol: Any, kept: pathlib.Path) -> Async
         catalogue = catalogues.Catalogue([model], keys={}, patience=patience)
         stack.push_async_callback(catalogue.close)
         pool = await stack.enter_async_context(measured_bots.pool(spares=_AT_ONCE))
-        yield answer_accuracy.Means(pool=pool, llm=catalogue.llm(), model=model)
+        yield answer_accuracy.Means(pool=pool, llm=await catalogue.llm(), model=model)
 
 
 async def main(given: argparse.Namespace) -> dict[str, Any]:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import argparse
 import atexit
-import contextlib
 import gc
 import importlib
 import os
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from interpreter_bot import errors, logs
+from interpreter_bot.app import garbage_collection
 from interpreter_bot.commands import options as command_options
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # What goes with the process need not be collected before.
     atexit.register(gc.freeze)
     try:
-        with _uncollected():
+        with garbage_collection.paused():
             config = _settings(options)
             if _needs_own_ids(config, options):
                 # Before anything is imported that might start a thread.
@@ -63,17 +63,6 @@ def _needs_own_ids(config: settings.Settings, options: argparse.Namespace) -> bo
     if options.module == "run":
         return config.host.mode == "inside"
     return options.module in _SLOW or getattr(options, "verb", None) == "forget"
-
-
-@contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """Look for no garbage: what is imported is none, and there is much of it to look through."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 def _with_own_ids(config: settings.Settings) -> settings.Settings:

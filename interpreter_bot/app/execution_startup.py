@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import gc
 import importlib.util
 import secrets
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final
 
@@ -26,20 +25,6 @@ _NO_SDK: Final = (
 )
 _SEED_FILE: Final = "doors.key"
 _SEED_BYTES: Final = 32
-
-
-@contextlib.contextmanager
-def frozen_startup_objects() -> Iterator[None]:
-    """Exempt from garbage collection what exists now: modules, most of all.
-
-    To look through it all, as Python does from time to time, holds the event loop for a tenth of a
-    second. Enter it when all is imported and open.
-    """
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 @contextlib.asynccontextmanager

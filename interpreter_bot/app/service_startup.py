@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _OLD_SECONDS: Final = 24 * 3600.0
 _TIDY_SECONDS: Final = 3600.0
 _MOST_REMEMBERED: Final = 1000
+_CATCHING_UP_SECONDS: Final = 2.0
 
 _NO_MODEL: Final = (
     "No language model is configured, so only code can be run (/py). Set OPENAI_API_KEY, or "
@@ -230,8 +231,18 @@ async def _models(
     )
     # Before the embedded model, which it talks to.
     stack.push_async_callback(catalogue.close)
-    await catalogue.prepare()
+    preparing = asyncio.create_task(_prepare(catalogue), name="imports for models")
+    stack.callback(preparing.cancel)
     return catalogue, notice
+
+
+async def _prepare(catalogue: catalogues.Catalogue) -> None:
+    """Import what the models need before the first question, but after people see what they missed.
+
+    An import is another's stand-still, and this one takes as long as half of the start.
+    """
+    await asyncio.sleep(_CATCHING_UP_SECONDS)
+    await catalogue.prepare()
 
 
 def _temporary(

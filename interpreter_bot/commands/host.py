@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from interpreter_bot import errors, settings
-from interpreter_bot.app import execution_startup
+from interpreter_bot.app import execution_startup, garbage_collection
 from interpreter_bot.hosts import (
     host_addresses,
     host_messages,
@@ -109,7 +109,7 @@ async def _serve(config: settings.Settings, linger_seconds: float | None) -> int
         loop = asyncio.get_running_loop()
         for signum in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(signum, serving.drain)
-        with execution_startup.frozen_startup_objects():
+        with garbage_collection.frozen():
             await _until_over(serving, host, config, linger_seconds)
     return 0
 

@@ -17,7 +17,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final
 
 from interpreter_bot import errors, settings
-from interpreter_bot.app import execution_startup
+from interpreter_bot.app import execution_startup, garbage_collection
 from interpreter_bot.text import quantities
 
 if TYPE_CHECKING:
@@ -79,26 +79,27 @@ async def run_bot(
         BotError: nothing could be opened; the sentence says why.
     """
     async with contextlib.AsyncExitStack() as stack:
-        opening_broker = execution_startup.open_broker(
-            config, environment, kernels_outlive=kernels_outlive
-        )
-        broker = await stack.enter_async_context(opening_broker)
-        opening = execution_startup.open_hosts(
-            config, doorkeeper=broker, kernels_outlive=kernels_outlive
-        )
-        # Other processes start for that; to import all the rest takes as long.
-        rest = asyncio.to_thread(importlib.import_module, _REST)
-        importing = asyncio.create_task(rest, name="imports")
-        hosts = await stack.enter_async_context(opening)
-        await importing
-        from interpreter_bot.app import service_startup
+        with garbage_collection.paused():
+            opening_broker = execution_startup.open_broker(
+                config, environment, kernels_outlive=kernels_outlive
+            )
+            broker = await stack.enter_async_context(opening_broker)
+            opening = execution_startup.open_hosts(
+                config, doorkeeper=broker, kernels_outlive=kernels_outlive
+            )
+            # Other processes start for that; to import all the rest takes as long.
+            rest = asyncio.to_thread(importlib.import_module, _REST)
+            importing = asyncio.create_task(rest, name="imports")
+            hosts = await stack.enter_async_context(opening)
+            await importing
+            from interpreter_bot.app import service_startup
 
-        conversations = service_startup.open_conversations(
-            config, environment, hosts=hosts, broker=broker
-        )
-        service = await stack.enter_async_context(conversations)
-        platforms = _Platforms(_openings(config, service))
-        with execution_startup.frozen_startup_objects():
+            conversations = service_startup.open_conversations(
+                config, environment, hosts=hosts, broker=broker
+            )
+            service = await stack.enter_async_context(conversations)
+            platforms = _Platforms(_openings(config, service))
+        with garbage_collection.frozen():
             return await platforms.run(service, end)
 
 

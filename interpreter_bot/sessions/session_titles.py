@@ -82,7 +82,7 @@ async def _named(
     answer = end.text[:_READ_CHARACTERS]
     try:
         named = await model_calls.short_text(
-            services.catalogue.llm(model),
+            await services.catalogue.llm(model),
             budget,
             system=prompt_texts.read("title"),
             text=f"The person: {request.text[:_READ_CHARACTERS]}\n\nThe analyst: {answer}",

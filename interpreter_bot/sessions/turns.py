@@ -341,7 +341,7 @@ class _Work:
         allowance = reservation.allowance(services.database)
         reservation.budget = budgets.Budget(services.config.turn, model, allowance=allowance)
         job = loops.TurnSpec(
-            llm=services.catalogue.llm(model.title),
+            llm=await services.catalogue.llm(model.title),
             model=model,
             limits=services.config.turn,
             system=await turn_inputs.system_prompt(

@@ -7,21 +7,24 @@ import contextlib
 import datetime
 import logging
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import sqlalchemy
 from sqlalchemy import exc
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.ext import asyncio as sa_asyncio
 
 from interpreter_bot import errors
 from interpreter_bot.store import columns, engines
 
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql
+
 _log = logging.getLogger(__name__)
 
 Transaction: TypeAlias = sa_asyncio.AsyncConnection
 """Database transaction: done as a whole, or not at all."""
-UpsertingInsert: TypeAlias = sqlite.Insert | postgresql.Insert
+UpsertingInsert: TypeAlias = "sqlite.Insert | postgresql.Insert"
 
 
 class Transactions:
@@ -113,7 +116,12 @@ class Transactions:
 
     def insert(self, table: sqlalchemy.Table) -> UpsertingInsert:
         """Begin an INSERT that supports `on_conflict`."""
-        return sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
+        if self.is_sqlite:
+            return sqlite.insert(table)
+        # Imported here: a start with SQLite would take a twentieth of a second longer.
+        from sqlalchemy.dialects import postgresql
+
+        return postgresql.insert(table)
 
 
 @contextlib.contextmanager

@@ -64,17 +64,17 @@ class Catalogue:
         self._sleep = sleep
         self._clients: list[_Client] = []
         self._llms: dict[str, picture_support.PictureFallbackLlm] = {}
+        self._is_prepared = False
 
     async def prepare(self) -> None:
-        """Import what these models need, by a thread: it takes seconds.
-
-        For all else that runs, even that is a stand-still of tenths of a second; so it is done
-        before people are served.
-        """
+        """Import what these models need, by a thread: it takes most of a second."""
+        if self._is_prepared:
+            return
         if self._models:
             await asyncio.to_thread(importlib.import_module, model_discovery.CLIENTS)
         if any(one.protocol == "anthropic" for one in self._models.values()):
             await asyncio.to_thread(importlib.import_module, model_discovery.MESSAGES)
+        self._is_prepared = True
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -101,13 +101,14 @@ class Catalogue:
             return chosen.model_copy(update={"can_see_images": "no"})
         return chosen
 
-    def llm(self, title: str = "") -> ports.Llm:
+    async def llm(self, title: str = "") -> ports.Llm:
         """Return the `Llm` of a model.
 
         Raises:
             UnknownChoiceError: as above.
         """
         model = self.model(title)
+        await self.prepare()
         if model.title not in self._llms:
             speaking = self._speaking(model)
             patient = (

@@ -124,7 +124,7 @@ class Stage:
     async def run(self, *, stop=None, allowance=None):
         budget = budgets.Budget(self.limits, self.model, allowance=allowance)
         job = loops.TurnSpec(
-            llm=self.catalogue.llm(),
+            llm=await self.catalogue.llm(),
             model=self.model,
             limits=self.limits,
             system=self.system,

@@ -49,6 +49,37 @@ def test_who_runs_code_in_a_host_that_is_there_has_nothing_of_bots_or_kernels():
     assert unwanted & set(json.loads(done.stdout)) == set()
 
 
+STARTED = """
+import asyncio, pathlib, sys
+from interpreter_bot import settings
+from interpreter_bot.app import service_startup
+from interpreter_bot.platforms.web import server
+
+async def start():
+    place = pathlib.Path(sys.argv[1])
+    config = settings.Settings(
+        models=[settings.Model(name="x", base_url="http://127.0.0.1:9/v1")],
+        kernels=settings.Kernels(preload=(), spares=0),
+        paths=settings.Paths(data=place / "data", runtime=place / "r"),
+    )
+    async with service_startup.open_conversations(config, {}) as service:
+        print("openai" in sys.modules)
+        async with asyncio.timeout(30):
+            while "interpreter_bot.agent.llms.openai_clients" not in sys.modules:
+                await asyncio.sleep(0.1)
+
+asyncio.run(start())
+"""
+
+
+@pytest.mark.kernel
+def test_people_see_what_they_missed_before_the_sdks_of_models_are_imported(short_path):
+    """That takes as long as half of a start; and it is done before anybody has asked."""
+    command = [sys.executable, "-c", STARTED, str(short_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("False\n", 0), done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "status"),
     [

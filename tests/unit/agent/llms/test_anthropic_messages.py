@@ -211,11 +211,11 @@ async def test_the_key_is_in_no_sentence_and_no_log(caplog):
     assert "test-key-0123456789" not in caplog.text
 
 
-async def test_it_is_imported_before_people_are_served(monkeypatch):
+async def test_it_is_imported_only_where_a_model_needs_it(monkeypatch):
     name = "interpreter_bot.agent.llms.anthropic_messages"
     monkeypatch.delitem(sys.modules, name, raising=False)
     for protocol, is_there in (("chat", False), ("anthropic", True)):
         model = settings.Model(name="x", protocol=protocol)
         catalogue = catalogues.Catalogue([model], keys={}, patience=settings.Patience())
-        await catalogue.prepare()
+        await catalogue.llm()
         assert (name in sys.modules) == is_there

@@ -741,7 +741,7 @@ async def test_models_are_chosen_by_title():
     assert catalogue.model().name == "a"
     assert catalogue.model("Bee").name == "b"
     with pytest.raises(model_errors.UnknownChoiceError, match="There are: a, Bee"):
-        catalogue.llm("c")
+        await catalogue.llm("c")
     await catalogue.close()
 
 

@@ -49,7 +49,7 @@ async def catalogued(local):
         [local.model], keys={}, patience=patience, servers={local.model.title: local}
     )
     try:
-        yield catalogue.llm()
+        yield await catalogue.llm()
     finally:
         await catalogue.close()
 

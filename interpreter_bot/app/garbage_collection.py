@@ -1,0 +1,38 @@
+"""Garbage collection of a program that starts: what it imports and opens is none.
+
+Light, as the command line imports it before all else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def paused() -> Iterator[None]:
+    """Look for no garbage; and never afterwards in what has come to be meanwhile.
+
+    A bot that starts would look through its modules three hundred times: a tenth of its start.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@contextlib.contextmanager
+def frozen() -> Iterator[None]:
+    """Exempt from garbage collection what exists now: modules, most of all.
+
+    To look through it all, as Python does from time to time, holds the event loop for a tenth of a
+    second. Enter it when all is imported and open.
+    """
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
