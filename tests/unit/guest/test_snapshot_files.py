@@ -1,10 +1,13 @@
 """Records of variables in a file."""
 
+import hashlib
 import os
 
 import pytest
 
 from interpreter_bot.guest import snapshot_files
+
+MIB = 1024 * 1024
 
 
 @pytest.mark.parametrize("key", [b"", b"k" * 32])
@@ -27,3 +30,27 @@ def test_of_a_record_that_was_written_in_part_nothing_is_left(tmp_path, monkeypa
     assert [(one.name, bytes(one.payload)) for one in records] == [
         *(("a", b"payload"), ("c", b"payload"))
     ]
+
+
+@pytest.mark.parametrize("key", [b"", b"k" * 32])
+def test_no_call_into_the_system_writes_much(tmp_path, monkeypatch, key):
+    """The session would be stopped until the time that took is made up for, its kernel with it."""
+    written, write = [], os.writev
+
+    def note(file, parts):
+        written.append(write(file, parts))
+        return written[-1]
+
+    monkeypatch.setattr(os, "writev", note)
+    sizes = [21 * MIB + 5, 3 * MIB, *[70_000] * 40]
+    buffers = [memoryview(os.urandom(size)) for size in sizes]
+    files = snapshot_files.Writer(str(tmp_path), 1, 1 << 30, key)
+    files.record(snapshot_files.VARIABLE, "a", b"payload", buffers, 1)
+    files.close()
+    assert sum(written) > sum(sizes)
+    assert max(written) <= 2 * MIB
+    (record,) = snapshot_files.read(str(tmp_path), 1, key=key)
+    assert list(map(bytes, record.buffers)) == list(map(bytes, buffers))
+    if not key:
+        (blob,) = (tmp_path / "blobs").iterdir()
+        assert blob.name == hashlib.sha256(buffers[0]).hexdigest()
