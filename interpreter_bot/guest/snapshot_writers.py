@@ -7,6 +7,7 @@ import inspect
 import io
 import itertools
 import linecache
+import math
 import os
 import pickle
 import pickletools
@@ -37,6 +38,7 @@ _MOST_LOOKED_THROUGH = 500_000
 _CELL_CHARACTERS = 1_000_000
 _SHOWN_LOSSES = 10
 # Libraries whose objects say how large they are.
+_NUMBER_BYTES = 8
 _TABLES = ("pandas", "numpy", "polars", "pyarrow")
 _REFERENCES = ("BINGET", "LONG_BINGET")
 
@@ -256,11 +258,9 @@ def _size(value: Any) -> int:
     kind = type(value)
     if _top_module(kind) in _TABLES:
         with contextlib.suppress(Exception):
-            # Whatever a library says: it is for the order only.
-            if hasattr(value, "memory_usage"):
-                used = value.memory_usage()
-                return int(used if isinstance(used, int) else used.sum())
-            return int(value.nbytes)
+            # Whatever a library says: it is for the order only. How much memory they take, tables
+            # tell only after some milliseconds.
+            return _NUMBER_BYTES * int(math.prod(value.shape))
     if kind in (str, bytes, bytearray, list, tuple, dict, set):
         return 64 * len(value)
     return 0

@@ -380,7 +380,7 @@ class Snapshots:
                 if waited > _LONGEST * seconds + _LATE_SECONDS:
                     _log.warning("variables were not saved in time")
                     return False
-                await asyncio.sleep(min(waited / 10, _POLL_SECONDS))
+                await asyncio.sleep(min(waited / 20, _POLL_SECONDS))
             # A look at variables ends it like any code, and changes none: it is due again then.
             kernel.saved_runs = 0
             return False
