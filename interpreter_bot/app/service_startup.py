@@ -231,18 +231,19 @@ async def _models(
     )
     # Before the embedded model, which it talks to.
     stack.push_async_callback(catalogue.close)
-    preparing = asyncio.create_task(_prepare(catalogue), name="imports for models")
+    preparing = asyncio.create_task(_prepare(catalogue), name="first model")
     stack.callback(preparing.cancel)
     return catalogue, notice
 
 
 async def _prepare(catalogue: catalogues.Catalogue) -> None:
-    """Import what the models need before the first question, but after people see what they missed.
+    """Open the first model before anybody asks it, but after people see what they missed.
 
-    An import is another's stand-still, and this one takes as long as half of the start.
+    The import of its SDK is another's stand-still, and takes as long as half of the start.
     """
     await asyncio.sleep(_CATCHING_UP_SECONDS)
-    await catalogue.prepare()
+    if catalogue.titles:
+        await catalogue.llm()
 
 
 def _temporary(

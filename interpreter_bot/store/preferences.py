@@ -12,6 +12,12 @@ from interpreter_bot.store import columns, schema, transactions
 
 _T = schema.CHOICES
 _WHERE = (_T.c.platform, _T.c.workspace, _T.c.channel, _T.c.person)
+# Built once: each turn asks for them, and to build it takes as long as to run it.
+_AROUND = (
+    sa.select(_T.c.name, _T.c.value, _T.c.channel)
+    .where(*(sa.or_(one == sa.bindparam(one.name), one == "") for one in _WHERE))
+    .order_by(*((one != "").asc() for one in (_T.c.person, *_WHERE[2::-1])))
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,19 +75,10 @@ class Preferences:
 
     async def around(self, scope: values.Scope) -> Choices:
         """Return the choices in a scope and in all around it."""
-        narrow_last = [(column != "").asc() for column in (_T.c.person, *_WHERE[2::-1])]
-        query = sa.select(_T.c.name, _T.c.value, _T.c.channel).where(*_around(scope))
         async with self._begin.reading() as transaction:
-            found = await transaction.execute(query.order_by(*narrow_last))
+            found = await transaction.execute(_AROUND, dataclasses.asdict(scope))
             return Choices(tuple((row.name, row.value, row.channel) for row in found))
 
 
 def _is(scope: values.Scope) -> list[sa.ColumnElement[bool]]:
     return [_T.c[name] == value for name, value in dataclasses.asdict(scope).items()]
-
-
-def _around(scope: values.Scope) -> list[sa.ColumnElement[bool]]:
-    return [
-        sa.or_(_T.c[name] == value, _T.c[name] == "")
-        for name, value in dataclasses.asdict(scope).items()
-    ]

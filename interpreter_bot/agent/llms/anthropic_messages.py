@@ -101,6 +101,8 @@ class MessagesLlm:
 
     def __init__(self, client: anthropic.AsyncAnthropic, model: settings.Model) -> None:
         self._client = client
+        # Imported when it is first asked for: not by the event loop.
+        self._messages = client.messages
         self._model = model
         self._origin = reasoning_replay.origin("anthropic", model)
         self._refused: set[str] = set()
@@ -133,7 +135,7 @@ class MessagesLlm:
         while True:
             sent = self._adapted(parameters)
             try:
-                stream = await self._client.messages.create(
+                stream = await self._messages.create(
                     model=self._model.name,
                     max_tokens=prompt.answer_tokens,
                     messages=[],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -64,17 +63,7 @@ class Catalogue:
         self._sleep = sleep
         self._clients: list[_Client] = []
         self._llms: dict[str, picture_support.PictureFallbackLlm] = {}
-        self._is_prepared = False
-
-    async def prepare(self) -> None:
-        """Import what these models need, by a thread: it takes most of a second."""
-        if self._is_prepared:
-            return
-        if self._models:
-            await asyncio.to_thread(importlib.import_module, model_discovery.CLIENTS)
-        if any(one.protocol == "anthropic" for one in self._models.values()):
-            await asyncio.to_thread(importlib.import_module, model_discovery.MESSAGES)
-        self._is_prepared = True
+        self._opening = asyncio.Lock()
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -108,16 +97,17 @@ class Catalogue:
             UnknownChoiceError: as above.
         """
         model = self.model(title)
-        await self.prepare()
-        if model.title not in self._llms:
-            speaking = self._speaking(model)
-            patient = (
-                retries.RetryingLlm(speaking, self._patience, sleep=self._sleep)
-                if self._sleep
-                else retries.RetryingLlm(speaking, self._patience)
-            )
-            self._llms[model.title] = picture_support.PictureFallbackLlm(patient, model)
-        return self._llms[model.title]
+        async with self._opening:
+            if model.title not in self._llms:
+                # To import an SDK takes most of a second, and its client a tenth to make.
+                speaking = await asyncio.to_thread(self._speaking, model)
+                patient = (
+                    retries.RetryingLlm(speaking, self._patience, sleep=self._sleep)
+                    if self._sleep
+                    else retries.RetryingLlm(speaking, self._patience)
+                )
+                self._llms[model.title] = picture_support.PictureFallbackLlm(patient, model)
+            return self._llms[model.title]
 
     async def close(self) -> None:
         """Close all connections."""

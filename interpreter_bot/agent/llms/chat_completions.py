@@ -32,6 +32,8 @@ class ChatCompletionsLlm:
 
     def __init__(self, client: openai.AsyncOpenAI, model: settings.Model) -> None:
         self._client = client
+        # Imported when it is first asked for: not by the event loop.
+        self._completions = client.chat.completions
         self._model = model
         self._quirks = server_quirks.Quirks(is_modern=model.base_url.startswith(_OFFICIAL))
         self._origin = reasoning_replay.origin("chat", model)
@@ -109,7 +111,7 @@ class ChatCompletionsLlm:
         while True:
             sent = self._quirks.adapted(parameters)
             try:
-                stream = await self._client.chat.completions.create(
+                stream = await self._completions.create(
                     model=self._model.name,
                     messages=[],
                     stream=True,

@@ -28,6 +28,8 @@ class ResponsesLlm:
 
     def __init__(self, client: openai.AsyncOpenAI, model: settings.Model) -> None:
         self._client = client
+        # Imported when it is first asked for: not by the event loop.
+        self._responses = client.responses
         self._model = model
         self._quirks = server_quirks.Quirks(is_modern=True)
         self._origin = reasoning_replay.origin("responses", model)
@@ -76,7 +78,7 @@ class ResponsesLlm:
             sent = self._quirks.adapted(parameters)
             try:
                 # Passed this way for the reason given in `chat_completions`.
-                stream = await self._client.responses.create(stream=True, extra_body=sent)
+                stream = await self._responses.create(stream=True, extra_body=sent)
             except UnicodeEncodeError:
                 parameters = chat_completions.well_formed(parameters)
                 continue

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from interpreter_bot import settings, values
-from interpreter_bot.agent import chat_messages, model_errors
+from interpreter_bot.agent import chat_messages, llms, model_errors
 from interpreter_bot.agent.llms import anthropic_blocks, catalogues
 from interpreter_bot.agent.loops import OutcomeKind
 from tests.fakes import anthropic_server
@@ -214,6 +214,7 @@ async def test_the_key_is_in_no_sentence_and_no_log(caplog):
 async def test_it_is_imported_only_where_a_model_needs_it(monkeypatch):
     name = "interpreter_bot.agent.llms.anthropic_messages"
     monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.delattr(llms, "anthropic_messages", raising=False)
     for protocol, is_there in (("chat", False), ("anthropic", True)):
         model = settings.Model(name="x", protocol=protocol)
         catalogue = catalogues.Catalogue([model], keys={}, patience=settings.Patience())

@@ -745,6 +745,14 @@ async def test_models_are_chosen_by_title():
     await catalogue.close()
 
 
+async def test_who_asks_a_model_at_the_same_time_asks_the_same_one():
+    models = [settings.Model(name="a"), settings.Model(name="b")]
+    catalogue = catalogues.Catalogue(models, keys={}, patience=settings.Patience())
+    one, same, another = await asyncio.gather(*map(catalogue.llm, ("a", "", "b")))
+    assert one is same is not another
+    await catalogue.close()
+
+
 def test_no_model_is_said():
     catalogue = catalogues.Catalogue([], keys={}, patience=settings.Patience())
     with pytest.raises(model_errors.UnknownChoiceError, match="No language model is configured"):
