@@ -1,33 +1,27 @@
 """The files of a snapshot: pickles of variables one after the other, large buffers apart.
 
-Below one directory lie `blobs/<sha256>`, buffers that generations share, and for each generation
+Below one directory lie `blobs/<name>`, buffers that generations share, and for each generation
 `<number>/variables`, `<number>/details.json` and `<number>/manifest.json`, which is written last. A
 file of variables is a sequence of records::
 
     header: kind, bytes of name, bytes of payload, buffers, number of the pickler's next object
     name, payload
-    for each buffer: bytes, offset in this file or 0, digest of the blob or zeros
+    for each buffer: bytes, offset in this file or 0, name of the blob or zeros
 
 Buffers in the file are aligned. Reading maps everything privately: arrays are there at once, pages
 come when they are touched, and writing to them copies the page. With a key, all of these files are
 encrypted (`snapshot_encryption`), and what is read is in memory at once.
-
-Above 300 lines: what writes a format and what reads it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import hashlib
-import itertools
-import mmap
 import os
 import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from . import snapshot_encryption
+from . import snapshot_blobs, snapshot_encryption
 
 VARIABLE, SOURCE, MODULE = b"VAR.", b"SRC.", b"MOD."
 APART_BYTES = 64 * 1024
@@ -37,13 +31,8 @@ _BLOB_BYTES = 4 * 1024 * 1024
 _MOST_BLOBS = 512
 _MAGIC = b"IBVARS1\n"
 _HEADER = struct.Struct("<4sIQQQ")
-_BUFFER = struct.Struct("<QQ32s")
+_BUFFER = struct.Struct(f"<QQ{snapshot_blobs.NAME_BYTES}s")
 _ALIGNMENT = 64
-_MOST_PARTS = 1024
-# A session that uses more than its share of the processors within one call into the system is
-# stopped afterwards until that is made up for, and the kernel with it.
-_WRITTEN_AT_ONCE_BYTES = 1024 * 1024
-_FLUSHED_AT_ONCE_BYTES = 8 * _WRITTEN_AT_ONCE_BYTES
 
 
 class TooLargeError(Exception):
@@ -88,8 +77,7 @@ class Writer:
     """Writer of one file of variables.
 
     Attributes:
-        blobs: sizes of the blobs that it refers to since this was last cleared, by digest.
-        written_bytes: what it wrote, new blobs among it.
+        blobs: sizes of the blobs that it refers to since this was last cleared, by name.
     """
 
     def __init__(self, directory: str, number: int, most_bytes: int, key: bytes = b"") -> None:
@@ -101,9 +89,7 @@ class Writer:
             most_bytes: of the file and the blobs it refers to.
             key: encrypts them, if there is one.
         """
-        self._key = key
-        self._blobs_directory = os.path.join(directory, "blobs")
-        os.makedirs(self._blobs_directory, mode=0o700, exist_ok=True)
+        self._blob_writer = snapshot_blobs.BlobWriter(directory, key)
         path, _ = names(directory, number)
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -111,15 +97,11 @@ class Writer:
         self._most_bytes = most_bytes
         self._blob_bytes = max(_BLOB_BYTES, most_bytes // _MOST_BLOBS)
         self._used_bytes = 0
-        self.written_bytes = 0
         self.blobs: dict[str, int] = {}
-        with os.scandir(self._blobs_directory) as blobs:
-            # Code may have put links there that lead nowhere.
-            self._blob_lengths = {one.stat(follow_symlinks=False).st_size for one in blobs}
         self._cipher: snapshot_encryption.FileCipher | None = None
         if key:
             self._cipher = snapshot_encryption.FileCipher(key, f"{number}/variables")
-            _write_all(self._file, [memoryview(self._cipher.head)])
+            snapshot_blobs.write_all(self._file, [memoryview(self._cipher.head)])
         self._write([_MAGIC])
 
     def record(
@@ -139,11 +121,15 @@ class Writer:
         try:
             for buffer in buffers:
                 if buffer.nbytes >= self._blob_bytes:
-                    table.append(_BUFFER.pack(buffer.nbytes, 0, self._write_blob(buffer)))
+                    blob_name = self._blob_writer.write(buffer)
+                    self.blobs[blob_name.hex()] = buffer.nbytes
+                    table.append(_BUFFER.pack(buffer.nbytes, 0, blob_name))
                 else:
                     gap = -at % _ALIGNMENT
                     inline += [bytes(gap), buffer]
-                    table.append(_BUFFER.pack(buffer.nbytes, at + gap, bytes(32)))
+                    table.append(
+                        _BUFFER.pack(buffer.nbytes, at + gap, bytes(snapshot_blobs.NAME_BYTES))
+                    )
                     at += gap + buffer.nbytes
             header = _HEADER.pack(kind, len(encoded), len(payload), len(buffers), objects)
             self._write([header, encoded, payload, *table, *inline])
@@ -166,83 +152,21 @@ class Writer:
             raise TooLargeError
         return size
 
-    def _write_blob(self, buffer: memoryview) -> bytes:
-        partial = os.path.join(self._blobs_directory, f"partial.{os.getpid()}")
-        # Of a length that no other has it must be new, and is hashed while it is written.
-        is_new = not self._key and buffer.nbytes not in self._blob_lengths
-        try:
-            if is_new:
-                digest = self._write_hashed(partial, buffer)
-            else:
-                digest = hashlib.sha256(buffer).digest()
-            stored = buffer.nbytes
-            if self._key:
-                digest = snapshot_encryption.blob_name(self._key, digest)
-                stored = snapshot_encryption.stored_bytes(stored)
-            name = digest.hex()
-            self.blobs[name] = buffer.nbytes
-            path = os.path.join(self._blobs_directory, name)
-            if not is_new:
-                with contextlib.suppress(FileNotFoundError):
-                    if os.stat(path).st_size == stored:
-                        return digest
-                self._write_file(partial, name, buffer)
-            os.rename(partial, path)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(partial)
-            raise
-        self._blob_lengths.add(stored)
-        self.written_bytes += buffer.nbytes
-        return digest
-
-    def _write_hashed(self, path: str, buffer: memoryview) -> bytes:
-        hashed = hashlib.sha256()
-        with open(path, "wb", buffering=0) as file:
-            for begin in range(0, buffer.nbytes, _WRITTEN_AT_ONCE_BYTES):
-                piece = buffer[begin : begin + _WRITTEN_AT_ONCE_BYTES]
-                _write_all(file.fileno(), [piece])
-                # As long as it is in the processor's cache.
-                hashed.update(piece)
-                if begin and begin % _FLUSHED_AT_ONCE_BYTES == 0:
-                    # The disk begins with what came before; there is less to wait for at the end.
-                    before = begin - _FLUSHED_AT_ONCE_BYTES
-                    os.posix_fadvise(
-                        file.fileno(), before, _FLUSHED_AT_ONCE_BYTES, os.POSIX_FADV_DONTNEED
-                    )
-            os.fsync(file.fileno())
-        return hashed.digest()
-
-    def _write_file(self, path: str, name: str, buffer: memoryview) -> None:
-        with open(path, "wb", buffering=0) as file:
-            self._write_buffer(file.fileno(), name, buffer)
-            os.fsync(file.fileno())
-
-    def _write_buffer(self, file: int, name: str, buffer: memoryview) -> None:
-        if not self._key:
-            _write_all(file, [buffer])
-            return
-        cipher = snapshot_encryption.FileCipher(self._key, name)
-        _write_all(file, [memoryview(cipher.head)])
-        for piece in cipher.pieces([buffer], 0):
-            _write_all(file, [memoryview(piece)])
-
     def _write(self, parts: list[Any]) -> None:
         views = [memoryview(part).cast("B") for part in parts if len(part)]
         size = sum(view.nbytes for view in views)
         if self._cipher is None:
-            _write_all(self._file, views)
+            snapshot_blobs.write_all(self._file, views)
         else:
             for piece in self._cipher.pieces(views, self._position):
-                _write_all(self._file, [memoryview(piece)])
+                snapshot_blobs.write_all(self._file, [memoryview(piece)])
         self._position += size
-        self.written_bytes += size
 
     def close(self) -> None:
         """Close the file; all that was written is on the disk then."""
         os.fsync(self._file)
         os.close(self._file)
-        _fsync_directory(self._blobs_directory)
+        self._blob_writer.close()
 
 
 def write_document(directory: str, name: str, content: bytes, key: bytes) -> None:
@@ -261,7 +185,7 @@ def write_document(directory: str, name: str, content: bytes, key: bytes) -> Non
         file.flush()
         os.fsync(file.fileno())
     os.rename(f"{path}.new", path)
-    _fsync_directory(os.path.dirname(path))
+    snapshot_blobs.fsync_directory(os.path.dirname(path))
 
 
 def read_document(directory: str, name: str, key: bytes) -> bytes:
@@ -274,30 +198,6 @@ def read_document(directory: str, name: str, key: bytes) -> bytes:
     with open(os.path.join(directory, name), "rb") as file:
         content = file.read()
     return snapshot_encryption.unseal(key, name, content) if key else content
-
-
-def _fsync_directory(path: str) -> None:
-    directory = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
-
-
-def _write_all(file: int, parts: list[memoryview]) -> None:
-    while parts:
-        pieces: list[memoryview] = []
-        size = 0
-        for part in itertools.islice(parts, _MOST_PARTS):
-            pieces.append(part[:_WRITTEN_AT_ONCE_BYTES])
-            size += pieces[-1].nbytes
-            if size >= _WRITTEN_AT_ONCE_BYTES:
-                break
-        written = os.writev(file, pieces)
-        while parts and written >= parts[0].nbytes:
-            written -= parts.pop(0).nbytes
-        if written:
-            parts[0] = parts[0][written:]
 
 
 def read(
@@ -323,7 +223,7 @@ def read(
         name = f"{number}/variables"
         view = snapshot_encryption.read(path, key, name, is_check=is_check)
     else:
-        view = _map(path, is_check=is_check)
+        view = snapshot_blobs.map_file(path, is_check=is_check)
     if view[: len(_MAGIC)] != _MAGIC:
         raise ValueError("this is no file of variables")
     position = len(_MAGIC)
@@ -337,11 +237,13 @@ def read(
         buffers: list[memoryview] = []
         is_damaged = False
         for index in range(count):
-            size, offset, digest = _BUFFER.unpack_from(view, table + index * _BUFFER.size)
+            size, offset, blob_name = _BUFFER.unpack_from(view, table + index * _BUFFER.size)
             if not offset:
                 try:
                     # Each time anew: two arrays that were equal do not become one.
-                    blob = _read_blob(directory, digest.hex(), size, key, is_check=is_check)
+                    blob = snapshot_blobs.read(
+                        directory, blob_name.hex(), size, key, is_check=is_check
+                    )
                     buffers.append(blob)
                 except (OSError, snapshot_encryption.DamagedError) as error:
                     if is_check and getattr(error, "errno", 0) in (errno.EMFILE, errno.ENFILE):
@@ -357,28 +259,3 @@ def read(
         payload = view[at + name_bytes : table]
         yield Record(kind, name, payload, buffers, objects, is_damaged)
         position = end
-
-
-def _read_blob(directory: str, name: str, size: int, key: bytes, *, is_check: bool) -> memoryview:
-    """Read a large buffer.
-
-    Raises:
-        OSError: it is missing.
-        DamagedError: it is not as long as it was, or was not written with this key.
-    """
-    path = os.path.join(directory, "blobs", name)
-    if key and is_check:
-        return snapshot_encryption.blank(size)
-    if key:
-        view = snapshot_encryption.read(path, key, name, is_check=is_check)
-    else:
-        view = _map(path, is_check=is_check)
-    if len(view) != size:
-        raise snapshot_encryption.DamagedError
-    return view
-
-
-def _map(path: str, *, is_check: bool) -> memoryview:
-    with open(path, "rb") as file:
-        access = mmap.PROT_READ if is_check else mmap.PROT_READ | mmap.PROT_WRITE
-        return memoryview(mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=access))

@@ -61,7 +61,7 @@ class SnapshotWriter:
             files: the generation's.
             tell: called with one of ``{"at": name, "seconds": that it may take}`` before a
                 variable, and then with ``{"kept": name, "partly": what was lost in it, "blobs":
-                sizes by digest}`` or ``{"lost": name, "why": words}``; and with ``{"cell": name,
+                sizes by name}`` or ``{"lost": name, "why": words}``; and with ``{"cell": name,
                 "text": …}``. With ``{"anew": True}`` where from then on others that fail are only
                 looked for, so that all of them are left out at once.
         """
