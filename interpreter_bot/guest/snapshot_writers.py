@@ -37,8 +37,8 @@ _ANEW_SHARE = 0.25
 _MOST_LOOKED_THROUGH = 500_000
 _CELL_CHARACTERS = 1_000_000
 _SHOWN_LOSSES = 10
-# Libraries whose objects say how large they are.
 _NUMBER_BYTES = 8
+# Libraries whose objects say how large they are.
 _TABLES = ("pandas", "numpy", "polars", "pyarrow")
 _REFERENCES = ("BINGET", "LONG_BINGET")
 
@@ -258,9 +258,11 @@ def _size(value: Any) -> int:
     kind = type(value)
     if _top_module(kind) in _TABLES:
         with contextlib.suppress(Exception):
-            # Whatever a library says: it is for the order only. How much memory they take, tables
-            # tell only after some milliseconds.
-            return _NUMBER_BYTES * int(math.prod(value.shape))
+            # Whatever a library says: it is for the order only.
+            if hasattr(value, "memory_usage"):
+                # pandas tells that only after some milliseconds.
+                return _NUMBER_BYTES * int(math.prod(value.shape))
+            return int(value.nbytes)
     if kind in (str, bytes, bytearray, list, tuple, dict, set):
         return 64 * len(value)
     return 0

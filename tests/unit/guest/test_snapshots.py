@@ -340,6 +340,21 @@ large = bytearray(100_000)
     assert names["behind"][1] is names["holder"]
 
 
+def test_what_is_small_is_saved_before_what_is_large(session):
+    saved = session("""
+import numpy, pandas, pyarrow
+a_frame = pandas.DataFrame({"x": numpy.zeros(100_000)})
+b_column = pyarrow.chunked_array([numpy.zeros(90_000)])
+c_array = numpy.zeros(80_000)
+d_series = pandas.Series(numpy.zeros(1000))
+e_column = pyarrow.array(numpy.zeros(900))
+f_list = [0] * 10
+""")
+    manifest = saved.save(most_bytes=100_000)
+    assert set(manifest["lost"]) == {"a_frame", "b_column", "c_array"}
+    assert list(manifest["kept"])[-3:] == ["f_list", "e_column", "d_series"]
+
+
 def test_what_takes_long_or_ends_python_behind_what_cannot_be_forgotten_costs_no_more(
     session, monkeypatch
 ):
