@@ -1,4 +1,4 @@
-"""Garbage collection of a program that starts: what it imports and opens is none.
+"""Garbage collection during a start, whose modules and all that it opens are kept anyway.
 
 Light, as the command line imports it before all else.
 """
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def paused() -> Iterator[None]:
-    """Look for no garbage; and never afterwards in what has come to be meanwhile.
+    """Collect no garbage meanwhile; exempt afterwards all that exists then.
 
     A bot that starts would look through its modules three hundred times: a tenth of its start.
     """
@@ -29,7 +29,7 @@ def frozen() -> Iterator[None]:
     """Exempt from garbage collection what exists now: modules, most of all.
 
     To look through it all, as Python does from time to time, holds the event loop for a tenth of a
-    second. Enter it when all is imported and open.
+    second. Enter it when all is imported and open; what comes later had better be `paused`.
     """
     gc.freeze()
     try:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import datetime
 import functools
+import logging
 import pathlib
 import shutil
 import tempfile
@@ -19,7 +20,7 @@ import pydantic
 from interpreter_bot import encryption, logs, schedules, settings
 from interpreter_bot.agent.llms import catalogues, model_discovery
 from interpreter_bot.agent.llms.embedded import on_demand_model
-from interpreter_bot.app import execution_startup
+from interpreter_bot.app import execution_startup, garbage_collection
 from interpreter_bot.hosts import ports
 from interpreter_bot.sessions import (
     code_activity_recording,
@@ -35,9 +36,12 @@ if TYPE_CHECKING:
     from interpreter_bot.data_connections.connection_service import ConnectionService
     from interpreter_bot.egress.broker import Broker
 
+_log = logging.getLogger(__name__)
+
 _OLD_SECONDS: Final = 24 * 3600.0
 _TIDY_SECONDS: Final = 3600.0
 _MOST_REMEMBERED: Final = 1000
+# By then, the platforms have long been opened, and pages have connected again.
 _CATCHING_UP_SECONDS: Final = 2.0
 
 _NO_MODEL: Final = (
@@ -231,19 +235,23 @@ async def _models(
     )
     # Before the embedded model, which it talks to.
     stack.push_async_callback(catalogue.close)
-    preparing = asyncio.create_task(_prepare(catalogue), name="first model")
+    preparing = asyncio.create_task(_prepare(catalogue), name="open models")
     stack.callback(preparing.cancel)
     return catalogue, notice
 
 
 async def _prepare(catalogue: catalogues.Catalogue) -> None:
-    """Open the first model before anybody asks it, but after people see what they missed.
+    """Open models before anybody asks one, but after people see what they missed.
 
-    The import of its SDK is another's stand-still, and takes as long as half of the start.
+    The event loop gets little done meanwhile, for as long as half of a start takes.
     """
     await asyncio.sleep(_CATCHING_UP_SECONDS)
-    if catalogue.titles:
-        await catalogue.llm()
+    with garbage_collection.paused():
+        try:
+            await catalogue.open_firsts()
+        except Exception:
+            # Any exception, of an SDK or its client: it is a task of its own, and nobody waits.
+            _log.exception("a model could not be opened")
 
 
 def _temporary(

@@ -198,7 +198,7 @@ async def test_what_pip_can_do_without_a_network_it_does(run):
         print(sent.answer)
         print(subprocess.check_output([*pip, "install", "numpy"], text=True).split(":")[0])
         """),
-        seconds=30,
+        seconds=60,
     )
 
     assert ran.text.splitlines() == ["42", "Requirement already satisfied"]

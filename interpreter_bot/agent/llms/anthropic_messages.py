@@ -101,7 +101,7 @@ class MessagesLlm:
 
     def __init__(self, client: anthropic.AsyncAnthropic, model: settings.Model) -> None:
         self._client = client
-        # Imported when it is first asked for: not by the event loop.
+        # The SDK imports it when it is first read: here, in the thread that opens the model.
         self._messages = client.messages
         self._model = model
         self._origin = reasoning_replay.origin("anthropic", model)

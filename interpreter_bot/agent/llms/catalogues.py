@@ -63,7 +63,7 @@ class Catalogue:
         self._sleep = sleep
         self._clients: list[_Client] = []
         self._llms: dict[str, picture_support.PictureFallbackLlm] = {}
-        self._opening = asyncio.Lock()
+        self._opening: dict[str, asyncio.Task[None]] = {}
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -97,20 +97,36 @@ class Catalogue:
             UnknownChoiceError: as above.
         """
         model = self.model(title)
-        async with self._opening:
-            if model.title not in self._llms:
-                # To import an SDK takes most of a second, and its client a tenth to make.
-                speaking = await asyncio.to_thread(self._speaking, model)
-                patient = (
-                    retries.RetryingLlm(speaking, self._patience, sleep=self._sleep)
-                    if self._sleep
-                    else retries.RetryingLlm(speaking, self._patience)
-                )
-                self._llms[model.title] = picture_support.PictureFallbackLlm(patient, model)
-            return self._llms[model.title]
+        if (known := self._llms.get(model.title)) is not None:
+            return known
+        if model.title not in self._opening:
+            opening = asyncio.create_task(self._open(model), name=f"open {model.title}")
+            opening.add_done_callback(lambda _: self._opening.pop(model.title))
+            self._opening[model.title] = opening
+        # Others may wait for it, too.
+        await asyncio.shield(self._opening[model.title])
+        return self._llms[model.title]
+
+    async def open_firsts(self) -> None:
+        """Open the first model of each protocol, so that nobody waits for the imports of one."""
+        firsts = {model.protocol: title for title, model in reversed(self._models.items())}
+        for title in firsts.values():
+            await self.llm(title)
+
+    async def _open(self, model: settings.Model) -> None:
+        # To import an SDK takes most of a second, and its client a tenth to make.
+        speaking = await asyncio.to_thread(self._speaking, model)
+        patient = (
+            retries.RetryingLlm(speaking, self._patience, sleep=self._sleep)
+            if self._sleep
+            else retries.RetryingLlm(speaking, self._patience)
+        )
+        self._llms[model.title] = picture_support.PictureFallbackLlm(patient, model)
 
     async def close(self) -> None:
         """Close all connections."""
+        if self._opening:
+            await asyncio.wait(self._opening.values())
         clients, self._clients, self._llms = self._clients, [], {}
         async with contextlib.AsyncExitStack() as stack:
             for client in clients:

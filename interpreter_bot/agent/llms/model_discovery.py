@@ -18,13 +18,11 @@ _KEY: Final = "OPENAI_API_KEY"
 _URL: Final = "OPENAI_BASE_URL"
 _NAME: Final = "OPENAI_MODEL"
 _DEFAULT: Final = "gpt-5-mini"
+_PACKAGE: Final = "interpreter_bot.agent.llms"
 _ANTHROPICS_KEY: Final = "ANTHROPIC_API_KEY"
 _ANTHROPICS_URL: Final = "ANTHROPIC_BASE_URL"
 _ANTHROPICS_NAME: Final = "ANTHROPIC_MODEL"
 _ANTHROPICS_DEFAULT: Final = "claude-sonnet-5"
-_CLIENTS: Final = "interpreter_bot.agent.llms.openai_clients"
-_MESSAGES: Final = "interpreter_bot.agent.llms.anthropic_messages"
-"""The modules that are imported only where a model needs them."""
 NO_SDK: Final = (
     "Models over Anthropic's protocol need the extra `anthropic`: "
     "pip install 'interpreter-bot[anthropic]'."
@@ -62,7 +60,7 @@ async def _anthropics(environment: Mapping[str, str]) -> tuple[settings.Model, .
     names = _names(environment.get(_ANTHROPICS_NAME, ""))
     if not names:
         # Takes seconds, and must not be done by the event loop.
-        await asyncio.to_thread(importlib.import_module, _MESSAGES)
+        await asyncio.to_thread(importlib.import_module, f"{_PACKAGE}.anthropic_messages")
         from interpreter_bot.agent.llms import anthropic_messages
 
         base_url = settings.Model(name="any", protocol="anthropic", **address).base_url
@@ -97,7 +95,7 @@ async def _openais(environment: Mapping[str, str]) -> tuple[settings.Model, ...]
 
 async def _listed(url: str, key: str) -> list[str]:
     # Takes long, and must not be done by the event loop.
-    await asyncio.to_thread(importlib.import_module, _CLIENTS)
+    await asyncio.to_thread(importlib.import_module, f"{_PACKAGE}.openai_clients")
     from interpreter_bot.agent.llms import openai_clients
 
     return (await openai_clients.listed(url, key, seconds=_SECONDS))[:_MOST]

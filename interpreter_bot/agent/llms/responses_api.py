@@ -28,7 +28,7 @@ class ResponsesLlm:
 
     def __init__(self, client: openai.AsyncOpenAI, model: settings.Model) -> None:
         self._client = client
-        # Imported when it is first asked for: not by the event loop.
+        # The SDK imports it when it is first read: here, in the thread that opens the model.
         self._responses = client.responses
         self._model = model
         self._quirks = server_quirks.Quirks(is_modern=True)

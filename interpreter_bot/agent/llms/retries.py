@@ -65,7 +65,8 @@ class StartingServerLlm:
         """Request a reply, once the server is up."""
         address = await self._server.ready(progress=listener.progress)
         if self._reached is None or self._reached[0] != address:
-            self._reached = (address, self._connect(address))
+            # It imports what its SDK needs, and reads certificates.
+            self._reached = (address, await asyncio.to_thread(self._connect, address))
         return await self._reached[1].reply(prompt, listener=listener)
 
 

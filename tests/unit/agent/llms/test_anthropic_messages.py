@@ -220,3 +220,4 @@ async def test_it_is_imported_only_where_a_model_needs_it(monkeypatch):
         catalogue = catalogues.Catalogue([model], keys={}, patience=settings.Patience())
         await catalogue.llm()
         assert (name in sys.modules) == is_there
+        await catalogue.close()

@@ -4,6 +4,7 @@ import asyncio
 import datetime
 import json
 import re
+import threading
 import time
 
 import pytest
@@ -17,7 +18,13 @@ from interpreter_bot.agent import (
     observations,
     prompt_texts,
 )
-from interpreter_bot.agent.llms import catalogues, sdk_errors, small_model_remedies, tool_support
+from interpreter_bot.agent.llms import (
+    catalogues,
+    openai_clients,
+    sdk_errors,
+    small_model_remedies,
+    tool_support,
+)
 from interpreter_bot.agent.loops import OutcomeKind
 from tests.fakes import openai_server as server
 from tests.unit.agent import scripts
@@ -750,6 +757,29 @@ async def test_who_asks_a_model_at_the_same_time_asks_the_same_one():
     catalogue = catalogues.Catalogue(models, keys={}, patience=settings.Patience())
     one, same, another = await asyncio.gather(*map(catalogue.llm, ("a", "", "b")))
     assert one is same is not another
+    await catalogue.close()
+
+
+async def test_a_model_that_is_open_waits_for_no_other(monkeypatch):
+    models = [settings.Model(name="a"), settings.Model(name="b")]
+    catalogue = catalogues.Catalogue(models, keys={}, patience=settings.Patience())
+    known = await catalogue.llm("a")
+    may_open, client = threading.Event(), openai_clients.client
+
+    def slow(*arguments):
+        assert may_open.wait(30)
+        return client(*arguments)
+
+    monkeypatch.setattr(openai_clients, "client", slow)
+    waiting = [asyncio.create_task(catalogue.llm("b")) for _ in range(3)]
+    await asyncio.sleep(0.05)
+    assert await catalogue.llm("a") is known
+    # One that gives up takes it from nobody else.
+    waiting[0].cancel()
+    await asyncio.wait({waiting[0]})
+    may_open.set()
+    one, same = await asyncio.gather(*waiting[1:])
+    assert one is same
     await catalogue.close()
 
 
