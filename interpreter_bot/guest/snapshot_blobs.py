@@ -15,6 +15,7 @@ import itertools
 import mmap
 import os
 import re
+from collections.abc import Iterable
 
 from . import snapshot_encryption, syscalls
 
@@ -113,7 +114,9 @@ class BlobWriter:
         try:
             with open(partial, "wb", buffering=0) as file:
                 self._write_buffer(file.fileno(), name, buffer)
-                os.fsync(file.fileno())
+                if self._key:
+                    # One that a crash has damaged would be known by its length only.
+                    os.fsync(file.fileno())
             os.rename(partial, os.path.join(self._directory, name))
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
@@ -127,17 +130,13 @@ class BlobWriter:
             for begin in range(0, buffer.nbytes, _WRITTEN_BACK_AT_ONCE_BYTES):
                 part = buffer[begin : begin + _WRITTEN_BACK_AT_ONCE_BYTES]
                 write_all(file, [part])
-                # There is less to wait for at the end.
+                # There is less to wait for in the end.
                 syscalls.begin_writing_back(file, begin, part.nbytes)
             return
         cipher = snapshot_encryption.FileCipher(self._key, name)
         write_all(file, [memoryview(cipher.head)])
         for piece in cipher.pieces([buffer], 0):
             write_all(file, [memoryview(piece)])
-
-    def close(self) -> None:
-        """Let the disk have the names of all that was written."""
-        fsync_directory(self._directory)
 
 
 def read(directory: str, name: str, size: int, key: bytes, *, is_check: bool) -> memoryview:
@@ -183,10 +182,22 @@ def write_all(file: int, parts: list[memoryview]) -> None:
             parts[0] = parts[0][written:]
 
 
-def fsync_directory(path: str) -> None:
-    """Let the disk have the names of a directory."""
-    directory = os.open(path, os.O_RDONLY)
+def sync(directory: str, names: Iterable[str]) -> None:
+    """Wait until the disk has some of them; see `sync_file`."""
+    blobs = os.path.join(directory, "blobs")
+    for name in names:
+        sync_file(os.path.join(blobs, name))
+    sync_file(blobs)
+
+
+def sync_file(path: str) -> None:
+    """Wait until the disk has a file, or the names of a directory.
+
+    Raises:
+        OSError: it is missing, or the disk is full.
+    """
+    file = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(directory)
+        os.fsync(file)
     finally:
-        os.close(directory)
+        os.close(file)

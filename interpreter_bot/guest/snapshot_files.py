@@ -18,10 +18,10 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from . import snapshot_blobs, snapshot_encryption
+from . import snapshot_blobs, snapshot_encryption, syscalls
 
 VARIABLE, SOURCE, MODULE = b"VAR.", b"SRC.", b"MOD."
 APART_BYTES = 64 * 1024
@@ -163,10 +163,25 @@ class Writer:
         self._position += size
 
     def close(self) -> None:
-        """Close the file; all that was written is on the disk then."""
-        os.fsync(self._file)
+        """Close the file, which the disk may not have yet: see `sync`."""
+        syscalls.begin_writing_back(self._file, 0, 0)
         os.close(self._file)
-        self._blob_writer.close()
+
+
+def sync(directory: str, number: int, blobs: Iterable[str]) -> None:
+    """Wait until the disk has what was written of a generation.
+
+    Args:
+        directory: of the session's snapshots.
+        number: of the generation.
+        blobs: names of those that it refers to.
+
+    Raises:
+        OSError: something of it is missing, or the disk is full.
+    """
+    path, _ = names(directory, number)
+    snapshot_blobs.sync_file(path)
+    snapshot_blobs.sync(directory, blobs)
 
 
 def write_document(directory: str, name: str, content: bytes, key: bytes) -> None:
@@ -185,7 +200,7 @@ def write_document(directory: str, name: str, content: bytes, key: bytes) -> Non
         file.flush()
         os.fsync(file.fileno())
     os.rename(f"{path}.new", path)
-    snapshot_blobs.fsync_directory(os.path.dirname(path))
+    snapshot_blobs.sync_file(os.path.dirname(path))
 
 
 def read_document(directory: str, name: str, key: bytes) -> bytes:

@@ -29,7 +29,7 @@ def write(
     failed: dict[str, str],
     key: bytes,
 ) -> None:
-    """Write what is in a generation, which counts from then on.
+    """Wait until the disk has a generation; write what is in it, which counts from then on.
 
     Args:
         directory: of the session's snapshots.
@@ -46,6 +46,8 @@ def write(
         "kept": [one["kept"] for one in kept],
         "cells": {one["cell"]: one["text"] for one in messages if "cell" in one},
     }
+    # Not before: it went on while that was read back.
+    snapshot_files.sync(directory, number, {name for one in kept for name in one["blobs"]})
     content = json.dumps(details).encode()
     snapshot_files.write_document(directory, f"{number}/details.json", content, key)
     gone = {one["lost"]: one["why"] for one in messages if "lost" in one} | lost | failed

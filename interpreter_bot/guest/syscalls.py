@@ -178,7 +178,7 @@ def come_last_at_disks() -> None:
 
 
 def begin_writing_back(file: int, begin: int, size: int) -> None:
-    """Let the disk begin with some bytes of a file. Nobody waits; what fails, fsync tells."""
+    """Let the disk begin with some bytes of a file, 0 for all. Nobody waits; fsync tells errors."""
     place = (ctypes.c_int64(begin), ctypes.c_int64(size))
     _libc.sync_file_range(file, *place, _SYNC_FILE_RANGE_WRITE)
 

@@ -340,6 +340,29 @@ large = bytearray(100_000)
     assert names["behind"][1] is names["holder"]
 
 
+@pytest.mark.parametrize("key", [b"", b"k" * 32])
+def test_the_disk_has_all_of_a_generation_before_the_manifest(session, tmp_path, monkeypatch, key):
+    saved = session("import numpy; large, small = numpy.ones(1_000_000), [1]")
+    synced, fsync = tmp_path / "synced", os.fsync
+
+    def note(file):
+        fsync(file)
+        with synced.open("a") as log:
+            log.write(os.readlink(f"/proc/self/fd/{file}") + "\n")
+
+    monkeypatch.setattr(os, "fsync", note)
+    child = snapshots.begin(
+        *(saved.names, ["large", "small"], saved.directory, 1),
+        **{"seconds": 20.0, "most_bytes": 1 << 30, "key": key},
+    )
+    os.waitpid(child, 0)
+    before, manifest, _ = synced.read_text().partition(f"{saved.directory}/1/manifest.json.new\n")
+    assert manifest
+    (blob,) = os.listdir(f"{saved.directory}/blobs")
+    wanted = {"1/variables", "1/details.json.new", "blobs", f"blobs/{blob}"}
+    assert {f"{saved.directory}/{name}" for name in wanted} <= set(before.splitlines())
+
+
 def test_what_is_small_is_saved_before_what_is_large(session):
     saved = session("""
 import numpy, pandas, pyarrow
