@@ -26,7 +26,9 @@ _MOST_PARTS = 1024
 # stopped afterwards until that is made up for, and the kernel with it.
 _AT_ONCE_BYTES = 1024 * 1024
 _WRITTEN_BACK_AT_ONCE_BYTES = 8 * _AT_ONCE_BYTES
-_MOST_COMPARED_IN_VAIN = 256 * _AT_ONCE_BYTES
+_MOST_COMPARED_IN_VAIN_BYTES = 256 * _AT_ONCE_BYTES
+MOST_UNSYNCED_BYTES = 256 * _AT_ONCE_BYTES
+"""How far behind the disk may be: what it cannot take in time is not to count as written."""
 
 
 class BlobWriter:
@@ -41,7 +43,10 @@ class BlobWriter:
         """
         self._directory = os.path.join(directory, "blobs")
         self._key = key
-        self._written_bytes = self._compared_in_vain = 0
+        self._written_bytes = self._compared_in_vain_bytes = 0
+        # What the disk may not have yet.
+        self._unsynced: list[str] = []
+        self._unsynced_bytes = 0
         # By length, in the order in which they were written.
         self._names: dict[int, collections.deque[str]] = {}
         os.makedirs(self._directory, mode=0o700, exist_ok=True)
@@ -59,7 +64,7 @@ class BlobWriter:
             self._names.setdefault(size, collections.deque()).append(name)
 
     def write(self, buffer: memoryview) -> bytes:
-        """Write a buffer, if no blob holds the same; return the name.
+        """Write a buffer, if none is found that holds the same; return the name.
 
         Raises:
             OSError: the disk is full, or the buffer larger than a file may be.
@@ -83,11 +88,11 @@ class BlobWriter:
     def _find_equal(self, buffer: memoryview) -> bytes:
         """Return the name of a blob that holds the same as a buffer; empty if none is found.
 
-        Among many that differ late, it is given up once more was compared than written.
+        Where many differ late, more is not compared in vain than was written, and a bit.
         """
         names = self._names.get(buffer.nbytes, collections.deque())
         for _ in range(len(names)):
-            if self._compared_in_vain > self._written_bytes + _MOST_COMPARED_IN_VAIN:
+            if self._compared_in_vain_bytes > self._written_bytes + _MOST_COMPARED_IN_VAIN_BYTES:
                 break
             # What was written after it comes first the next time: the next buffer is mostly that.
             name = names[0]
@@ -105,7 +110,7 @@ class BlobWriter:
                 wanted = buffer[begin : begin + _AT_ONCE_BYTES]
                 del piece[wanted.nbytes :]
                 if file.readinto(piece) != wanted.nbytes or piece != wanted:
-                    self._compared_in_vain += begin + wanted.nbytes
+                    self._compared_in_vain_bytes += begin + wanted.nbytes
                     return False
         return True
 
@@ -123,6 +128,7 @@ class BlobWriter:
                 os.unlink(partial)
             raise
         self._names.setdefault(buffer.nbytes, collections.deque()).append(name)
+        self._unsynced.append(name)
         self._written_bytes += buffer.nbytes
 
     def _write_buffer(self, file: int, name: str, buffer: memoryview) -> None:
@@ -132,11 +138,21 @@ class BlobWriter:
                 write_all(file, [part])
                 # There is less to wait for in the end.
                 syscalls.begin_writing_back(file, begin, part.nbytes)
+                self._unsynced_bytes += part.nbytes
+                if self._unsynced_bytes >= MOST_UNSYNCED_BYTES:
+                    self._wait_for_disk(file)
             return
         cipher = snapshot_encryption.FileCipher(self._key, name)
         write_all(file, [memoryview(cipher.head)])
         for piece in cipher.pieces([buffer], 0):
             write_all(file, [memoryview(piece)])
+
+    def _wait_for_disk(self, file: int) -> None:
+        for name in self._unsynced:
+            sync_file(os.path.join(self._directory, name))
+        os.fsync(file)
+        self._unsynced.clear()
+        self._unsynced_bytes = 0
 
 
 def read(directory: str, name: str, size: int, key: bytes, *, is_check: bool) -> memoryview:

@@ -93,7 +93,7 @@ class Writer:
         path, _ = names(directory, number)
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
-        self._position = 0
+        self._position = self._synced_bytes = 0
         self._most_bytes = most_bytes
         self._blob_bytes = max(_BLOB_BYTES, most_bytes // _MOST_BLOBS)
         self._used_bytes = 0
@@ -161,6 +161,9 @@ class Writer:
             for piece in self._cipher.pieces(views, self._position):
                 snapshot_blobs.write_all(self._file, [memoryview(piece)])
         self._position += size
+        if self._position - self._synced_bytes >= snapshot_blobs.MOST_UNSYNCED_BYTES:
+            os.fsync(self._file)
+            self._synced_bytes = self._position
 
     def close(self) -> None:
         """Close the file, which the disk may not have yet: see `sync`."""
@@ -181,7 +184,9 @@ def sync(directory: str, number: int, blobs: Iterable[str]) -> None:
     """
     path, _ = names(directory, number)
     snapshot_blobs.sync_file(path)
+    # Those of earlier generations, too: it is not known whether a crash came before their sync.
     snapshot_blobs.sync(directory, blobs)
+    snapshot_blobs.sync_file(directory)
 
 
 def write_document(directory: str, name: str, content: bytes, key: bytes) -> None:

@@ -46,7 +46,7 @@ def write(
         "kept": [one["kept"] for one in kept],
         "cells": {one["cell"]: one["text"] for one in messages if "cell" in one},
     }
-    # Not before: it went on while that was read back.
+    # Only now: the disk went on writing while the variables were read back.
     snapshot_files.sync(directory, number, {name for one in kept for name in one["blobs"]})
     content = json.dumps(details).encode()
     snapshot_files.write_document(directory, f"{number}/details.json", content, key)

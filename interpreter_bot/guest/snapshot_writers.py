@@ -259,10 +259,10 @@ def _size(value: Any) -> int:
     if _top_module(kind) in _TABLES:
         with contextlib.suppress(Exception):
             # Whatever a library says: it is for the order only.
-            if hasattr(value, "memory_usage"):
-                # pandas tells that only after some milliseconds.
-                return _NUMBER_BYTES * int(math.prod(value.shape))
-            return int(value.nbytes)
+            if hasattr(value, "nbytes") and not hasattr(value, "memory_usage"):
+                return int(value.nbytes)
+            # pandas tells it only after some milliseconds, polars not at all.
+            return _NUMBER_BYTES * int(math.prod(value.shape))
     if kind in (str, bytes, bytearray, list, tuple, dict, set):
         return 64 * len(value)
     return 0

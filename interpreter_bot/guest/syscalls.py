@@ -1,4 +1,4 @@
-"""System calls that Python's `os` lacks; each raises OSError like the functions of `os`."""
+"""System calls that Python's `os` lacks; they raise OSError like the functions of `os`."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def come_last_at_disks() -> None:
 
 
 def begin_writing_back(file: int, begin: int, size: int) -> None:
-    """Let the disk begin with some bytes of a file, 0 for all. Nobody waits; fsync tells errors."""
+    """Let the disk begin with some bytes of a file, 0 for all; what fails, only fsync tells."""
     place = (ctypes.c_int64(begin), ctypes.c_int64(size))
     _libc.sync_file_range(file, *place, _SYNC_FILE_RANGE_WRITE)
 

@@ -30,10 +30,10 @@ _NAME_CHARACTERS: Final = 40
 _WORDS_CHARACTERS: Final = 120
 
 _Text = Annotated[str, pydantic.Field(max_length=1000)]
-_Digest = Annotated[str, pydantic.Field(pattern=r"^[0-9a-f]{64}$")]
+_BlobName = Annotated[str, pydantic.Field(pattern=r"^[0-9a-f]{64}$")]
 _Names = Annotated[list[_Text], pydantic.Field(max_length=_MOST_LISTED)]
 _Entries = Annotated[dict[_Text, _Text], pydantic.Field(max_length=_MOST_LISTED)]
-_Blobs = Annotated[dict[_Digest, int], pydantic.Field(max_length=_MOST_BLOBS)]
+_Blobs = Annotated[dict[_BlobName, int], pydantic.Field(max_length=_MOST_BLOBS)]
 _Count = Annotated[int, pydantic.Field(ge=0, le=_MOST_COUNTED)]
 
 
