@@ -65,14 +65,16 @@ async def open_broker(
 
 
 async def prepared_connections(
-    broker: broker.Broker, hosts: ports.Hosts
+    broker: broker.Broker | None, hosts: ports.Hosts
 ) -> connection_service.ConnectionService | None:
     """Return the data connections that a broker offers, which know their tables if they can.
 
     Args:
-        broker: that offers them.
+        broker: that offers them, if there is one.
         hosts: where files are put that code wants.
     """
+    if broker is None:
+        return None
     from interpreter_bot.data_connections import connection_service
 
     for service in broker.services:

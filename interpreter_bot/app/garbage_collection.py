@@ -29,7 +29,7 @@ def frozen() -> Iterator[None]:
     """Exempt from garbage collection what exists now: modules, most of all.
 
     To look through it all, as Python does from time to time, holds the event loop for a tenth of a
-    second. Enter it when all is imported and open; what comes later had better be `paused`.
+    second. Enter it when all is imported and open; what is imported later is exempted by `paused`.
     """
     gc.freeze()
     try:

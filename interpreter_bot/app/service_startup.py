@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 _OLD_SECONDS: Final = 24 * 3600.0
 _TIDY_SECONDS: Final = 3600.0
 _MOST_REMEMBERED: Final = 1000
-# By then, the platforms have long been opened, and pages have connected again.
+# Mostly, the platforms are open by then, and pages have connected again.
 _CATCHING_UP_SECONDS: Final = 2.0
 
 _NO_MODEL: Final = (
@@ -116,9 +116,7 @@ async def open_conversations(
         keys = encryption.KeyRing(encryption.new_key(), config.paths.data) if is_ephemeral else None
         opening_tools = execution_startup.open_tools(config, secrets, database.accounts, keys)
         tools = await stack.enter_async_context(opening_tools)
-        connections = (
-            None if broker is None else await execution_startup.prepared_connections(broker, hosts)
-        )
+        connections = await execution_startup.prepared_connections(broker, hosts)
         installed = _recording_installations(config, database, stack)
         services = session_dependencies.SessionDependencies(
             config=config,
@@ -137,6 +135,8 @@ async def open_conversations(
         jobs += await _recording_jobs(services, broker, stack)
         await upkeep.take_over(database.orphans)
         await stack.enter_async_context(schedules.run_periodically(*jobs))
+        preparing = asyncio.create_task(_prepare(catalogue), name="open models")
+        stack.callback(preparing.cancel)
         yield service
 
 
@@ -235,8 +235,6 @@ async def _models(
     )
     # Before the embedded model, which it talks to.
     stack.push_async_callback(catalogue.close)
-    preparing = asyncio.create_task(_prepare(catalogue), name="open models")
-    stack.callback(preparing.cancel)
     return catalogue, notice
 
 
@@ -247,11 +245,12 @@ async def _prepare(catalogue: catalogues.Catalogue) -> None:
     """
     await asyncio.sleep(_CATCHING_UP_SECONDS)
     with garbage_collection.paused():
-        try:
-            await catalogue.open_firsts()
-        except Exception:
-            # Any exception, of an SDK or its client: it is a task of its own, and nobody waits.
-            _log.exception("a model could not be opened")
+        for title in catalogue.firsts:
+            try:
+                await catalogue.llm(title)
+            except Exception:
+                # Any exception, of an SDK or its client: it is a task of its own, nobody waits.
+                _log.exception("the model %r could not be opened", title)
 
 
 def _temporary(

@@ -63,12 +63,20 @@ class Catalogue:
         self._sleep = sleep
         self._clients: list[_Client] = []
         self._llms: dict[str, picture_support.PictureFallbackLlm] = {}
-        self._opening: dict[str, asyncio.Task[None]] = {}
+        self._opening: dict[str, asyncio.Task[ports.Llm]] = {}
 
     @property
     def titles(self) -> tuple[str, ...]:
         """Return the titles that people can choose, the default first."""
         return tuple(self._models)
+
+    @property
+    def firsts(self) -> tuple[str, ...]:
+        """Return the title of the first model of each protocol, that of the default first."""
+        firsts: dict[str, str] = {}
+        for title, model in self._models.items():
+            firsts.setdefault(model.protocol, title)
+        return tuple(firsts.values())
 
     def model(self, title: str = "") -> settings.Model:
         """Return the settings of a model; of the default if no title is given.
@@ -104,16 +112,9 @@ class Catalogue:
             opening.add_done_callback(lambda _: self._opening.pop(model.title))
             self._opening[model.title] = opening
         # Others may wait for it, too.
-        await asyncio.shield(self._opening[model.title])
-        return self._llms[model.title]
+        return await asyncio.shield(self._opening[model.title])
 
-    async def open_firsts(self) -> None:
-        """Open the first model of each protocol, so that nobody waits for the imports of one."""
-        firsts = {model.protocol: title for title, model in reversed(self._models.items())}
-        for title in firsts.values():
-            await self.llm(title)
-
-    async def _open(self, model: settings.Model) -> None:
+    async def _open(self, model: settings.Model) -> ports.Llm:
         # To import an SDK takes most of a second, and its client a tenth to make.
         speaking = await asyncio.to_thread(self._speaking, model)
         patient = (
@@ -121,11 +122,12 @@ class Catalogue:
             if self._sleep
             else retries.RetryingLlm(speaking, self._patience)
         )
-        self._llms[model.title] = picture_support.PictureFallbackLlm(patient, model)
+        opened = self._llms[model.title] = picture_support.PictureFallbackLlm(patient, model)
+        return opened
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._opening:
+        while self._opening:
             await asyncio.wait(self._opening.values())
         clients, self._clients, self._llms = self._clients, [], {}
         async with contextlib.AsyncExitStack() as stack:

@@ -58,16 +58,19 @@ class StartingServerLlm:
         self._server = server
         self._connect = connect
         self._reached: tuple[ServerAddress, ports.Llm] | None = None
+        self._connecting = asyncio.Lock()
 
     async def reply(
         self, prompt: chat_messages.Prompt, *, listener: ports.ModelReplyListener
     ) -> chat_messages.ModelReply:
         """Request a reply, once the server is up."""
         address = await self._server.ready(progress=listener.progress)
-        if self._reached is None or self._reached[0] != address:
-            # It imports what its SDK needs, and reads certificates.
-            self._reached = (address, await asyncio.to_thread(self._connect, address))
-        return await self._reached[1].reply(prompt, listener=listener)
+        async with self._connecting:
+            if self._reached is None or self._reached[0] != address:
+                # It imports what its SDK needs, and reads certificates.
+                self._reached = (address, await asyncio.to_thread(self._connect, address))
+            reached = self._reached[1]
+        return await reached.reply(prompt, listener=listener)
 
 
 class RetryingLlm:

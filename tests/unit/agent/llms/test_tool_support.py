@@ -783,6 +783,27 @@ async def test_a_model_that_is_open_waits_for_no_other(monkeypatch):
     await catalogue.close()
 
 
+async def test_one_that_could_not_be_opened_is_opened_by_who_asks_next(monkeypatch):
+    catalogue = catalogues.Catalogue(
+        [settings.Model(name="a")], keys={}, patience=settings.Patience()
+    )
+    with monkeypatch.context() as patched:
+        patched.setenv("SSL_CERT_FILE", "/nonexistent")
+        with pytest.raises(OSError, match="No such file"):
+            await catalogue.llm()
+    assert await catalogue.llm() is await catalogue.llm("a")
+    await catalogue.close()
+
+
+def test_the_first_model_of_each_protocol_is_opened_early_that_of_the_default_first():
+    protocols = ("responses", "chat", "responses", "anthropic", "chat")
+    models = [
+        settings.Model(name=f"{number}", protocol=one) for number, one in enumerate(protocols)
+    ]
+    catalogue = catalogues.Catalogue(models, keys={}, patience=settings.Patience())
+    assert catalogue.firsts == ("0", "1", "3")
+
+
 def test_no_model_is_said():
     catalogue = catalogues.Catalogue([], keys={}, patience=settings.Patience())
     with pytest.raises(model_errors.UnknownChoiceError, match="No language model is configured"):
