@@ -135,8 +135,8 @@ async def open_conversations(
         jobs += await _recording_jobs(services, broker, stack)
         await upkeep.take_over(database.orphans)
         await stack.enter_async_context(schedules.run_periodically(*jobs))
-        preparing = asyncio.create_task(_prepare(catalogue), name="open models")
-        stack.callback(preparing.cancel)
+        opening_models = asyncio.create_task(_open_models(catalogue), name="open models")
+        stack.callback(opening_models.cancel)
         yield service
 
 
@@ -238,14 +238,14 @@ async def _models(
     return catalogue, notice
 
 
-async def _prepare(catalogue: catalogues.Catalogue) -> None:
+async def _open_models(catalogue: catalogues.Catalogue) -> None:
     """Open models before anybody asks one, but after people see what they missed.
 
     The event loop gets little done meanwhile, for as long as half of a start takes.
     """
     await asyncio.sleep(_CATCHING_UP_SECONDS)
     with garbage_collection.paused():
-        for title in catalogue.firsts:
+        for title in catalogue.first_titles:
             try:
                 await catalogue.llm(title)
             except Exception:

@@ -71,12 +71,12 @@ class Catalogue:
         return tuple(self._models)
 
     @property
-    def firsts(self) -> tuple[str, ...]:
+    def first_titles(self) -> tuple[str, ...]:
         """Return the title of the first model of each protocol, that of the default first."""
-        firsts: dict[str, str] = {}
+        titles: dict[str, str] = {}
         for title, model in self._models.items():
-            firsts.setdefault(model.protocol, title)
-        return tuple(firsts.values())
+            titles.setdefault(model.protocol, title)
+        return tuple(titles.values())
 
     def model(self, title: str = "") -> settings.Model:
         """Return the settings of a model; of the default if no title is given.

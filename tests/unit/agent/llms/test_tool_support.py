@@ -801,7 +801,7 @@ def test_the_first_model_of_each_protocol_is_opened_early_that_of_the_default_fi
         settings.Model(name=f"{number}", protocol=one) for number, one in enumerate(protocols)
     ]
     catalogue = catalogues.Catalogue(models, keys={}, patience=settings.Patience())
-    assert catalogue.firsts == ("0", "1", "3")
+    assert catalogue.first_titles == ("0", "1", "3")
 
 
 def test_no_model_is_said():
