@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import math
+import time
 from collections.abc import Awaitable, Callable, Container, Mapping
 from typing import Final
 
@@ -91,6 +93,16 @@ class RoomReservations:
         """Return whether one more kernel fits."""
         others = self._reserved.total() + among.places + len(self._shutdowns)
         return spares.has_room(self._kernels, self._live.values(), others)
+
+    def last_used(self) -> float:
+        """Return when a live kernel was used last, in monotonic seconds; a leased one is in use."""
+        now = time.monotonic()
+        # A holder may think for long about what to run next.
+        uses = (
+            now if key in self._holders else launched.kernel.last_used
+            for key, launched in self._live.items()
+        )
+        return max(uses, default=-math.inf)
 
     def _own_to_evict(self, person: str) -> str | None:
         most, starting = self._kernels.per_person, self._reserved[person]

@@ -148,11 +148,11 @@ class Kernel:
         if self._stepping_in is None:
             # A stop counts from now on, also while the kernel is frozen or thawed.
             self._stepping_in = stepping_in
-        used = self.last_used
         try:
             async with self._lock:
                 self._stepping_in = stepping_in
-                used, self.last_used = self.last_used, time.monotonic()
+                if not is_own:
+                    self.last_used = time.monotonic()
                 self.runs += not is_own
                 self.executions += 1
                 if self._unsaved and not is_own:
@@ -167,7 +167,8 @@ class Kernel:
         finally:
             if self._stepping_in is stepping_in:
                 self._stepping_in = None
-            self.last_used = used if is_own else time.monotonic()
+            if not is_own:
+                self.last_used = time.monotonic()
 
     def note_saving(self, begun: float) -> None:
         """Remember how long saving variables took, which began at such a monotonic time."""

@@ -306,7 +306,7 @@ class Pool:
         Args:
             idle_seconds: how long that is; by default what the settings say.
         """
-        await self._spares.tend(is_needed=self._is_wanted())
+        await self._spares.tend(used=self._rooms.last_used(), is_needed=self._is_wanted())
         usual_seconds = self.settings.kernels.idle_seconds
         oldest = time.monotonic() - (usual_seconds if idle_seconds is None else idle_seconds)
         everyone = [self._reap(key, one, oldest) for key, one in self._live.items()]

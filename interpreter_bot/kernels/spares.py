@@ -72,7 +72,7 @@ class Spares:
             launch: starts a kernel.
             may_launch: returns whether one more kernel fits, and delays no session.
             end: closes a kernel.
-            rest_seconds: after so long without a session there are none; 0 means never.
+            rest_seconds: so long after a kernel was used there are none; 0 means never.
             rest: is called then.
         """
         self._count = count
@@ -130,16 +130,16 @@ class Spares:
                 self._ready.append(launched)
             raise
 
-    async def tend(self, *, is_needed: bool) -> None:
-        """Start the missing ones; where no session needed a kernel for long, have none.
+    async def tend(self, *, used: float, is_needed: bool) -> None:
+        """Start the missing ones; where no session needs a kernel, and used none for long, have
+        none.
 
         Args:
+            used: when a session used its kernel last, in monotonic seconds, as far as that shows.
             is_needed: whether any session has a kernel now, or is about to.
         """
-        now = time.monotonic()
-        if is_needed:
-            self._used = now
-        if now - self._used < self._rest_seconds:
+        self._used = max(self._used, used)
+        if is_needed or time.monotonic() - self._used < self._rest_seconds:
             self.refill_soon()
             return
         await asyncio.gather(*map(self._end, await self._emptied()))

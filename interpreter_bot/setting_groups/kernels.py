@@ -96,8 +96,8 @@ class Kernels(fields.Group):
     idle_seconds: fields.Seconds = 30 * 60.0
     """A kernel unused for this long is let go."""
     rest_seconds: Annotated[float, pydantic.Field(ge=0)] = 30 * 60.0
-    """Once no session has had a kernel for this long, what is preloaded is let go, with all spares;
-    the next kernel takes seconds more. 0 means never."""
+    """Once no kernel was used for this long, and the last was let go, so is what is preloaded, with
+    all spares; the next kernel takes seconds more. 0 means never."""
     freeze_seconds: Annotated[float, pydantic.Field(ge=0)] = 30.0
     """A kernel unused for this long is frozen, with everything that its code left running, until it
     is wanted again; 0 means never."""

@@ -343,24 +343,33 @@ async def test_the_scheduler_reaps(opened, monkeypatch):
         await _until(lambda: not host.pool.live)
 
 
-async def test_what_is_preloaded_is_let_go_while_nobody_wants_a_kernel(opened, caplog):
-    async with opened(spares=1, idle_seconds=0.1, rest_seconds=0.3) as pool:
+async def test_what_is_preloaded_is_let_go_once_nobody_uses_a_kernel(opened, caplog):
+    async with opened(spares=1, idle_seconds=100, rest_seconds=1000) as pool:
         server = pool._host.host_context.server
         await pool.take("a")
         await _until(lambda: pool.spare_count == 1)
         first = server._process
-        await asyncio.sleep(0.2)
+        # The pool is as old as it gets, and so is a session that somebody holds.
+        pool._spares._used -= 10_000
+        async with pool.lease("a") as lease:
+            (await lease.kernel()).last_used -= 10_000
+            assert await pool.reap() == 0
+            await pool.forget("a")
+        await pool.reap()
+        assert (server.is_alive, pool.spare_count) == (True, 1), "it was used until just now"
+        pool._spares._used -= 10_000
+        (await pool.take("b")).last_used -= 500
         assert await pool.reap() == 1
-        # A session had one until just now.
-        assert (server.is_alive, pool.spare_count) == (True, 1)
-        await asyncio.sleep(0.4)
+        await pool.reap()
+        assert server.is_alive, "it was used half as long ago as that takes"
+        pool._spares._used -= 500
+        await _until(lambda: pool.spare_count == 1)
         await pool.reap()
         assert (server.is_alive, pool.spare_count, first.returncode is None) == (False, 0, False)
         # Several at once, and one that rests again in the same moment.
         taken = await asyncio.gather(*(pool.take(key) for key in "ab"), pool.reap())
         assert [(await _run(kernel, "6 * 7"))[0] for kernel in taken[:2]] == ["42", "42"]
         await _until(lambda: pool.spare_count == 1)
-        await asyncio.sleep(0.4)
         await pool._host.rest(lambda: False)
         assert server.is_alive, "kernels are its own"
     assert "the fork server died" not in caplog.text
