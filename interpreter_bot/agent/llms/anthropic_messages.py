@@ -21,6 +21,7 @@ from interpreter_bot.agent.llms import (
     model_reply_assembly,
     reasoning_replay,
     sdk_errors,
+    tls_contexts,
 )
 
 _RAISED: Final = (anthropic.AnthropicError, httpx2.HTTPError, sdk_errors.UnreadableError)
@@ -46,7 +47,7 @@ _DEFAULT_LINE: Final = "sonnet"
 def client(
     base_url: str, api_key: str, timeout: httpx2.Timeout | float
 ) -> anthropic.AsyncAnthropic:
-    """Open a connection pool; takes nothing from the environment but a proxy.
+    """Open a connection pool; takes from the environment only proxies and authorities.
 
     Args:
         base_url: with or without the `/v1` that its paths begin with.
@@ -59,6 +60,9 @@ def client(
         max_retries=0,
         timeout=timeout,
         open_telemetry=False,
+        http_client=anthropic.DefaultAsyncHttpxClient(
+            timeout=timeout, verify=tls_contexts.shared()
+        ),
     )
 
 

@@ -115,7 +115,7 @@ class Catalogue:
         return await asyncio.shield(self._opening[model.title])
 
     async def _open(self, model: settings.Model) -> ports.Llm:
-        # To import an SDK takes most of a second, and its client a tenth to make.
+        # To import an SDK takes most of a second, and the first client reads all authorities.
         speaking = await asyncio.to_thread(self._speaking, model)
         patient = (
             retries.RetryingLlm(speaking, self._patience, sleep=self._sleep)

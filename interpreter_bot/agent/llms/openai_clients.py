@@ -6,6 +6,7 @@ Imported only where a model needs it: its SDK takes most of a second.
 from __future__ import annotations
 
 import logging
+import ssl
 from typing import Final
 
 import openai
@@ -17,6 +18,7 @@ from interpreter_bot.agent.llms import (
     code_block_llm,
     responses_api,
     retries,
+    tls_contexts,
     tool_support,
 )
 
@@ -38,12 +40,17 @@ def client(base_url: str, api_key: str, patience: settings.Patience) -> openai.A
         api_key: empty where the server wants none.
         patience: how long it is waited for.
     """
+    return _opened(base_url, api_key, timeout(patience))
+
+
+def _opened(base_url: str, api_key: str, waits: openai.Timeout) -> openai.AsyncOpenAI:
     return openai.AsyncOpenAI(
         # Local servers need no key, but the SDK does.
         api_key=api_key or "none",
         base_url=base_url,
         max_retries=0,
-        timeout=timeout(patience),
+        timeout=waits,
+        http_client=openai.DefaultAsyncHttpx2Client(timeout=waits, verify=tls_contexts.shared()),
     )
 
 
@@ -59,17 +66,17 @@ def local_client(address: retries.ServerAddress, patience: settings.Patience) ->
         timeout=waits,
         # It closes idle connections, often at the moment they are used again.
         default_headers={"Connection": "close"},
-        # The proxy that the environment may name is for other machines.
-        http_client=openai.DefaultAsyncHttpx2Client(timeout=waits, trust_env=False),
+        # The proxies and authorities that the environment may name are for other machines: over TLS
+        # nobody is trusted here.
+        http_client=openai.DefaultAsyncHttpx2Client(
+            timeout=waits, trust_env=False, verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        ),
     )
 
 
 async def listed(base_url: str, api_key: str, *, seconds: float) -> list[str]:
     """Ask a server for the names of its models; none if it does not answer."""
-    asking = openai.AsyncOpenAI(
-        base_url=base_url, api_key=api_key or "none", timeout=seconds, max_retries=0
-    )
-    async with asking:
+    async with _opened(base_url, api_key, openai.Timeout(seconds)) as asking:
         try:
             return [model.id async for model in asking.models.list()]
         except openai.OpenAIError as error:

@@ -67,7 +67,7 @@ class StartingServerLlm:
         address = await self._server.ready(progress=listener.progress)
         async with self._connecting:
             if self._reached is None or self._reached[0] != address:
-                # It imports what its SDK needs, and reads certificates.
+                # It imports what its SDK needs.
                 self._reached = (address, await asyncio.to_thread(self._connect, address))
             reached = self._reached[1]
         return await reached.reply(prompt, listener=listener)

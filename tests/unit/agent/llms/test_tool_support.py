@@ -23,6 +23,7 @@ from interpreter_bot.agent.llms import (
     openai_clients,
     sdk_errors,
     small_model_remedies,
+    tls_contexts,
     tool_support,
 )
 from interpreter_bot.agent.loops import OutcomeKind
@@ -787,6 +788,7 @@ async def test_one_that_could_not_be_opened_is_opened_by_who_asks_next(monkeypat
     catalogue = catalogues.Catalogue(
         [settings.Model(name="a")], keys={}, patience=settings.Patience()
     )
+    tls_contexts.shared.cache_clear()
     with monkeypatch.context() as patched:
         patched.setenv("SSL_CERT_FILE", "/nonexistent")
         with pytest.raises(OSError, match="No such file"):

@@ -1,0 +1,19 @@
+"""Which certificates of models' servers are trusted, read once for all clients.
+
+To read those of all authorities takes a twentieth of a second, and an SDK would do it again for
+each client and each proxy that the environment names.
+"""
+
+from __future__ import annotations
+
+import functools
+import ssl
+
+import httpx2
+
+
+@functools.cache
+def shared() -> ssl.SSLContext:
+    """Return what all clients verify servers by: the authorities of `SSL_CERT_FILE`, of
+    `SSL_CERT_DIR`, or of the system."""
+    return httpx2.create_ssl_context()
