@@ -74,7 +74,8 @@ class Snapshots:
         self.busy_count = 0
         self.on_saved: Callable[[workspaces.Workspace], None] = lambda _: None
         self._saving: dict[str, asyncio.Task[None]] = {}
-        self._slots = asyncio.Semaphore(os.cpu_count() or 1)
+        self._slots = asyncio.Semaphore(cores := os.cpu_count() or 1)  # dear to ask at each tick
+        self._most_busy = _BUSY_PER_CORE * cores
         # Of each workspace: what is deleted there, and which generation counts, change together.
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
@@ -110,8 +111,7 @@ class Snapshots:
         limits = self._config
         return (
             limits.checkpoints > 0
-            # Else code and starts that people wait for would share the cores with this.
-            and self.busy_count <= _BUSY_PER_CORE * (os.cpu_count() or 1)
+            and self.busy_count <= self._most_busy  # else people's code would share cores with this
             and launched.kernel.is_saved_quickly(limits.checkpoint_seconds)
             and (launched.provisioner.usage().counted_bytes() or 0) <= limits.checkpoint_bytes
         )
