@@ -31,6 +31,7 @@ async def test_authorities_are_read_once_for_all_clients_and_proxies(monkeypatch
 
 
 async def test_a_server_of_this_machine_needs_no_authorities(monkeypatch):
+    tls_contexts.shared.cache_clear()
     monkeypatch.setenv("SSL_CERT_FILE", "/nonexistent")
     local = retries.ServerAddress("http://127.0.0.1:9/v1", "key")
     async with openai_clients.local_client(local, settings.Patience()):
