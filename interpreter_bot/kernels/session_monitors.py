@@ -20,7 +20,7 @@ from typing import Final, ParamSpec, TypeVar
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels import kernel_loss_reasons, launchers, snapshots
-from interpreter_bot.kernels.files import workspaces
+from interpreter_bot.kernels.files import directory_contents, workspaces
 from interpreter_bot.kernels.metering import deleted_files, memory, session_metering
 
 _log = logging.getLogger(__name__)
@@ -222,8 +222,6 @@ class SessionMonitor:
         is_hurried, self._is_hurried = self._is_hurried, False
         began, self._next_look = time.monotonic(), math.inf
         try:
-            # Before the check: processes that run during it cause another one.
-            self._clocks = await self._in_thread(self.usage.clocks)
             await self.check()
         except (errors.WorkspaceError, OSError) as error:
             # A session that ends during the check takes its files and processes along.
@@ -264,6 +262,7 @@ class SessionMonitor:
     async def _judge_memory(self) -> session_metering.LimitViolation:
         limit = self._limits.memory_bytes
         reading = await self._in_thread(
+            self._after_clocks,
             self.usage.reading,
             enough_bytes=limit,
             most_bytes=limit + _HEADROOM_BYTES,
@@ -288,7 +287,7 @@ class SessionMonitor:
 
     async def _judge_sockets(self) -> session_metering.LimitViolation:
         """Add what waits in sockets that the cgroup does not count."""
-        waiting_bytes = await self._in_thread(self.usage.uncounted_bytes)
+        waiting_bytes = await self._in_thread(self._after_clocks, self.usage.uncounted_bytes)
         if not waiting_bytes:
             return session_metering.LimitViolation.FINE
         most_bytes = self._limits.memory_bytes + _HEADROOM_BYTES
@@ -305,8 +304,7 @@ class SessionMonitor:
 
     async def _judge_files(self, workspace: workspaces.Workspace) -> None:
         """Compare the workspace with its limits; kill or interrupt the kernel if it is over."""
-        usage = await workspace.usage()
-        deleted = await self._in_thread(self._deleted, workspace)
+        usage, deleted, saved = await self._in_thread(self._measure, workspace)
         before, self.disk_bytes = self.disk_bytes, usage.bytes + deleted.bytes
         # What the session had at the first check may be of last year.
         self.has_grown = self._has_been_seen and self.disk_bytes > before + _GROWTH_BYTES
@@ -323,7 +321,6 @@ class SessionMonitor:
             self.disk_bytes / self._limits.workspace_bytes,
             usage.files / self._limits.workspace_files,
         )
-        saved = await workspace.variables_usage(most_bytes=self._most_saved_bytes)
         if saved.is_over:
             if not self._gives_up_saving():
                 self.launched.kernel.kill_with_reason(
@@ -334,11 +331,25 @@ class SessionMonitor:
         else:
             self._object(share, kernel_loss_reasons.workspace_full(self._limits))
 
-    def _deleted(self, workspace: workspaces.Workspace) -> deleted_files.Deleted:
+    def _measure(
+        self, workspace: workspaces.Workspace
+    ) -> tuple[
+        directory_contents.DirectoryUsage,
+        deleted_files.Deleted,
+        directory_contents.DirectoryUsage,
+    ]:
+        """Measure its files, those that have no name, and its saved variables. Blocks."""
+        files = workspace.measure()
         if self._disk is None:
             # Once: it takes as long as the machine has mounts.
             self._disk = deleted_files.Disk.of(workspace.directory, self._limits.file_bytes)
-        return self.usage.deleted(self._disk)
+        deleted = self.usage.deleted(self._disk)
+        return files, deleted, workspace.measure_variables(self._most_saved_bytes)
+
+    def _after_clocks(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Call a function, for which processes that run meanwhile cause another check. Blocks."""
+        self._clocks = self.usage.clocks()
+        return function(*args, **kwargs)
 
     def _object(self, share: float, reason: str) -> None:
         kernel = self.launched.kernel
@@ -354,6 +365,7 @@ class SessionMonitor:
     async def _in_thread(
         self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
     ) -> _T:
+        # Rarely: to change threads takes a third of a millisecond of a processor.
         loop = asyncio.get_running_loop()
         work = functools.partial(function, *args, **kwargs)
         return await loop.run_in_executor(self._threads, work)

@@ -227,11 +227,37 @@ class Workspace:
         Decisions by the figures should heed `is_uncountable` too: something is nested so deeply, or
         not permitted to be read, that they leave it out.
         """
-        return await workspace_io.file_work(self._measure)
+        return await workspace_io.file_work(self.measure)
 
     async def variables_usage(self, *, most_bytes: int) -> directory_contents.DirectoryUsage:
         """Measure what its saved variables use of the disk; quick as well."""
-        return await workspace_io.file_work(self._measure_variables, most_bytes)
+        return await workspace_io.file_work(self.measure_variables, most_bytes)
+
+    def measure(self) -> directory_contents.DirectoryUsage:
+        """Measure as `usage` does; blocks.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        most_bytes, most_files = self._limits.workspace_bytes, self._limits.workspace_files
+        with workspace_io.opened(self._root) as root:
+            return directory_contents.measure(
+                root, most_bytes=most_bytes, most_files=most_files, overshoot=_OVERSHOOT
+            )
+
+    def measure_variables(self, most_bytes: int) -> directory_contents.DirectoryUsage:
+        """Measure as `variables_usage` does; blocks.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        # There is none where the session had no kernel since there are such directories.
+        with (
+            contextlib.suppress(FileNotFoundError),
+            workspace_io.opened(self.variables) as root,
+        ):
+            return directory_contents.measure(root, most_bytes=most_bytes, most_files=_SAVED_FILES)
+        return directory_contents.DirectoryUsage(0, 0, is_partial=False, is_over=False)
 
     async def checkpoint_bytes(self) -> int:
         """Measure what its checkpoints use of the disk."""
@@ -271,22 +297,6 @@ class Workspace:
                 yield folder, os.fsdecode(own)
             finally:
                 os.close(folder)
-
-    def _measure(self) -> directory_contents.DirectoryUsage:
-        most_bytes, most_files = self._limits.workspace_bytes, self._limits.workspace_files
-        with workspace_io.opened(self._root) as root:
-            return directory_contents.measure(
-                root, most_bytes=most_bytes, most_files=most_files, overshoot=_OVERSHOOT
-            )
-
-    def _measure_variables(self, most_bytes: int) -> directory_contents.DirectoryUsage:
-        # There is none where the session had no kernel since there are such directories.
-        with (
-            contextlib.suppress(FileNotFoundError),
-            workspace_io.opened(self.variables) as root,
-        ):
-            return directory_contents.measure(root, most_bytes=most_bytes, most_files=_SAVED_FILES)
-        return directory_contents.DirectoryUsage(0, 0, is_partial=False, is_over=False)
 
     def _measure_checkpoints(self) -> int:
         with (

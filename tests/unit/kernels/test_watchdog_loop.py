@@ -105,10 +105,10 @@ class Session:
         self.checks += 1
         return self._deleted
 
-    async def usage(self):
+    def measure(self):
         return self._usage
 
-    async def variables_usage(self, *, most_bytes):
+    def measure_variables(self, most_bytes):
         return NOTHING
 
     def written_bytes(self):
