@@ -101,7 +101,7 @@ class KernelBeginning:
 
 def pack(event: Event) -> bytes:
     """Write an event."""
-    fields = {field.name: getattr(event, field.name) for field in dataclasses.fields(event)}
+    fields = _fields(event)
     parts: list[bytes] = []
     apart: dict[str, int] = {}
     for name, value in list(fields.items()):
@@ -152,13 +152,21 @@ def _part(kind: type[Any], name: str, data: bytes) -> bytes | str:
 
 def document(value: object) -> bytes:
     """Write values as JSON, which has only ASCII."""
-    return json.dumps(value, default=_fields, separators=(",", ":")).encode("ascii")
+    return _ENCODER.encode(value).encode("ascii")
 
 
-def _fields(value: object) -> object:
-    if dataclasses.is_dataclass(value):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    raise TypeError(f"{type(value)} is no value")
+def _fields(value: object) -> dict[str, Any]:
+    names = _field_names(cast(Any, type(value)))
+    return {name: getattr(value, name) for name in names}
+
+
+@functools.cache
+def _field_names(kind: type[Any]) -> tuple[str, ...]:
+    """Return the names of a dataclass's fields; a TypeError for all that is no value."""
+    return tuple(field.name for field in dataclasses.fields(kind))
+
+
+_ENCODER: Final = json.JSONEncoder(default=_fields, separators=(",", ":"))
 
 
 def read(kind: type[T], fields: object) -> T:

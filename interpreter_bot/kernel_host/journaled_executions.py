@@ -116,7 +116,7 @@ class JournaledExecutions:
         """
         if self.is_known(execution_id):
             return
-        about = json.dumps({"kernel": kernel.id, "began": time.time()}).encode()
+        about = host_messages.document({"kernel": kernel.id, "began": time.time()})
         journal = self._journals.begin(execution_id, about)
         self._begun[execution_id] = None
         if len(self._begun) > _MOST_BEGUN:
@@ -141,8 +141,7 @@ class JournaledExecutions:
         def show(output: ports.Event, _: int) -> None:
             journal.append(host_messages.pack(output))
 
-        # Where nothing else is known: the process is told to end at once, or there is a defect.
-        end = _lost(journal.about)
+        end: ports.ExecutionEnd | None = None
         try:
             end = await kernel.execute(
                 code,
@@ -158,6 +157,8 @@ class JournaledExecutions:
             finished = values.Finished(values.Ending.REFUSED, 0.0, _DEFECT)
             end = ports.ExecutionEnd(finished)
         finally:
+            # Where nothing else is known: the process is told to end at once, or there is a defect.
+            end = _lost(journal.about) if end is None else end
             journal.append(host_messages.pack(end), is_end=True)
             self._host.acknowledge(journal.id)
             del self._running[journal.id]
