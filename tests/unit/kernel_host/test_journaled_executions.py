@@ -1,10 +1,12 @@
 """Journals of hosts that are gone."""
 
 import asyncio
+import types
 
 import pytest
 
-from interpreter_bot import errors
+from interpreter_bot import errors, values
+from interpreter_bot.hosts import host_messages
 from interpreter_bot.kernel_host import journal_directories, journaled_executions
 from interpreter_bot.kernels import execution_journals
 
@@ -35,3 +37,22 @@ async def test_what_a_host_leaves_that_ends_later_is_found_when_it_is_asked_for(
                 assert not finding.done()
         assert (await finding).last == 2
         assert (await begun.find("one")).ended_at is not None
+
+
+class EndlessKernel:
+    id = "kernel"
+
+    async def execute(self, code, **how):
+        await asyncio.sleep(3600)
+
+
+async def test_what_a_host_cuts_short_ends_as_lost_and_says_how_long_it_ran(tmp_path):
+    host = types.SimpleNamespace(acknowledge=lambda _: None)
+    async with journaled_executions.JournaledExecutions.open(host, tmp_path) as begun:
+        begun.begin("one", EndlessKernel(), "code", can_ask=False, seconds=None)
+        await asyncio.sleep(0.2)
+    async with journaled_executions.JournaledExecutions.open(host, tmp_path) as later:
+        [entry] = [entry async for entry in (await later.find("one")).follow()]
+    end = host_messages.unpack(entry.record)
+    assert (end.finished.ending, end.finished.kernel_lost) == (values.Ending.CRASHED, True)
+    assert 0.2 <= end.finished.seconds < 60
