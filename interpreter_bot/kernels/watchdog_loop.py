@@ -16,7 +16,15 @@ import logging
 import os
 import pathlib
 import shutil
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence, Sized
+from collections.abc import (
+    AsyncIterator,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Sized,
+)
 from concurrent import futures
 from typing import Final
 
@@ -31,7 +39,8 @@ from interpreter_bot.kernels import (
 
 _log = logging.getLogger(__name__)
 
-# The watchdog's own threads: slow checks delay no other work, and no kill.
+# The watchdog's own threads: slow checks delay no other work, and no kill. Memory, which grows by
+# gigabytes a second, has threads that never wait for a walk through files.
 _THREADS: Final = 4
 _FULL_DISK_SECONDS: Final = 1.0
 # Frozen sessions do not move; should one all the same, it is noticed after so many.
@@ -82,19 +91,20 @@ async def watch(
         config: the settings in effect: the limits, and the disk that must not be filled.
         saved: takes those of idle sessions.
     """
-    threads = futures.ThreadPoolExecutor(_THREADS, "watchdog")
     watched: dict[str, session_monitors.SessionMonitor] = {}
     reserve, was_full = machine_exhaustion.MachineExhaustion(config.limits), False
 
     async def look_after(key: str, launched: launchers.LaunchedKernel) -> None:
-        monitor = watched[key] = session_monitors.SessionMonitor(launched, config, threads, saved)
+        monitor = watched[key] = session_monitors.SessionMonitor(
+            launched, config, saved, memory_threads=memory_threads, disk_threads=disk_threads
+        )
         try:
             await monitor.watch()
         finally:
             if watched.get(key) is monitor:
                 del watched[key]
 
-    try:
+    with _threads("memory") as memory_threads, _threads("files") as disk_threads:
         async with asyncio.TaskGroup() as tasks:
             for turn in itertools.cycle(range(_FROZEN_TICKS)):
                 await asyncio.sleep(session_monitors.TICK_SECONDS)
@@ -125,6 +135,13 @@ async def watch(
                 if is_full and not was_full:
                     _log.error("the disk of %s is nearly full", config.paths.data)
                 was_full = is_full
+
+
+@contextlib.contextmanager
+def _threads(work: str) -> Iterator[futures.Executor]:
+    threads = futures.ThreadPoolExecutor(_THREADS, f"watchdog of {work}")
+    try:
+        yield threads
     finally:
         # Checks under way end in a moment, and their result is not needed.
         threads.shutdown(wait=False, cancel_futures=True)

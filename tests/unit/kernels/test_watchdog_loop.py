@@ -168,6 +168,22 @@ async def test_one_that_takes_for_ever_to_look_at_costs_nobody_else_a_look(tmp_p
         forever.set()
 
 
+async def test_memory_is_looked_at_while_as_many_walk_through_files_as_can(tmp_path):
+    forever = threading.Event()
+    walked = [Session(tmp_path) for _ in range(9)]
+    for session in walked:
+        session.measure = forever.wait
+    greedy = Session(tmp_path, reading=session_metering.Reading(577 * MIB, 0.0, 2))
+    live = dict(enumerate(walked))
+    try:
+        async with watched(tmp_path, live):
+            await until(lambda: all(one.looks for one in walked))
+            live["greedy"] = greedy
+            await until(lambda: greedy.kernel.condemned)
+    finally:
+        forever.set()
+
+
 class QuickKernel(Kernel):
     """Runs something else whenever one looks."""
 
@@ -334,7 +350,10 @@ async def test_what_waits_in_sockets_counts_beside_a_group(tmp_path, group, wait
     session = Session(tmp_path)
     session.group_bytes, session.waiting_bytes = group * MIB, waiting * MIB
     config = configured(tmp_path)
-    await session_monitors.SessionMonitor(session, config, None, not_saving(config)).check()
+    monitor = session_monitors.SessionMonitor(
+        session, config, not_saving(config), memory_threads=None, disk_threads=None
+    )
+    await monitor.check()
     assert session.kernel.condemned == [(values.Ending.STOPPED, kernel_loss_reasons.HIDING)] * ends
 
 
