@@ -162,7 +162,8 @@ def _fields(value: object) -> dict[str, Any]:
 
 @functools.cache
 def _field_names(kind: type[Any]) -> tuple[str, ...]:
-    """Return the names of a dataclass's fields; a TypeError for all that is no value."""
+    if not dataclasses.is_dataclass(kind):
+        raise TypeError(f"{kind} is no value")
     return tuple(field.name for field in dataclasses.fields(kind))
 
 

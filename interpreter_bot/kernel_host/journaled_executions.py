@@ -93,7 +93,7 @@ class JournaledExecutions:
         """End those whose host has died."""
         for journal in self._journals:
             if journal.ended_at is None and journal.id not in self._running:
-                journal.append(host_messages.pack(_lost(journal.about)), is_end=True)
+                journal.append(host_messages.pack(_lost(_age_seconds(journal.about))), is_end=True)
 
     def __len__(self) -> int:
         """How many run."""
@@ -141,7 +141,7 @@ class JournaledExecutions:
         def show(output: ports.Event, _: int) -> None:
             journal.append(host_messages.pack(output))
 
-        end: ports.ExecutionEnd | None = None
+        began, end = time.monotonic(), None
         try:
             end = await kernel.execute(
                 code,
@@ -157,8 +157,9 @@ class JournaledExecutions:
             finished = values.Finished(values.Ending.REFUSED, 0.0, _DEFECT)
             end = ports.ExecutionEnd(finished)
         finally:
-            # Where nothing else is known: the process is told to end at once, or there is a defect.
-            end = _lost(journal.about) if end is None else end
+            if end is None:
+                # Cancelled: the process is to end at once.
+                end = _lost(time.monotonic() - began)
             journal.append(host_messages.pack(end), is_end=True)
             self._host.acknowledge(journal.id)
             del self._running[journal.id]
@@ -204,12 +205,15 @@ class JournaledExecutions:
             await asyncio.wait(self._tasks)
 
 
-def _lost(about: bytes) -> ports.ExecutionEnd:
-    """Return the end of an execution whose host died."""
+def _age_seconds(about: bytes) -> float:
+    """Return how long ago an execution began whose host died, by what its journal is about."""
     try:
-        began = float(json.loads(about)["began"])
+        return max(time.time() - float(json.loads(about)["began"]), 0.0)
     except (ValueError, KeyError, TypeError):
-        began = time.time()
-    seconds = max(time.time() - began, 0.0)
+        return 0.0
+
+
+def _lost(seconds: float) -> ports.ExecutionEnd:
+    """Return the end of an execution whose host died."""
     finished = values.Finished(values.Ending.CRASHED, seconds, _HOST_DIED, kernel_lost=True)
     return ports.ExecutionEnd(finished, loss_reason=_HOST_DIED)
