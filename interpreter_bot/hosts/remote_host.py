@@ -120,7 +120,6 @@ class RemoteHost:
         self._is_ephemeral = is_ephemeral
         self.ephemeral_keys: set[str] = set()
         self._stack = contextlib.ExitStack()
-        self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -162,8 +161,6 @@ class RemoteHost:
                     yield host
             finally:
                 await host._doors.close()
-                if host._tasks:
-                    await asyncio.wait(host._tasks)
 
     def _begin(self, key: str) -> None:
         """Let the host forget a session in the end, if it is to."""
@@ -186,7 +183,7 @@ class RemoteHost:
     @property
     def is_used(self) -> bool:
         """Whether anything is wanted of it now."""
-        return self.connection.is_used or bool(self._tasks)
+        return self.connection.is_used
 
     async def take_move_notice(self, key: str) -> bool:
         """Say no: no session of it moves."""
@@ -271,17 +268,8 @@ class RemoteHost:
 
     def acknowledge(self, execution_id: str) -> None:
         """Let the host forget an execution."""
-
-        async def told() -> None:
-            try:
-                await self._post("acknowledge", execution=execution_id)
-            except errors.BotError:
-                # The host forgets it by itself, a day later.
-                _log.info("an execution could not be acknowledged", exc_info=True)
-
-        task = asyncio.create_task(told(), name="acknowledge an execution")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        # One that does not hear of it forgets it by itself, a day later.
+        self.connection.send({"do": "acknowledge", "execution": execution_id})
 
     async def statuses(
         self, keys: Collection[str] | None = None

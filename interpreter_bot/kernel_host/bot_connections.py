@@ -98,6 +98,7 @@ class BotConnection:
             "follow": self._follow,
             "cancel": self._cancel,
             "answer": self._answer,
+            "acknowledge": self._acknowledge,
             "heard": self._heard,
             "listen": self._listen,
         }
@@ -267,6 +268,9 @@ class BotConnection:
             given = said.get("text")
             answer = host_messages.error(said["error"]) if given is None else str(given)
             asked.answer(int(said["question"]), answer)
+
+    async def _acknowledge(self, said: dict[str, Any]) -> None:
+        self._executions.acknowledge(str(said["execution"]))
 
     async def _listen(self, said: dict[str, Any]) -> None:
         self.listens = bool(said["listens"])

@@ -180,7 +180,6 @@ class HostServer:
                 web.post("/v1/drain", self._drain),
                 *session_requests.state_routes(self._host, self._take_fork),
                 web.post("/v1/stop", self._stop),
-                web.post("/v1/acknowledge", self._acknowledge),
                 *administration_requests.routes(self._host, self._archives),
                 *self._doors.routes(),
                 web.post("/v1/forget", self._forget),
@@ -330,10 +329,6 @@ class HostServer:
     async def _stop(self, request: web.Request) -> web.Response:
         said = await request.json()
         await self._host.stop(str(said["execution"]), str(said["reason"]))
-        return _json({})
-
-    async def _acknowledge(self, request: web.Request) -> web.Response:
-        await self.executions.acknowledge(str((await request.json())["execution"]))
         return _json({})
 
     async def _forget(self, request: web.Request) -> web.Response:

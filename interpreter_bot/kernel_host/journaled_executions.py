@@ -2,8 +2,6 @@
 
 They are asked for, followed and acknowledged by bots that come and go. What a host that died has
 left of an execution is followed like any other, up to the sentence that it was lost.
-
-Above 300 lines: one table of executions, from their beginning to what is left of them.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ import json
 import logging
 import pathlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from typing import Final
 
 from interpreter_bot import errors, schedules, values
@@ -124,9 +122,7 @@ class JournaledExecutions:
         asked = self._running[execution_id] = execution_questions.Questions(self._input_seconds)
         ask = asked.ask if can_ask else None
         running = self._run(journal, kernel, code, ask=ask, seconds=seconds, is_own=is_own)
-        task = asyncio.create_task(running, name=f"execution {execution_id}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._spawn(running, f"execution {execution_id}")
 
     async def _run(
         self,
@@ -193,10 +189,19 @@ class JournaledExecutions:
         """Return what an execution asks, as long as it runs."""
         return self._running.get(execution_id)
 
-    async def acknowledge(self, execution_id: str) -> None:
-        """Forget an execution, if it is over: all that it showed was recorded."""
+    def acknowledge(self, execution_id: str) -> None:
+        """Forget an execution soon, if it is over: all that it showed was recorded."""
         if execution_id not in self._running:
-            await self._journals.remove(execution_id)
+            self._spawn(self._journals.remove(execution_id), f"forget execution {execution_id}")
+
+    def _spawn(self, work: Coroutine[object, None, None], name: str) -> None:
+        self._tasks.add(task := asyncio.create_task(work, name=name))
+        task.add_done_callback(self._over)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("%s failed", task.get_name(), exc_info=error)
 
     async def _close(self) -> None:
         for task in list(self._tasks):

@@ -441,9 +441,26 @@ async def test_nothing_runs_twice_when_what_it_showed_is_forgotten(served, place
             shown, show = heard()
             end = await kernel.execute(COUNT, execution_id="counted", show=show)
             assert end.finished.ending is ending
-            await served.executions.acknowledge("counted")
+            served.executions.acknowledge("counted")
         await kernel.execute(RUNS, execution_id="counts", show=show)
         assert shown == [(1, "x\n")]
+
+
+async def test_what_a_bot_acknowledges_before_it_goes_is_forgotten(served, place):
+    async with (
+        remote_host.RemoteHost.open(place / "host.sock") as remote,
+        remote.lease("goes") as lease,
+    ):
+        for name in ("gone-1", "gone-2"):
+            await (await lease.kernel()).execute("1", execution_id=name, show=heard()[1])
+        for name in ("gone-1", "gone-2"):
+            remote.acknowledge(name)
+    async with asyncio.timeout(10):
+        while len(served.connections):  # noqa: ASYNC110 - the server tells nobody
+            await asyncio.sleep(0.01)
+    for name in ("gone-1", "gone-2"):
+        with pytest.raises(errors.ExecutionMissingError):
+            await served.executions.find(name)
 
 
 async def test_nothing_runs_twice_when_another_host_is_reached_at_the_second_attempt(host, place):
