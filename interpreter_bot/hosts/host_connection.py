@@ -151,6 +151,7 @@ class HostConnection:
             finally:
                 if connection._tasks:
                     await asyncio.wait(connection._tasks)
+                # What was said last is written before: its writer was woken already.
                 keeping.cancel()
                 await asyncio.wait({keeping})
                 connection._lose()

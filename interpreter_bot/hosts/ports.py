@@ -368,7 +368,10 @@ class Hosts(Protocol):
         """
 
     def acknowledge(self, execution_id: str) -> None:
-        """Let the host forget what an execution showed, and its end, soon; it does not wait."""
+        """Let the host forget what an execution showed, and its end, soon; it does not wait.
+
+        A host that cannot be reached now does not hear of it, and forgets by itself a day later.
+        """
 
     async def statuses(self, keys: Collection[str] | None = None) -> Mapping[str, KernelStatus]:
         """Return the kernels of these sessions, or of all; one that has none is missing."""

@@ -1,7 +1,7 @@
 """The host that is another process, of this machine or another: its kernels outlive this bot.
 
 It is `local_host` behind a wire, whose other end is `kernel_host.host_server`. What a host sends is
-checked in `host_messages`; what is lost on the way is said again by `host_connection`.
+checked in `host_messages`; what is wanted, and lost on the way, is said again by `host_connection`.
 
 Above 300 lines: one port, all of it.
 """
@@ -268,7 +268,6 @@ class RemoteHost:
 
     def acknowledge(self, execution_id: str) -> None:
         """Let the host forget an execution."""
-        # One that does not hear of it forgets it by itself, a day later.
         self.connection.send({"do": "acknowledge", "execution": execution_id})
 
     async def statuses(

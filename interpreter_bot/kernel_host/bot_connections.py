@@ -1,8 +1,8 @@
 """Connection of one bot: its leases, the executions that it begins and follows, what it is told.
 
 What ends with the connection are leases, so that kernels of a bot that died can be let go, and the
-listening; what was begun runs on. Each message does one thing, and a bot that reconnects says all
-of them again: everything here can be said twice.
+listening; what was begun runs on. Each message does one thing, and a bot that reconnects says again
+what it still wants: everything here can be said twice.
 
 Above 300 lines: one method for each thing that a bot says, over the same tables.
 """

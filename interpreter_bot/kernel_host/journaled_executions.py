@@ -55,7 +55,8 @@ class JournaledExecutions:
         self._taking_over = asyncio.Lock()
         # Longer than their journals: what was begun is not begun again for want of one.
         self._begun: dict[str, None] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._executing: set[asyncio.Task[None]] = set()
+        self._forgetting: set[asyncio.Task[None]] = set()
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -122,7 +123,7 @@ class JournaledExecutions:
         asked = self._running[execution_id] = execution_questions.Questions(self._input_seconds)
         ask = asked.ask if can_ask else None
         running = self._run(journal, kernel, code, ask=ask, seconds=seconds, is_own=is_own)
-        self._spawn(running, f"execution {execution_id}")
+        _spawn(running, f"execution {execution_id}", self._executing)
 
     async def _run(
         self,
@@ -192,22 +193,27 @@ class JournaledExecutions:
     def acknowledge(self, execution_id: str) -> None:
         """Forget an execution soon, if it is over: all that it showed was recorded."""
         if execution_id not in self._running:
-            self._spawn(self._journals.remove(execution_id), f"forget execution {execution_id}")
-
-    def _spawn(self, work: Coroutine[object, None, None], name: str) -> None:
-        self._tasks.add(task := asyncio.create_task(work, name=name))
-        task.add_done_callback(self._over)
-
-    def _over(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("%s failed", task.get_name(), exc_info=error)
+            removing = self._journals.remove(execution_id)
+            _spawn(removing, f"forgetting execution {execution_id}", self._forgetting)
 
     async def _close(self) -> None:
-        for task in list(self._tasks):
+        for task in self._executing:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        # What was acknowledged is not left to the next host.
+        if ending := self._executing | self._forgetting:
+            await asyncio.wait(ending)
+
+
+def _spawn(work: Coroutine[object, None, None], name: str, tasks: set[asyncio.Task[None]]) -> None:
+    """Do work in a task, which is among `tasks` until it is done."""
+
+    def over(task: asyncio.Task[None]) -> None:
+        tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("%s failed", name, exc_info=error)
+
+    tasks.add(task := asyncio.create_task(work, name=name))
+    task.add_done_callback(over)
 
 
 def _age_seconds(about: bytes) -> float:
@@ -219,6 +225,6 @@ def _age_seconds(about: bytes) -> float:
 
 
 def _lost(seconds: float) -> ports.ExecutionEnd:
-    """Return the end of an execution whose host died."""
+    """Return the end of an execution whose host died, or was told to end at once."""
     finished = values.Finished(values.Ending.CRASHED, seconds, _HOST_DIED, kernel_lost=True)
     return ports.ExecutionEnd(finished, loss_reason=_HOST_DIED)

@@ -40,7 +40,8 @@ from interpreter_bot.kernels import (
 _log = logging.getLogger(__name__)
 
 # The watchdog's own threads: slow checks delay no other work, and no kill. Memory, which grows by
-# gigabytes a second, has threads that never wait for a walk through files.
+# gigabytes a second, has threads that never wait for a walk through files; only a session whose own
+# files are being looked through is not looked at meanwhile.
 _THREADS: Final = 4
 _FULL_DISK_SECONDS: Final = 1.0
 # Frozen sessions do not move; should one all the same, it is noticed after so many.

@@ -81,7 +81,7 @@ class Marks:
 class Workspace:
     """One session's files. The directory above its root belongs to it alone as well.
 
-    Every coroutine raises WorkspaceError where the operating system refuses.
+    What is awaited raises WorkspaceError where the operating system refuses.
     """
 
     def __init__(self, root: pathlib.Path, limits: settings.Limits, marks: Marks) -> None:

@@ -142,3 +142,8 @@ def test_error_of_a_hostile_peer_is_a_bot_error_of_bounded_length():
     assert len(str(found)) <= 2000
     with pytest.raises(host_messages.MalformedError):
         host_messages.error(["kind"])
+
+
+def test_what_is_no_value_cannot_be_sent():
+    with pytest.raises(TypeError, match="no value"):
+        host_messages.document({"a": object()})
