@@ -125,6 +125,19 @@ class _GuestKernel(ipkernel.IPythonKernel):
         """Leave interrupts to `do_execute`: in ipykernel's own code they would end no cell."""
         self.saved_sigint_handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
 
+    @property
+    def _echoes(self) -> bool:
+        """Whether who asked is told that, and of what, the execution begins; the bot knows."""
+        return self.get_parent("shell").get("content", {}).get("echo", True) is not False
+
+    def _publish_status(self, status: str, *args: Any, **options: Any) -> None:
+        if status != "busy" or self._echoes:
+            super()._publish_status(status, *args, **options)
+
+    def _publish_execute_input(self, *args: Any) -> None:
+        if self._echoes:
+            super()._publish_execute_input(*args)
+
     async def do_execute(self, code: str, silent: bool, *args: Any, **options: Any) -> Any:
         """Run a cell; its printed text is attributed to it."""
         owner = os.getpid()

@@ -139,11 +139,9 @@ class ExecutionStream:
         return over
 
     async def _see_through(self, content: dict[str, object]) -> None:
-        content |= {
-            "user_expressions": {},
-            "allow_stdin": self._ask is not None,
-            "stop_on_error": True,
-        }
+        content |= {"user_expressions": {}, "stop_on_error": True}
+        # The latter is no key of Jupyter's: our kernels send nothing then that is not read here.
+        content |= {"allow_stdin": self._ask is not None, "echo": False}
         # A kernel that does not read delays this, which counts as the code's time.
         self._request_id = await self._request(content)
         self._tasks.append(asyncio.create_task(self._hear_output(), name="output"))

@@ -184,6 +184,15 @@ async def starts_for_plain_jupyter_too(pool, kernel, files):
         )
         assert reply["content"]["status"] == "ok"
         assert [one["content"]["text"] for one in shown if "text" in one["content"]] == ["42\n"]
+        assert [one["msg_type"] for one in shown] == ["status", "execute_input", "stream", "status"]
+        # As the bot asks.
+        asked, _ = await run(kernel, "get_ipython().kernel.get_parent('shell')['content']['echo']")
+        assert asked == "False"
+        quiet = client.session.msg("execute_request", {"code": "6 * 7", "echo": False})
+        client.shell_channel.send(quiet)
+        told = [await client.get_iopub_msg(timeout=30) for _ in range(2)]
+        assert [one["msg_type"] for one in told] == ["execute_result", "status"]
+        assert told[1]["content"] == {"execution_state": "idle"}
     finally:
         client.stop_channels()
         await manager.shutdown_kernel(now=True)
