@@ -27,7 +27,6 @@ from . import (
     picture_scaling,
     proxy_environment,
     rootfs,
-    safe_reprs,
     snapshots,
     table_files,
     variable_descriptions,
@@ -35,6 +34,8 @@ from . import (
 
 _SHELL = "/bin/sh"
 _MOST_NAMES = 1000
+# Each cell leaves two names of its history, which are no variables.
+_MOST_LOOKED_AT = 20_000
 _SHOWN_NAMES = 100
 _NAME_CHARACTERS = 40
 
@@ -106,18 +107,16 @@ class GuestShell(package_requests.InstallingShell):
         No more names are read than the bot would show or count; of a value only whether it is one
         that each kernel begins with.
         """
-        hidden = safe_reprs.plain_names(self.user_ns_hidden)
-        names = [
-            name
-            for name, value in self._newest().items()
-            if not name.startswith("_") and value is not hidden.get(name, self)
-        ]
+        hidden = self.user_ns_hidden
+        newest = self._newest().items()
+        names = [name for name, value in newest if value is not hidden.get(name, self)]
         shown = [name for name in names if len(name) <= _NAME_CHARACTERS]
         return {"names": shown[:_SHOWN_NAMES], "count": len(names)}
 
     def _newest(self) -> dict[str, Any]:
-        newest = itertools.islice(reversed(self.user_ns.items()), _MOST_NAMES)
-        return {name: value for name, value in newest if type(name) is str}
+        newest = itertools.islice(reversed(self.user_ns.items()), _MOST_LOOKED_AT)
+        public = (one for one in newest if type(one[0]) is str and not one[0].startswith("_"))
+        return dict(itertools.islice(public, _MOST_NAMES))
 
     def save_variables(self, number: int, seconds: float, most_bytes: int, key: str) -> None:
         """Begin to save all variables as a new generation; the bot calls it by this name.

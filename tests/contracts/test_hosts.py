@@ -248,7 +248,9 @@ async def test_an_end_says_what_is_defined_and_what_it_cost(hosts, key):
     async with hosts.lease(key) as lease:
         kernel = await lease.kernel()
         code = "first = 1\nsecond = sum(range(3_000_000))"
-        end, _ = await run(kernel, code)
+        # As after 3,000 cells, each of which IPython keeps under a name.
+        history = "get_ipython().push({f'_i{n}': '' for n in range(3000)}, interactive=False)"
+        end, _ = await run(kernel, f"{code}\n{history}")
     assert end.finished.ending is values.Ending.OK
     assert (end.names, end.more_names, end.loss_reason) == (("second", "first"), 0, "")
     assert 0 < end.cpu_seconds < 10
