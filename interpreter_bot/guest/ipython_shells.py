@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import json
 import os
 import shlex
@@ -33,11 +32,6 @@ from . import (
 )
 
 _SHELL = "/bin/sh"
-_MOST_NAMES = 1000
-# Each cell leaves two names of its history, which are no variables.
-_MOST_LOOKED_AT = 20_000
-_SHOWN_NAMES = 100
-_NAME_CHARACTERS = 40
 
 
 class CellCompiler(compiler.XCachingCompiler):
@@ -93,7 +87,7 @@ class GuestShell(package_requests.InstallingShell):
 
     def describe_variables(self) -> None:
         """Show what variables there are; the bot calls it by this name."""
-        found = variable_descriptions.describe(self.variables()["names"], self._newest())
+        found = variable_descriptions.describe(self._newest())
         self.display_pub.publish({"application/json": json.dumps(found, ensure_ascii=False)})
 
     def complete_code(self, before: str) -> None:
@@ -102,21 +96,12 @@ class GuestShell(package_requests.InstallingShell):
         self.display_pub.publish({"application/json": json.dumps(found, ensure_ascii=False)})
 
     def variables(self) -> dict[str, Any]:
-        """Return the names that code has defined, newest first, and how many there are.
-
-        No more names are read than the bot would show or count; of a value only whether it is one
-        that each kernel begins with.
-        """
-        hidden = self.user_ns_hidden
-        newest = self._newest().items()
-        names = [name for name, value in newest if value is not hidden.get(name, self)]
-        shown = [name for name in names if len(name) <= _NAME_CHARACTERS]
-        return {"names": shown[:_SHOWN_NAMES], "count": len(names)}
+        """Return the names that code has defined, newest first, and how many there are."""
+        newest = self._newest()
+        return {"names": variable_descriptions.shown(newest), "count": len(newest)}
 
     def _newest(self) -> dict[str, Any]:
-        newest = itertools.islice(reversed(self.user_ns.items()), _MOST_LOOKED_AT)
-        public = (one for one in newest if type(one[0]) is str and not one[0].startswith("_"))
-        return dict(itertools.islice(public, _MOST_NAMES))
+        return variable_descriptions.newest(self.user_ns, self.user_ns_hidden)
 
     def save_variables(self, number: int, seconds: float, most_bytes: int, key: str) -> None:
         """Begin to save all variables as a new generation; the bot calls it by this name.

@@ -125,18 +125,14 @@ class _GuestKernel(ipkernel.IPythonKernel):
         """Leave interrupts to `do_execute`: in ipykernel's own code they would end no cell."""
         self.saved_sigint_handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
 
-    @property
-    def _echoes(self) -> bool:
-        """Whether who asked is told that, and of what, the execution begins; the bot knows."""
-        return self.get_parent("shell").get("content", {}).get("echo", True) is not False
-
     def _publish_status(self, status: str, *args: Any, **options: Any) -> None:
-        if status != "busy" or self._echoes:
+        # There is no other channel that somebody could ask on.
+        if status != "busy" or _wants_echo(self.get_parent("shell")):
             super()._publish_status(status, *args, **options)
 
-    def _publish_execute_input(self, *args: Any) -> None:
-        if self._echoes:
-            super()._publish_execute_input(*args)
+    def _publish_execute_input(self, code: str, parent: dict[str, Any], *args: Any) -> None:
+        if _wants_echo(parent):
+            super()._publish_execute_input(code, parent, *args)
 
     async def do_execute(self, code: str, silent: bool, *args: Any, **options: Any) -> Any:
         """Run a cell; its printed text is attributed to it."""
@@ -180,6 +176,12 @@ class _GuestKernel(ipkernel.IPythonKernel):
             parent = self.get_parent("shell")
             self.session.send(self.iopub_socket, "input_request", {}, parent=parent)
             return super()._input_request(*args, **options)
+
+
+def _wants_echo(request: dict[str, Any]) -> bool:
+    """Return whether `busy` and its own code are sent to who asked; the bot's requests say no."""
+    content = request.get("content")
+    return not (isinstance(content, dict) and content.get("echo") is False)
 
 
 def _has_handlers() -> bool:

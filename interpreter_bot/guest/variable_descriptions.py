@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,20 +10,49 @@ from typing import Any
 from . import dataframe_displays, safe_reprs, table_columns
 
 _MOST_CHARACTERS = 120
+# The newest names, history included, of which each cell leaves one or two.
+_MOST_LOOKED_AT = 20_000
+_SHOWN_NAMES = 100
+_NAME_CHARACTERS = 40
 _TABLES = frozenset({"DataFrame", "Series", "Table", "RecordBatch"})
 _SIZED = frozenset({str, bytes, bytearray, list, tuple, set, frozenset, dict})
 
 
-def describe(names: Iterable[str], space: Mapping[str, Any]) -> list[dict[str, Any]]:
+def newest(space: dict[Any, Any], hidden: dict[Any, Any]) -> dict[str, Any]:
+    """Return what code has defined, newest first, without what is private.
+
+    Of a value is read only whether it is one that each kernel begins with.
+
+    Args:
+        space: all that is defined.
+        hidden: what each kernel begins with, and history.
+    """
+    begun_with = _public(hidden.items())
+    found = _public(reversed(space.items())).items()
+    return {name: value for name, value in found if value is not begun_with.get(name, space)}
+
+
+def _public(names: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
+    """Return what is neither private nor history; plain texts only, as in `plain_names`."""
+    # Taken at once: threads of code may define more meanwhile.
+    first = list(itertools.islice(names, _MOST_LOOKED_AT))
+    return {name: value for name, value in first if type(name) is str and name[:1] != "_"}
+
+
+def shown(names: Iterable[str]) -> list[str]:
+    """Return the first of the names that are short enough to be shown."""
+    return [name for name in names if len(name) <= _NAME_CHARACTERS][:_SHOWN_NAMES]
+
+
+def describe(variables: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Describe variables: type, shape and size where they are known, and what stands in them.
 
     A table has a handle, by which it can be looked into.
 
     Args:
-        names: of the variables, in the order in which they are wanted.
-        space: where they are.
+        variables: in the order in which they are wanted.
     """
-    return [{"name": name} | _described(space[name]) for name in names]
+    return [{"name": name} | _described(variables[name]) for name in shown(variables)]
 
 
 def _described(value: Any) -> dict[str, Any]:

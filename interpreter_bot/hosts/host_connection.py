@@ -151,7 +151,7 @@ class HostConnection:
             finally:
                 if connection._tasks:
                     await asyncio.wait(connection._tasks)
-                # What was said last is written before: its writer was woken already.
+                # What was said last is written before, unless the host does not read.
                 keeping.cancel()
                 await asyncio.wait({keeping})
                 connection._lose()

@@ -140,7 +140,7 @@ class ExecutionStream:
 
     async def _see_through(self, content: dict[str, object]) -> None:
         content |= {"user_expressions": {}, "stop_on_error": True}
-        # The latter is no key of Jupyter's: our kernels send nothing then that is not read here.
+        # `echo` is no key of Jupyter's: our kernels then leave out `busy` and `execute_input`.
         content |= {"allow_stdin": self._ask is not None, "echo": False}
         # A kernel that does not read delays this, which counts as the code's time.
         self._request_id = await self._request(content)

@@ -178,6 +178,9 @@ async def starts_for_plain_jupyter_too(pool, kernel, files):
     # There is no heartbeat: whether a kernel lives is the provisioner's to say.
     client.start_channels(hb=False, control=False)
     try:
+        # Whatever the kernel shows from here on comes here.
+        while (await client.get_iopub_msg(timeout=30))["msg_type"] != "iopub_welcome":
+            pass
         shown = []
         reply = await client.execute_interactive(
             "print(6 * 7)", allow_stdin=False, output_hook=shown.append, timeout=30

@@ -63,6 +63,20 @@ async def test_a_session_keeps_its_kernel_and_its_variables(opened):
         assert (await _run(await pool.take("b"), "'x' in dir()"))[0] == "False"
 
 
+async def test_names_are_known_whatever_stands_among_those_that_are_hidden(opened):
+    hostile = """
+class Key(str):
+    __hash__ = lambda self: hash("a")
+    __eq__ = lambda self, other: 1 / 0
+get_ipython().user_ns_hidden[Key("hidden")] = 1
+a = 2
+"""
+    async with opened() as pool:
+        kernel = await pool.take("a")
+        await _run(kernel, hostile)
+        assert kernel.namespace.names == ("a", "Key")
+
+
 async def test_what_is_not_preloaded_comes_with_its_import_and_is_as_good(opened):
     async with opened() as pool:
         kernel = await pool.take("a")

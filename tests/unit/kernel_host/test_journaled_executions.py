@@ -65,7 +65,7 @@ async def test_what_a_host_cuts_short_ends_as_lost_and_says_how_long_it_ran(
         begun.begin("one", WaitingKernel(), "code", can_ask=False, seconds=None)
         await asyncio.sleep(0.2)
         now = time.time
-        # Whoever sets the clock meanwhile changes nothing.
+        # A clock that is set meanwhile changes nothing.
         monkeypatch.setattr(time, "time", lambda: now() - 3600)
     async with journaled_executions.JournaledExecutions.open(host, tmp_path) as later:
         [entry] = [entry async for entry in (await later.find("one")).follow()]
