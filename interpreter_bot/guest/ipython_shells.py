@@ -47,9 +47,14 @@ class DisplayHook(displayhook.ZMQShellDisplayHook):
 
     def cull_cache(self) -> None:
         """Drop the oldest values of `Out`, without a warning in the middle of an answer."""
+        values = self.shell.user_ns["_oh"]
+        before = set(values)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             super().cull_cache()
+        # IPython leaves them among what is hidden, where they would stay in memory.
+        for number in before.difference(values):
+            self.shell.user_ns_hidden.pop(f"_{number}", None)
 
     def log_output(self, format_dict: dict[str, Any]) -> None:
         """Keep no copy of displays: it would never be freed. `%history -o` has none."""

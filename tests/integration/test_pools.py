@@ -77,6 +77,16 @@ a = 2
         assert kernel.namespace.names == ("a", "Key")
 
 
+async def test_values_that_out_drops_do_not_stay_in_memory(opened):
+    async with opened() as pool:
+        kernel = await pool.take("a")
+        await _run(kernel, "import weakref\nclass Large: pass\nkept = []")
+        await _run(kernel, "get_ipython().displayhook.cache_size = 3")
+        for _ in range(8):
+            await _run(kernel, "value = Large()\nkept.append(weakref.ref(value))\nvalue")
+        assert (await _run(kernel, "kept[0]() is None, kept[-1]() is None"))[0] == "(True, False)"
+
+
 async def test_what_is_not_preloaded_comes_with_its_import_and_is_as_good(opened):
     async with opened() as pool:
         kernel = await pool.take("a")
