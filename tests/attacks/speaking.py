@@ -34,9 +34,15 @@ import os, select, socket
 def own(channel, is_listening=False):
     for name in os.listdir("/proc/self/fd"):
         try:
-            found = socket.socket(fileno=os.dup(int(name)))
+            copy = os.dup(int(name))
+        except OSError:
+            continue
+        try:
+            found = socket.socket(fileno=copy)
             is_it = str(found.getsockname()).endswith(f"-{channel}")
         except OSError:
+            # Left open, they would double with each call until there were no more.
+            os.close(copy)
             continue
         if is_it and found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == is_listening:
             return found
