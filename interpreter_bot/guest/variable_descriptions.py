@@ -27,9 +27,9 @@ def newest(space: dict[Any, Any], hidden: dict[Any, Any]) -> dict[str, Any]:
         space: all that is defined.
         hidden: what each kernel begins with, and history.
     """
-    begun_with = _public(hidden.items())
+    begun_with, nothing = _public(hidden.items()), object()
     found = _public(reversed(space.items())).items()
-    return {name: value for name, value in found if value is not begun_with.get(name, space)}
+    return {name: value for name, value in found if value is not begun_with.get(name, nothing)}
 
 
 def _public(names: Iterable[tuple[Any, Any]]) -> dict[str, Any]:

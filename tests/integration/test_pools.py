@@ -75,6 +75,8 @@ a = 2
         kernel = await pool.take("a")
         await _run(kernel, hostile)
         assert kernel.namespace.names == ("a", "Key")
+        await _run(kernel, "everything = globals()\nshell = get_ipython()")
+        assert kernel.namespace.names == ("shell", "everything", "a", "Key")
 
 
 async def test_values_that_out_drops_do_not_stay_in_memory(opened):
