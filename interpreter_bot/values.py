@@ -1,8 +1,6 @@
 """Frozen values that cross the layers: keys, outputs, endings, usage, files.
 
 An *output* is one thing an execution showed, with a plain text. Sizes are bytes, times seconds.
-
-Above 300 lines: they are the one vocabulary that all layers share.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Every way out is an `Outcome`. The transcript that comes in is complete when the turn is
 over, however it ends, also by cancellation: what was said is in it, and every call is answered.
-
-Above 300 lines: one turn is read from the first call to its outcome, in one place.
 """
 
 from __future__ import annotations

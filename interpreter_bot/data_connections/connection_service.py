@@ -1,7 +1,4 @@
-"""What code asks of data connections, behind its door: checked, asked of a database, recorded.
-
-Above 300 lines: one door, and all that can be asked there.
-"""
+"""What code asks of data connections, behind its door: checked, asked of a database, recorded."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 Two small kernels are started and try to get through every wall. Each wall gets a finding: whether
 it holds, what is lost without it, how to get it, and what was seen.
-
-Above 300 lines: all findings, each a few lines, as one report has them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Probes of real kernels' walls, from inside and outside; `diagnosis` judges the results.
 
 Small limits make it quick, and what is true of them is true of larger ones.
-
-Above 300 lines: all probes share the two kernels that they start.
 """
 
 from __future__ import annotations

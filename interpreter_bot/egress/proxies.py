@@ -1,8 +1,6 @@
 """The proxy behind one kernel's door: what code asks of it is allowed, or refused with a reason.
 
 Whoever comes through that door is that kernel's code, so nobody proves who they are.
-
-Above 300 lines: one connection, from being accepted to being recorded.
 """
 
 from __future__ import annotations

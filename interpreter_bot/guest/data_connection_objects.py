@@ -2,8 +2,6 @@
 
 They hold names only. The bot is asked by HTTP on a port of this kernel's own network; what it sends
 are frames of an Arrow stream, and how that ended.
-
-Above 300 lines: what one connection can be asked, and the one form in which it is answered.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The kernel application: ipykernel on inherited sockets, with a kernel made before the fork.
-
-Above 300 lines: the classes override hooks of one framework and only make sense together.
-"""
+"""The kernel application: ipykernel on inherited sockets, with a kernel made before the fork."""
 
 from __future__ import annotations
 

@@ -3,9 +3,6 @@
 A deny list: an allow list is stronger, but breaks what people install. Denied calls fail with
 EPERM, so that code gets an exception it can show, or with ENOSYS where a library then takes an
 older call; so do calls newer than this list. Calls of another architecture kill.
-
-Above 300 lines: one filter, read from top to bottom as the kernel reads it;
-half of it is one table.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Only classes that the libraries themselves have defined are read, never what derives from them. The
 libraries are never imported here: who has a table has its library.
-
-Above 300 lines: one reading of a table, by the library that it is of.
 """
 
 from __future__ import annotations

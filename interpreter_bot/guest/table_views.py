@@ -2,8 +2,6 @@
 
 What is asked for comes from the bot, as JSON; so goes what is found. No user's code is run by it,
 and what would take seconds is refused: whoever looks at a table must not lose their variables.
-
-Above 300 lines: one question about a table, from its JSON to that of the answer.
 """
 
 from __future__ import annotations

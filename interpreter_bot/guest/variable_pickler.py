@@ -4,8 +4,6 @@ One pickler takes all variables, so what they share stays shared. Functions of c
 the new namespace rather than to a copy of the old one. An object that cannot be pickled becomes a
 `Lost` in its place, so that a dict of models with a lock somewhere inside still comes back. A view
 of an array that is kept is kept as a view.
-
-Above 300 lines: for each kind of object what is written of it, and what makes it of that.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ start, executions that are followed. Whenever the connection is made anew, all o
 executions from the last event on that was received; a host does each of them once. It is said to
 the same host as long as that is there, else to the newest. A host that cannot be reached for long,
 or is another one by now, ends what ran in it.
-
-Above 300 lines: what is wanted, said and heard changes with each connection.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 A host that a bot starts is no part of the bot: it has a session of its own, so no signal for the
 bot reaches it, and its environment holds nothing that is not for kernels.
-
-Above 300 lines: to find, to start and to end one is done under one lock.
 """
 
 from __future__ import annotations

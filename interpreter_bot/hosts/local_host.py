@@ -1,7 +1,4 @@
-"""The host that is in this process: its kernels end with it.
-
-Above 300 lines: one port, all of it.
-"""
+"""The host that is in this process: its kernels end with it."""
 
 from __future__ import annotations
 

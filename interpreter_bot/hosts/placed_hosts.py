@@ -4,8 +4,6 @@ Where it is, a row of the database says (`placement_offers.Placements`). A sessi
 goes where its files are, else to the roomier of two hosts by chance. A host that is lost loses the
 others nothing; its own sessions begin again elsewhere, once it was away for long, in a later epoch:
 what comes back from the dead is refused, and its kernels of those sessions end.
-
-Above 300 lines: one port, all of it.
 """
 
 from __future__ import annotations

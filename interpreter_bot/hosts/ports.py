@@ -10,7 +10,6 @@ heard. Of what is delivered twice because an answer was lost, the host does ever
 
 What goes wrong is a `BotError` with a sentence for people. Of a host that is gone for good, kernels
 cannot be started, and executions end as `CRASHED`, with `kernel_lost`.
-Above 300 lines: one contract, most of it promises in words.
 """
 
 from __future__ import annotations

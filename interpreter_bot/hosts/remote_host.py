@@ -2,8 +2,6 @@
 
 It is `local_host` behind a wire, whose other end is `kernel_host.host_server`. What a host sends is
 checked in `host_messages`; what is wanted, and lost on the way, is said again by `host_connection`.
-
-Above 300 lines: one port, all of it.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 That is how a host is upgraded: a second one is started, the first one drains. A connection stays
 with its host as long as that is there, and leads to the newest one then.
-
-Above 300 lines: one port, all of it.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 What ends with the connection are leases, so that kernels of a bot that died can be let go, and the
 listening; what was begun runs on. Each message does one thing, and a bot that reconnects says again
 what it still wants: everything here can be said twice.
-
-Above 300 lines: one method for each thing that a bot says, over the same tables.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ On this machine it gets the sockets themselves; on another, what connects to the
 Who connects to a door while no bot has it is told so; the next bot takes the doors over, or, where
 its rules let nothing through any more, shuts them, which code is told. Of several bots the one has
 them that runs a turn there, or did last.
-
-Above 300 lines: who has doors, and what becomes of them, are one state.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ One WebSocket a bot carries what has a beginning and an end: leases, executions,
 are requests that are answered at once, and files, which are streamed. Whoever may connect owns
 everything here, so it is asked of the system who it is: the user of this process, or root, or the
 user that the settings name. On another machine it is whoever shows a bot's certificate.
-
-Above 300 lines: one table of routes, and a few lines for each.
 """
 
 from __future__ import annotations

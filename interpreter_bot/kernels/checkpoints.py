@@ -4,8 +4,6 @@ One lies where no code reaches: which generation of variables counted then, as t
 which files there were. Nobody waits for copies of files: they are made beside, once a session is
 idle, of those that have changed; what is unchanged needs none to go back. What code replaces before
 it was copied cannot come back, which is said, and nothing is changed then.
-
-Above 300 lines: what is noted, what is copied and what comes back are one list of files.
 """
 
 from __future__ import annotations

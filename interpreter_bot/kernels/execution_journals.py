@@ -4,8 +4,6 @@ An event is appended without waiting for the disk; one task writes for all. Any 
 follow a journal from any event on: the newest out of memory, what lies behind from the disk, so a
 reader that is slow costs no memory. Of an execution that shows more than a journal may hold, the
 middle is left out. A full disk costs what memory does not hold; the end is always there.
-
-Above 300 lines: writing, reading and making room change the same segments between two awaits.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Every message is hostile: foreign parents are dropped, floods are throttled and then ended, and
 nothing here waits without a deadline held by the caller.
-
-Above 300 lines: three channels of one execution feed one state machine.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Finished means the kernel's reply *and* its idle status, both for this request. Three other things
 may come first: the kernel dies, time runs out, or the execution is stopped. Stopping is an
 interrupt, which keeps variables, and a kill where code does not react to it.
-
-Above 300 lines: one state machine from code to one of seven endings.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Installations: what sessions have beyond the kernels' own packages, and how they get more.
-
-Above 300 lines: all of it is about the layers of the kernels that live.
-"""
+"""Installations: what sessions have beyond the kernels' own packages, and how they get more."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Pool of kernels by session: started once for all callers, spares ready ahead, reaped when idle.
-
-Above 300 lines: leases, starts, evictions and losses change the same maps between two awaits.
-"""
+"""Pool of kernels by session: started once for all, spares ready ahead, reaped when idle."""
 
 from __future__ import annotations
 

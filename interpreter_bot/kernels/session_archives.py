@@ -5,8 +5,6 @@ variables that count, signed with the key of snapshots, which the machines share
 comes before an earlier one whatever its time: a machine that returns from the dead overwrites
 nothing. A session is archived in the background whenever it was saved, and whenever its files
 change otherwise; it arrives as a whole, before anything of it is used on another machine.
-
-Above 300 lines: what is written of a session, and how that comes to be one again.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 An idle session is checked every five minutes: as long as none of its processes ran, its usage is
 unchanged. Finding out whether one ran costs a microsecond, a check costs thousands.
-
-Above 300 lines: when a session is looked at, saved, frozen and ended depends on one another.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Each has a directory of its own, in one that belongs to the session's kernels; large buffers lie
 beside them and are shared. Which one counts stands in a file where no code reaches, signed with the
 name of the session.
-
-Above 300 lines: which generation counts decides what of it is found, kept, copied and deleted.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@ session's place is not used. There it also says which kernel it is of, and how m
 had run there, so that an older state never passes for the present one.
 
 The end of the bot saves what is newer, in one span of time; a turn's first code waits a moment.
-
-Above 300 lines: saving and restoring one state, where each step heeds what the others left.
 """
 
 from __future__ import annotations

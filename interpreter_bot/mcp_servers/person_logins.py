@@ -3,8 +3,6 @@
 A login has three secrets, of which the store has only digests, or has them encrypted: the link that
 a person is sent, the mark of the browser in which they went on, and the state with which they come
 back. Each is used once, within ten minutes. A person's tokens serve that person alone.
-
-Above 300 lines: a login and its tokens are kept in one form, which nobody else reads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A connection to one MCP server: made when it is needed, made again after it broke.
-
-Above 300 lines: how one begins, is used, breaks and ends depends on each other.
-"""
+"""A connection to one MCP server: made when it is needed, made again after it broke."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 What is found is what strangers wrote; see `http_transports`. The SDK reads and writes the
 messages, in the order that its own `OAuthClientProvider` has; but that waits in one process until a
 person is back, and knows of no token that it did not get itself.
-
-Above 300 lines: each step depends on what the one before found.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The tools of all MCP servers: what of them a conversation may use, and their calls.
-
-Above 300 lines: what is offered, looked at, called and closed is of one table of connections.
-"""
+"""The tools of all MCP servers: what of them a conversation may use, and their calls."""
 
 from __future__ import annotations
 

@@ -4,8 +4,6 @@ The code is hostile: what it names is looked up, its words are shown as data, an
 lets it do without a person where one is to be asked. With an account of a person it does nothing
 unasked once others ran code there: what they left (threads, functions, files) is in the same
 interpreter as that person's code, and can change it, so that nothing tells whose a call is.
-
-Above 300 lines: one request is read, allowed, made and recorded here.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 again that made what was lost.
 
 The host copies and goes back with variables and files; the store with what was said.
-
-Above 300 lines: all that there is of one conversation's states, and of the ways between them.
 """
 
 from __future__ import annotations

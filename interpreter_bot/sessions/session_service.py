@@ -1,7 +1,4 @@
-"""The service of sessions: everything that platforms do with them, by their only entry.
-
-Above 300 lines: whatever is done with a session begins here; `session_reads` reads them.
-"""
+"""The service of sessions: everything that platforms do with them, by their only entry."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 While a turn runs in a host that outlives the bot, its row holds its progress: what the model was
 told and said, and what was known of its code. The next bot finds the turn without an owner, follows
 the execution that ran, or asks the model again what had been asked, and goes on from there.
-
-Above 300 lines: what goes on, when, and in which reply where its message is gone.
 """
 
 from __future__ import annotations

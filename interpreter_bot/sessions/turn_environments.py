@@ -2,8 +2,6 @@
 
 Pictures for the model are decoded and scaled down by that kernel: the bot reads no more than the
 head of a file. A kernel that lies deceives its own model, and nothing else.
-
-Above 300 lines: one protocol of the agent, most of it a few lines a method.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ cannot be written at the end of a turn goes to `write_retries`.
 
 Where kernels outlive the bot, what the next one needs to go on with the turn is written too; only
 then may their host forget what code showed.
-
-Above 300 lines: what is written now and then is all of one turn, in one order.
 """
 
 from __future__ import annotations

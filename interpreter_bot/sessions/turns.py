@@ -2,8 +2,6 @@
 
 start taking a kernel -> attachments into the workspace, described -> the agent's loop, or the
 person's own code -> what changed in the workspace -> links fixed -> recorded
-
-Above 300 lines: the way of one request to its recorded end, in the order in which it is gone.
 """
 
 from __future__ import annotations

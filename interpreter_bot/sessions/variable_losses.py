@@ -10,8 +10,6 @@ The row is `records.Session.kernel`: {"kernel": id, "bot": id, "names": […], "
 "runs": how many pieces of code were begun there, "reason": sentence, empty as long as the kernel
 lives, "people": those whose code ran there, or made what it was given of an earlier one}. Without
 "kernel", nothing is held, or the loss was told.
-
-Above 300 lines: what is told of variables, and the row that it is told from.
 """
 
 from __future__ import annotations

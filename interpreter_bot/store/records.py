@@ -1,7 +1,5 @@
 """Records of the store: frozen, complete, and independent of the database.
 
-Above 300 lines: one shape a table, side by side.
-
 Times are UTC with their zone. An `id` means nothing outside of one database.
 """
 

@@ -7,8 +7,6 @@
 
     async with conversations.opened(tmp_path, script) as service: …
 
-Above 300 lines: it stands for three imitations of 1,000, and every platform's tests use it.
-
 Lanes, stops, recording, history, files, choices and ends are those of `sessions`, on a store and
 workspaces below `tmp_path`. What a script does is what the agent does: it reports to
 `sessions.turn_events`, in an order that is checked; is cancelled when its turn is stopped; and runs

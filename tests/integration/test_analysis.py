@@ -1,7 +1,4 @@
-"""What honest analysis asks of the system: none of it may be hurt by the walls.
-
-Above 300 lines: pieces of code, side by side so that what is missing is seen.
-"""
+"""What honest analysis asks of the system: none of it may be hurt by the walls."""
 
 import pathlib
 import tempfile

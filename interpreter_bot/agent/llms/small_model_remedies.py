@@ -5,9 +5,6 @@ is an output, the question again. An output without a result is looked into, one
 the answer. A reply that still has figures it cannot know is asked for again. Its own failed tries
 are left out of the prompt: with them before its eyes it writes another of them, at any
 temperature. The transcript itself keeps everything.
-
-Above 300 lines: every remedy looks at the same replies, and the order in which they are tried
-matters.
 """
 
 from __future__ import annotations

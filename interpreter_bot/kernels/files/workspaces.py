@@ -4,8 +4,6 @@ All content is hostile, and may change during a scan. Files go by the names that
 `directory_contents.display_name` gives them: relative, harmless to print, and never two files of
 one name. No method returns a path (except `directory`, for provisioning), so that a workspace can
 move to another machine.
-
-Above 300 lines: what a workspace is to those who use it, mostly in a few lines each.
 """
 
 from __future__ import annotations

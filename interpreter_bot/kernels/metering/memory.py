@@ -17,8 +17,6 @@ bounded:
   `guest/confinement`).
 - Pipes. The machine gives a user 64 MiB (`pipe-user-pages-soft`) and 8 KiB for each pipe more;
   `_MOST_DESCRIPTORS` makes that 192 MiB together.
-
-Above 300 lines: all of one sum, a third of them constants with their reasons.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Everything here is blocking and works on directories; limits of a session, and which cgroups there
 are, are the subject of `cgroups`.
-
-Above 300 lines: all that is written to and read from one file system, which has two versions.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@ hierarchies are writable, else none; nothing here raises for want of cgroups.
 The bot's are named `interpreter-bot-<pid>-<start>-<pid namespace>.<n>/kernel-<name>` and lie
 beneath the bot's own cgroup, so its limits bound its kernels too. The name identifies the owner:
 `sweep` removes what dead bots left and touches nothing of a live one.
-
-Above 300 lines: one cgroup's limits, weights, readings and freezer, in two versions.
 """
 
 from __future__ import annotations

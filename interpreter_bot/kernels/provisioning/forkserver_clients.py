@@ -3,8 +3,6 @@
 A server that does not answer costs the starts that wait for it. After several silences, or its
 death, another one takes its place. Its kernels live on: their init server, which began as the same
 process, is not let go of before them.
-
-Above 300 lines: its life, what it is asked, and who comes after it, are one state.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ The life of a kernel: the fork server has the init process of a pid namespace fo
 that it makes get their addresses here, in a directory the kernel never sees; it enters a cgroup,
 and only then has the kernel forked, which enters too. A workspace is attached at once or, for a
 spare kernel, later.
-
-Above 300 lines: jupyter_client asks one class for all of it.
 """
 
 from __future__ import annotations

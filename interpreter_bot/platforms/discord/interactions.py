@@ -1,7 +1,4 @@
-"""Interactions: permission, acknowledgement in time, and once; and requests made of them.
-
-Above 300 lines: one line from the interaction to its request, for the order of its steps matters.
-"""
+"""Interactions: permission, acknowledgement in time, and once; and requests made of them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""From message event to request: which messages are for the bot, and in what order.
-
-Above 300 lines: one module from the event to the request, for the order of its steps is what
-matters.
-"""
+"""From message event to request: which messages are for the bot, and in what order."""
 
 from __future__ import annotations
 

@@ -2,9 +2,6 @@
 
 Callers give the complete wanted state; only differences are sent. So nothing is lost by being
 skipped, and a request that failed is simply made again, under the same nonce.
-
-Above 300 lines: the steps of one reconciliation share what stands and what is wanted, and each
-thing that can go wrong changes what stands.
 """
 
 from __future__ import annotations

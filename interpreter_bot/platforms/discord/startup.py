@@ -1,8 +1,4 @@
-"""Start, watch and close the Discord platform inside a context.
-
-Above 300 lines: the wiring of the platform, the translation of its errors, and its end in the
-reverse order.
-"""
+"""Start, watch and close the Discord platform inside a context."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Actions of `/interpreter`: everything but running code.
-
-Above 300 lines: one method for each subcommand.
-"""
+"""Actions of `/interpreter`: everything but running code."""
 
 from __future__ import annotations
 

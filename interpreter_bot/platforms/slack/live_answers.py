@@ -1,7 +1,4 @@
-"""An answer shown as it grows: streamed if possible, else posted and edited.
-
-Above 300 lines: one answer that may be streamed, posted or edited, and change between them.
-"""
+"""An answer shown as it grows: streamed if possible, else posted and edited."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 The path of a message is a line: parse it, see whether it is ours, claim it, see whether its author
 may, make the request, start it. A mention in a channel comes as two events, and any event may come
 again, to another replica as well: a message is claimed before anything is done about it.
-
-Above 300 lines: one line from the event to the request, for the order of its steps is what matters.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The reply of one request: events of the turn become one answer in Slack.
 
 Sessions call in order and never wait; a task, the pump, sends to Slack as fast as that takes it.
-
-Above 300 lines: the port has a method for each event, and all of them write one answer.
 """
 
 from __future__ import annotations

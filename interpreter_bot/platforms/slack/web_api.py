@@ -3,8 +3,6 @@
 A call that is asked to wait (429) waits, and every other call of that method with it; of posts,
 those to the same channel. A call whose response was lost may have been carried out: what must not
 happen twice is looked for before it is tried again.
-
-Above 300 lines: order, limits, retries and exactly-once are decided for each call together.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Actions of a tab's websocket messages: requests made, data sent.
-
-Above 300 lines: one handler for each message of a tab that is not about a session as a whole.
-"""
+"""Actions of a tab's websocket messages: requests made, data sent."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[3]
 PACKAGE = ROOT / "interpreter_bot"
 TEXT = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
-MOST_LINES = 200
+MAX_LINES = 300
 TYPES = re.findall(r"\[`([\w.]+)`", TEXT)
 MODULES = {path.stem for path in PACKAGE.rglob("*.py")}
 FOLDERS = {path.name for path in PACKAGE.rglob("*") if path.is_dir()}
@@ -20,7 +20,7 @@ def _module(dotted):
 
 
 def test_it_is_read_in_a_quarter_of_an_hour():
-    assert len(TEXT.splitlines()) <= MOST_LINES
+    assert len(TEXT.splitlines()) <= MAX_LINES
 
 
 def test_the_glossary_has_terms():

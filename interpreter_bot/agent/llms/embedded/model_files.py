@@ -3,9 +3,6 @@ place.
 
 A file of the official name is used only if its SHA-256 is the one written here. A file of another
 name is the operator's own choice, and has only to be a GGUF file.
-
-Above 300 lines: which file, where it lies, its download and its checksum share one identity and one
-lock.
 """
 
 from __future__ import annotations
