@@ -13,9 +13,6 @@ from interpreter_bot import errors, values
 from interpreter_bot.hosts import host_connection, host_messages, ports
 from interpreter_bot.kernels import kernel_loss_reasons
 
-UNREADABLE: Final = "What came from the kernels' process cannot be read."
-"""Sentence: it says what is no message."""
-
 _GONE: Final = f"The process that kept the Python kernel is lost. {kernel_loss_reasons.LOST}"
 
 T = TypeVar("T")
@@ -30,7 +27,7 @@ def read(kind: type[T], said: object) -> T:
     try:
         return host_messages.read(kind, said)
     except host_messages.MalformedError as error:
-        raise errors.KernelError(UNREADABLE) from error
+        raise errors.KernelError(host_messages.UNREADABLE) from error
 
 
 class LeaseCall:

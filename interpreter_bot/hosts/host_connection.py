@@ -41,6 +41,7 @@ _LONG: Final = frozenset(
 ) | {"/v1/arrive", "/v1/archive"}
 # What would be another thing the second time.
 _ONCE: Final = frozenset({("PUT", "/v1/file"), ("POST", "/v1/fork"), ("POST", "/v1/go_back")})
+_FAILED: Final = "The process that keeps the Python kernels failed. Its log has the details."
 # A connection breaks at once when its host dies.
 _NOTICE_SECONDS: Final = 1.0
 
@@ -208,8 +209,13 @@ class HostConnection:
             KernelError: it cannot be reached.
         """
         body = host_messages.document(said) if said is not None else None
-        async with self.requested(method, path, data=body, params=params) as response:
-            return await response.json()
+        return await self.request_with(method, path, data=body, params=params)
+
+    async def request_with(self, method: str, path: str, **options: Any) -> Any:  # noqa: ANN401
+        """Do the same with options of aiohttp, such as `data` in pieces."""
+        async with self.requested(method, path, **options) as response:
+            with _translated():
+                return await response.json()
 
     @contextlib.asynccontextmanager
     async def requested(
@@ -220,22 +226,20 @@ class HostConnection:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Ask for something, and read the answer within the context.
 
-        Where the host dies before it has answered, the next one is asked.
+        If the host dies before it has answered, the next one is asked. Errors of the context
+        itself, such as a full disk, pass unchanged.
 
         Raises:
             BotError: as `request` does.
         """
         answer_seconds = None if path in _LONG else _ANSWER_SECONDS
         timeout = aiohttp.ClientTimeout(total=None, sock_read=answer_seconds)
-        try:
-            async with await self._begun(method, path, timeout=timeout, **options) as response:
-                if response.status == 422:
-                    said = host_messages.read(dict[str, object], await response.json())
-                    raise host_messages.error(said["error"])
-                response.raise_for_status()
-                yield response
-        except (aiohttp.ClientError, OSError, ValueError, KeyError, RecursionError) as error:
-            raise errors.KernelError(host_statuses.UNREACHABLE) from error
+        with _translated():
+            response = await self._begun(method, path, timeout=timeout, **options)
+        async with response:
+            with _translated():
+                await _check(response)
+            yield response
 
     async def _begun(self, method: str, path: str, **options: Any) -> aiohttp.ClientResponse:
         """Ask for something until a host begins to answer, or none can be reached."""
@@ -395,3 +399,30 @@ class HostConnection:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("the loss of a kernel could not be noted", exc_info=error)
+
+
+async def _check(response: aiohttp.ClientResponse) -> None:
+    """Raise the error that a host answers with.
+
+    Raises:
+        BotError: the host refused.
+        aiohttp.ClientResponseError: it failed.
+    """
+    if response.status == 422:
+        refusal = host_messages.read(dict[str, object], await response.json())
+        raise host_messages.error(refusal.get("error"))
+    response.raise_for_status()
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    """Translate what a request to a host raises; its block holds nothing of a caller."""
+    try:
+        yield
+    except aiohttp.ClientResponseError as error:
+        _log.error("the host failed: %r", error)
+        raise errors.KernelError(_FAILED) from error
+    except (aiohttp.ClientError, OSError) as error:
+        raise errors.KernelError(host_statuses.UNREACHABLE) from error
+    except (ValueError, RecursionError) as error:
+        raise errors.KernelError(host_messages.UNREADABLE) from error

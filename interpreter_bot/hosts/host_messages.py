@@ -25,6 +25,9 @@ Event: TypeAlias = ports.Event | ports.ExecutionEnd
 PROTOCOL: Final = 8
 """Number of what is said on the wire; a bot and a host need the same."""
 
+UNREADABLE: Final = "What came from the kernels' process cannot be read."
+"""Sentence for a message of a host that is malformed."""
+
 EVENT_BYTES: Final = 48 * settings.MIB
 """Longest event, as written; of a longer output, a notice is written in its place."""
 

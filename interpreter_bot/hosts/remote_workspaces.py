@@ -10,9 +10,12 @@ from typing import Any, Final
 import aiohttp
 
 from interpreter_bot import errors, values
-from interpreter_bot.hosts import host_calls, host_connection
+from interpreter_bot.hosts import host_calls, host_connection, host_messages
+from interpreter_bot.text import file_names
 
 _CHUNK_BYTES: Final = 256 * 1024
+# Of a path as it is listed; the host knows it better, and refuses shorter ones.
+_NAME_BYTES: Final = 8 * 1024
 
 
 class RemoteContent:
@@ -25,7 +28,7 @@ class RemoteContent:
                 values.FileInfo, json.loads(response.headers.get("X-File", ""))
             )
         except ValueError as error:
-            raise errors.KernelError(host_calls.UNREADABLE) from error
+            raise errors.KernelError(host_messages.UNREADABLE) from error
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield chunks.
@@ -50,6 +53,7 @@ class RemoteWorkspace:
     async def put(self, name: str, chunks: AsyncIterable[bytes]) -> values.FileInfo:
         """Store a file; see `ports.Workspace.put`."""
         fault: Exception | None = None
+        asked = {**self._asked, "name": file_names.safe_name(name)}
 
         async def passed_on() -> AsyncIterator[bytes]:
             nonlocal fault
@@ -60,14 +64,13 @@ class RemoteWorkspace:
                 fault = error
                 raise
 
-        async with _translated():
-            try:
-                async with self._connection.requested(
-                    "PUT", "/v1/file", params={**self._asked, "name": name}, data=passed_on()
-                ) as response:
-                    said = await response.json()
-            except errors.BotError as error:
-                raise fault or error from error
+        try:
+            said = await self._connection.request_with(
+                "PUT", "/v1/file", params=asked, data=passed_on()
+            )
+        except errors.BotError as error:
+            # What broke the upload is the caller's own, so the connection's error says nothing.
+            raise fault or _of_files(error) from error
         return host_calls.read(values.FileInfo, said)
 
     async def list(self) -> tuple[values.FileInfo, ...]:
@@ -85,16 +88,19 @@ class RemoteWorkspace:
         checkpoint: str = "",
     ) -> AsyncIterator[RemoteContent]:
         """Open a file; see `ports.Workspace.read`."""
+        _check_name(name)
         asked = {**self._asked, "name": name, "start": str(start)}
         asked |= {} if most_bytes is None else {"most": str(most_bytes)}
         asked |= {"sparse": "1"} if may_be_sparse else {}
         asked |= {"checkpoint": checkpoint} if checkpoint else {}
         async with contextlib.AsyncExitStack() as stack:
-            async with _translated():
+            try:
                 response = await stack.enter_async_context(
                     self._connection.requested("GET", "/v1/file", params=asked)
                 )
                 content = RemoteContent(response)
+            except errors.KernelError as error:
+                raise _of_files(error) from error
             yield content
 
     async def kept(self, name: str) -> Mapping[str, int]:
@@ -103,7 +109,8 @@ class RemoteWorkspace:
 
     async def rename(self, name: str, new_name: str) -> str:
         """Give a file another name; see `ports.Workspace.rename`."""
-        return host_calls.read(str, await self._ask("PATCH", "file", name=name, to=new_name))
+        wanted = file_names.safe_name(new_name)
+        return host_calls.read(str, await self._ask("PATCH", "file", name=name, to=wanted))
 
     async def delete(self, name: str) -> None:
         """Delete a file."""
@@ -118,16 +125,30 @@ class RemoteWorkspace:
         return host_calls.read(values.FileChanges, await self._ask("GET", "changes", mark=mark))
 
     async def _ask(self, method: str, place: str, /, **asked: str) -> Any:  # noqa: ANN401
-        async with _translated():
-            asked |= self._asked
-            async with self._connection.requested(method, f"/v1/{place}", params=asked) as response:
-                return await response.json()
+        _check_name(asked.get("name", ""))
+        try:
+            return await self._connection.request_with(
+                method, f"/v1/{place}", params=asked | self._asked
+            )
+        except errors.KernelError as error:
+            raise _of_files(error) from error
 
 
-@contextlib.asynccontextmanager
-async def _translated() -> AsyncIterator[None]:
-    """Tell a host that cannot be reached as what it is for files."""
+def _check_name(name: str) -> None:
+    """Refuse a name that no file has and no address can carry.
+
+    Raises:
+        FileMissingError: it is too long, or no text.
+    """
     try:
-        yield
-    except errors.KernelError as error:
-        raise errors.WorkspaceError(str(error)) from error
+        is_possible = len(name.encode()) <= _NAME_BYTES
+    except UnicodeEncodeError:
+        is_possible = False
+    if not is_possible:
+        raise errors.FileMissingError
+
+
+def _of_files(error: errors.BotError) -> errors.BotError:
+    """Return what a host that cannot be reached is for files."""
+    is_kernels = isinstance(error, errors.KernelError)
+    return errors.WorkspaceError(str(error)) if is_kernels else error

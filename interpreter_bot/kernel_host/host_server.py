@@ -44,6 +44,8 @@ _log = logging.getLogger(__name__)
 
 _BOOT: Final = pathlib.Path("/proc/sys/kernel/random/boot_id")
 _REQUEST_BYTES: Final = 16 * 1024 * 1024
+# It holds the name of a file, of which each byte may take six.
+_REQUEST_LINE_BYTES: Final = 64 * 1024
 _PEER: Final = struct.Struct("3i")
 _ID_BYTES: Final = 16
 _MOST_LOSSES: Final = 1000
@@ -186,7 +188,12 @@ class HostServer:
                 *session_requests.file_routes(self._host),
             ]
         )
-        runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+        runner = web.AppRunner(
+            application,
+            access_log=None,
+            shutdown_timeout=_SHUTDOWN_SECONDS,
+            max_line_size=_REQUEST_LINE_BYTES,
+        )
         await runner.setup()
         return runner
 

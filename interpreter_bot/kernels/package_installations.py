@@ -65,6 +65,7 @@ class Installations:
     ) -> None:
         self.config = config.package_index
         self._declared = config.packages_in
+        self._declared_packages = config.packages
         self._is_walled = config.sandbox.enabled
         place = directory(config)
         self._uv = uv_commands.Uv(self.config, environment, place / "index")
@@ -109,15 +110,19 @@ class Installations:
         opened = cls(config, environment, staging, python=python)
         await asyncio.to_thread(opened._layers.open)
         try:
-            for declared in config.packages:
-                opened._preparing(declared)
+            opened._prepare_declared()
             yield opened
-        except errors.PackagesError as error:
-            raise errors.SettingsError(f"[[packages]] cannot be used: {error}") from error
         finally:
             for resolving in opened._of_channels.values():
                 resolving.cancel()
             await asyncio.gather(*opened._of_channels.values(), return_exceptions=True)
+
+    def _prepare_declared(self) -> None:
+        try:
+            for declared in self._declared_packages:
+                self._preparing(declared)
+        except errors.PackagesError as error:
+            raise errors.SettingsError(f"[[packages]] cannot be used: {error}") from error
 
     def _drop_ended(self) -> None:
         self._served = {key: one for key, one in self._served.items() if one.kernel.is_alive}
@@ -255,7 +260,8 @@ class Installations:
         if (known := self._resolved.get(key)) is not None:
             return known
         async with self._layers.working_directory() as own:
-            lock = await self._uv.resolve(wanted, held, own, person)
+            with layers.translated_errors():
+                lock = await self._uv.resolve(wanted, held, own, person)
         self._resolved[key] = lock
         return lock
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import logging
 import shutil
@@ -87,7 +88,7 @@ class ArtifactCollector:
         """
         try:
             changes = await self._workspace.changes_since(mark)
-        except errors.WorkspaceError as error:
+        except errors.BotError as error:
             _log.warning("the workspace could not be looked through", exc_info=error)
             self._audience.announcement(cell, f"No files are given back: {error}")
             return []
@@ -106,12 +107,13 @@ class ArtifactCollector:
     async def _give(self, cell: int, info: values.FileInfo) -> values.Artifact | None:
         try:
             artifact = await self._copy(cell, info)
-        except errors.WorkspaceError as error:
+        except errors.BotError as error:
             self._audience.announcement(cell, f"{info.name} was left out: {error}")
         except OSError as error:
-            _log.info("an artifact could not be saved", exc_info=error)
-            told = f"{info.name} was left out: it cannot be saved ({error.strerror})."
-            self._audience.announcement(cell, told)
+            _log.warning("an artifact could not be saved", exc_info=error)
+            is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            reason = "the disk is full" if is_full else f"it cannot be saved ({error.strerror})"
+            self._audience.announcement(cell, f"{info.name} was left out: {reason}.")
         else:
             self._audience.artifact(cell, artifact)
             return artifact

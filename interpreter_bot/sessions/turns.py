@@ -11,7 +11,7 @@ import functools
 import logging
 import time
 from collections.abc import Awaitable
-from typing import Final
+from typing import Final, TypeVar
 
 from interpreter_bot import cancellation, errors, settings, values
 from interpreter_bot.agent import (
@@ -41,6 +41,8 @@ from interpreter_bot.sessions import (
 from interpreter_bot.store import preferences, records
 
 _log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 _FAULT: Final = "Something went wrong inside the bot. What was made until then is kept."
 _BEHIND: Final = (
@@ -93,7 +95,7 @@ async def run_turn(
     return end
 
 
-async def _catch_all(work: Awaitable[ports.End]) -> ports.End:
+async def _catch_all(work: Awaitable[_T]) -> _T | ports.End:
     """Turn any exception into a failed End; the only broad `except` of a turn."""
     try:
         return await work
@@ -214,7 +216,11 @@ class _Work:
             finally:
                 if services.connections is not None:
                     self._recorder.queries(services.connections.turns.end(key))
-                await cancellation.shielded(environment.collect(services.config.limits))
+                collecting = _catch_all(environment.collect(services.config.limits))
+                collected = await cancellation.shielded(collecting)
+                if isinstance(collected, ports.End):
+                    # An answer is worth more than its files.
+                    self.events.notice(collected.sentence)
             return await self._mended(end, environment)
 
     async def _begin(self) -> records.Session:

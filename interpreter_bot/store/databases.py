@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Final, cast
 
 import sqlalchemy
-from sqlalchemy import pool
+from sqlalchemy import exc, pool
 from sqlalchemy.ext import asyncio as sa_asyncio
 
 from interpreter_bot import errors
@@ -209,7 +209,7 @@ class Database:
         """
         address = engines.parse(url)
         async with contextlib.AsyncExitStack() as stack:
-            with transactions.translated():
+            with transactions.translated((exc.SQLAlchemyError, OSError)):
                 if engines.is_sqlite(address):
                     engines.make_file(address)
                 await asyncio.to_thread(upgrade, address)

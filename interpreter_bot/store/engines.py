@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import sqlalchemy
 from sqlalchemy import event, exc, pool
+from sqlalchemy.engine import interfaces
 from sqlalchemy.ext import asyncio as sa_asyncio
 
 from interpreter_bot import errors
@@ -96,9 +97,10 @@ def make(url: sqlalchemy.URL, **options: Any) -> sa_asyncio.AsyncEngine:
         options["async_creator"] = functools.partial(sqlite_connections.connect, file(url))
         engine = sa_asyncio.create_async_engine(url, **options)
         _prepare_sqlite(engine.sync_engine, foreign_keys=True)
-        return engine
-    engine = sa_asyncio.create_async_engine(url, **options)
-    _try_idle_connections(engine.sync_engine)
+    else:
+        engine = sa_asyncio.create_async_engine(url, **options)
+        _try_idle_connections(engine.sync_engine)
+    _wrap_system_errors(engine.sync_engine)
     return engine
 
 
@@ -150,6 +152,27 @@ def _try_idle_connections(engine: sqlalchemy.Engine) -> None:
             engine.dialect.do_ping(connection)
         except (engine.dialect.loaded_dbapi.Error, OSError) as error:
             raise exc.InvalidatePoolError from error
+
+
+def _wrap_system_errors(engine: sqlalchemy.Engine) -> None:
+    """Let SQLAlchemy raise a driver's OSError as its own.
+
+    An OSError inside a transaction is then the caller's, and no sign of a lost database.
+    """
+
+    @event.listens_for(engine, "do_connect")
+    def connect(
+        dialect: sqlalchemy.Dialect, _: object, arguments: list[Any], options: dict[str, Any]
+    ) -> interfaces.DBAPIConnection:
+        try:
+            return dialect.connect(*arguments, **options)
+        except OSError as error:
+            raise exc.OperationalError(None, None, error) from error
+
+    @event.listens_for(engine, "handle_error")
+    def wrap(context: sqlalchemy.ExceptionContext) -> None:
+        if isinstance(error := context.original_exception, OSError):
+            context.chained_exception = exc.OperationalError(context.statement, None, error)
 
 
 def _prepare_sqlite(engine: sqlalchemy.Engine, *, foreign_keys: bool) -> None:

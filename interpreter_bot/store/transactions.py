@@ -125,14 +125,16 @@ class Transactions:
 
 
 @contextlib.contextmanager
-def translated() -> Iterator[None]:
-    """Translate database exceptions into a sentence.
+def translated(
+    kinds: tuple[type[Exception], ...] = (exc.SQLAlchemyError,),
+) -> Iterator[None]:
+    """Translate a database's exceptions, by default SQLAlchemy's, into a sentence.
 
     Raises:
         StoreError: the database cannot be used.
     """
     try:
         yield
-    except (exc.SQLAlchemyError, OSError) as error:
+    except kinds as error:
         _log.warning("the database could not be used", exc_info=error)
         raise errors.StoreError("The database cannot be used right now.") from error

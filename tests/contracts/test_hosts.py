@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import itertools
 import pathlib
@@ -14,6 +15,7 @@ import socket
 import tempfile
 import time
 
+import aiohttp
 import pytest
 import pytest_asyncio
 
@@ -592,6 +594,52 @@ async def test_files_are_refused_for_reasons(hosts, key):
     await workspace.put("small", chunks(b"x" * 100))
     with pytest.raises(errors.FileTooLargeError):
         await content(workspace, "small", most_bytes=99)
+
+
+FAULTS = [
+    OSError(errno.ENOSPC, "No space left on device"),
+    aiohttp.ClientPayloadError("of another server"),
+    ValueError("malformed"),
+    KeyError("missing"),
+    RecursionError("deep"),
+    errors.KernelError("of another kernel"),
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: type(fault).__name__)
+async def test_error_of_whoever_reads_or_sends_a_file_stays_what_it_is(hosts, key, fault):
+    workspace = await hosts.workspace(key)
+    await workspace.put("a", chunks(b"12"))
+
+    async def fail_reading():
+        async with workspace.read("a") as opened:
+            async for _ in opened:
+                raise fault
+
+    with pytest.raises(type(fault)) as reading:
+        await fail_reading()
+
+    async def failing():
+        yield b"1"
+        raise fault
+
+    with pytest.raises(type(fault)) as sending:
+        await workspace.put("b", failing())
+    assert reading.value is sending.value is fault
+    assert [info.name for info in await workspace.list()] == ["a"]
+
+
+@pytest.mark.parametrize("name", ["x" * 10_000, "é" * 100_000, "\udce9.csv", "a/" * 5000])
+async def test_name_that_no_file_can_have_is_missing(hosts, key, name):
+    workspace = await hosts.workspace(key)
+    await workspace.put("first", chunks(b"12"))
+    for work in (workspace.delete, workspace.kept, lambda name: workspace.rename(name, "z")):
+        with pytest.raises(errors.FileMissingError):
+            await work(name)
+    with pytest.raises(errors.FileMissingError):
+        await content(workspace, name)
+    assert len((await workspace.put(name, chunks(b"3"))).name.encode()) <= 255
+    assert len(await workspace.rename("first", "y" + name.replace("/", "-"))) <= 255
 
 
 async def test_a_file_of_holes_is_refused_where_that_is_wanted(hosts, key):

@@ -181,6 +181,7 @@ class Workspace:
 
     async def kept(self, name: str) -> Mapping[str, int]:
         """Return which checkpoints have a copy of a file as it was then, and its bytes."""
+        directory_contents.fs_name(name)
         return await workspace_io.file_work(checkpoint_files.with_copy, self.checkpoints, name)
 
     async def rename(self, name: str, new_name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import errno
 import hmac
 import logging
 import os
@@ -26,6 +27,7 @@ _RECORDS: Final = "records"
 _FILE_MODE: Final = 0o644
 _PROGRAM_MODE: Final = 0o755
 _NO_ROOM: Final = "There is no room for packages on the bot's disk."
+_FAULT: Final = "The packages could not be kept. The bot's log has the details."
 _ALL_USED: Final = (
     "The packages that are in use take all the room there is for them. "
     "Whoever runs the bot can change that (package_index.cache_bytes)."
@@ -96,12 +98,10 @@ class Layers:
     async def working_directory(self) -> AsyncIterator[pathlib.Path]:
         """Give a directory to work in, deleted at the end."""
         own = self._staging / secrets.token_hex(8)
-        try:
+        with translated_errors():
             await cancellation.in_thread(own.mkdir, mode=0o700)
+        try:
             yield own
-        except OSError as error:
-            _log.exception("packages cannot be kept")
-            raise errors.PackagesError(_NO_ROOM) from error
         finally:
             await cancellation.in_thread(shutil.rmtree, own, ignore_errors=True)
 
@@ -120,13 +120,11 @@ class Layers:
         name = self._name(lock)
         self._wanted[name] += 1
         try:
-            async with self._order(name):
-                if not await asyncio.to_thread(self._touch, name):
-                    await self._build(name, lock, person)
+            with translated_errors():
+                async with self._order(name):
+                    if not await asyncio.to_thread(self._touch, name):
+                        await self._build(name, lock, person)
             return name
-        except OSError as error:
-            _log.exception("packages cannot be kept")
-            raise errors.PackagesError(_NO_ROOM) from error
         finally:
             self._wanted[name] -= 1
             self._wanted += collections.Counter()  # drops what nobody wants
@@ -223,6 +221,17 @@ class Layers:
         # The record first: what has none is built again.
         (self._records / name).unlink(missing_ok=True)
         shutil.rmtree(self.directory / name, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def translated_errors() -> Iterator[None]:
+    """Translate errors of the operating system raised by work on packages."""
+    try:
+        yield
+    except OSError as error:
+        _log.exception("packages cannot be kept")
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise errors.PackagesError(_NO_ROOM if is_full else _FAULT) from error
 
 
 def recorded(place: pathlib.Path) -> list[tuple[int, str, int]]:

@@ -1,6 +1,7 @@
 """Turns in bad weather: cancelled anywhere, stopped anywhere, without a database, without files."""
 
 import asyncio
+import errno
 
 import pytest
 
@@ -135,6 +136,64 @@ async def test_a_table_from_elsewhere_is_described_as_it_is_to_be_read(opened):
         told = house.server.requests[0].messages[-1]["content"]
     assert "Größe (float64)" in told
     assert "sep=';', encoding='cp1252', decimal=','" in told
+
+
+class FullDisk:
+    """What saves a file on a disk without room."""
+
+    def write(self, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def complete(self):
+        """Nothing is complete."""
+
+    def close(self):
+        """Nothing is open."""
+
+
+class Unsaved(replies.Reply):
+    """A reply that cannot keep the file "a"."""
+
+    def __init__(self, fault):
+        super().__init__()
+        self._fault = fault
+
+    def save(self, cell, name):
+        if name != "a":
+            return super().save(cell, name)
+        if isinstance(self._fault, type):
+            return self._fault()
+        raise self._fault
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (FullDisk, "a was left out: the disk is full."),
+        (errors.BotError("No room here."), "a was left out: No room here."),
+    ],
+)
+async def test_file_that_cannot_be_saved_costs_neither_the_answer_nor_the_others(
+    opened, fault, reason
+):
+    code = "for name in 'ab': open(name, 'w').write(name)"
+    script = [openai_server.call("run_code", {"code": code}), openai_server.text("Written.")]
+    async with opened(*script) as house:
+        reply = await house.ask("write", Unsaved(fault))
+        (turn,) = await house.service.queries.history(KEY)
+    assert (reply.end.status, reply.end.text) == (Status.DONE, "Written.")
+    assert reply.of("announcement") == [reason]
+    assert reply.files == {"b": b"b"}
+    assert turn.answer == "Written."
+
+
+async def test_defect_in_giving_files_back_costs_no_answer(opened):
+    code = "open('a', 'w').write('1')"
+    script = [openai_server.call("run_code", {"code": code}), openai_server.text("Written.")]
+    async with opened(*script) as house:
+        reply = await house.ask("write", Unsaved(ArithmeticError("a defect")))
+    assert (reply.end.status, reply.end.text) == (Status.DONE, "Written.")
+    assert any("went wrong" in sentence for sentence in reply.of("announcement"))
 
 
 async def test_a_database_that_is_locked_ends_no_answer_and_loses_nothing(opened, locked):
