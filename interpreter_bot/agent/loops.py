@@ -16,14 +16,13 @@ from interpreter_bot import cancellation, errors, settings, values
 from interpreter_bot.agent import (
     budgets,
     chat_messages,
+    file_references,
     model_calls,
     model_errors,
-    picture_selection,
     ports,
     tool_execution,
     tools,
     transcripts,
-    unfounded_claims,
 )
 
 _log = logging.getLogger(__name__)
@@ -73,14 +72,15 @@ class Outcome:
         text: the model's last words to the person; what there is of them where it was cut short.
         sentence: for people, empty where `ending` is ANSWERED.
         spent: what it cost.
-        unfounded: what `text` claims without ground, though the model was asked again.
+        missing_files: those that `text` claims and that do not exist, though the model was asked
+            again.
     """
 
     ending: OutcomeKind
     text: str
     sentence: str
     spent: values.Usage
-    unfounded: unfounded_claims.Unfounded = unfounded_claims.NOTHING
+    missing_files: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,19 +173,15 @@ class _Turn:
             cache_key=job.cache_key,
         )
         self._words: list[str] = []
-        self._known = (
-            job.system,
-            *(unfounded_claims.message_text(one) for one in job.transcript.entries),
-        )
         self._doubted = ""
-        self._unfounded = unfounded_claims.NOTHING
+        self._missing_files: tuple[str, ...] = ()
         self._may_go_on = True
         self._cuts = 0
         self._empty = 0
 
     def outcome(self, ending: OutcomeKind, sentence: str = "") -> Outcome:
         text = "".join([*self._words, self._asking.heard]).strip() or self._doubted
-        return Outcome(ending, text, sentence, self._job.budget.spent, unfounded=self._unfounded)
+        return Outcome(ending, text, sentence, self._job.budget.spent, self._missing_files)
 
     async def run(self) -> Outcome:
         try:
@@ -258,38 +254,27 @@ class _Turn:
         return False
 
     async def _stands(self, reply: chat_messages.ModelReply) -> bool:
-        """Say whether an answer may be the last; claims without ground are objected to."""
+        """Say whether an answer may be the last; files that do not exist are objected to."""
         text = "".join(self._words)
-        self._unfounded = await self._claimed(text)
-        if not self._unfounded or self._doubted or reply.is_second_try or not self._may_go_on:
+        self._missing_files = await self._find_missing_files(text)
+        is_last = self._doubted or reply.is_second_try or not self._may_go_on
+        if not self._missing_files or is_last:
             return True
         self._doubted, self._words = text.strip(), []
-        self._transcript.add_note(self._unfounded.remark)
+        self._transcript.add_note(file_references.as_objection(self._missing_files))
         self._job.observer.notice(_AGAIN)
         return False
 
-    async def _claimed(self, text: str) -> unfounded_claims.Unfounded:
-        entries = self._transcript.entries
-        files: tuple[str, ...] = ()
-        if unfounded_claims.missing_files(text, (), ()):
-            try:
-                existing = [info.name for info in await self._job.environment.list_files()]
-                files = unfounded_claims.missing_files(text, existing, entries)
-            except errors.WorkspaceError as error:
-                _log.info("files of the workspace cannot be listed", exc_info=error)
-        if (
-            self._guard.has_succeeded
-            or not unfounded_claims.has_data(entries)
-            # Figures may be read off a picture, of which nothing is known here.
-            or (self._job.model.can_see and picture_selection.any_since_question(entries))
-        ):
-            return unfounded_claims.Unfounded(files)
-        shown = (one.text for one in entries if isinstance(one, chat_messages.ToolResult))
-        # The outputs may be a book of numbers: they are read in a thread, so that other turns go
-        # on.
-        known = (*self._known, *shown)
-        figures = await asyncio.to_thread(unfounded_claims.figures_of_nothing, text, known)
-        return unfounded_claims.Unfounded(files, figures)
+    async def _find_missing_files(self, text: str) -> tuple[str, ...]:
+        if not file_references.may_refer(text):
+            return ()
+        try:
+            existing = [info.name for info in await self._job.environment.list_files()]
+        except errors.WorkspaceError as error:
+            _log.info("files of the workspace cannot be listed", exc_info=error)
+            return ()
+        entries = tuple(self._transcript.entries)
+        return await asyncio.to_thread(file_references.missing, text, existing, entries)
 
     def _cut(self, reply: chat_messages.ModelReply, why: str) -> chat_messages.ModelReply:
         """Keep the text of an answer that broke off, and let the model continue."""

@@ -121,16 +121,6 @@ def any_in(transcript: Iterable[chat_messages.Message]) -> bool:
     return any(map(_of, transcript))
 
 
-def any_since_question(transcript: Sequence[chat_messages.Message]) -> bool:
-    """Say whether the person's last message, or anything since, has a picture."""
-    for one in reversed(transcript):
-        if _of(one):
-            return True
-        if isinstance(one, chat_messages.UserMessage) and not one.is_ours:
-            break
-    return False
-
-
 def within_limits(transcript: Sequence[chat_messages.Message]) -> list[chat_messages.Message]:
     """Drop the content of all but the newest pictures; that they were there stays known."""
     result = list(transcript)

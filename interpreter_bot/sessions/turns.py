@@ -6,6 +6,7 @@ person's own code -> what changed in the workspace -> links fixed -> recorded
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import functools
 import logging
@@ -17,9 +18,8 @@ from interpreter_bot import cancellation, errors, settings, values
 from interpreter_bot.agent import (
     budgets,
     chat_messages,
-    dead_links,
+    file_references,
     loops,
-    unfounded_claims,
 )
 from interpreter_bot.sessions import (
     approval_policy,
@@ -150,7 +150,7 @@ class _Work:
         self._request = request
         self.events = events
         self._recorder = recorder
-        self._unfounded = unfounded_claims.NOTHING
+        self._missing_files: tuple[str, ...] = ()
         self._memory: stored_transcripts.TurnMemory | None = None
         self._remarks: list[str] = []
         """To the model, on what the session has lost."""
@@ -370,28 +370,26 @@ class _Work:
         finally:
             if not stop.is_suspended:
                 self._recorder.memory(memory.detail(), memory.shown_pictures())
-        self._unfounded = outcome.unfounded
+        self._missing_files = outcome.missing_files
         status = _STATUSES.get(outcome.ending, values.TurnStatus.FAILED)
         return ports.End(status=status, text=outcome.text, sentence=outcome.sentence)
 
     async def _mended(
         self, end: ports.End, environment: turn_environments.SessionEnvironment
     ) -> ports.End:
-        """Fix the links of the answer, and name the files it only claims."""
-        rewritten = dead_links.rewrite(end.text, ())
-        files: tuple[str, ...] = ()
-        if rewritten.missing:
-            try:
-                names = [info.name for info in await environment.list_files()]
-                files = dead_links.rewrite(end.text, names).missing
-            except errors.WorkspaceError as error:
-                # It is unknown which of them exist; the answer is worth more than that.
-                _log.info("the links of an answer could not be looked into", exc_info=error)
-        claimed = self._unfounded
-        files = tuple(dict.fromkeys([*files, *claimed.files]))
-        for sentence in dataclasses.replace(claimed, files=files).sentences:
-            self.events.notice(sentence)
-        return dataclasses.replace(end, text=rewritten.text)
+        """Write the names of files for links to them, and tell of files that do not exist."""
+        if self._missing_files:
+            self.events.notice(file_references.as_sentence(self._missing_files))
+        if not file_references.may_refer(end.text):
+            return end
+        names: list[str] = []
+        try:
+            names = [info.name for info in await environment.list_files()]
+        except errors.WorkspaceError as error:
+            # Names then stay as the model wrote them.
+            _log.info("files of the workspace cannot be listed", exc_info=error)
+        text = await asyncio.to_thread(file_references.rewritten, end.text, names)
+        return dataclasses.replace(end, text=text)
 
     @property
     def _seconds_left(self) -> float:

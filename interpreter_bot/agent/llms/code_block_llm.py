@@ -15,7 +15,6 @@ from interpreter_bot.agent import (
     prompt_texts,
     tool_execution,
     tools,
-    unfounded_claims,
 )
 from interpreter_bot.agent.llms import chat_completions, model_reply_assembly, small_model_remedies
 
@@ -129,7 +128,7 @@ class FencedLlm:
     def _rules(self, prompt: chat_messages.Prompt) -> str:
         """Return the rules for running code; a small model with data gets them with the question
         instead."""
-        if not prompt.tools or (self._is_small and unfounded_claims.has_data(prompt.messages)):
+        if not prompt.tools or (self._is_small and small_model_remedies.has_data(prompt.messages)):
             return ""
         return prompt_texts.read("fenced_small" if self._is_small else "fenced")
 

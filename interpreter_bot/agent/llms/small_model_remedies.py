@@ -10,6 +10,7 @@ temperature. The transcript itself keeps everything.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from interpreter_bot.agent import (
@@ -20,7 +21,6 @@ from interpreter_bot.agent import (
     prompt_texts,
     tool_execution,
     tools,
-    unfounded_claims,
 )
 
 # The first failure is mended best by looking at it.
@@ -174,6 +174,19 @@ def _topics(text: str) -> set[str]:
     return {word.removesuffix("s") for word in _TOPIC.findall(text.lower())}
 
 
+def has_data(transcript: Iterable[chat_messages.Message]) -> bool:
+    """Say whether the transcript has data from which figures could be computed."""
+    return any(
+        isinstance(message, chat_messages.ToolResult)
+        or (
+            isinstance(message, chat_messages.UserMessage)
+            and not message.is_ours
+            and "/mnt/data/" in message.text
+        )
+        for message in transcript
+    )
+
+
 def reminder(
     transcript: tuple[chat_messages.Message, ...], *, is_small: bool, query: str = ""
 ) -> str:
@@ -192,7 +205,7 @@ def reminder(
         return ""
     if last.is_ours:
         return f"[{_ONLY_WAY.format(query=query)}]" if query and is_small else ""
-    if not (query or unfounded_claims.has_data(transcript)):
+    if not (query or has_data(transcript)):
         return ""
     way = f"asks {query}" if query else _FILE
     return _about_question(last, way, is_small=is_small)

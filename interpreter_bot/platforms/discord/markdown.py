@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from interpreter_bot.text import fences, safe_text
+from interpreter_bot.text import addresses, fences, safe_text
 
 _BREAK: Final = "\u200b"
 _LOOKALIKE: Final = "\u02cb"
 _MENTION: Final = re.compile(r"@(?=everyone|here)|<(?=[@#][!&]?\d|id:)", re.IGNORECASE)
 _SPAN: Final = re.compile(r"(?<!`)(?P<marks>`+)(?!`)(?P<code>[^`]*)(?P=marks)(?!`)")
 _LINK: Final = re.compile(
-    r"!?\[(?P<label>[^\[\]\n]{0,300})\]\(\s{0,3}<?(?P<target>https?://[^\s<>()]+(?:\([^\s<>()]*\)[^\s<>()]*)*)>?"
+    rf"!?\[(?P<label>[^\[\]\n]{{0,300}})\]\(\s{{0,3}}<?(?P<target>{addresses.PATTERN})>?"
     r"(?:\s{1,3}\"[^\"\n]{0,300}\")?\s{0,3}\)"
     r"|(?P<bare><?(?P<url>https?://[^\s<>\"]+)>?)",
     re.IGNORECASE,
@@ -28,7 +28,6 @@ _INVITATION: Final = re.compile(
 )
 _ADDRESS: Final = re.compile(r"https?://|www\.|[\w-]+\.[a-z]{2,}(?:/|\s|$)", re.IGNORECASE)
 _MARKUP: Final = re.compile(r"[\\*_~`|\[\]<>]")
-_TAIL: Final = re.compile(r"[.,;:!?*_~|)'\]]+\Z")
 _ROW: Final = re.compile(r"\s*\|.*\|\s*\Z")
 _RULE: Final = re.compile(r"\s*\|(?:\s*:?-+:?\s*\|)+\s*\Z")
 
@@ -133,11 +132,8 @@ def _outside(text: str) -> str:
 def _link(found: re.Match[str]) -> str:
     if found["bare"]:
         url = found["url"]
-        tail = _TAIL.search(url)
-        if tail is not None and not (tail[0].startswith(")") and "(" in url):
-            url = url[: tail.start()]
-            return f"<{url}>{tail[0]}"
-        return f"<{url}>"
+        address = addresses.without_trailing(url)
+        return f"<{address}>{url[len(address) :]}"
     label, target = found["label"].strip(), found["target"]
     # A label that is itself an address could say another one than it leads to.
     if not label or _ADDRESS.search(label):

@@ -11,7 +11,7 @@ from typing import Final
 
 from interpreter_bot import values
 from interpreter_bot.platforms.rendering import session_facts
-from interpreter_bot.text import fences, quantities
+from interpreter_bot.text import addresses, fences, quantities
 
 _INVISIBLE: Final = "\u200b"
 # Whether Slack obeys these within Markdown is not documented: they are broken everywhere.
@@ -24,7 +24,7 @@ _BEGINNINGS: Final = re.compile(
 )
 # With what else may stand in it: angle brackets and a title.
 _SHOWN_LINK: Final = re.compile(
-    r"\[([^\]\n]{1,300})\]\([ \t]*<?(https?://[^\s()<>]{1,2000})>?"
+    rf"\[([^\]\n]{{1,300}})\]\([ \t]*<?({addresses.PATTERN})>?"
     r"(?:[ \t]+[\"'(][^\n]{0,300}?[\"')])?[ \t]*\)"
 )
 # One whose end may still come; its title may stand in parentheses.
@@ -35,7 +35,6 @@ _ADDRESS: Final = re.compile(
     r"|(?P<label>\]\()?<?(?P<url>https?://[^\s<>`]+)>?",
     re.IGNORECASE,
 )
-_ENDS: Final = ".,;:!?)]}*_~|'\""
 _LOOKALIKE: Final = "\u02cb"
 _MOST_FILES: Final = 100
 _LONGEST_SPAN: Final = 300
@@ -78,7 +77,7 @@ def _as_code(found: re.Match[str]) -> str:
     if found["ticks"]:
         # With the mark of an address it would make code of what lies between them.
         return _LOOKALIKE * len(found["ticks"])
-    url = found["url"].rstrip(_ENDS)
+    url = addresses.without_trailing(found["url"])
     rest = found["url"][len(url) :]
     return f"{'] (' if found['label'] else ''}`{url}`{rest}"
 

@@ -335,7 +335,7 @@ async def test_a_file_written_twice_is_given_once_as_it_is_at_the_end(opened):
         openai_server.code("open('f.txt', 'w').write('draft')"),
         openai_server.code("open('f.txt', 'w').write('final version')"),
         openai_server.text("See `f.txt` and [g](sandbox:/mnt/data/g.txt)."),
-        openai_server.text("See `f.txt` and [g](sandbox:/mnt/data/g.txt), and saved.csv."),
+        openai_server.text("See `f.txt` and [g](sandbox:/mnt/data/g.txt). I saved saved.csv."),
     ]
     async with opened(*script) as house:
         reply = await house.ask("go")
@@ -343,7 +343,7 @@ async def test_a_file_written_twice_is_given_once_as_it_is_at_the_end(opened):
     assert len(reply.of("artifact")) == 1
     assert reply.of("announcement") == [
         "The model was asked to check this answer, and answers again.",
-        "The answer speaks of files that do not exist: g.txt, saved.csv.",
+        "The answer names files that do not exist: g.txt, saved.csv.",
     ]
 
 

@@ -47,6 +47,13 @@ async def test_no_link_in_a_stream_can_be_fetched(slack, service, app):
     assert "`https://e.example/z`**" in shown
 
 
+def test_an_address_keeps_its_parentheses():
+    text = "See https://a.example/b_(c), [it](https://a.example/b_(c)) (https://d.example/[e])."
+    assert markdown.unlinked(text, None) == (
+        "See `https://a.example/b_(c)`, [it] (`https://a.example/b_(c)`) (`https://d.example/[e]`)."
+    )
+
+
 @given(st.text(alphabet="`a ](<>https://x.y\n", max_size=80))
 def test_every_address_outside_of_code_becomes_code(text):
     shown = markdown.unlinked(text.replace("```", "``"), None)

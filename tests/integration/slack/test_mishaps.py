@@ -365,8 +365,18 @@ def test_link_that_pretends_to_lead_elsewhere_is_shown_bare(written):
     assert pieces == "see https://evil.example/x."
 
 
+def test_parentheses_in_an_address_hide_nothing():
+    told = markdown.defused("see [bank.com](https://evil.example/x_(y)).")
+    assert told == "see https://evil.example/x_(y)."
+
+
 @pytest.mark.parametrize(
-    "written", ["[here](https://a.example/x)", "[a.example](https://a.example)"]
+    "written",
+    [
+        "[here](https://a.example/x)",
+        "[a.example](https://a.example)",
+        "[x](https://a.example/b_(c))",
+    ],
 )
 def test_honest_link_stays(written):
     assert markdown.defused(written) == written

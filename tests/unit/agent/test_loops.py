@@ -640,33 +640,15 @@ async def test_a_store_that_fails_ends_the_turn_without_asking_the_model_again()
     assert isinstance(stage.transcript.entries[-1], chat_messages.ToolResult)
 
 
-SENT = "[The person sent the file 'sales.csv'; it is at /mnt/data/sales.csv.]\n\nWhat is the mean?"
-
-
-@PROTOCOLS
-async def test_figures_out_of_nothing_are_objected_to_once_and_then_found_out(protocol):
-    replies = [server.text("The mean is 73.2."), server.code("mean()"), server.text("It is 71.9.")]
-    printed = scripts.printed("mean: 71.88")
-    async with scripts.stage(replies, printed, protocol=protocol, question=SENT) as stage:
+async def test_who_names_a_missing_file_again_is_not_asked_for_ever_and_people_are_told():
+    replies = [server.text("I saved `mean.csv`."), server.text("It is saved as `mean.csv`.")]
+    async with scripts.stage(replies, protocol="chat") as stage:
         outcome = await stage.run()
-        told = json.dumps(stage.server.requests[1].messages[-1])
-    assert (outcome.ending, outcome.text) == (OutcomeKind.ANSWERED, "It is 71.9.")
-    assert not outcome.unfounded
-    assert "in no output and no file that you saw: 73.2." in told
+    assert outcome.text == "It is saved as `mean.csv`."
+    assert outcome.missing_files == ("mean.csv",)
     assert stage.observer.of("notice") == [
         "The model was asked to check this answer, and answers again."
     ]
-
-
-async def test_who_says_it_again_is_not_asked_for_ever_and_people_are_told():
-    replies = [server.text("The mean is 73.2."), server.text("It is 73.2, in `mean.csv`.")]
-    async with scripts.stage(replies, protocol="chat", question=SENT) as stage:
-        outcome = await stage.run()
-    assert outcome.text == "It is 73.2, in `mean.csv`."
-    assert outcome.unfounded.sentences == (
-        "The answer speaks of files that do not exist: mean.csv.",
-        "No code ran for figures of the answer: 73.2.",
-    )
 
 
 async def test_a_file_that_was_never_saved_is_objected_to_also_after_code_ran():
@@ -678,30 +660,32 @@ async def test_a_file_that_was_never_saved_is_objected_to_also_after_code_ran():
     async with scripts.stage(replies, scripts.printed("ok"), protocol="chat") as stage:
         outcome = await stage.run()
     assert outcome.text == "Not so."
-    assert not outcome.unfounded
+    assert not outcome.missing_files
 
 
-async def test_a_file_that_exists_and_figures_that_were_printed_are_no_claims():
-    replies = [server.code("save()"), server.text("73.2 of 99.6, saved as `out.csv`.")]
-    files = {"out.csv": b"x"}
+@pytest.mark.parametrize("name", ["out.csv", "data (1).csv", "Q1 [final] 100%.csv"])
+async def test_a_file_that_exists_is_never_said_to_be_missing(name):
+    answer = f"73.2 of 99.6, saved as [{name}](sandbox:/mnt/data/{name}), `{name}`."
+    replies = [server.code("save()"), server.text(answer)]
+    files = {name: b"x"}
     async with scripts.stage(replies, scripts.printed("ok"), protocol="chat", files=files) as stage:
         outcome = await stage.run()
     assert outcome.spent.steps == 2
-    assert not outcome.unfounded
+    assert not outcome.missing_files
 
 
-async def test_without_data_figures_are_anybodys_knowledge():
-    replies = [server.text("Light takes 499 seconds from the Sun; that is 299,792,458 m/s.")]
-    async with scripts.stage(replies, protocol="chat", question="How fast is light?") as stage:
+async def test_figures_are_the_models_own_affair():
+    replies = [server.text("The mean is 73.2.")]
+    question = "[The person sent the file 'a.csv'; it is at /mnt/data/a.csv.]\n\nMean?"
+    async with scripts.stage(replies, protocol="chat", question=question) as stage:
         outcome = await stage.run()
-    assert outcome.spent.steps == 1
-    assert not outcome.unfounded
+    assert (outcome.text, outcome.spent.steps) == ("The mean is 73.2.", 1)
 
 
 async def test_a_second_try_that_fails_leaves_the_first_answer_and_what_is_wrong_with_it():
-    replies = [server.text("The mean is 73.2."), server.Reply(status=401)]
-    async with scripts.stage(replies, protocol="chat", question=SENT) as stage:
+    replies = [server.text("I saved `mean.csv`."), server.Reply(status=401)]
+    async with scripts.stage(replies, protocol="chat") as stage:
         outcome = await stage.run()
     assert outcome.ending is OutcomeKind.UNREACHABLE
-    assert outcome.text == "The mean is 73.2."
-    assert outcome.unfounded.figures == ("73.2",)
+    assert outcome.text == "I saved `mean.csv`."
+    assert outcome.missing_files == ("mean.csv",)

@@ -48,6 +48,13 @@ def test_code_cannot_be_left(text):
         assert told.endswith("\n```")
 
 
+def test_an_address_keeps_its_parentheses():
+    text = "(see https://a.example/b_(c).) [it](https://a.example/b_(c)) https://d.example/e)."
+    assert markdown.prose(text) == (
+        "(see <https://a.example/b_(c)>.) [it](<https://a.example/b_(c)>) <https://d.example/e>)."
+    )
+
+
 @given(_TEXTS)
 def test_a_line_is_one_line_and_cannot_be_left(text):
     told = markdown.line(text)
