@@ -46,7 +46,7 @@ FILES_REFUSED: Final = frozenset({TOO_LARGE, FILE_TOO_LARGE})
 
 CONNECTION: Final = (OSError, aiohttp.ClientError, TimeoutError)
 """Raised when Discord could not be reached, or went away before it answered."""
-ANY: Final = (discord.HTTPException, discord.RateLimited, *CONNECTION)
+ANY: Final = (discord.HTTPException, *CONNECTION)
 """Raised by any request to Discord."""
 UNSENT: Final = aiohttp.ClientConnectorError
 """The only one of these after which it is certain that nothing was carried out."""
@@ -58,7 +58,7 @@ def is_passing(error: BaseException) -> bool:
     """Say whether the same request may succeed later."""
     if isinstance(error, discord.HTTPException):
         return error.status >= _SERVER or error.status == _LIMITED
-    return isinstance(error, (discord.RateLimited, *CONNECTION))
+    return isinstance(error, CONNECTION)
 
 
 def code_of(error: BaseException) -> int:

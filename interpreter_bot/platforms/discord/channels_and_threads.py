@@ -7,14 +7,15 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, Final, TypeAlias
+import time
+from collections.abc import AsyncIterator
+from typing import Any, Final, Literal, TypeAlias
 
 import cachetools
 import discord
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.platforms.discord import api_errors
+from interpreter_bot.platforms.discord import api_errors, rate_limits
 from interpreter_bot.sessions import requests, session_service
 
 PLATFORM: Final = "discord"
@@ -26,14 +27,16 @@ Author: TypeAlias = discord.User | discord.Member | discord.ClientUser
 
 _log = logging.getLogger(__name__)
 
-Spawn: TypeAlias = Callable[[Coroutine[Any, Any, object], str], object]
-"""Runs a coroutine as a named task."""
+_Minutes: TypeAlias = Literal[60, 1440, 4320, 10080]
 
-_NO_THREAD: Final = "Here I can open no thread for a copy."
+_NO_THREAD: Final = "I cannot open a thread for a copy here. Try it in another channel."
 _PRIVATE: Final = "This thread is private, and a copy of it would not be."
 _COPY: Final = "Copy of a conversation"
 _MOST_KNOWN: Final = 10_000
-_LOOK_SECONDS: Final = 0.2
+_LOOK_SECONDS: Final = 0.1
+_MAX_OPENING_SECONDS: Final = 60.0
+_MAX_LIMIT_SECONDS: Final = 10.0
+"""Answer by a reply if Discord opens no thread for longer than this."""
 _WAITS_SECONDS: Final = (0.5, 2.0, 8.0)
 
 
@@ -119,12 +122,13 @@ def person(user: Author) -> requests.Person:
 
 @contextlib.asynccontextmanager
 async def thread_for_copy(
-    interaction: discord.Interaction, words: str
-) -> AsyncIterator[discord.Thread]:
+    interaction: discord.Interaction[Any], limits: rate_limits.RateLimits, words: str
+) -> AsyncIterator[int]:
     """Open a thread for a copy of a session, in the same channel; deleted if the block raises.
 
     Args:
         interaction: with which a person wants it.
+        limits: of the client.
         words: the message that it hangs on.
 
     Raises:
@@ -137,21 +141,23 @@ async def thread_for_copy(
     if not isinstance(parent, discord.TextChannel) or not of_interaction(interaction).is_member:
         raise errors.BotError(_NO_THREAD)
     try:
-        message = await parent.send(words, allowed_mentions=discord.AllowedMentions.none())
+        nobody = discord.AllowedMentions.none()
+        sending = parent.send(words, allowed_mentions=nobody)
+        message = await limits.within(_MAX_OPENING_SECONDS, sending)
     except api_errors.ANY as error:
         raise errors.BotError(_NO_THREAD) from error
-    made: list[discord.Message | discord.Thread] = [message]
+    is_open = False
     try:
-        try:
-            thread = await message.create_thread(name=_COPY)
-        except api_errors.ANY as error:
-            raise errors.BotError(_NO_THREAD) from error
-        made.append(thread)
-        yield thread
+        is_open = await open_thread(limits, message, _COPY)
+        if not is_open:
+            raise errors.BotError(_NO_THREAD)
+        yield message.id
     except BaseException:
-        for one in made:
-            with contextlib.suppress(*api_errors.ANY):
-                await one.delete()
+        with contextlib.suppress(*api_errors.ANY):
+            await message.delete()
+        with contextlib.suppress(*api_errors.ANY):
+            if is_open:
+                await (await message.fetch_thread()).delete()
         raise
 
 
@@ -171,10 +177,10 @@ class Threads:
         client: discord.Client,
         service: session_service.SessionService,
         config: settings.Discord,
-        spawn: Spawn,
+        limits: rate_limits.RateLimits,
     ) -> None:
         self._client = client
-        self._spawn = spawn
+        self._limits = limits
         self._service = service
         self._config = config
         self._known = cachetools.LRUCache[int, bool](_MOST_KNOWN)
@@ -214,40 +220,60 @@ class Threads:
         held = channel.permissions_for(me) if me is not None else None
         if held and not (held.create_public_threads and held.send_messages_in_threads):
             return None
-        opened: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
-        self._spawn(self._open(message, title, opened), f"thread on message {message.id}")
-        # The library answers only when the next one might be opened, too; Discord's event brought
-        # this one before.
-        while not opened.done() and guild.get_thread(message.id) is None:
-            await asyncio.wait((opened,), timeout=_LOOK_SECONDS)
-        return opened.result() if opened.done() else message.id
+        minutes = self._config.archive_minutes
+        is_open = await open_thread(self._limits, message, title, archive_minutes=minutes)
+        return message.id if is_open else None
 
-    async def _open(
-        self, message: discord.Message, title: str, opened: asyncio.Future[int | None]
-    ) -> None:
+
+async def open_thread(
+    limits: rate_limits.RateLimits,
+    message: discord.Message,
+    title: str,
+    *,
+    archive_minutes: _Minutes | None = None,
+) -> bool:
+    """Open a thread on a message, unless Discord allows none for longer than a person waits."""
+    route = f"POST /channels/{message.channel.id}/messages/{message.id}/threads"
+    if _is_limited(limits, route):
+        return False
+    create = _create(message, title, archive_minutes)
+    work = limits.spawn(create, f"thread on message {message.id}")
+    give_up_at = time.monotonic() + _MAX_OPENING_SECONDS
+    try:
+        while not work.done():
+            # The library keeps the response that uses up a limit back until that is over.
+            if limits.was_accepted(route):
+                return True
+            if _is_limited(limits, route) or time.monotonic() > give_up_at:
+                return False
+            await asyncio.wait((work,), timeout=_LOOK_SECONDS)
+        return work.result()
+    finally:
+        if not limits.was_accepted(route):
+            await limits.cancel(work)
+
+
+def _is_limited(limits: rate_limits.RateLimits, route: str) -> bool:
+    seconds = limits.seconds_left(route)
+    if seconds > _MAX_LIMIT_SECONDS:
+        _log.warning("no thread may be opened for %.0f s", seconds)
+    return seconds > _MAX_LIMIT_SECONDS
+
+
+async def _create(message: discord.Message, title: str, archive_minutes: _Minutes | None) -> bool:
+    for wait_seconds in (*_WAITS_SECONDS, None):
         try:
-            opened.set_result(await self._create(message, title))
-        finally:
-            if not opened.done():
-                opened.set_result(None)
-
-    async def _create(self, message: discord.Message, title: str) -> int | None:
-        for wait_seconds in (*_WAITS_SECONDS, None):
-            try:
-                thread = await message.create_thread(
-                    name=title, auto_archive_duration=self._config.archive_minutes
-                )
-            except discord.RateLimited as error:
-                _log.warning("no thread may be opened for %.0f s", error.retry_after)
-                return None
-            except api_errors.ANY as error:
-                if api_errors.code_of(error) == api_errors.THREAD_EXISTS:
-                    return message.id
-                _log.info("no thread could be opened", exc_info=error)
-                if wait_seconds is None or not api_errors.is_passing(error):
-                    return None
-                # It may have been opened before the connection was lost: then it exists.
-                await asyncio.sleep(wait_seconds)
-            else:
-                return thread.id
-        return None
+            await message.create_thread(
+                name=title, auto_archive_duration=archive_minutes or discord.utils.MISSING
+            )
+        except api_errors.ANY as error:
+            if api_errors.code_of(error) == api_errors.THREAD_EXISTS:
+                return True
+            _log.info("no thread could be opened", exc_info=error)
+            if wait_seconds is None or not api_errors.is_passing(error):
+                return False
+            # It may have been opened before the connection was lost: then it exists.
+            await asyncio.sleep(wait_seconds)
+        else:
+            return True
+    return False

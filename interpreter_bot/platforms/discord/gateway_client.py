@@ -24,6 +24,7 @@ from interpreter_bot.platforms.discord import (
     missed_messages,
     modals,
     persistent_buttons,
+    rate_limits,
     requests_in_flight,
 )
 from interpreter_bot.sessions import event_claims
@@ -41,22 +42,12 @@ _OTHERS: Final = frozenset(
 
 _READY_SECONDS: Final = 2.0
 _SYNC_SECONDS: Final = 20.0
-# The library waits for the end of a rate limit up to this, and else raises at once. Threads are
-# limited for minutes.
-_LIMIT_SECONDS: Final = 30.0
 
 
 async def sync_or_go_without(client: discord.Client, tree: app_commands.CommandTree[Any]) -> None:
     """Synchronise Discord's list of commands; if Discord refuses, go on with the old one."""
     try:
-        while True:
-            try:
-                await sync(client, tree)
-            except discord.RateLimited as error:
-                _log.warning("commands may not be changed for %.0f s", error.retry_after)
-                await asyncio.sleep(error.retry_after)
-            else:
-                return
+        await sync(client, tree)
     except api_errors.ANY as error:
         _log.error("Discord did not take the list of commands: %s", error)
     except app_commands.AppCommandError:
@@ -269,7 +260,7 @@ def intents(*, with_content: bool) -> discord.Intents:
     return wanted
 
 
-def make(config: settings.Discord, *, with_content: bool) -> Client:
+def make(config: settings.Discord, limits: rate_limits.RateLimits, *, with_content: bool) -> Client:
     """Create a client that is not connected yet."""
     fields: dict[str, Any] = {
         "intents": intents(with_content=with_content),
@@ -278,7 +269,7 @@ def make(config: settings.Discord, *, with_content: bool) -> Client:
         "chunk_guilds_at_startup": False,
         "max_messages": None,
         "guild_ready_timeout": _READY_SECONDS,
-        "max_ratelimit_timeout": _LIMIT_SECONDS,
+        "http_trace": limits.trace,
     }
     if not config.sharding:
         return Single(**fields)

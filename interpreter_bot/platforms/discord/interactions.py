@@ -57,7 +57,7 @@ class InteractionHandler:
         self._payloads = cachetools.LRUCache[int, Mapping[str, Any]](_MOST_PAYLOADS)
         self._taken_again: set[int] = set()
         self._files = files
-        self._members = permissions.Memberships(client, config)
+        self._members = permissions.Memberships(client, config, in_flight.limits)
         self.service = service
         self.in_flight = in_flight
         self.config = config

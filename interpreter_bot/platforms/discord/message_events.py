@@ -32,6 +32,7 @@ _log = logging.getLogger(__name__)
 
 _KINDS: Final = frozenset({discord.MessageType.default, discord.MessageType.reply})
 _MOST_TOLD: Final = 1000
+_LOOK_SECONDS: Final = 20.0
 _EMPTY: Final = (
     "Write what you want to know, or send a file with it. `/interpreter help` says more."
 )
@@ -62,8 +63,8 @@ class MessageEvents:
         self._config = config
         self._in_flight = in_flight
         self._files = files
-        self._threads = channels_and_threads.Threads(client, service, config, in_flight.spawn)
-        self._members = permissions.Memberships(client, config)
+        self._threads = channels_and_threads.Threads(client, service, config, in_flight.limits)
+        self._members = permissions.Memberships(client, config, in_flight.limits)
         self._orders: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
         self.recent_requests = requests_in_flight.RequestsByMessage()
         self._told = cachetools.LRUCache[int, None](_MOST_TOLD)
@@ -244,7 +245,9 @@ class MessageEvents:
         if channel.owner_id == self._me or await self._service.queries.history(place.key, most=1):
             return []
         try:
-            found = [one async for one in channel.history(limit=most, before=message)]
+            found = await self._in_flight.limits.within(
+                _LOOK_SECONDS, _read(channel, most, message)
+            )
         except api_errors.ANY as error:
             _log.info("what was said before could not be read", exc_info=error)
             return []
@@ -322,7 +325,7 @@ class MessageEvents:
         message = recent.message
         async with self._said_why_not(message.channel):
             is_open = asyncio.Event()
-            self._in_flight.spawn(
+            self._in_flight.limits.spawn(
                 message_sync.type_until(is_open, message.channel.typing), "typing"
             )
             try:
@@ -360,6 +363,12 @@ def _asker(
         role_ids=standing.role_ids,
         is_member=standing.is_member,
     )
+
+
+async def _read(
+    channel: discord.Thread, most: int, before: discord.Message
+) -> list[discord.Message]:
+    return [message async for message in channel.history(limit=most, before=before)]
 
 
 async def _closing(stack: contextlib.AsyncExitStack, work: Coroutine[Any, Any, None]) -> None:

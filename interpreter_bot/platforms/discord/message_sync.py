@@ -12,12 +12,17 @@ import dataclasses
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, TypeAlias
 
 import discord
 
-from interpreter_bot.platforms.discord import api_errors, message_layout, message_targets
+from interpreter_bot.platforms.discord import (
+    api_errors,
+    message_layout,
+    message_targets,
+    rate_limits,
+)
 from interpreter_bot.sessions import ports
 
 _log = logging.getLogger(__name__)
@@ -29,7 +34,6 @@ Refused: TypeAlias = Callable[[tuple[message_layout.Upload, ...]], Awaitable[Non
 _TYPING_SECONDS: Final = 8.0
 _MOST_TRIES: Final = 8
 _LONGEST_WAIT_SECONDS: Final = 20.0
-_LONGEST_LIMIT_SECONDS: Final = 600.0
 # Discord knows a nonce for "the past few minutes".
 NONCE_SECONDS: Final = 60.0
 # A message to an archived thread opens it again, unless it is locked.
@@ -82,6 +86,7 @@ class MessageSync:
         draw: Draw,
         refused: Refused,
         *,
+        limits: rate_limits.RateLimits,
         pace_seconds: float,
         instead_of: MessageSync | None = None,
     ) -> None:
@@ -91,12 +96,14 @@ class MessageSync:
             target: where it goes.
             draw: returns its wanted state.
             refused: called with files that Discord refuses.
+            limits: of the client.
             pace_seconds: between two rounds, while it changes.
             instead_of: an earlier answer in the same place, whose messages this one takes over.
         """
         self._target = target
         self._draw = draw
         self._refused = refused
+        self._limits = limits
         self._pace_seconds = pace_seconds
         self._slots: list[_Slot] = instead_of._slots if instead_of is not None else []
         self._has_changed = asyncio.Event()
@@ -119,7 +126,7 @@ class MessageSync:
     async def run(self) -> None:
         """Sync until the answer is finished and stands."""
         failures = 0
-        async with self._typing():
+        with self._typing():
             while not self.is_lost.is_set():
                 await self._has_changed.wait()
                 self._has_changed.clear()
@@ -140,23 +147,18 @@ class MessageSync:
                     async with asyncio.timeout(min(max(rest, 0), _LONGEST_WAIT_SECONDS)):
                         await self._is_urgent.wait()
 
-    @contextlib.asynccontextmanager
-    async def _typing(self) -> AsyncIterator[None]:
+    @contextlib.contextmanager
+    def _typing(self) -> Iterator[None]:
         """Show the typing indicator inside the context.
 
-        Its last request is waited for: one that is cancelled while the library waits for the end
-        of a global rate limit would let all others wait for ever (discord.py 2.7).
+        Its last request may end later, as the library waits for the end of a rate limit.
         """
         is_over = asyncio.Event()
-        task = asyncio.create_task(type_until(is_over, self._target.type), name="typing")
+        self._limits.spawn(type_until(is_over, self._target.type), "typing")
         try:
             yield
-        except BaseException:
-            task.cancel()
-            raise
         finally:
             is_over.set()
-            await asyncio.wait((task,))
 
     async def _round(self, *, patient: bool) -> bool:
         """Send the differences between what stands and what is wanted; return whether that
@@ -171,9 +173,6 @@ class MessageSync:
                 # They are drawn otherwise from now on, at last as a sentence.
                 await self._refused(error.uploads)
                 continue
-            except discord.RateLimited as error:
-                _log.info("Discord takes nothing for %.0f s", error.retry_after)
-                await asyncio.sleep(min(error.retry_after, _LONGEST_LIMIT_SECONDS))
             except api_errors.ANY as error:
                 if api_errors.code_of(error) in _CLOSED:
                     _log.warning("an answer cannot be shown where it was asked", exc_info=error)

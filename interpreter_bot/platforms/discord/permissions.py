@@ -16,13 +16,14 @@ import cachetools
 import discord
 
 from interpreter_bot import settings
-from interpreter_bot.platforms.discord import api_errors, channels_and_threads
+from interpreter_bot.platforms.discord import api_errors, channels_and_threads, rate_limits
 
 _log = logging.getLogger(__name__)
 
 _KNOWN_SECONDS: Final = 300.0
 _MOST_KNOWN: Final = 1000
 _MOST_GUILDS: Final = 25
+_LOOK_SECONDS: Final = 20.0
 
 _PERSON: Final = "You are not among those who may use me here."
 _PLACE: Final = "I may not be used here."
@@ -39,8 +40,11 @@ class Membership:
 class Memberships:
     """Fetches members from Discord, where the operator's lists depend on them."""
 
-    def __init__(self, client: discord.Client, config: settings.Discord) -> None:
+    def __init__(
+        self, client: discord.Client, config: settings.Discord, limits: rate_limits.RateLimits
+    ) -> None:
         self._client = client
+        self._limits = limits
         self._config = config
         self._known = cachetools.TTLCache[tuple[int, int], frozenset[int] | None](
             _MOST_KNOWN, _KNOWN_SECONDS
@@ -90,7 +94,7 @@ class Memberships:
         with contextlib.suppress(KeyError):
             return self._known[guild.id, user_id]
         try:
-            member = await guild.fetch_member(user_id)
+            member = await self._limits.within(_LOOK_SECONDS, guild.fetch_member(user_id))
         except discord.NotFound:
             roles = None
         except api_errors.ANY as error:

@@ -16,6 +16,7 @@ from interpreter_bot.platforms.discord import (
     message_layout,
     message_sync,
     message_targets,
+    rate_limits,
     turn_rendering,
 )
 from interpreter_bot.platforms.rendering import status_sentences
@@ -64,6 +65,7 @@ class DiscordReply:
         target: message_targets.MessageTarget,
         waiting: pending_questions.PendingQuestions,
         tell: Callable[[int, str], Awaitable[bool]],
+        limits: rate_limits.RateLimits,
         instead_of: DiscordReply | None,
     ) -> None:
         self._style = style
@@ -83,6 +85,7 @@ class DiscordReply:
             target,
             self._draw,
             self._repack,
+            limits=limits,
             pace_seconds=style.pace_seconds,
             instead_of=instead_of._sync if instead_of is not None else None,
         )
@@ -97,6 +100,7 @@ class DiscordReply:
         *,
         on_lost: Callable[[], Awaitable[object]],
         tell: Callable[[int, str], Awaitable[bool]],
+        limits: rate_limits.RateLimits,
         instead_of: DiscordReply | None = None,
     ) -> AsyncIterator[DiscordReply]:
         """Show a turn inside the context, which ends when all of it stands.
@@ -107,9 +111,10 @@ class DiscordReply:
             waiting: registry of its questions.
             on_lost: called when nothing can be shown there any more.
             tell: sends a person a direct message; says whether they take any.
+            limits: of the client.
             instead_of: an earlier reply whose messages become this one's.
         """
-        reply = cls(style, target, waiting, tell, instead_of)
+        reply = cls(style, target, waiting, tell, limits, instead_of)
         try:
             async with asyncio.TaskGroup() as tasks:
                 watching = tasks.create_task(reply._watch(on_lost), name="watch an answer")

@@ -22,6 +22,7 @@ from interpreter_bot.platforms.discord import (
     message_layout,
     message_targets,
     preferences,
+    rate_limits,
     replies,
 )
 from interpreter_bot.platforms.rendering import status_sentences
@@ -34,6 +35,7 @@ from interpreter_bot.sessions import (
 )
 
 _MOST: Final = 1000
+_DIRECT_SECONDS: Final = 20.0
 # What other processes of the bot are asked for.
 _CANCEL: Final = "discord cancel"
 _FIND: Final = "discord find"
@@ -104,6 +106,7 @@ class RequestsInFlight:
     Attributes:
         questions: pending questions of running code.
         client: through which people are reached, once there is one.
+        limits: of the client.
     """
 
     def __init__(
@@ -116,6 +119,7 @@ class RequestsInFlight:
         self.client: discord.Client | None = None
         self._config = config
         self._tasks = tasks
+        self.limits = rate_limits.RateLimits()
         self._running: set[asyncio.Task[None]] = set()
         self._runs: dict[int, InFlight] = {}
         self.questions = pending_questions.PendingQuestions(
@@ -189,10 +193,15 @@ class RequestsInFlight:
         """Send a person a direct message; says whether it arrived."""
         if self.client is None:
             return False
-        try:
-            channel = await self.client.create_dm(discord.Object(person))
+        client = self.client
+
+        async def send() -> None:
+            channel = await client.create_dm(discord.Object(person))
             nobody = discord.AllowedMentions.none()
             await channel.send(text, suppress_embeds=True, allowed_mentions=nobody)
+
+        try:
+            await self.limits.within(_DIRECT_SECONDS, send())
         except api_errors.ANY as error:
             _log.info("a person could not be told something privately: %r", error)
             return False
@@ -226,6 +235,7 @@ class RequestsInFlight:
                 self.questions,
                 on_lost=functools.partial(self._service.cancel, place.key, request.id),
                 tell=self._tell,
+                limits=self.limits,
                 instead_of=instead_of.reply if instead_of is not None else None,
             ) as reply:
                 run.reply = reply

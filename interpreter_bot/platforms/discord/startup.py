@@ -47,6 +47,7 @@ _OPEN: Final = (
 )
 IDENTIFY_SECONDS: Final = 5.0
 """Between two IDENTIFY calls: Discord rejects a second one within them."""
+_NOTICE_SECONDS: Final = 60.0
 # What discord.py calls the thread of each connection.
 _HEARTBEAT: Final = "keep-alive-handler"
 _HEARTBEAT_SECONDS: Final = 2.0
@@ -215,7 +216,9 @@ def _furnished(
     with_content: bool,
 ) -> gateway_client.Client:
     """Create a client with all its event handlers."""
-    client = in_flight.client = gateway_client.make(config, with_content=with_content)
+    client = in_flight.client = gateway_client.make(
+        config, in_flight.limits, with_content=with_content
+    )
     client.accepted = asyncio.Event()
     files = file_transfers.Attachments(session)
     client.listener = message_events.MessageEvents(client, service, config, in_flight, files)
@@ -284,7 +287,7 @@ def _translated() -> Iterator[None]:
     except discord.HTTPException as error:
         told = f"Discord refuses to be used (status {error.status}, code {error.code})."
         raise api_errors.DiscordLostError(told) from error
-    except (*api_errors.CONNECTION, discord.GatewayNotFound, discord.RateLimited) as error:
+    except (*api_errors.CONNECTION, discord.GatewayNotFound) as error:
         raise api_errors.DiscordLostError("Discord cannot be reached.") from error
 
 
@@ -303,6 +306,7 @@ async def _close(
         _log.warning("some answers could not be finished")
         in_flight.cancel_all()
         await in_flight.drained()
+    await in_flight.limits.close()
     await client.close()
     connection.cancel()
     await asyncio.wait((connection,))
@@ -324,7 +328,8 @@ def _notifying(
         guild_id = int(key.workspace) if key.workspace else None
         channel = client.get_partial_messageable(number, guild_id=guild_id)
         try:
-            await channel.send(markdown.small(f"🔹 {markdown.plain(sentence)}"))
+            sending = channel.send(markdown.small(f"🔹 {markdown.plain(sentence)}"))
+            await in_flight.limits.within(_NOTICE_SECONDS, sending)
         except api_errors.ANY as error:
             raise api_errors.DiscordError("Discord did not take the message.") from error
         if client.user is not None:

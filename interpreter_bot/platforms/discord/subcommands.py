@@ -206,11 +206,12 @@ class CommandEffects:
         """Copy a session into a new thread of the same channel, whose people see both."""
         place = channels_and_threads.of_interaction(interaction)
         person = channels_and_threads.person(interaction.user)
-        opened = channels_and_threads.thread_for_copy(interaction, status_sentences.COPY)
-        async with opened as thread:
-            copy = channels_and_threads.of_channel(thread, thread.guild)
+        limits = self._handler.in_flight.limits
+        opened = channels_and_threads.thread_for_copy(interaction, limits, status_sentences.COPY)
+        async with opened as thread_id:
+            copy = channels_and_threads.of_thread(place, thread_id)
             await self._service.branches.fork(place.key, copy.key, person.id)
-        await self._handler.tell(interaction, f"{status_sentences.COPIED} {thread.mention}")
+        await self._handler.tell(interaction, f"{status_sentences.COPIED} <#{thread_id}>")
 
     async def notebook(self, interaction: _Interaction) -> None:
         """Send the session as a notebook."""

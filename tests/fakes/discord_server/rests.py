@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 import time
 from collections.abc import Awaitable, Callable
@@ -492,7 +493,8 @@ async def _read(request: web.Request) -> tuple[Any, dict[int, tuple[str, bytes]]
 def _limited(headers: Any, wait: float, *, scope: str) -> web.Response:
     is_global = scope == "global"
     told = {"message": "You are being rate limited.", "retry_after": wait, "global": is_global}
-    return _json(429, told, {**headers, "X-RateLimit-Scope": scope})
+    told_in_headers = {"X-RateLimit-Scope": scope, "Retry-After": str(math.ceil(wait))}
+    return _json(429, told, {**headers, **told_in_headers})
 
 
 def _json(status: int, told: Any, headers: Any = None) -> web.Response:

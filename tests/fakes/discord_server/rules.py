@@ -62,19 +62,24 @@ class Fault:
 class Buckets:
     """Rate limits as the headers tell them. `window_seconds` is Discord's five, or shorter.
 
-    That of opening threads is long, and shared by all bots in a channel.
+    That of opening threads lasts minutes, as bots report it, and is shared by all bots in a
+    channel; `longest_seconds` gives every other route such a window, too.
     """
 
     def __init__(self, window_seconds: float = 5.0) -> None:
         self.window_seconds = window_seconds
         self.most_threads = 50
+        self.thread_seconds = 300.0
+        self.longest_seconds = 0.0
         self.breaches: list[str] = []
         self._used: dict[str, list[float]] = {}
 
     def take(self, method: str, kind: str, major: str) -> tuple[Mapping[str, str], float | None]:
         """Headers of the answer, and how long to wait where the limit is reached."""
         limit = {"commands": 2, "threads": self.most_threads}.get(kind, 5)
-        window = self.window_seconds * (60 if kind == "threads" else 1)
+        window = self.thread_seconds if kind == "threads" else self.window_seconds
+        if self.longest_seconds:
+            limit, window = 1000, self.longest_seconds
         bucket = f"{method}-{kind}"
         now = time.monotonic()
         used = self._used.setdefault(f"{bucket}:{major}", [])

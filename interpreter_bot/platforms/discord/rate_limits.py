@@ -1,0 +1,115 @@
+"""Rate limits as Discord tells them, read from each response as it arrives.
+
+discord.py waits out every limit by itself, however long: it hands a response that used up a limit
+over only when the next request would be allowed. Its `max_ratelimit_timeout` is not used: it raises
+for any limit that resets later, even if requests are left. Calls that must not wait that long are
+bounded here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
+
+import aiohttp
+import cachetools
+
+_Result = TypeVar("_Result")
+
+_MAX_ROUTES: Final = 10_000
+_API: Final = re.compile(r"\A/api(?:/v\d+)?")
+_MESSAGE: Final = re.compile(r"/messages/\d+")
+_LIMITED: Final = 429
+_ACCEPTED: Final = range(200, 300)
+
+
+class RateLimits:
+    """Watches the responses of one client.
+
+    Attributes:
+        trace: to be given to the client.
+    """
+
+    def __init__(self) -> None:
+        self.trace = aiohttp.TraceConfig()
+        self.trace.on_request_end.append(self._read)
+        self._free_at = cachetools.LRUCache[str, float](_MAX_ROUTES)
+        self._accepted = cachetools.LRUCache[str, None](_MAX_ROUTES)
+        self._global_until = 0.0
+        self._unawaited: set[asyncio.Task[Any]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, _Result], name: str) -> asyncio.Task[_Result]:
+        """Start a call whose end may come later than whoever needs it waits."""
+        task = asyncio.create_task(work, name=name)
+        self._unawaited.add(task)
+        task.add_done_callback(self._unawaited.discard)
+        return task
+
+    async def close(self) -> None:
+        """Cancel the calls that nobody waits for."""
+        for task in tuple(self._unawaited):
+            await self.cancel(task)
+
+    async def _read(
+        self, _session: object, _context: object, request: aiohttp.TraceRequestEndParams
+    ) -> None:
+        headers, status = request.response.headers, request.response.status
+        call = f"{request.method} {_API.sub('', request.url.path)}"
+        is_limited = status == _LIMITED
+        wait = headers.get("Retry-After" if is_limited else "X-RateLimit-Reset-After", "")
+        free_at = time.monotonic() + _seconds(wait)
+        if status in _ACCEPTED:
+            self._accepted[call] = None
+        if headers.get("X-RateLimit-Scope") == "global":
+            self._global_until = max(self._global_until, free_at)
+        elif is_limited or headers.get("X-RateLimit-Remaining") == "0":
+            self._free_at[_route(call)] = free_at
+
+    def was_accepted(self, call: str) -> bool:
+        """Say whether Discord carried a call out, such as `POST /channels/1/messages`."""
+        return call in self._accepted
+
+    def seconds_left(self, call: str) -> float:
+        """Return for how long Discord will refuse a call."""
+        return max(self._free_at.get(_route(call), 0.0) - time.monotonic(), 0.0)
+
+    async def within(self, seconds: float, call: Coroutine[Any, Any, _Result]) -> _Result:
+        """Wait for a call for so long.
+
+        Raises:
+            TimeoutError: it took longer; it was given up.
+        """
+        task = self.spawn(call, "bounded call of Discord")
+        try:
+            await asyncio.wait((task,), timeout=seconds)
+            if task.done():
+                return task.result()
+            raise TimeoutError
+        finally:
+            await self.cancel(task)
+
+    async def cancel(self, task: asyncio.Task[Any]) -> None:
+        """Cancel a call.
+
+        During a global limit that waits for its end: a call that is cancelled then never wakes the
+        others (discord.py 2.7).
+        """
+        while not task.done() and (left := self._global_until - time.monotonic()) > 0:
+            await asyncio.wait((task,), timeout=left)
+        task.cancel()
+        await asyncio.wait((task,))
+
+
+def _route(call: str) -> str:
+    """Return what calls with one limit have in common."""
+    return _MESSAGE.sub("/messages/*", call)
+
+
+def _seconds(text: str) -> float:
+    try:
+        return min(max(float(text), 0.0), 24 * 3600.0)
+    except ValueError:
+        return 0.0
