@@ -16,12 +16,12 @@ APPROVAL: Final = approval_policy.NAME
 NAMES: Final = (APPROVAL, "model", *_SWITCHES)
 """Names of all preferences."""
 ABOUT: Final = {
-    APPROVAL: "whether somebody is asked before code runs: never, once per answer, every time; the "
-    "strictest that anybody chose holds",
-    "model": "the model that is asked, where a conversation has not chosen another",
+    APPROVAL: "ask a person before the model's code runs: never, once per answer (plan), or every "
+    "time; the strictest choice here applies",
+    "model": "the model I use if a conversation has not chosen another",
     "threads": "a mention opens a thread",
-    "follow_threads": "messages in my threads are answered without a mention",
-    "show_code": "code stays to be seen after it has run",
+    "follow_threads": "I answer in my threads without a mention",
+    "show_code": "code stays visible after it has run",
 }
 
 
@@ -59,20 +59,29 @@ def suggestions(name: str, models: tuple[str, ...]) -> tuple[str, ...]:
     return ("on", "off") if name in _SWITCHES else ()
 
 
+def check(name: str) -> None:
+    """Check the name of a preference.
+
+    Raises:
+        BotError: there is none of that name.
+    """
+    if name not in NAMES:
+        raise errors.BotError(f"There is no such setting. You can choose {', '.join(NAMES)}.")
+
+
 def parse(name: str, text: str, models: tuple[str, ...]) -> object | None:
-    """Parse a chosen value; None removes the choice.
+    """Parse a chosen value; None, for `default`, removes the choice.
 
     Raises:
         BotError: that cannot be chosen.
     """
+    check(name)
     text = text.strip()
-    if text.lower() in ("", "default"):
+    if text.lower() == "default":
         return None
     if name in _SWITCHES and text.lower() in _YES | _NO:
         return text.lower() in _YES
     if name not in _SWITCHES and text in suggestions(name, models):
         return text
     known = ", ".join((*suggestions(name, models), "default"))
-    if name not in NAMES:
-        raise errors.BotError(f"There is no such setting; there are {', '.join(NAMES)}.")
     raise errors.BotError(f"{name} can be one of: {known}.")

@@ -244,9 +244,9 @@ def _add_choosing(
             return []
         return _choices(handler.service.queries.models, current)
 
-    @group.command(name="settings", description="See or change how I behave, and for whom")
+    @group.command(name="settings", description="View or change settings")
     @app_commands.describe(
-        name="What to change", value="What it shall be; default forgets it", scope="For whom"
+        name="The setting", value="New value; default resets it", scope="For whom"
     )
     @app_commands.choices(
         scope=[

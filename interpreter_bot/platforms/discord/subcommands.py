@@ -254,34 +254,43 @@ class CommandEffects:
         await self._handler.tell(interaction, told)
 
     async def settings(self, interaction: _Interaction, name: str, value: str, scope: str) -> None:
-        """Show the settings in effect, or change one."""
+        """Show the settings in effect; with a value, change one."""
         place = channels_and_threads.of_interaction(interaction)
-        if not name:
-            await self._show_settings(interaction, place)
+        name, value = name.strip().lower(), value.strip()
+        if name:
+            preferences.check(name)
+        if not (name and value):
+            await self._show_settings(interaction, place, (name,) if name else preferences.NAMES)
             return
         chosen = preferences.parse(name, value, self._service.queries.models)
         await self._service.choose(_scope(interaction, place, scope), name, chosen)
-        words = {"me": "for you", "channel": "in this channel", "server": "on this server"}
-        told = "as by default" if chosen is None else markdown.line(value.strip())
-        told = f"{markdown.line(name)} is {told} from now on, {words[scope]}."
+        where = {"me": "for you", "channel": "in this channel", "server": "on this server"}[scope]
+        sentence = f"{markdown.line(name)} is now {markdown.line(value)} {where}."
+        if chosen is None:
+            sentence = f"{markdown.line(name)} is reset to the default {where}."
         if name == preferences.APPROVAL:
             holds = await self._service.queries.approval(place.scope(str(interaction.user.id)))
-            told += f" With what others chose, {markdown.line(holds)} holds for you here."
-        await self._handler.tell(interaction, told)
+            if chosen not in (None, holds):
+                sentence += " It is weaker than another setting here, so the stricter one applies."
+            sentence += f" In effect for you here: {markdown.line(holds)}."
+        await self._handler.tell(interaction, sentence)
 
     async def _show_settings(
-        self, interaction: _Interaction, place: channels_and_threads.Place
+        self, interaction: _Interaction, place: channels_and_threads.Place, names: tuple[str, ...]
     ) -> None:
         person = channels_and_threads.person(interaction.user)
         holds = await self._handler.in_flight.chosen_by(place, person)
-        lines = ["**What holds for you here**"]
-        for name in preferences.NAMES:
+        lines = ["**Your settings here**"]
+        for name in names:
             value: object = getattr(holds, name, "")
             if name == preferences.APPROVAL:
                 value = await self._service.queries.approval(place.scope(person.id))
             shown = {True: "on", False: "off", "": "default"}.get(value, value)
             lines.append(f"• {markdown.line(name)}: {shown} ({preferences.ABOUT[name]})")
-        await self._handler.tell(interaction, "\n".join(lines))
+        if len(names) == 1:
+            choices = ", ".join(preferences.suggestions(names[0], self._service.queries.models))
+            lines.append(markdown.small(f"To change it, choose a value: {choices} or default."))
+        await self._handler.tell(interaction, _cut("\n".join(lines)))
 
 
 def _scope(

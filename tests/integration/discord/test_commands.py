@@ -301,11 +301,11 @@ async def test_settings_hold_for_person_channel_and_server(discord_server, lab, 
 
     async with connect() as service:
         assert "Only who manages" in await choose(alice, "approval", "every", "server")
-        assert "from now on" in await choose(boss, "approval", "every", "server")
-        assert "from now on" in await choose(boss, "threads", "off", "channel")
+        assert "`every` on this server" in await choose(boss, "approval", "every", "server")
+        assert "`off` in this channel" in await choose(boss, "threads", "off", "channel")
         weaker = await choose(alice, "approval", "never")
-        assert "`approval` is `never` from now on, for you" in weaker
-        assert "`every` holds for you here" in weaker
+        assert "`approval` is now `never` for you. It is weaker than" in weaker
+        assert "In effect for you here: `every`." in weaker
         shown = await finished_settings(alice)
         assert "`approval`: every" in shown
         assert "can be one of" in await choose(alice, "approval", "perhaps")
@@ -314,7 +314,30 @@ async def test_settings_hold_for_person_channel_and_server(discord_server, lab, 
         discord_server.say(boss, channel, f"{discord_server.bot.mention} two")
         await steps.answered(channel, 2)
         assert {request.approval for request in service.handled} == {"never"}
-        assert "as by default" in await choose(alice, "approval", "default")
+        assert "reset to the default" in await choose(alice, "approval", "default")
+
+
+@pytest.mark.parametrize("value", [None, "", "  "])
+@pytest.mark.parametrize(
+    ("name", "chosen"), [("approval", "every"), ("threads", "off"), ("show_code", "on")]
+)
+async def test_a_setting_without_a_value_is_shown_and_kept(
+    discord_server, lab, connect, name, chosen, value
+):
+    alice, channel = lab.person("alice"), lab.channel("general")
+
+    async def settings(**options):
+        done = await discord_server.command(alice, channel, "interpreter settings", options)
+        return await steps.finished(done)
+
+    async with connect():
+        assert f"`{name}` is now `{chosen}` for you." in await settings(name=name, value=chosen)
+        empty = {} if value is None else {"value": value}
+        assert f"`{name}`: {chosen}" in await settings(name=f" {name.upper()} ", **empty)
+        assert f"`{name}`: {chosen}" in await settings()
+        assert "reset to the default" in await settings(name=name, value="default")
+        assert f"`{name}`: {chosen}" not in await settings(name=name)
+        assert "no such setting" in await settings(name="nope")
 
 
 async def test_commands_are_synced_only_when_they_changed(discord_server, lab, connect):
