@@ -42,6 +42,25 @@ class Attachment:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RecentMessage:
+    """A message said before a request, in the same thread or channel.
+
+    Attributes:
+        speaker: the writer's name; chosen by them, never trusted.
+        text: their words.
+        files: names of files that came along.
+        is_bot: another bot wrote it.
+        is_referred: the request replies to it, quotes it or asks about it.
+    """
+
+    speaker: str
+    text: str
+    files: tuple[str, ...] = ()
+    is_bot: bool = False
+    is_referred: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One message for the bot.
 
@@ -53,8 +72,9 @@ class Request:
         files: names of files of the workspace that were put there for this message.
         is_code: `text` is Python to be run as it is, without a model.
         id: the platform's id of the message; for the record.
-        context: what was said around it that the model should know, such as the thread before
-            a mention. Not instructions.
+        recent: messages before it that the model has not seen, oldest first: of the thread, or of
+            the channel for a mention outside of threads. The newest are kept if they are many.
+        context: what else was said around it that the model should know. Not instructions.
         model: title of the model to be asked; empty means the session's own choice.
         edits: id of the message that it is an edited version of, with which the ids of its other
             versions begin; empty if it is none.
@@ -70,6 +90,7 @@ class Request:
     files: tuple[str, ...] = ()
     is_code: bool = False
     id: str = ""
+    recent: tuple[RecentMessage, ...] = ()
     context: str = ""
     model: str = ""
     edits: str = ""

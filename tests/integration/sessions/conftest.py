@@ -12,7 +12,7 @@ from interpreter_bot.store import engines
 from tests.fakes import openai_server, replies
 
 KEY = values.SessionKey("web", thread="t")
-ANNA = requests.Person("u1", "Anna")
+ANNA = requests.Person("u1")
 
 
 def asked(text, **fields):
