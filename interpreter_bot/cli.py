@@ -94,14 +94,21 @@ def _settings(options: argparse.Namespace) -> settings.Settings:
     import pydantic
 
     from interpreter_bot import settings
+    from interpreter_bot.setting_groups import unknown_names
 
+    prefix = str(settings.Settings.model_config["env_prefix"])
+    if unknown := unknown_names.variable_sentences(os.environ, prefix, settings.Settings):
+        raise errors.SettingsError("\n".join(unknown))
     try:
         config = settings.load(options.config)
     except pydantic.ValidationError as error:
         # The given values are not repeated: one may be a secret in the wrong place.
         faults = error.errors(include_url=False, include_input=False)
         lines = [
-            f"The setting {_dotted(fault['loc'])} is wrong: {fault['msg']}." for fault in faults
+            unknown_names.sentence(_dotted(fault["loc"]), settings.Settings)
+            if fault["type"] == "extra_forbidden"
+            else f"The setting {_dotted(fault['loc'])} is wrong: {fault['msg']}."
+            for fault in faults
         ]
         raise errors.SettingsError("\n".join(lines)) from error
     except (OSError, tomllib.TOMLDecodeError) as error:

@@ -52,7 +52,7 @@ def interpreter_bot(tmp_path, short_path):
             "INTERPRETER_BOT_PATHS__RUNTIME": str(short_path),
             # Nearly all of these need nothing of the stack, and start sooner without it.
             "INTERPRETER_BOT_KERNELS__PRELOAD": "[]",
-            "INTERPRETER_BOT_CANARY_TOKEN": "canary-of-the-bot",
+            "CANARY_TOKEN": "canary-of-the-bot",
         }
         environment |= {f"INTERPRETER_BOT_LIMITS__{k.upper()}": v for k, v in limits.items()}
         return Ran(

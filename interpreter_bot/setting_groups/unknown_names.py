@@ -1,0 +1,77 @@
+"""Names of settings that do not exist, and the ones that were probably meant."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import typing
+from collections.abc import Iterable, Iterator
+
+import pydantic
+
+_WORD = re.compile(r"[a-z0-9]+")
+_MIN_LIKENESS = 0.75
+
+
+def sentence(name: str, model: type[pydantic.BaseModel]) -> str:
+    """Return the sentence that says that a dotted name is no setting of `model`."""
+    return f"There is no setting {name}.{_hint(_without_numbers(name), _names(model), str)}"
+
+
+def variable_sentences(
+    variables: Iterable[str], prefix: str, model: type[pydantic.BaseModel]
+) -> list[str]:
+    """Return a sentence for each environment variable with our prefix that sets nothing.
+
+    Pydantic reports unknown names within a group, and reads no others.
+
+    Args:
+        variables: the names of all that are set.
+        prefix: of ours, in upper case.
+        model: the settings, whose fields are the groups.
+    """
+    unknown = []
+    for variable in sorted(variables):
+        name = variable.upper().removeprefix(prefix)
+        if name == variable.upper() or name.partition("__")[0].lower() in model.model_fields:
+            continue
+        hint = _hint(
+            name.lower().replace("_", "."),
+            _names(model),
+            lambda known: prefix + known.upper().replace(".", "__"),
+        )
+        unknown.append(f"There is no setting {variable}.{hint}")
+    return unknown
+
+
+def _hint(name: str, names: Iterable[str], spell: typing.Callable[[str], str]) -> str:
+    """Return the question whether the most similar name was meant; empty if none is similar."""
+    names = list(names)
+    by_words = {"".join(_WORD.findall(known)): known for known in names}
+    likely = difflib.get_close_matches(
+        "".join(_WORD.findall(name)), by_words, n=1, cutoff=_MIN_LIKENESS
+    )
+    if likely:
+        return f" Did you mean {spell(by_words[likely[0]])}?"
+    words = set(_WORD.findall(name))
+    same_ends = [known for known in names if known.rpartition(".")[2] in words]
+    return f" Did you mean {spell(same_ends[0])}?" if len(same_ends) == 1 else ""
+
+
+def _without_numbers(name: str) -> str:
+    return ".".join(part for part in name.split(".") if not part.isdigit())
+
+
+def _names(model: type[pydantic.BaseModel], prefix: str = "") -> Iterator[str]:
+    """Iterate over the dotted names of all settings and groups, those in lists included."""
+    for name, field in model.model_fields.items():
+        yield prefix + name
+        for group in _groups(field.annotation):
+            yield from _names(group, f"{prefix}{name}.")
+
+
+def _groups(annotation: object) -> Iterator[type[pydantic.BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
+        yield annotation
+    for argument in typing.get_args(annotation):
+        yield from _groups(argument)
