@@ -11,8 +11,11 @@ import json
 import logging
 from collections.abc import Iterable
 
-from interpreter_bot import redaction
+from interpreter_bot import errors, redaction
 
+_log = logging.getLogger(__name__)
+
+_MAX_CAUSES = 5
 # At the lowest level, these log whole requests: people's words and pictures.
 _TALKATIVE = ("openai", "anthropic", "httpx2", "httpcore2")
 # Foreign text in a message must neither forge a second line nor control a terminal.
@@ -60,10 +63,18 @@ class _Lines(logging.Formatter):
         return (f"{text}\n{trace}" if trace else text).translate(_ESCAPES)
 
     def _trace(self, record: logging.LogRecord) -> str:
-        """Return the traceback and the stack, if the record carries them."""
+        """Return the error and the stack, if the record carries them.
+
+        An error with a sentence for people was foreseen, so its causes are named and the traceback
+        is left to the level debug.
+        """
         parts = []
         if record.exc_info:
-            parts.append(self.formatException(record.exc_info))
+            error = record.exc_info[1]
+            is_foreseen = isinstance(error, errors.BotError) and not _log.isEnabledFor(
+                logging.DEBUG
+            )
+            parts.append(_causes(error) if is_foreseen else self.formatException(record.exc_info))
         if record.stack_info:
             parts.append(self.formatStack(record.stack_info))
         return _clean("\n".join(parts))
@@ -83,6 +94,15 @@ class _JsonLines(_Lines):
         if trace := self._trace(record):
             fields["trace"] = trace
         return json.dumps(fields)
+
+
+def _causes(error: BaseException | None) -> str:
+    """Return an error and what led to it, the last first, in one line."""
+    parts: list[str] = []
+    while error is not None and len(parts) < _MAX_CAUSES:
+        parts.append(f"{type(error).__name__}: {error}")
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return " <- ".join(parts)
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -184,7 +184,7 @@ class _Platforms:
             except errors.PlatformLostError as error:
                 told: Exception = error
             except errors.BotError as error:
-                _log.exception("a platform failed")
+                _log.exception("%s failed", name)
                 self._fail(name, str(error), end)
                 return
             except Exception:

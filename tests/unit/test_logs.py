@@ -1,0 +1,57 @@
+"""The log, as it is written to stderr."""
+
+import logging
+
+import pytest
+
+from interpreter_bot import errors, logs
+
+
+@pytest.fixture
+def log():
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+    yield logging.getLogger("interpreter_bot.test")
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.captureWarnings(False)
+
+
+def _raise_foreseen():
+    try:
+        raise OSError(98, "Address already in use")
+    except OSError as error:
+        raise errors.SettingsError("Port 8765 is in use.") from error
+
+
+def _log_foreseen(log):
+    try:
+        _raise_foreseen()
+    except errors.SettingsError:
+        log.exception("The web page failed")
+
+
+def test_a_foreseen_error_is_one_line_with_its_causes(log, capsys):
+    logs.configure("info", is_json=False)
+    _log_foreseen(log)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "Traceback" not in line
+    assert line.endswith(
+        "The web page failed\\nSettingsError: Port 8765 is in use. <- "
+        "OSError: [Errno 98] Address already in use"
+    )
+
+
+def test_a_foreseen_error_has_its_traceback_at_the_level_debug(log, capsys):
+    logs.configure("debug", is_json=False)
+    _log_foreseen(log)
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_an_unforeseen_error_has_its_traceback(log, capsys):
+    logs.configure("info", is_json=False)
+    try:
+        raise KeyError("missing")
+    except KeyError:
+        log.exception("a turn failed")
+    assert "Traceback" in capsys.readouterr().err
