@@ -21,7 +21,7 @@ from interpreter_bot.platforms.discord import (
 )
 from interpreter_bot.platforms.rendering import query_listings
 from interpreter_bot.sessions import past_turns, pending_questions
-from interpreter_bot.text import safe_text
+from interpreter_bot.text import code_reading, safe_text
 
 _NOT_YOURS: Final = "Only who asked may do that."
 _CHOICES: Final = frozenset({"once", "session", "install", "yes", "no"})
@@ -161,7 +161,8 @@ class ButtonActions:
         async def submitted(
             interaction: discord.Interaction[Any], text: str, _: tuple[discord.Attachment, ...]
         ) -> None:
-            await modals.resolve(self._handler, interaction, question.id, lambda _: text)
+            answer = code_reading.mended(text) if question.code else text
+            await modals.resolve(self._handler, interaction, question.id, lambda _: answer)
 
         return submitted
 

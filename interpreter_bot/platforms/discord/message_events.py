@@ -27,6 +27,7 @@ from interpreter_bot.platforms.discord import (
 )
 from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.sessions import event_claims, requests, session_service
+from interpreter_bot.text import code_reading
 
 _log = logging.getLogger(__name__)
 
@@ -283,7 +284,7 @@ class MessageEvents:
         chosen: preferences.Preferences,
     ) -> requests.Request:
         """Make a request of a message. Without any model, the code in it is what can be run."""
-        code = message_parsing.code_blocks(said.text) if not self._service.queries.models else ""
+        code = code_reading.code_in(said.text) if not self._service.queries.models else ""
         return requests_in_flight.request_in(
             place,
             channels_and_threads.person(message.author),

@@ -9,13 +9,11 @@ from typing import Final
 
 import discord
 
-from interpreter_bot.text import fences, safe_text
+from interpreter_bot.text import safe_text
 
 _MOST_QUOTED: Final = 4000
 _MOST_TITLE: Final = 80
 _OUTSIDER: Final = " of somebody who may not use you, and whose wishes do not count"
-_SPAN: Final = re.compile(r"(`{1,2})(?!`)(?P<code>[^`]+)\1(?!`)")
-_PYTHON: Final = frozenset({"", "py", "python", "python3", "ipython", "pycon"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,19 +94,3 @@ def title(text: str) -> str:
     if len(line) > _MOST_TITLE:
         line = line[:_MOST_TITLE].rsplit(" ", 1)[0] + "…"
     return line or "Interpreter"
-
-
-def code_blocks(text: str) -> str:
-    """Return the Python of a message: its blocks, else its spans; empty if there is none."""
-    blocks: list[str] = []
-    inside: list[str] = []
-    for before, row, after in fences.scanned(text.split("\n")):
-        if before is None:
-            inside = []
-        elif after is not None:
-            inside.append(row)
-        elif before.language.lower() in _PYTHON:
-            blocks.append("\n".join(inside))
-    blocks += [one.strip("`\n ") for one in re.findall(r"```[^\n]*?```", text) if "\n" not in one]
-    found = blocks or [span["code"] for span in _SPAN.finditer(text)]
-    return "\n\n".join(filter(str.strip, found))

@@ -22,6 +22,7 @@ from interpreter_bot.platforms.discord import (
     message_parsing,
 )
 from interpreter_bot.sessions import pending_questions
+from interpreter_bot.text import code_reading
 
 Submitted: TypeAlias = Callable[
     [discord.Interaction[Any], str, tuple[discord.Attachment, ...]], Awaitable[None]
@@ -155,7 +156,8 @@ async def _take(
     if sent is None:
         return
     if sent.kind == CODE:
-        await handler.request(interaction, sent.text, attachments=sent.files, is_code=True)
+        code = code_reading.code_of(sent.text)
+        await handler.request(interaction, code, attachments=sent.files, is_code=True)
     elif sent.kind == QUESTION:
         about = await _message(interaction, sent.number)
         user = interaction.client.user
@@ -167,7 +169,8 @@ async def _take(
             context=message_parsing.quoted(about, me) if about is not None else "",
         )
     else:
-        await resolve(handler, interaction, str(sent.number), lambda _: sent.text)
+        answer = code_reading.mended(sent.text) if sent.kind == CHANGE else sent.text
+        await resolve(handler, interaction, str(sent.number), lambda _: answer)
 
 
 async def resolve(

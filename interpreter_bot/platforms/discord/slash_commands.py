@@ -15,6 +15,7 @@ from interpreter_bot.platforms.discord import (
     preferences,
     subcommands,
 )
+from interpreter_bot.text import code_reading
 
 RUN = "Run this message"
 ASK = "Ask about this message"
@@ -33,9 +34,8 @@ def add_menus(
     """Add both context menus to a tree."""
 
     async def run(interaction: discord.Interaction[Any], message: discord.Message) -> None:
-        # A message without any code block is taken as code as a whole.
-        code = message_parsing.code_blocks(message.content) or message.content
-        if not code.strip():
+        code = code_reading.code_of(message.content)
+        if not code:
             if await handler.admits(interaction):
                 await handler.tell(interaction, "There is no code in that message.")
             return
@@ -102,7 +102,8 @@ def _py(handler: interactions.InteractionHandler) -> app_commands.Command[Any, A
     ) -> None:
         files = tuple(one for one in (file, file2, file3) if one is not None)
         if code.strip():
-            await handler.request(interaction, code, attachments=files, is_code=True)
+            source = code_reading.code_of(code)
+            await handler.request(interaction, source, attachments=files, is_code=True)
             return
         if not await handler.admits(interaction):
             return
@@ -110,7 +111,8 @@ def _py(handler: interactions.InteractionHandler) -> app_commands.Command[Any, A
         async def submitted(
             sent: _Interaction, text: str, more: tuple[discord.Attachment, ...]
         ) -> None:
-            await handler.request(sent, text, attachments=(*files, *more), is_code=True)
+            source = code_reading.code_of(text)
+            await handler.request(sent, source, attachments=(*files, *more), is_code=True)
 
         modal = modals.CodeModal(
             "Run Python",

@@ -17,11 +17,11 @@ from interpreter_bot.platforms.slack import (
     home_tab,
     installations,
     interaction_requests,
-    message_parsing,
     message_posting,
     modals,
     subcommands,
 )
+from interpreter_bot.text import code_reading
 
 _log = logging.getLogger(__name__)
 
@@ -132,7 +132,7 @@ class ButtonAndModalHandlers:
 
         match view.get("callback_id"):
             case home_and_modal_views.RUN_FORM:
-                code = message_parsing.without_smart_quotes(text)
+                code = code_reading.code_of(text)
                 work = self._requests.run_code(workspace, user, channel, code)
             case home_and_modal_views.ASK_FORM:
                 ts = str(facts["ts"])

@@ -203,7 +203,7 @@ class InteractionRequests:
         """
         text = str(facts.get("text") or "")
         found = message_parsing.preformatted(tuple(facts.get("blocks") or ()))
-        found = found or list(message_parsing.fenced(text))
+        found = found or message_parsing.fenced(text)
         if found:
             return "\n".join(found)
         for file in facts.get("files") or ():

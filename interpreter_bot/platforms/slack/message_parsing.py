@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import html
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, get_args
 
 from interpreter_bot.sessions import requests
+from interpreter_bot.text import code_reading
 
 SWITCH: Final = {"on": True, "off": False}
 
@@ -40,12 +41,7 @@ _WITH_ARGUMENT: Final = frozenset(
     {"approval", "connect", "disconnect", "files", "follow", "model", "py", "reset"}
 )
 _BLANK: Final = re.compile(r"\s")
-_SMART: Final = {
-    **dict.fromkeys("\u2018\u2019\u201a\u201b", "'"),
-    **dict.fromkeys("\u201c\u201d\u201e\u201f", '"'),
-}
 _TOKEN: Final = re.compile(r"<([^<>\n]{1,3000})>")
-_FENCE: Final = re.compile(r"```(?:(?:python|py|python3)[ \t]*\n|[ \t]*\n)?(.*?)```", re.DOTALL)
 _CODE_TYPES: Final = frozenset({"python", "py"})
 _SUBTYPES: Final = frozenset({"", "file_share", "thread_broadcast"})
 
@@ -219,42 +215,17 @@ def _token_in_words(found: re.Match[str]) -> str:
 
 
 def code(text: str) -> str:
-    """Undo fences, entities and typographic quotes in what was written as code."""
-    blocks = list(fenced(text))
-    if blocks:
-        return "\n".join(blocks)
-    return _plain(text.strip().strip("`") if text.strip().startswith("`") else text).strip("\n")
+    """Return what was written as code, without Slack's marks and entities."""
+    return code_reading.code_of(_decoded(text))
 
 
-def fenced(text: str) -> Iterator[str]:
-    """Iterate over the code blocks of a text."""
-    for found in _FENCE.finditer(text):
-        yield _plain(found[1]).strip("\n")
+def fenced(text: str) -> list[str]:
+    """Return the Python of the code blocks of a text."""
+    return code_reading.blocks(_decoded(text))
 
 
-def _plain(text: str) -> str:
-    return without_smart_quotes(html.unescape(_TOKEN.sub(_shown_in_code, text)))
-
-
-def without_smart_quotes(source: str) -> str:
-    """Replace typographic quotes that a keyboard made; not those within strings."""
-    result: list[str] = []
-    quote = ""
-    is_typographic = False
-    for letter in source.replace("\u00a0", " "):
-        straight = _SMART.get(letter, "")
-        if quote == "#":
-            quote = "" if letter == "\n" else quote
-        elif not quote and letter in "\"'#":
-            quote, is_typographic = letter, False
-        elif not quote and straight:
-            quote, is_typographic, letter = straight, True, straight
-        elif quote and is_typographic and straight == quote:
-            quote, letter = "", straight
-        elif letter == ("\n" if is_typographic else quote) and result[-1:] != ["\\"]:
-            quote = ""
-        result.append(letter)
-    return "".join(result)
+def _decoded(text: str) -> str:
+    return html.unescape(_TOKEN.sub(_shown_in_code, text))
 
 
 def _shown_in_code(found: re.Match[str]) -> str:
@@ -272,7 +243,7 @@ def preformatted(blocks: tuple[Mapping[str, Any], ...]) -> list[str]:
         for element in block.get("elements") or () if block.get("type") == "rich_text" else ():
             if element.get("type") == "rich_text_preformatted":
                 parts = (str(p.get("text") or p.get("url") or "") for p in element["elements"])
-                found.append(without_smart_quotes("".join(parts)))
+                found.append(code_reading.mended("".join(parts)))
     return found
 
 

@@ -317,6 +317,27 @@ async def test_settings_hold_for_person_channel_and_server(discord_server, lab, 
         assert "reset to the default" in await choose(alice, "approval", "default")
 
 
+TYPED = "Try this: ```py\nprint(\u201c1+1\u201d)\u00a0``` thanks"
+
+
+@pytest.mark.parametrize("way", ["/py", "form", "menu", "mention"])
+async def test_code_is_read_alike_however_it_comes(discord_server, lab, connect, until, way):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(run_code, models=()) as service, asyncio.timeout(20):
+        if way == "/py":
+            await discord_server.command(alice, channel, "py", {"code": TYPED})
+        elif way == "form":
+            opened = await discord_server.command(alice, channel, "py")
+            await discord_server.submit(opened, {"text": TYPED})
+        elif way == "menu":
+            message = discord_server.say(alice, channel, TYPED)
+            await discord_server.menu(alice, "Run this message", message)
+        else:
+            discord_server.say(alice, channel, f"{discord_server.bot.mention} {TYPED}")
+        [request] = await until(lambda: service.handled)
+    assert (request.text, request.is_code) == ('print("1+1")', True)
+
+
 @pytest.mark.parametrize("value", [None, "", "  "])
 @pytest.mark.parametrize(
     ("name", "chosen"), [("approval", "every"), ("threads", "off"), ("show_code", "on")]

@@ -59,7 +59,6 @@ def test_choices_that_make_no_sense_do_not_hold():
         ("approval", "plan", "plan"),
         ("model", "large", "large"),
         ("model", "default", None),
-        ("threads", "", None),
     ],
 )
 def test_choices_are_read(name, text, value):
@@ -74,22 +73,6 @@ def test_choices_are_read(name, text, value):
 def test_choices_that_are_none_are_refused(name, text):
     with pytest.raises(errors.BotError):
         preferences.parse(name, text, ("small",))
-
-
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [
-        ("a\n```py\nx = 1\n```\nb\n```\ny\n```", "x = 1\n\ny"),
-        ("```js\nalert()\n```", ""),
-        ("run `1 + 1` please", "1 + 1"),
-        ("nothing", ""),
-        ("```\nunclosed", ""),
-        ("~~~py\nx = '```'\n~~~~", "x = '```'"),
-        ("- a\n    ````\n    ```\n    `````", "    ```"),
-    ],
-)
-def test_code_of_a_message(text, code):
-    assert message_parsing.code_blocks(text) == code
 
 
 @pytest.mark.parametrize(
