@@ -62,7 +62,6 @@ class KernelCall:
 
     def __init__(self, number: int, lease: int, waiting: ports.OnWait | None) -> None:
         self._number, self._lease, self._waiting = number, lease, waiting
-        self._ahead = 0
         self.result: asyncio.Future[host_messages.KernelBeginning] = (
             asyncio.get_running_loop().create_future()
         )
@@ -72,7 +71,7 @@ class KernelCall:
         return {"do": "kernel", "call": self._number, "lease": self._lease}
 
     def told(self, message: Mapping[str, Any]) -> None:
-        """Take the kernel, how many starts are before its own, or why there is none."""
+        """Take the kernel, what its start waits for, or why there is none."""
         if self.result.done():
             return
         if "error" in message:
@@ -80,7 +79,7 @@ class KernelCall:
         elif "kernel" in message:
             self._take(message["kernel"])
         elif self._waiting is not None:
-            self._waiting(int(message["ahead"]))
+            self._waiting(str(message["waits"]))
 
     def _take(self, told: object) -> None:
         try:

@@ -29,8 +29,8 @@ Ask: TypeAlias = Callable[[values.InputRequested], Awaitable[str]]
 """Returns an answer for code that called `input()`; cancelled when it is not wanted any more. Of
 a `BotError` the execution is stopped, with its sentence as the reason."""
 
-OnWait: TypeAlias = Callable[[int], None]
-"""Is told how many starts are before one that takes long, whenever that changes; 0 at its end."""
+OnWait: TypeAlias = Callable[[str], None]
+"""Is told in a sentence what a start that takes long waits for; empty once it waits no more."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -254,7 +254,6 @@ class Lease(Protocol):
 
         Raises:
             KernelStartError: none could be started; another call tries again.
-            PoolFullError: every kernel is in use and no more fit, or the person may have no more.
         """
 
 

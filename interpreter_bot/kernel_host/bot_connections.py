@@ -162,8 +162,8 @@ class BotConnection:
         number, lease = int(said["call"]), int(said["lease"])
         held = self._leases.get(lease)
 
-        def waiting(ahead: int) -> None:
-            self._send_soon({"call": number, "ahead": ahead})
+        def waiting(sentence: str) -> None:
+            self._send_soon({"call": number, "waits": sentence})
 
         async def start() -> None:
             if held is None:

@@ -10,11 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable
-from typing import Any
-
-# A shorter wait need not be reported, nor a change more often than this.
-_TOLD_SECONDS = 1.0
+from collections.abc import AsyncIterator
 
 
 class FairQueue:
@@ -74,27 +70,6 @@ class Admissions:
         if key not in self._granted:
             return 0
         return self._places + self._queue.order().index(key)
-
-    async def report_wait(
-        self, key: str, start: asyncio.Future[Any], waiting: Callable[[int], None]
-    ) -> None:
-        """Report how many starts are before one whenever the number changed, until the start is
-        done.
-
-        Args:
-            key: of the start, as in `place`.
-            start: the whole of it.
-            waiting: called with the number; with 0 last, if it was called at all.
-        """
-        told = 0
-        try:
-            while not (await asyncio.wait({start}, timeout=_TOLD_SECONDS))[0]:
-                if (ahead := self.ahead(key)) != told:
-                    told = ahead
-                    waiting(ahead)
-        finally:
-            if told:
-                waiting(0)
 
     @contextlib.asynccontextmanager
     async def place(self, key: str, person: str = "") -> AsyncIterator[None]:

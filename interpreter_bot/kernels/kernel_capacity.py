@@ -1,5 +1,8 @@
 """Room for kernels that start: a spare's, what is free, or that of an idle one that is let go.
 
+An idle kernel is let go only once its variables are saved. If all are in use, a start waits until
+one of them is not.
+
 A person is an opaque key of those who ask. A kernel that nobody in particular asked for, such as
 the doctor's, is a person's of its own.
 """
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import dataclasses
 import math
 import time
 from collections.abc import Awaitable, Callable, Container, Mapping
@@ -18,10 +22,27 @@ from interpreter_bot.kernels import launchers, leases, spares
 
 _FOR_OWN: Final = "It was let go for another conversation of the person who had used it last."
 _FOR_OTHERS: Final = "It was let go to make room for others."
-_TOO_MANY = (
-    "All {count} Python kernels that one person may have at a time are in use. "
-    "Please wait until one of your other conversations is done, or stop it."
+_TOO_MANY: Final = (
+    "Python runs in {count} of your conversations, the most that one person may have at a time. "
+    "This one starts when one of them is done or stopped."
 )
+_ALL_USED: Final = "All Python kernels are in use. Yours starts when one of them is free."
+_SAVING: Final = "The variables of a conversation that is idle are saved first."
+# Kernels also become free without a word, such as when one dies.
+_LOOK_SECONDS: Final = 1.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Room:
+    """Room for one kernel.
+
+    Attributes:
+        spare: a ready one that fills it, if any.
+        claim: on the spare that is being started, if any.
+    """
+
+    spare: launchers.LaunchedKernel | None = None
+    claim: asyncio.Future[launchers.LaunchedKernel | None] | None = None
 
 
 class RoomReservations:
@@ -34,6 +55,7 @@ class RoomReservations:
         live: Mapping[str, launchers.LaunchedKernel],
         holders: leases.Holders,
         shutdowns: launchers.Shutdowns,
+        save: Callable[[str], asyncio.Task[None] | None],
         evict: Callable[[str, str], Awaitable[None]],
     ) -> None:
         """Reserve nothing yet.
@@ -43,51 +65,96 @@ class RoomReservations:
             live: all kernels of the pool, by session.
             holders: who has leases.
             shutdowns: kernels that are being closed.
+            save: begins to save a session's variables; returns None if there is nothing to save.
             evict: closes a session's kernel, for a reason.
         """
         self._kernels = kernels
         self._live = live
         self._holders = holders
         self._shutdowns = shutdowns
+        self._save = save
         self._evict = evict
         # Starters look for room one after the other: together they would evict too many.
         self._looking = asyncio.Lock()
         self._reserved: collections.Counter[str] = collections.Counter()
+        self._changes: set[asyncio.Future[None]] = set()
+        self._waits: dict[str, str] = {}
 
-    async def reserve(
-        self, person: str, among: spares.Spares
-    ) -> tuple[
-        launchers.LaunchedKernel | None, asyncio.Future[launchers.LaunchedKernel | None] | None
-    ]:
-        """Reserve room for a kernel of a person's, until `free`.
-
-        Returns:
-            A ready spare that fills it, if any; else a claim on the spare being started, if any.
+    async def reserve(self, key: str, person: str, among: spares.Spares) -> Room:
+        """Reserve room for a kernel of a person's, until `free`; wait for it while it is leased.
 
         Raises:
-            PoolFullError: every kernel is in use and no more fit, or the person may have no more.
+            PoolFullError: nobody waits for the kernel, and there is no room now.
         """
-        async with self._looking:
+        try:
+            while True:
+                async with self._looking:
+                    room = await self._found(key, person, among)
+                if isinstance(room, Room):
+                    return room
+                if room is None:
+                    await self._changed()
+                else:
+                    self._waits[key] = _SAVING
+                    await asyncio.wait({room})
+        finally:
+            self._waits.pop(key, None)
+
+    async def _found(
+        self, key: str, person: str, among: spares.Spares
+    ) -> Room | asyncio.Task[None] | None:
+        """Reserve room; else return the saving that has to come first, or None to wait."""
+        try:
             while (own := self._own_to_evict(person)) is not None:
+                if (saving := self._save(own)) is not None:
+                    return saving
                 await self._evict(own, _FOR_OWN)
-            claim = None
-            while (
-                (spare := await among.take()) is None
-                and (claim := among.claim()) is None
-                and not self.has_room(among)
-            ):
+            while (room := await self._free_room(among)) is None:
                 if self._shutdowns:
                     await self._shutdowns.wait_for_any()
-                else:
-                    key = find_to_evict(person, self._live, self._holders)
-                    await self._evict(key, _FOR_OTHERS)
-            self._reserved[person] += 1
-            return spare, claim
+                    continue
+                other = find_to_evict(person, self._live, self._holders)
+                if (saving := self._save(other)) is not None:
+                    return saving
+                await self._evict(other, _FOR_OTHERS)
+        except errors.PoolFullError as error:
+            if key not in self._holders:
+                raise
+            self._waits[key] = str(error)
+            return None
+        self._reserved[person] += 1
+        return room
+
+    async def _free_room(self, among: spares.Spares) -> Room | None:
+        if (spare := await among.take()) is not None:
+            return Room(spare=spare)
+        if (claim := among.claim()) is not None:
+            return Room(claim=claim)
+        return Room() if self.has_room(among) else None
+
+    def wait(self, key: str) -> str:
+        """Return what a session's start waits for, as a sentence; empty if for nothing here."""
+        return self._waits.get(key, "")
+
+    def note_change(self) -> None:
+        """Let waiting starts look again: a kernel may have become free."""
+        for change in self._changes:
+            if not change.done():
+                change.set_result(None)
+
+    async def _changed(self) -> None:
+        change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._changes.add(change)
+        try:
+            await asyncio.wait({change}, timeout=_LOOK_SECONDS)
+        finally:
+            self._changes.discard(change)
 
     def free(self, person: str) -> None:
         """Free what was reserved for one kernel of a person's."""
         self._reserved[person] -= 1
         self._reserved += collections.Counter()  # drops persons without starts
+        self.note_change()
 
     def has_room(self, among: spares.Spares) -> bool:
         """Return whether one more kernel fits."""
@@ -166,7 +233,7 @@ def find_to_evict(
     if person in {one.person for one in idle.values()}:
         owners = {person}
     if not owners:
-        raise errors.PoolFullError
+        raise errors.PoolFullError(_ALL_USED)
     most = max(rooms[owner] for owner in owners)
     return _longest_idle(
         {

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from interpreter_bot.kernels import live_kernels
 
-OnWait: TypeAlias = Callable[[int], None]
+OnWait: TypeAlias = Callable[[str], None]
 
 
 class Lease:
@@ -23,12 +23,11 @@ class Lease:
         says so.
 
         Args:
-            waiting: called once the wait is a long one, with how many starts are before this one,
-                whenever that changed; and with 0 when the wait is over.
+            waiting: called once the wait is a long one, with a sentence that says what for,
+                whenever that changed; and with an empty one when the wait is over.
 
         Raises:
             KernelStartError: none could be started; another call tries again.
-            PoolFullError: every kernel is in use and no more fit.
         """
         return await self._take(waiting)
 

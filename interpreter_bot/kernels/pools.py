@@ -29,6 +29,9 @@ _log = logging.getLogger(__name__)
 
 _AS_ASKED = "The session was ended."
 _UNUSED = "It was let go after it had not been used for a while."
+_QUEUED = "Python is about to start: {ahead} starts come before this one."
+# A shorter wait need not be reported, nor a change more often than this.
+_REPORT_SECONDS = 1.0
 _RESTARTED = "A new Python was started, without the variables of the earlier one. {reason}"
 
 Loss: TypeAlias = Callable[[str, live_kernels.Kernel, str], Awaitable[None]]
@@ -67,6 +70,7 @@ class Pool:
             live=self._live,
             holders=self._holders,
             shutdowns=self._shutdowns,
+            save=self._begin_saving,
             evict=self._evict,
         )
         self._spares = spares.Spares(
@@ -166,6 +170,7 @@ class Pool:
             yield leases.Lease(functools.partial(self.take, key))
         finally:
             self._holders.remove(key, person)
+            self._rooms.note_change()
             if (launched := self._live.get(key)) is not None:
                 launched.kernel.last_used = time.monotonic()
 
@@ -180,7 +185,7 @@ class Pool:
 
         Raises:
             KernelStartError: none could be started.
-            PoolFullError: every kernel is in use and no more fit, or the person may have no more.
+            PoolFullError: there is no room for one, and nobody has a lease.
         """
         # A kernel takes no code before its variables are back.
         if self._has_kernel(key) and key not in self._starting:
@@ -189,9 +194,25 @@ class Pool:
             return kernel
         starting = self._begin(key)
         if waiting is not None:
-            await self._admissions.report_wait(key, starting, waiting)
+            await self._report_wait(key, starting, waiting)
         # The cancellation of one caller must not take the kernel from the others.
         return (await asyncio.shield(starting)).kernel
+
+    async def _report_wait(
+        self, key: str, starting: asyncio.Future[Any], waiting: leases.OnWait
+    ) -> None:
+        """Report what a start waits for whenever that changed, until it is done."""
+        reported = ""
+        try:
+            while not (await asyncio.wait({starting}, timeout=_REPORT_SECONDS))[0]:
+                ahead = self._admissions.ahead(key)
+                sentence = self._rooms.wait(key) or (_QUEUED.format(ahead=ahead) if ahead else "")
+                if sentence != reported:
+                    reported = sentence
+                    waiting(sentence)
+        finally:
+            if reported:
+                waiting("")
 
     def _has_kernel(self, key: str) -> bool:
         launched = self._live.get(key)
@@ -241,10 +262,11 @@ class Pool:
     async def _obtain(self, key: str) -> launchers.LaunchedKernel:
         """Take a spare or start a kernel, and give it a session's files."""
         person = self._holders.person(key)
-        launched, claim = await self._rooms.reserve(person, self._spares)
+        room = await self._rooms.reserve(key, person, self._spares)
+        launched = room.spare
         try:
-            if claim is not None:
-                launched = await self._spares.receive(claim)
+            if room.claim is not None:
+                launched = await self._spares.receive(room.claim)
             if launched is None:
                 async with self._admissions.place(key, person):
                     launched = await self._launch()
@@ -272,6 +294,9 @@ class Pool:
     async def _launch_spare(self) -> launchers.LaunchedKernel:
         async with self._admissions.place(""):
             return await self._launch()
+
+    def _begin_saving(self, key: str) -> asyncio.Task[None] | None:
+        return self.snapshots.begin_saving(self._live[key])
 
     async def _evict(self, key: str, reason: str) -> None:
         """Close a session's kernel, and let other processes have the session."""

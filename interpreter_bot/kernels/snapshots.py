@@ -120,14 +120,19 @@ class Snapshots:
             self._begin(launched, self._config.seconds)
         return launched.kernel.id in self._saving or self._is_unsaved(launched)
 
+    def begin_saving(self, launched: launchers.LaunchedKernel) -> asyncio.Task[None] | None:
+        """Begin to save what is new in a session; None if nothing is, or it cannot be saved."""
+        if self._is_unsaved(launched):
+            self._begin(launched, self._config.seconds)
+        return self._saving.get(launched.kernel.id)
+
     async def save(
         self, launched: launchers.LaunchedKernel, *, most_wait_seconds: float | None = None
     ) -> None:
         """Save a session now, if there is anything new; within such a wait only if it is cheap."""
         is_wanted = most_wait_seconds is None or self._is_cheap(launched)
-        if is_wanted and self._is_unsaved(launched):
-            self._begin(launched, self._config.seconds)
-        if saving := self._saving.get(launched.kernel.id):
+        saving = self.begin_saving(launched) if is_wanted else self._saving.get(launched.kernel.id)
+        if saving is not None:
             await asyncio.wait({saving}, timeout=most_wait_seconds)
 
     def interrupt(self, launched: launchers.LaunchedKernel) -> bool:

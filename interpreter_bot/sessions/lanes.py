@@ -10,6 +10,7 @@ import asyncio
 import collections
 import contextlib
 import dataclasses
+import math
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
@@ -41,14 +42,16 @@ class _Ticket:
 class Lanes:
     """The lanes of all sessions. An empty lane takes no memory."""
 
-    def __init__(self, *, concurrent: int, waiting: int) -> None:
+    def __init__(self, *, concurrent: int, waiting: int, per_person: int = 0) -> None:
         """Make the lanes.
 
         Args:
             concurrent: turns at once, in all.
             waiting: requests that may wait in one lane.
+            per_person: turns of one person at once; 0 means that only `concurrent` bounds them.
         """
         self._concurrent = concurrent
+        self._per_person = per_person or math.inf
         self._most_waiting = waiting
         self._lanes: dict[values.SessionKey, collections.deque[_Ticket]] = {}
         self._running: dict[values.SessionKey, _Ticket] = {}
@@ -193,7 +196,9 @@ class Lanes:
         waiting = [
             ticket
             for ticket in heads
-            if not ticket.granted.done() and (ticket.is_first or ticket.key not in self._expected)
+            if not ticket.granted.done()
+            and (ticket.is_first or ticket.key not in self._expected)
+            and (ticket.is_first or self._by_person[ticket.person] < self._per_person)
         ]
         return sorted(waiting, key=lambda one: (self._by_person[one.person], one.number))
 

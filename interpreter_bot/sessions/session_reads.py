@@ -45,6 +45,11 @@ class SessionReads:
         return self._services.config.limits
 
     @property
+    def kernels(self) -> settings.Kernels:
+        """How many kernels there are, and how long they live."""
+        return self._services.config.kernels
+
+    @property
     def is_sandboxed(self) -> bool:
         """Whether code runs in a sandbox."""
         return self._services.hosts.is_sandboxed

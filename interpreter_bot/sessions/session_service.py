@@ -69,7 +69,10 @@ class SessionService:
         self._services = services
         config = services.config
         self._lanes = lanes.Lanes(
-            concurrent=config.sessions.concurrent_turns, waiting=config.sessions.waiting_requests
+            concurrent=config.sessions.concurrent_turns,
+            waiting=config.sessions.waiting_requests,
+            # Some wait for a Python there, which says why; more would keep others waiting.
+            per_person=2 * config.kernels.per_person,
         )
         self.events = event_claims.EventClaims(services.database, config, self.notify)
         self.visits = share_links.ShareLinks(services)

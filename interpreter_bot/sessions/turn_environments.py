@@ -41,7 +41,6 @@ _CODE: Final = (
 _NO_PLAN: Final = (
     "A plan in plain words is wanted before the first code: what it does, to which files."
 )
-_WAITING: Final = "Many want a new Python right now: {ahead} are started before this one."
 _UNKNOWN: Final = (
     "The bot was restarted meanwhile, and what this code did is not known: whether it ran, or how "
     "far. Variables may be gone."
@@ -195,8 +194,8 @@ class SessionEnvironment:
         """
         return await self._lease.kernel(waiting=self._say_waiting)
 
-    def _say_waiting(self, ahead: int) -> None:
-        self._events.progress(_WAITING.format(ahead=ahead) if ahead else "", None)
+    def _say_waiting(self, sentence: str) -> None:
+        self._events.progress(sentence, None)
 
     async def list_files(self) -> Sequence[values.FileInfo]:
         """List the files of the workspace."""

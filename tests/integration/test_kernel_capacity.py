@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from interpreter_bot import errors, settings
+from interpreter_bot import settings, values
 from interpreter_bot.kernels import kernel_capacity, pools
 
 pytestmark = pytest.mark.kernel
@@ -25,6 +25,7 @@ def opened(tmp_path, short_path):
         return pools.Pool.open(
             settings.Settings(
                 kernels=settings.Kernels(**{"preload": (), "spares": 0} | kernels),
+                snapshots=settings.Snapshots(enabled=True),
                 paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
             )
         )
@@ -35,6 +36,12 @@ def opened(tmp_path, short_path):
 async def _use(pool, key, person, code="1"):
     async with pool.lease(key, person=person) as lease:
         return await (await lease.kernel()).execute(code, show=lambda _: None)
+
+
+async def _until(condition):
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
 
 
 async def test_a_persons_next_kernel_takes_the_place_of_their_own_longest_idle(opened):
@@ -56,19 +63,58 @@ async def test_a_persons_next_kernel_takes_the_place_of_their_own_longest_idle(o
         await _use(pool, "b1", "a")
         await _use(pool, "a4", "a")
         assert set(pool.live) == {"b1", "a4"}
-        async with pool.lease("b1", person="a"), pool.lease("a4", person="a"):
-            with pytest.raises(errors.PoolFullError, match="All 2"):
-                await _use(pool, "a5", "a")
-            await _use(pool, "c1", "c")
 
 
-async def test_of_a_burst_of_one_person_no_more_live_than_they_may_have(opened):
+@pytest.mark.parametrize(
+    ("limits", "person", "sentence"),
+    [
+        ({"per_person": 2, "concurrent": 20}, "a", "in 2 of your conversations"),
+        ({"per_person": 0, "concurrent": 2}, "b", "All Python kernels are in use"),
+    ],
+)
+async def test_a_conversation_beyond_the_limit_waits_and_is_told(opened, limits, person, sentence):
+    async with opened(**limits) as pool, contextlib.AsyncExitStack() as others:
+        for key in ("a1", "a2"):
+            lease = await others.enter_async_context(pool.lease(key, person="a"))
+            await lease.kernel()
+        told = []
+        async with pool.lease("next", person=person) as lease:
+            starting = asyncio.create_task(lease.kernel(waiting=told.append))
+            await _until(lambda: told)
+            assert sentence in told[0]
+            if person == "a":
+                await _use(pool, "b1", "b")
+            await others.aclose()
+            assert (await starting).is_alive
+        assert told[-1] == ""
+
+
+async def test_of_a_burst_of_one_person_all_are_served_and_no_more_live_than_may(opened):
     async with opened(per_person=2, concurrent=20) as pool:
-        done = await asyncio.gather(
-            *(_use(pool, f"a{number}", "a") for number in range(6)), return_exceptions=True
-        )
+        done = await asyncio.gather(*(_use(pool, f"a{number}", "a") for number in range(6)))
         assert sum(one.person == "a" for one in pool.live.values()) == 2
-        assert all(isinstance(one, errors.PoolFullError) or not one.kernel_lost for one in done)
+        assert [one.ending for one in done] == [values.Ending.OK] * 6
+
+
+async def test_who_stops_waiting_for_a_kernel_gets_none(opened):
+    async with opened(per_person=1, concurrent=20) as pool:
+        async with pool.lease("a1", person="a") as lease:
+            await lease.kernel()
+            async with pool.lease("a2", person="a"):
+                await asyncio.sleep(0.1)
+            await _until(lambda: "a2" not in pool.sessions)
+        assert set(pool.live) == {"a1"}
+
+
+@pytest.mark.parametrize("limits", [{"per_person": 1}, {"per_person": 0, "concurrent": 1}])
+async def test_variables_are_saved_before_a_kernel_makes_room(opened, limits):
+    async with opened(**{"concurrent": 20} | limits) as pool:
+        await _use(pool, "a1", "a", "import time; x = [time.time()] * 3; y = x")
+        for key in ("a2", "a3", "a1"):
+            await _use(pool, key, "a", f"z = {key!r}")
+            assert set(pool.live) == {key}
+        finished = await _use(pool, "a1", "a", "assert len(x) == 3 and x is y and z == 'a1'")
+        assert finished.ending is values.Ending.OK
 
 
 async def test_a_person_with_one_busy_session_gets_as_much_as_one_with_several(opened):

@@ -265,14 +265,13 @@ async def test_the_kernel_starts_while_the_holder_does_something_else(opened):
         assert await lease.kernel() is started
 
 
-async def test_a_start_that_failed_unasked_is_tried_again(opened):
+async def test_a_start_without_room_waits_for_it_before_anybody_asks(opened):
     async with opened(concurrent=1) as pool, contextlib.AsyncExitStack() as held:
         first = await held.enter_async_context(pool.lease("a"))
         await first.kernel()
         async with pool.lease("b") as lease:
-            await _until(lambda: not pool._starting)
-            # Nobody has asked for it yet: nobody is told that there was no room.
             await held.aclose()
+            await _until(lambda: set(pool.live) == {"b"})
             assert (await _run(await lease.kernel(), "1"))[1].ending is values.Ending.OK
 
 

@@ -153,7 +153,9 @@ class CommandEffects:
         """Show the limits of code."""
         queries, place = self._service.queries, channels_and_threads.of_interaction(interaction)
         sent = session_facts.Fact("A file I send here", quantities.size(place.file_bytes))
-        told = _listed("What your code may use", [*session_facts.limits(queries.limits), sent])
+        told = _listed(
+            "What your code may use", [*session_facts.limits(queries.limits, queries.kernels), sent]
+        )
         walls = "" if queries.is_sandboxed else "\n• ⚠️ **there is no sandbox**"
         await self._handler.tell(interaction, f"{told}{walls}")
 

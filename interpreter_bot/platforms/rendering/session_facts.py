@@ -47,6 +47,10 @@ _OF_THE_HOST: Final = {
 }
 
 
+_IDLE: Final = (
+    "The one idle for longest is saved, and its variables come back when you use it. If all are "
+    "running, the next one waits."
+)
 _MOST_VARIABLES: Final = 20
 _MOST_TOOLS: Final = 30
 
@@ -74,9 +78,12 @@ def limit(name: str, value: float) -> Fact:
     return Fact(label, quantities.duration(value) if is_time else f"{value:,g}", note)
 
 
-def limits(of: settings.Limits) -> list[Fact]:
+def limits(limits: settings.Limits, kernels: settings.Kernels) -> list[Fact]:
     """Describe what code may use."""
-    return [limit(name, getattr(of, name)) for name in _OF_CODE]
+    facts = [limit(name, getattr(limits, name)) for name in _OF_CODE]
+    if kernels.per_person:
+        facts.append(Fact("Your conversations with a live Python", f"{kernels.per_person}", _IDLE))
+    return facts
 
 
 def usage(of: past_turns.UsageSummary) -> list[Fact]:

@@ -108,7 +108,9 @@ class CommandEffects:
             case "files":
                 return markdown.files(await service.queries.files(key))
             case "limits":
-                return markdown.listed(session_facts.limits(service.queries.limits))
+                return markdown.listed(
+                    session_facts.limits(service.queries.limits, service.queries.kernels)
+                )
             case "network":
                 return markdown.listed(session_facts.network(service.queries.reach(key)))
             case "tools":

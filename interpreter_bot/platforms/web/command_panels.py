@@ -120,7 +120,7 @@ async def panel(
             }
         case "limits":
             return {
-                "rows": session_facts.limits(service.queries.limits),
+                "rows": session_facts.limits(service.queries.limits, service.queries.kernels),
                 "is_sandboxed": service.queries.is_sandboxed,
             }
         case "network":

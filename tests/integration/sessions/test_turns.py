@@ -10,7 +10,7 @@ import pytest
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.agent.llms.embedded import on_demand_model
-from interpreter_bot.kernels import admissions
+from interpreter_bot.kernels import pools
 from interpreter_bot.sessions import past_turns, requests
 from tests.fakes import openai_server, publishers, replies
 from tests.integration.sessions.conftest import ANNA, KEY, asked, attachment
@@ -73,7 +73,7 @@ async def test_the_model_remembers_earlier_turns_even_after_a_restart(opened):
 
 
 async def test_people_are_told_how_many_starts_are_before_theirs(opened, monkeypatch):
-    monkeypatch.setattr(admissions, "_TOLD_SECONDS", 0.05)
+    monkeypatch.setattr(pools, "_REPORT_SECONDS", 0.05)
     async with opened() as house:
         starts = house.service._services.hosts.pool._admissions
         async with contextlib.AsyncExitStack() as others:
@@ -85,7 +85,7 @@ async def test_people_are_told_how_many_starts_are_before_theirs(opened, monkeyp
         await running
     told = [text for text, _ in reply.of("progress")]
     count = len(os.sched_getaffinity(0)) + 1
-    assert told == [f"Many want a new Python right now: {count} are started before this one.", ""]
+    assert told == [f"Python is about to start: {count} starts come before this one.", ""]
     assert [output.plain for output in reply.of("output")] == ["1\n"]
 
 

@@ -102,34 +102,6 @@ async def test_there_is_one_place_more_than_cores():
     await asyncio.gather(*tasks)
 
 
-async def test_who_waits_long_is_told_how_many_are_before_and_when_that_is_over(monkeypatch):
-    monkeypatch.setattr(admissions, "_TOLD_SECONDS", 0.02)
-    starts, told = Starts(1), []
-    tasks = [starts.begin(key) for key in "abc"]
-    await settled()
-    telling = asyncio.create_task(starts.admissions.report_wait("c", tasks[2], told.append))
-    await asyncio.sleep(0.1)
-    assert told == [2], "and not again as long as that is so"
-    await starts.end("a")
-    await asyncio.sleep(0.05)
-    await starts.end("b")
-    await asyncio.sleep(0.05)
-    await starts.end("c")
-    await telling
-    assert told[:3] == [2, 1, 0]
-    assert set(told[3:]) <= {0}
-
-
-async def test_nobody_is_told_of_a_short_wait():
-    starts, told = Starts(1), []
-    task = starts.begin("a")
-    await settled()
-    telling = asyncio.create_task(starts.admissions.report_wait("a", task, told.append))
-    await starts.end("a")
-    await telling
-    assert told == []
-
-
 async def test_nobody_waits_for_all_starts_of_somebody_else():
     starts = Starts(1)
     greedy = [starts.begin(f"a{number}", "a") for number in range(30)]

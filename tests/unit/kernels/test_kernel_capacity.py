@@ -74,7 +74,7 @@ def test_so_many_kernels_are_one_persons_and_then_their_own_makes_room():
     assert found(starting=1) == "a2"
     assert found(most=2, held=["a2"]) == "a1"
     assert found(starting=9, most=0) is None
-    with pytest.raises(errors.PoolFullError, match=r"All 2 .* one person"):
+    with pytest.raises(errors.PoolFullError, match=r"in 2 of .* one person"):
         found(most=2, held=["a1", "a2"])
 
 

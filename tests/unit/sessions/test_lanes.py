@@ -68,6 +68,18 @@ async def test_conversations_do_not_wait_for_each_other(visit):
     assert all([(await visit(all_lanes, key)).has_it.is_set() for key in (A, B, C)])
 
 
+async def test_one_person_leaves_room_for_others(visit):
+    all_lanes = lanes.Lanes(concurrent=9, waiting=9, per_person=2)
+    keys = [values.SessionKey("web", thread=str(number)) for number in range(4)]
+    greedy = [await visit(all_lanes, key, "greedy") for key in keys]
+    assert [one.has_it.is_set() for one in greedy] == [True, True, False, False]
+    assert greedy[2].heard == [1]
+    assert (await visit(all_lanes, A, "modest")).has_it.is_set()
+    await greedy[0].go()
+    await settle()
+    assert [one.has_it.is_set() for one in greedy[2:]] == [True, False]
+
+
 async def test_a_full_bot_serves_the_person_with_the_fewest_turns_first(visit):
     all_lanes = lanes.Lanes(concurrent=2, waiting=9)
     keys = [values.SessionKey("web", thread=str(number)) for number in range(4)]

@@ -9,7 +9,8 @@ def test_every_limit_has_words():
     limits = settings.Limits()
     described = [session_facts.limit(name, value) for name, value in limits.model_dump().items()]
     assert all(fact.label and fact.value and fact.note.endswith(".") for fact in described)
-    assert set(session_facts.limits(limits)) < set(described)
+    assert set(session_facts.limits(limits, settings.Kernels(per_person=0))) < set(described)
+    assert session_facts.limits(limits, settings.Kernels(per_person=7))[-1].value == "7"
     assert session_facts.limit("execution_seconds", 90)[:2] == (
         "Time for one piece of code",
         "1 min 30 s",
