@@ -34,6 +34,7 @@ class Rule:
             everywhere.
         people: who may; none means everybody.
         writes: statements that change data run too, once a person has allowed them.
+        login_only_reads: the operator vouches that the login can do nothing else.
         address: of it.
         options: for its driver.
         secrets: what nobody outside this process may see.
@@ -45,6 +46,7 @@ class Rule:
     places: tuple[tuple[str, ...], ...]
     people: frozenset[str]
     writes: bool
+    login_only_reads: bool
     address: str = dataclasses.field(repr=False)
     options: Mapping[str, str] = dataclasses.field(repr=False)
     secrets: frozenset[str] = dataclasses.field(repr=False)
@@ -122,6 +124,7 @@ def _compiled(one: settings.Connection, environment: Mapping[str, str]) -> Rule:
         places=tuple(tuple(place.split("/")) for place in one.places),
         people=frozenset(one.people),
         writes=one.writes,
+        login_only_reads=one.login_only_reads,
         address=address,
         options=options,
         secrets=frozenset(secrets),

@@ -111,10 +111,11 @@ class ConnectionPool:
             raise errors.BotError(_FILES)
         return self._listings[rule.name]
 
-    async def probe(self, name: str) -> tuple[str, str | None]:
+    async def probe(self, name: str) -> tuple[str, str | None, list[str]]:
         """Try a connection, for the doctor: what there is, and what its login could change.
 
-        Of the latter, None stands for what is not known, or is meant to be.
+        Of the latter, None stands for what is not known, or is meant to be. The last are functions
+        that it may call and that do more than read.
 
         Raises:
             BotError: it cannot be used.
@@ -122,10 +123,11 @@ class ConnectionPool:
         rule = self.rules[name]
         if rule.kind == "files":
             told = await self.ask(rule, {"do": "list", "prefix": ""})
-            return f"{len(told['files'])} files", None
+            return f"{len(told['files'])} files", None, []
         tables = await self._listings[name].tables()
         told = await self.ask(rule, {"do": "probe"})
-        return f"{len(tables)} tables", None if rule.writes else told["writable"]
+        seen = f"{len(tables)} tables"
+        return (seen, None, []) if rule.writes else (seen, told["writable"], told["effects"])
 
     def begin(self) -> list[asyncio.Task[Any]]:
         """Let databases tell of their tables, if that was long ago; returns who asks."""

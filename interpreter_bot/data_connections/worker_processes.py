@@ -90,6 +90,7 @@ class Worker:
             "address": rule.address,
             "options": dict(rule.options),
             "writes": rule.writes,
+            "login_only_reads": rule.login_only_reads,
         }
         writer.write(worker_messages.note(told))
         return worker

@@ -29,6 +29,14 @@ _CHECK_ADDRESS: Final = (
 )
 _COULD_WRITE: Final = "Only the bot's own care keeps code from changing what is in it."
 _READ_ONLY: Final = "Use a login that can read only: CREATE ROLE … LOGIN; GRANT SELECT ON … TO …"
+_COULD_CALL: Final = (
+    "Only the bot's own list of names keeps code from calling them: they end queries of others, "
+    "hold locks, or fill the server's disk."
+)
+_REVOKE: Final = (
+    "As the database's owner: REVOKE EXECUTE ON FUNCTION {functions} FROM PUBLIC; and GRANT it to "
+    "the roles that need it."
+)
 
 # Of every copy of the public index, and without dependencies.
 _WANTED: Final = "six"
@@ -91,15 +99,21 @@ async def _tried(
     """Ask one connection what there is, and try to write with it."""
     title = f"connection {name}"
     try:
-        seen, writable = await service.sources.probe(name)
+        seen, writable, functions = await service.sources.probe(name)
     except errors.BotError as error:
         return [diagnosis.Finding(title, False, _UNREACHED, _CHECK_ADDRESS, str(error))]
     reached = diagnosis.Finding(title, True, _UNREACHED, _CHECK_ADDRESS, seen)
-    if writable is None:
-        return [reached]
-    detail = f"its login could {writable}" if writable else "its login can change nothing"
-    name = f"{title}, read only"
-    return [reached, diagnosis.Finding(name, not writable, _COULD_WRITE, _READ_ONLY, detail)]
+    findings = [reached]
+    if writable is not None:
+        detail = f"its login could {writable}" if writable else "its login can change nothing"
+        name = f"{title}, read only"
+        findings.append(diagnosis.Finding(name, not writable, _COULD_WRITE, _READ_ONLY, detail))
+    if functions:
+        detail = f"its login may call {quantities.count(len(functions), 'function')} with effects"
+        fix = _REVOKE.format(functions=", ".join(functions))
+        name = f"{title}, functions"
+        findings.append(diagnosis.Finding(name, False, _COULD_CALL, fix, detail))
+    return findings
 
 
 def _packages(config: settings.Settings) -> list[diagnosis.Finding]:

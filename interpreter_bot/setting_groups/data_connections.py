@@ -34,6 +34,9 @@ class Connection(fields.Group):
     """Who may use it, by ids of the platform; none named means everybody."""
     writes: bool = False
     """Statements that change data run too, each after a person has allowed it."""
+    login_only_reads: bool = False
+    """You vouch that the login of `address` can only read. Databases without transactions that
+    only read, such as SQL Server and Snowflake, are asked nothing without it."""
 
     @pydantic.model_validator(mode="after")
     def _has_one_address(self) -> Connection:

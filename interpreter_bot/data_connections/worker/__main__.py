@@ -30,8 +30,9 @@ _CUT_TABLES: Final = (
     "database's own catalogue"
 )
 _CUT_COLUMNS: Final = "(its columns are left out of this list, which would be too long)"
-_NOT_READING: Final = (
-    "Only statements that read are run here, which begin with SELECT, WITH, VALUES or similar."
+_UNGUARDED: Final = (
+    "This database has no transactions that only read, so nothing is run in it until whoever runs "
+    "this bot has confirmed that its login can only read."
 )
 _MISSING: Final = "This needs the package {name!r} in the bot's environment, which is not there."
 
@@ -84,7 +85,8 @@ class Worker:
             case "tables" if self._database is not None:
                 return _bounded(self._database.tables())
             case "probe" if self._database is not None:
-                return {"writable": self._database.find_writable()}
+                database = self._database
+                return {"writable": database.find_writable(), "effects": database.find_effects()}
             case "list" if self._files is not None:
                 files = self._files.list(request["prefix"], _MOST_FILES + 1)
                 sizes = itertools.accumulate(len(json.dumps(one)) for one in files)
@@ -102,10 +104,13 @@ class Worker:
         if self._database is None:
             raise statements.StatementError("This connection has files: use files() and get().")
         given = {name: statements.value(told) for name, told in request["parameters"].items()}
-        is_mysql = self._specification.address.startswith(("mysql", "mariadb"))
-        statement = statements.Statement(request["sql"], given, is_mysql=is_mysql)
-        if not (statement.reads or self._specification.writes):
-            raise statements.StatementError(_NOT_READING)
+        specification = self._specification
+        statement = statements.Statement(request["sql"], given, dialect=specification.dialect)
+        if not specification.writes:
+            if not (self._database.has_reading_transactions or specification.login_only_reads):
+                raise statements.StatementError(_UNGUARDED)
+            is_guarded = specification.kind in ("sqlite", "duckdb")
+            statement.check_reading(is_guarded=is_guarded)
         limits = worker_messages.Limits(**request["limits"])
         out = arrow_results.Results(self._end, limits)
         self._database.query(statement, limits, out)

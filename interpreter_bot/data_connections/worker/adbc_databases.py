@@ -57,6 +57,14 @@ select case when (select rolsuper from pg_roles where rolname = current_user)
   select 'create tables in ' || min(quote_ident(nspname)) from pg_namespace
   where nspname !~ '^pg_' and has_schema_privilege(oid, 'create') having count(*) > 0), '') end
 """
+# What anybody may call, unless it was taken from them, and has effects beyond a transaction.
+_EFFECTS_IN_POSTGRESQL: Final = """
+select p.oid::regprocedure::text from pg_proc p
+where has_function_privilege(p.oid, 'execute') and proname ~ ('^(pg_logical_emit_message|'
+  || 'pg_terminate_backend|pg_cancel_backend|pg_(try_)?advisory_.*lock.*|pg_notify|dblink.*|'
+  || 'lo_(creat|create|from_bytea|import|put|truncate.*|unlink|open)|lowrite)$')
+order by 1 limit 200
+"""
 
 
 class AdbcDatabase:
@@ -67,7 +75,7 @@ class AdbcDatabase:
         # Each driver is a package of its own, and only that of this connection is imported.
         driver: Any = importlib.import_module(f"adbc_driver_{kind}")
         self._library = driver._driver_path()
-        self._is_postgresql = kind == "postgresql"
+        self._is_postgresql = self.has_reading_transactions = kind == "postgresql"
         self._address = specification.address
         self._options = dict(specification.options)
         self._writes = specification.writes
@@ -119,10 +127,7 @@ class AdbcDatabase:
             return "?"
 
         text = statement.rendered(parameter)
-        reads = not self._writes
-        if reads and not self._is_postgresql:
-            statement.check_words()
-        with self._open(limits.seconds, reads=reads) as cursor:
+        with self._open(limits.seconds, reads=not self._writes) as cursor:
             if self._is_postgresql and statement.first_word not in _COPIED:
                 cursor.adbc_statement.set_options(**{"adbc.postgresql.use_copy": "false"})
             cursor.execute(text, given or None)
@@ -177,6 +182,14 @@ class AdbcDatabase:
             cursor.execute(_WRITABLE_IN_POSTGRESQL)
             ((found,),) = cursor.fetchall()
         return str(found)
+
+    def find_effects(self) -> list[str]:
+        """Return the functions with effects that this login may call."""
+        if not self._is_postgresql:
+            return []
+        with self._open(_CATALOGUE_SECONDS, reads=True) as cursor:
+            cursor.execute(_EFFECTS_IN_POSTGRESQL)
+            return [name for (name,) in cursor.fetchall()]
 
     def cancel(self) -> None:
         """Cancel on the server what runs."""

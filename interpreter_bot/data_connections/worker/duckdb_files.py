@@ -35,6 +35,8 @@ group by all order by all limit 2000
 class DuckdbFile:
     """A file; implements `ports.Database`."""
 
+    has_reading_transactions = True
+
     def __init__(self, specification: ports.Specification) -> None:
         self._path = specification.address.removeprefix("duckdb://").removeprefix("duckdb:")
         self._connection: Any = None
@@ -77,6 +79,10 @@ class DuckdbFile:
     def find_writable(self) -> str | None:
         """Say nothing: it is opened so that it cannot be written."""
         return ""
+
+    def find_effects(self) -> list[str]:
+        """Return none: it has no functions that change anything."""
+        return []
 
     def cancel(self) -> None:
         """Interrupt what runs."""

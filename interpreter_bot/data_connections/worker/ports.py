@@ -27,12 +27,21 @@ class Specification:
         address: of it.
         options: for its driver.
         writes: whether statements may change data.
+        login_only_reads: the operator vouches that its login can do nothing else.
     """
 
     kind: str
     address: str
     options: dict[str, str]
     writes: bool
+    login_only_reads: bool
+
+    @property
+    def dialect(self) -> str:
+        """What is spoken there, as SQLAlchemy calls it."""
+        if self.kind == "sqlalchemy":
+            return self.address.partition(":")[0].partition("+")[0]
+        return self.kind
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,7 +62,13 @@ class Table:
 
 
 class Database(Protocol):
-    """A driver. Its exceptions are told to people in its own words, without secrets."""
+    """A driver. Its exceptions are told to people in its own words, without secrets.
+
+    Attributes:
+        has_reading_transactions: the database itself lets a statement only read.
+    """
+
+    has_reading_transactions: bool
 
     def query(
         self,
@@ -72,6 +87,9 @@ class Database(Protocol):
         Returns:
             What it could do; mostly nothing.
         """
+
+    def find_effects(self) -> list[str]:
+        """Return functions that this login may call and that do more than read, if it is known."""
 
     def cancel(self) -> None:
         """Stop what runs, on the server too; from another thread."""

@@ -16,11 +16,24 @@ from interpreter_bot.data_connections.worker import arrow_results, ports, statem
 
 _MOST_TABLES: Final = 500
 _ROWS: Final = 10_000
-# How a transaction that only reads begins, and what bounds its time in milliseconds. Where a
-# database has no such words, the login is the only wall.
+# Texts and names end there where `statements` thinks they do.
+_QUOTES_OF_MYSQL: Final = (
+    "SET SESSION sql_mode = "
+    "REPLACE(REPLACE(@@sql_mode, 'NO_BACKSLASH_ESCAPES', ''), 'ANSI_QUOTES', '')"
+)
+# How a transaction that only reads begins, and what bounds its time. Where a database has no such
+# words, the login is the only wall.
 _BEGINNINGS: Final = {
-    "mysql": ("SET SESSION MAX_EXECUTION_TIME = {milliseconds}", "START TRANSACTION READ ONLY"),
-    "mariadb": ("SET SESSION max_statement_time = {seconds}", "START TRANSACTION READ ONLY"),
+    "mysql": (
+        _QUOTES_OF_MYSQL,
+        "SET SESSION MAX_EXECUTION_TIME = {milliseconds}",
+        "START TRANSACTION READ ONLY",
+    ),
+    "mariadb": (
+        _QUOTES_OF_MYSQL,
+        "SET SESSION max_statement_time = {seconds}",
+        "START TRANSACTION READ ONLY",
+    ),
     "oracle": ("SET TRANSACTION READ ONLY",),
     "postgresql": (
         "SET TRANSACTION READ ONLY",
@@ -62,6 +75,7 @@ class SqlalchemyEngine:
             connect_args=specification.options | _ONE_STATEMENT.get(driver, {}),
         )
         self._writes = specification.writes
+        self.has_reading_transactions = self._engine.dialect.name in _BEGINNINGS
         self._raw: Any = None
         # By which MySQL knows the connection of now.
         self._server_id: int | None = None
@@ -102,10 +116,6 @@ class SqlalchemyEngine:
             # Known once it was reached: addresses of MySQL may lead to it.
             name = "mariadb" if getattr(dialect, "is_mariadb", False) else dialect.name
             beginnings = () if self._writes else _BEGINNINGS.get(name, ())
-            if not (self._writes or beginnings):
-                statement.check_words()
-            if self._is_mysql and not self._writes:
-                statement.check_server_files()
             for words in beginnings:
                 connection.exec_driver_sql(words.format(**seconds))
             streamed = connection.execution_options(stream_results=True, yield_per=_ROWS)
@@ -162,6 +172,10 @@ class SqlalchemyEngine:
             return None
         with self._open() as connection:
             return _writable(connection.exec_driver_sql("SHOW GRANTS").scalars())
+
+    def find_effects(self) -> list[str]:
+        """Return none: it is not known."""
+        return []
 
     def cancel(self) -> None:
         """Cancel what runs: by the driver, or by another connection."""

@@ -35,6 +35,8 @@ _MOST_TABLES: Final = 2000
 class SqliteFile:
     """A file; implements `ports.Database`."""
 
+    has_reading_transactions = True
+
     def __init__(self, specification: ports.Specification) -> None:
         address = specification.address.removeprefix("sqlite://")
         self._path = pathlib.Path(address.removeprefix("sqlite:"))
@@ -78,8 +80,9 @@ class SqliteFile:
                 connection.setlimit(kind, most)
             connection.set_progress_handler(look, _STEPS)
             connection.set_authorizer(authorize)
+            text = statement.rendered(lambda name: f":{name}")
             try:
-                cursor = connection.execute(statement.text, dict(statement.values))
+                cursor = connection.execute(text, dict(statement.values))
                 names = [column[0] for column in cursor.description or ()]
                 out.send_rows(names, cursor)
             except sqlite3.OperationalError:
@@ -106,6 +109,10 @@ class SqliteFile:
     def find_writable(self) -> str | None:
         """Say nothing: it is opened so that it cannot be written."""
         return ""
+
+    def find_effects(self) -> list[str]:
+        """Return none: it has no functions that change anything."""
+        return []
 
     def cancel(self) -> None:
         """Interrupt what runs."""

@@ -1,7 +1,8 @@
-"""SQL as words: whether it is one statement, how it begins, and where its parameters are.
+"""SQL: whether it is one statement, whether that only reads, and where its parameters are.
 
-Nothing is understood of it: that it only reads is for the database to see to. Its strings, names in
-quotes and comments are told from the rest, so that a `:name` within them is left alone.
+`sqlglot` takes it apart as the database's dialect does, but for comments, which never reach the
+database: what one takes for a comment, another may run. A database that has transactions which only
+read is the wall; beside it, functions are refused by name that have effects in such a transaction.
 """
 
 from __future__ import annotations
@@ -9,46 +10,82 @@ from __future__ import annotations
 import base64
 import datetime
 import decimal
+import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-_TOKENS: Final = r"""
-    (?P<escaped>[eE]'(?:[^'\\]|\\.|'')*')
-    | (?P<quoted>'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`)
-    | (?P<comment>{comment})
-    | (?P<block>/\*)
-    | (?P<dollar>{dollar})
-    | (?P<cast>::|:=)
-    | :(?P<name>[A-Za-z_]\w*)
-    | (?P<word>\w[\w$]*)
-    | (?P<end>;)
-    | (?P<space>\s+)
-    """
-_TOKEN: Final = re.compile(
-    _TOKENS.format(comment=r"--[^\n]*", dollar=r"\$(?:[A-Za-z_]\w*)?\$"), re.VERBOSE | re.DOTALL
+import sqlglot
+from sqlglot import Dialect, Token, Tokenizer, TokenType, exp
+
+# It logs whole statements that it reads as commands; those are refused.
+logging.getLogger("sqlglot").setLevel(logging.ERROR)
+
+_NOT_READING: Final = (
+    "Only statements that read are run here, which begin with SELECT, WITH, VALUES or similar."
 )
-# There `--` needs a space after it, and dollars are letters of names.
-_TOKEN_OF_MYSQL: Final = re.compile(
-    _TOKENS.format(comment=r"(?:--(?=[\x00-\x20]|\Z)|\#)[^\n]*", dollar=r"(?!)"),
-    re.VERBOSE | re.DOTALL,
+_NOT_UNDERSTOOD: Final = (
+    "This cannot be read as a statement of {title}, so it is not run. Write it in a simpler form."
 )
-_BLOCK: Final = re.compile(r"/\*|\*/")
-_RUN_IN_MYSQL: Final = ("/*!", "/*M!", "/*m!")
-_READING: Final = frozenset(
-    ("select", "with", "values", "table", "from", "show", "explain", "describe", "desc")
+_MANY: Final = "Only one statement can be run at a time."
+# By how SQLAlchemy and settings call them.
+_DIALECTS: Final = {"postgresql": "postgres", "mariadb": "mysql", "mssql": "tsql"}
+_RUN_IN_MYSQL: Final = re.compile(r"/\*M?!", re.IGNORECASE)
+_NAME: Final = re.compile(r"[A-Za-z_]\w*")
+_SHOWING: Final = frozenset(("show", "describe", "desc", "explain"))
+_BEGINNING: Final = frozenset(
+    (
+        *(TokenType.SELECT, TokenType.WITH, TokenType.VALUES),
+        *(TokenType.INSERT, TokenType.UPDATE, TokenType.DELETE),
+        *(TokenType.MERGE, TokenType.CREATE, TokenType.EXECUTE),
+    )
 )
-_CHANGING: Final = re.compile(
-    r"\b(insert|update|delete|merge|into|call|procedure|exec|execute|analy[sz]e|create|alter|drop|"
-    r"truncate|grant|revoke)\b",
-    re.IGNORECASE,
+# Of expressions, those that are or hold more than reading; locks keep others from writing.
+_EFFECTS: Final = (exp.DML, exp.DDL, exp.Into, exp.Command, exp.Copy, exp.Set, exp.Lock)
+# In this dialect a statement needs no mark before it: as the name of a column or table, such a word
+# is in brackets.
+_STATEMENTS_OF_TSQL: Final = frozenset(
+    (
+        *("alter", "backup", "begin", "break", "bulk", "checkpoint", "close", "commit", "continue"),
+        *("create", "dbcc", "deallocate", "declare", "delete", "deny", "drop", "dump"),
+        *("exec", "execute", "fetch", "goto", "grant", "if", "insert", "kill", "load"),
+        *("merge", "open", "print", "raiserror", "readtext", "reconfigure", "restore", "return"),
+        *("revert", "revoke", "rollback", "save", "set", "setuser", "shutdown"),
+        *("truncate", "update", "updatetext", "use", "waitfor", "while", "writetext"),
+    )
 )
-_WRITES_FILES: Final = re.compile(r"\b(outfile|dumpfile)\b", re.IGNORECASE)
-_UNGUARDED: Final = (
-    "Nothing but its login keeps this database from being changed, so that no statement may have "
-    "the word {word!r} in it here. Texts can be given as parameters."
-)
-_BACKSLASHED: Final = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"", re.DOTALL)
+_FUNCTIONS: Final = {
+    "postgres": re.compile(
+        r"pg_(?:(?:try_)?advisory_\w+|terminate_backend|cancel_backend|reload_conf|switch_\w+|"
+        r"logical_\w+|replication_\w+|create_\w+|drop_\w+|copy_\w+|promote|notify|rotate_logfile\w*|"
+        r"wal_replay_\w+|xlog_replay_\w+|backup_\w+|start_backup|stop_backup|export_snapshot|"
+        r"read_\w+|ls_\w+|stat_file|file_\w+|logdir_ls|stat_reset\w*|stat_\w+_reset|"
+        r"log_backend_\w+|log_standby_snapshot|prewarm|autoprewarm_\w+|buffercache_evict\w*|"
+        r"import_system_collations|sync_replication_slots|set_\w+|clear_\w+|restore_\w+|"
+        r"extension_config_dump|truncate_\w+|current_xact_id|execute_server_program)|"
+        r"txid_current|set_config|nextval|setval|lo_\w+|loread|lowrite|dblink\w*|"
+        r"(?:query|table|cursor|schema|database)_to_xml\w*|xpath_table|ts_stat|ts_rewrite|crosstab\w*|"
+        r"connectby|brin_\w+|gin_clean_pending_list|http(?:_\w+)?|postgres_fdw_\w+|cron_\w+"
+    ),
+    "mysql": re.compile(
+        r"load_file|get_lock|release_lock|release_all_locks|sys_\w+|nextval|setval|lastval|"
+        r"(?:master|source)_(?:pos|gtid)_wait|wait_\w+|service_\w+_locks|asynchronous_\w+|"
+        r"group_replication_\w+|keyring_\w+"
+    ),
+    "oracle": re.compile(
+        r"(?:dbms|utl|ctx|ctxsys|owa|htp|apex|sys)_?\w*|httpuritype|nextval|dburitype|xdburitype"
+    ),
+    "tsql": re.compile(r"openrowset|opendatasource|openquery|openxml|[xs]p_\w+|fn_trace\w*"),
+    "duckdb": re.compile(
+        r"read_\w+|\w+_scan|glob|sniff_csv|parquet_\w+|query|query_table|getenv|nextval|which_secret"
+    ),
+    "snowflake": re.compile(r"system\$\w+|nextval"),
+    "bigquery": re.compile(r"external_query"),
+    "clickhouse": re.compile(
+        r"file\w*|url\w*|s3\w*|gcs|azure\w*|hdfs\w*|remote\w*|cluster\w*|mysql|postgresql|mongodb|"
+        r"redis|sqlite|jdbc|odbc|executable|input|hive|iceberg\w*|deltalake\w*|hudi\w*|sleep\w*"
+    ),
+}
 
 
 class StatementError(Exception):
@@ -59,138 +96,174 @@ class Statement:
     """One statement and the values of its parameters.
 
     Attributes:
-        text: as it was written.
         values: of its parameters, by name.
-        first_word: in small letters; empty where it begins otherwise.
+        first_word: in small letters.
     """
 
-    def __init__(self, text: str, values: Mapping[str, Any], *, is_mysql: bool = False) -> None:
+    def __init__(self, text: str, values: Mapping[str, Any], *, dialect: str = "") -> None:
         """Take it apart.
 
         Args:
             text: of it.
             values: of its parameters.
-            is_mysql: it is for MySQL or MariaDB, whose comments and strings are others.
+            dialect: of the database, as SQLAlchemy calls it; one that nobody knows is standard SQL.
 
         Raises:
             StatementError: it is empty, or more than one, or not whole.
         """
-        self.text = text
         self.values = values
-        self.first_word = ""
-        self._pieces: list[tuple[str, str]] = []
-        self._is_mysql = is_mysql
-        self._take_apart(text)
-        self._check()
+        self._title = dialect or "SQL"
+        name = _DIALECTS.get(dialect, dialect)
+        self._name = name if Dialect.get(name) else ""
+        self._dialect = Dialect.get_or_raise(self._name)
+        self._text = text
+        self._tokens = self._tokenize(text)
+        self.first_word = next(
+            (token.text.lower() for token in self._tokens if token.text != "("), ""
+        )
+        names = {text[place + 1 : end] for place, end in self._places()}
+        if unknown := sorted(self.values.keys() - names):
+            raise StatementError(f"The statement has no parameter :{unknown[0]}.")
 
     @property
-    def reads(self) -> bool:
-        """Whether it begins as those do that only read."""
-        return self.first_word in _READING
+    def is_of_known_dialect(self) -> bool:
+        """Whether its dialect is one that is known here."""
+        return bool(self._name)
 
     def rendered(self, parameter: Callable[[str], str], *, colon: str = ":") -> str:
-        """Return it as a driver wants it.
+        """Return it as a driver wants it, without comments.
 
         Args:
             parameter: how a parameter is written there, by its name.
             colon: how other colons are.
         """
         parts = []
-        for kind, piece in self._pieces:
-            if kind == "name" and piece[1:] in self.values:
-                parts.append(parameter(piece[1:]))
-            else:
-                parts.append(piece.replace(":", colon))
+        ends = dict(self._places())
+        last_end = self._tokens[0].start
+        for token in self._tokens:
+            if token.start < last_end:
+                # The name of the parameter before it.
+                continue
+            gap = self._text[last_end : token.start]
+            parts.append("\n" if "\n" in gap else " " if gap else "")
+            last_end = ends.get(token.start, token.end + 1)
+            piece = self._text[token.start : last_end]
+            is_parameter = token.start in ends and piece[1:] in self.values
+            parts.append(parameter(piece[1:]) if is_parameter else piece.replace(":", colon))
         return "".join(parts)
 
-    def check_words(self) -> None:
-        """Check that no word of it changes data, for databases that do not see to that.
+    def check_reading(self, *, is_guarded: bool = False) -> None:
+        """Check that it only reads.
 
-        Strings count too: what is one is not the same everywhere.
-
-        Raises:
-            StatementError: one does.
-        """
-        if found := _CHANGING.search(self.text):
-            raise StatementError(_UNGUARDED.format(word=found[0]))
-
-    def check_server_files(self) -> None:
-        """Check that it writes no file on MySQL's machine: to it, that is no change of data.
+        Args:
+            is_guarded: the database itself lets nothing else happen, also where it has words of its
+                own that nobody knows here.
 
         Raises:
-            StatementError: it may.
+            StatementError: it may do more, or calls a function that has effects.
         """
-        if _WRITES_FILES.search(self.text):
-            raise StatementError("Statements that write files of the server are not run here.")
+        try:
+            expressions = self._parse()
+        except (sqlglot.ParseError, RecursionError) as error:
+            if is_guarded or not self._name:
+                return
+            raise StatementError(_NOT_UNDERSTOOD.format(title=self._title)) from error
+        if len(expressions) > 1 or not all(map(_is_reading, expressions)):
+            raise StatementError(_NOT_READING)
+        self._check_words()
 
-    def _take_apart(self, text: str) -> None:
-        place, other = 0, 0
-        token = _TOKEN_OF_MYSQL if self._is_mysql else _TOKEN
-        while place < len(text):
-            found = token.match(text, place)
-            if found is None:
-                place += 1
-                continue
-            if other < place:
-                self._pieces.append(("other", text[other:place]))
-            kind = str(found.lastgroup)
-            end = self._end(text, found)
-            if found["comment"] and "\r" in found[0].rstrip("\r"):
-                raise StatementError("A comment ends where its line does.")
-            self._pieces.append((kind, text[place:end]))
-            place = other = end
-        if other < len(text):
-            self._pieces.append(("other", text[other:]))
-
-    def _end(self, text: str, found: re.Match[str]) -> int:
-        """Return where a token ends: some end where they say, or hold others of their kind."""
-        if found["dollar"]:
-            end = text.find(found[0], found.end())
-            if end < 0:
-                raise StatementError(f"The text after {found[0]} does not end.")
-            return end + len(found[0])
-        if found["quoted"] and self._is_mysql and found[0][0] != "`":
-            whole = _BACKSLASHED.match(text, found.start())
-            return found.end() if whole is None else whole.end()
-        if not found["block"]:
-            return found.end()
-        if self._is_mysql:
-            return self._end_in_mysql(text, found)
-        depth, place = 1, found.end()
-        while depth:
-            edge = _BLOCK.search(text, place)
-            if edge is None:
-                raise StatementError("A comment does not end.")
-            depth += 1 if edge[0] == "/*" else -1
-            place = edge.end()
-        return place
-
-    @staticmethod
-    def _end_in_mysql(text: str, found: re.Match[str]) -> int:
-        """Return where a comment ends, none of which holds another one; some of them are run."""
-        if text.startswith(_RUN_IN_MYSQL, found.start()):
-            raise StatementError("Comments that are run are not allowed.")
-        end = text.find("*/", found.end())
-        if end < 0:
-            raise StatementError("A comment does not end.")
-        return end + len("*/")
-
-    def _check(self) -> None:
-        real = [(k, p) for k, p in self._pieces if k not in ("space", "comment", "block")]
-        while real and real[-1][0] == "end":
-            real.pop()
-        if not real:
+    def _tokenize(self, text: str) -> list[Token]:
+        try:
+            found = _words_of_commands(self._dialect).tokenize(text)
+        except sqlglot.TokenError as error:
+            raise StatementError(
+                "A text, a name or a comment of the statement has no end."
+            ) from error
+        while found and found[-1].token_type is TokenType.SEMICOLON:
+            found.pop()
+        if self._name == "mysql":
+            # They override limits.
+            found = [token for token in found if token.token_type is not TokenType.HINT]
+        if not found:
             raise StatementError("There is no statement.")
-        if any(kind == "end" for kind, _ in real):
-            raise StatementError("Only one statement can be run at a time.")
-        words = [p for k, p in real if k == "word" or p.strip(" (\n\t")]
-        self.first_word = words[0].lower() if words else ""
-        # What ends it would end what drivers put around it.
-        while self._pieces[-1][0] in ("end", "space", "comment", "block"):
-            self._pieces.pop()
-        names = {piece[1:] for kind, piece in self._pieces if kind == "name"}
-        if unknown := sorted(self.values.keys() - names):
-            raise StatementError(f"The statement has no parameter :{unknown[0]}.")
+        if any(token.token_type is TokenType.SEMICOLON for token in found):
+            raise StatementError(_MANY)
+        gaps = _gaps(text, found)
+        if self._name == "mysql" and any(_RUN_IN_MYSQL.search(gap) for gap in gaps):
+            raise StatementError("Comments that are run are not allowed.")
+        return found
+
+    def _parse(self) -> Sequence[exp.Expr]:
+        """Return the queries of it; of what shows or explains, the one that is explained."""
+        found = self._tokens
+        if self.first_word in _SHOWING:
+            begin = next(
+                (n for n, token in enumerate(found) if token.token_type in _BEGINNING), None
+            )
+            if begin is None or self.first_word == "show":
+                if any(token.token_type is TokenType.L_PAREN for token in found):
+                    raise StatementError(_NOT_READING)
+                return ()
+            while found[begin - 1].token_type is TokenType.L_PAREN:
+                begin -= 1
+            found = found[begin:]
+        parsed = self._dialect.parser().parse(found, self._text)
+        return [expression for expression in parsed if expression is not None]
+
+    def _check_words(self) -> None:
+        functions = _FUNCTIONS.get(self._name)
+        for token, following in zip(self._tokens, [*self._tokens[1:], None], strict=True):
+            word = token.text.lower()
+            written = self._text[token.start : token.end + 1].lower()
+            if self._name == "tsql" and written in _STATEMENTS_OF_TSQL:
+                raise StatementError(_NOT_READING)
+            if following is None:
+                continue
+            is_call = following.token_type is TokenType.L_PAREN
+            if self._name == "oracle":
+                # Functions in packages, and numbers of sequences.
+                is_call |= following.token_type is TokenType.DOT or written == "nextval"
+            if is_call and functions is not None and functions.fullmatch(word):
+                raise StatementError(f"The function {word} is not run here: it does not only read.")
+            if (
+                self._name == "postgres"
+                and word == "u"
+                and self._text[following.start : following.end + 1] == "&"
+                and self._text[following.end + 1 : following.end + 2] == '"'
+            ):
+                raise StatementError(
+                    "Names that are written by numbers of letters are not allowed."
+                )
+
+    def _places(self) -> Iterator[tuple[int, int]]:
+        """Iterate over the places where parameters are, from their colon to their end."""
+        for token, following in zip(self._tokens, self._tokens[1:], strict=False):
+            is_colon = token.token_type is TokenType.COLON
+            if is_colon and following.start == token.end + 1:
+                name = _NAME.match(self._text, following.start, following.end + 1)
+                if name is not None:
+                    yield token.start, name.end()
+
+
+def _is_reading(expression: exp.Expr) -> bool:
+    is_query = isinstance(expression, (exp.Query, exp.Values))
+    return is_query and not any(isinstance(part, _EFFECTS) for part in expression.walk())
+
+
+def _gaps(text: str, found: Sequence[Token]) -> Iterator[str]:
+    """Iterate over what is between tokens: space and comments."""
+    place = 0
+    for token in found:
+        yield text[place : token.start]
+        place = token.end + 1
+    yield text[place:]
+
+
+def _words_of_commands(dialect: Dialect) -> Tokenizer:
+    """Return a tokenizer that reads into commands, which it else takes for one text each."""
+    kind = type("_Tokenizer", (dialect.tokenizer_class,), {"COMMANDS": frozenset()})
+    tokenizer: Tokenizer = kind(dialect=dialect)
+    return tokenizer
 
 
 def value(told: Any) -> Any:  # noqa: ANN401 - of JSON.

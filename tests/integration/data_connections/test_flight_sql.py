@@ -59,7 +59,7 @@ def flight(tmp_path_factory):
 
 def connected(flight, token=PASSWORD):
     header = {"adbc.flight.sql.authorization_header": f"Bearer {token}"}
-    return processes("flightsql", flight.address(), options=header)
+    return processes("flightsql", flight.address(), options=header, login_only_reads=True)
 
 
 async def test_flight_sql_gives_rows_by_parameters_and_its_tables(flight):
@@ -93,6 +93,13 @@ async def test_flight_sql_lets_nothing_be_written_and_says_why_in_a_sentence(fli
     assert not [note for note in flight.notes if "delete" in str(note)]
     async with connected(flight, token="wrong") as workers:
         assert await refused(workers, "select 1") == ["who is it"]
+
+
+async def test_without_the_operators_word_nothing_is_asked_of_it(flight):
+    async with processes("flightsql", flight.address()) as workers:
+        (said,) = await refused(workers, "select 1")
+    assert "whoever runs this bot has confirmed that its login can only read" in said
+    assert not [note for note in flight.notes if "runs" in note]
 
 
 async def test_what_is_cancelled_stops_on_the_server_and_the_process_is_used_again(flight):

@@ -29,7 +29,7 @@ KEY = "adbc.snowflake.sql.client_option.jwt_private_key_pkcs8_value"
     ids=["unreachable", "malformed", "no key"],
 )
 async def test_what_is_wrong_is_for_the_log_and_names_no_secret(address, options, told):
-    async with processes("snowflake", address, options=options) as workers:
+    async with processes("snowflake", address, options=options, login_only_reads=True) as workers:
         _, answer = await ask(workers, "select 1")
     # People are told that it cannot be reached; what stands here is for the operator.
     assert answer["error"] == ""
@@ -38,7 +38,7 @@ async def test_what_is_wrong_is_for_the_log_and_names_no_secret(address, options
 
 
 async def test_a_statement_that_may_change_data_is_not_sent_at_all():
-    async with processes("snowflake", ADDRESS) as workers:
+    async with processes("snowflake", ADDRESS, login_only_reads=True) as workers:
         for statement in ("delete from orders", "with x as (select 1) call wipe()", "put file://x"):
             _, answer = await ask(workers, statement)
             assert answer["error"]

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import io
 import os
+import re
 import sqlite3
 
 import pyarrow
@@ -15,6 +16,7 @@ from interpreter_bot.data_connections import (
     worker_messages,
     worker_processes,
 )
+from interpreter_bot.doctor import configured_services
 
 LIMITS = {"rows": 100_000, "bytes": 64 * settings.MIB, "seconds": 30.0}
 
@@ -125,7 +127,7 @@ async def test_sqlite_lets_nothing_be_written_or_read_elsewhere(sqlite_file, tmp
             "with recursive x(i) as (select 1 union all select i from x) select count(*) from x",
         )
     assert "begin with SELECT" in said[0]
-    assert "not authorized" in said[1]
+    assert "not authorized" in said[5]
     assert "one statement" in said[3]
     assert "longer than 2 seconds" in said[-1]
     assert os.listdir(tmp_path) == ["other.db"]
@@ -159,6 +161,10 @@ async def test_postgresql_gives_rows_with_types(postgresql):
 
 async def test_postgresql_lets_nothing_be_written_even_by_who_might(postgresql):
     """Asked as a superuser: what remains is what transactions hold back."""
+    postgresql.sql(
+        "create or replace function wipe() returns int language sql "
+        "as 'delete from orders returning 1'"
+    )
     async with processes("postgresql", postgresql.writer) as workers:
         said = await refused(
             workers,
@@ -175,11 +181,11 @@ async def test_postgresql_lets_nothing_be_written_even_by_who_might(postgresql):
             "select pg_sleep(60)",
             "select * from nowhere",
             "select id from orders where id = 'x'",
+            "select wipe()",
         )
-        assert "read-only transaction" in said[1]
-        assert "before any query" in said[4]
-        assert "timeout" in said[-3]
-        assert said[-2].startswith('relation "nowhere" does not exist')
+        assert "read-only transaction" in said[-1]
+        assert "timeout" in said[-4]
+        assert said[-3].startswith('relation "nowhere" does not exist')
         table, _ = await ask(workers, "select count(*), min(id) from orders")
         assert list(table.to_pylist()[0].values()) == [1000, 1]
     assert "ib-was-here" not in os.listdir("/tmp")
@@ -194,6 +200,27 @@ async def test_postgresql_tells_its_tables_and_what_a_login_could_change(postgre
         assert (await worker.ask({"do": "probe"}))["writable"] == ""
     async with processes("postgresql", postgresql.writer) as workers, workers.worker() as worker:
         assert "superuser" in (await worker.ask({"do": "probe"}))["writable"]
+
+
+async def test_postgresql_calls_no_function_with_effects_and_names_those_that_anybody_may(
+    postgresql,
+):
+    before = postgresql.sql("select pg_current_wal_insert_lsn()")
+    async with processes("postgresql", postgresql.reader) as workers:
+        said = await refused(
+            workers,
+            "select pg_logical_emit_message(false, 'x', repeat('x', 1000000))",
+            "select pg_terminate_backend(pid) from pg_stat_activity",
+            'select pg_catalog."pg_advisory_lock"(1)',
+        )
+        assert said[0] == (
+            "The function pg_logical_emit_message is not run here: it does not only read."
+        )
+        async with workers.worker() as worker:
+            effects = (await worker.ask({"do": "probe"}))["effects"]
+    assert {"pg_advisory_lock(bigint)", "pg_terminate_backend(integer,bigint)"} <= set(effects)
+    written = f"select pg_current_wal_insert_lsn() - '{before}' < 100000"
+    assert postgresql.sql(written) == "t"
 
 
 async def test_what_is_cancelled_stops_on_the_server_and_the_process_is_used_again(postgresql):
@@ -254,3 +281,15 @@ async def test_a_writing_connection_writes(postgresql):
         assert "error" not in told
     assert postgresql.sql("select a from written") == "1"
     postgresql.sql("drop table written")
+
+
+def test_the_doctor_names_what_to_revoke(postgresql):
+    connection = settings.Connection(name="it", kind="postgresql", address=postgresql.reader)
+    config = settings.Settings(connections=(connection,))
+    reached, read_only, functions = configured_services.check(config, {}, None)
+    assert reached.is_active
+    assert read_only.is_active
+    assert (functions.name, functions.is_active) == ("connection it, functions", False)
+    (revoke,) = re.findall(r"REVOKE EXECUTE ON FUNCTION .* FROM PUBLIC;", functions.fix)
+    postgresql.sql(revoke)
+    assert len(configured_services.check(config, {}, None)) == 2
