@@ -24,16 +24,51 @@ _ESCAPES = {
     for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)
 } | {0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t"}
 
-_secrets: set[str] = set()
+_MAX_SHORT_LIVED = 5_000
 
 
-def add_secrets(secrets: Iterable[str]) -> None:
+class _Secrets:
+    """What is redacted. Tokens are renewed for as long as the bot runs, so old ones are dropped."""
+
+    def __init__(self) -> None:
+        self._lasting: set[str] = set()
+        self._short_lived: dict[str, None] = {}
+        self._redactor: redaction.Redactor | None = None
+
+    def add(self, secrets: Iterable[str], *, are_short_lived: bool) -> None:
+        for secret in secrets:
+            if secret in self._lasting:
+                continue
+            if secret not in self._short_lived:
+                self._redactor = None
+            if are_short_lived:
+                # Those in use are the last to be dropped.
+                self._short_lived.pop(secret, None)
+                self._short_lived[secret] = None
+            else:
+                self._lasting.add(secret)
+        while len(self._short_lived) > _MAX_SHORT_LIVED:
+            del self._short_lived[next(iter(self._short_lived))]
+
+    def redact(self, text: str) -> str:
+        # Made anew after changes only: thousands of secrets take longer to sort than to look for.
+        redactor = self._redactor or redaction.Redactor((*self._lasting, *self._short_lived))
+        self._redactor = redactor
+        return redactor.redact(text)
+
+
+_secrets = _Secrets()
+
+
+def add_secrets(secrets: Iterable[str], *, are_short_lived: bool = False) -> None:
     """Redact these strings from the log from now on, message and traceback alike.
 
     Args:
         secrets: as `redaction.redact` has them.
+        are_short_lived: they are renewed every few hours, and the oldest of thousands are of no
+            use to anybody.
     """
-    _secrets.update(secrets)
+    _secrets.add(secrets, are_short_lived=are_short_lived)
 
 
 def configure(level: str, *, is_json: bool) -> None:
@@ -115,4 +150,4 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _clean(text: str) -> str:
-    return redaction.redact(text, _secrets)
+    return _secrets.redact(text)

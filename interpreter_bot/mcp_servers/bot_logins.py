@@ -29,7 +29,7 @@ class _TokensInMemory:
     async def set_tokens(self, tokens: auth.OAuthToken) -> None:
         """Keep new tokens."""
         secrets = [text for text in (tokens.access_token, tokens.refresh_token) if text]
-        logs.add_secrets(secrets)
+        logs.add_secrets(secrets, are_short_lived=True)
         self._note(secrets)
         self._tokens = tokens
 

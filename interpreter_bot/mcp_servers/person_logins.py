@@ -333,7 +333,7 @@ class PersonBearer(httpx2.Auth):
                     yield request
                 return
             token = found
-            logs.add_secrets([token])
+            logs.add_secrets([token], are_short_lived=True)
             self._note([token])
             request.headers["Authorization"] = f"Bearer {token}"
             self.is_refused = (yield request).status_code == httpx2.codes.UNAUTHORIZED

@@ -226,8 +226,9 @@ class ServerConnection:
     def _note_secrets(self, texts: Iterable[str]) -> None:
         found = {text.removeprefix("Bearer ") for text in texts}
         # What is shorter stands in any text.
-        self.secrets |= {text for text in found if len(text) >= _SECRET_CHARACTERS}
-        logs.add_secrets(self.secrets)
+        found = {text for text in found if len(text) >= _SECRET_CHARACTERS}
+        self.secrets |= found
+        logs.add_secrets(found, are_short_lived=True)
 
     @property
     def _is_open(self) -> bool:

@@ -337,7 +337,7 @@ class TokenRequests:
         sent = [token.access_token, *filter(None, [token.refresh_token])]
         if not all(map(_TOKEN.fullmatch, sent)):
             raise self._unusable(_REFUSED)
-        logs.add_secrets(sent)
+        logs.add_secrets(sent, are_short_lived=True)
         return token
 
     async def _sent(

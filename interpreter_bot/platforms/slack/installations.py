@@ -153,7 +153,7 @@ class InstalledWorkspaces:
         if found is None or left != self._left[team]:
             raise api_errors.GoneError("login", "account_inactive")
         self._gone.discard(team)
-        logs.add_secrets([found.bot_token])
+        logs.add_secrets([found.bot_token], are_short_lived=True)
         return InstalledWorkspace(
             team, found.bot_user_id, found.bot_id, found.bot_token, enterprise
         )
