@@ -34,6 +34,8 @@ _PRIVATE: Final = "This thread is private, and a copy of it would not be."
 _COPY: Final = "Copy of a conversation"
 _MOST_KNOWN: Final = 10_000
 _LOOK_SECONDS: Final = 0.1
+_READ_SECONDS: Final = 10.0
+_MAX_READ: Final = 100
 _MAX_OPENING_SECONDS: Final = 60.0
 _MAX_LIMIT_SECONDS: Final = 10.0
 """Answer by a reply if Discord opens no thread for longer than this."""
@@ -184,6 +186,7 @@ class Threads:
         self._service = service
         self._config = config
         self._known = cachetools.LRUCache[int, bool](_MOST_KNOWN)
+        self._people = cachetools.LRUCache[int, set[int]](_MOST_KNOWN)
 
     async def is_ours(self, thread: discord.Thread) -> bool:
         """Say whether a thread was opened by the bot, or is one in which it has been asked
@@ -204,6 +207,23 @@ class Threads:
         """Remember that the bot has been asked in a thread."""
         self._known[thread_id] = True
 
+    def note_person(self, message: discord.Message) -> None:
+        """Remember who writes in a thread, if its other people are known."""
+        people = self._people.get(message.channel.id)
+        if people is not None:
+            people.add(message.author.id)
+
+    async def is_of_one_person(self, thread: discord.Thread, person: int) -> bool:
+        """Say whether nobody but this person, and bots, has written in a thread."""
+        people = self._people.get(thread.id)
+        if people is None:
+            people = self._people[thread.id] = set()
+            try:
+                people |= await self._limits.within(_READ_SECONDS, _people_in(thread))
+            except api_errors.ANY as error:
+                _log.info("who writes in a thread could not be read", exc_info=error)
+        return people <= {person}
+
     async def open(self, message: discord.Message, title: str) -> int | None:
         """Open a thread on a message.
 
@@ -222,7 +242,21 @@ class Threads:
             return None
         minutes = self._config.archive_minutes
         is_open = await open_thread(self._limits, message, title, archive_minutes=minutes)
+        if is_open:
+            self._people.setdefault(message.id, {message.author.id})
         return message.id if is_open else None
+
+
+async def _people_in(thread: discord.Thread) -> set[int]:
+    people: set[int] = set()
+    async for message in thread.history(limit=_MAX_READ):
+        author = message.author
+        starter = message.reference.resolved if message.reference is not None else None
+        if message.type is discord.MessageType.thread_starter_message:
+            author = starter.author if isinstance(starter, discord.Message) else author
+        if not author.bot:
+            people.add(author.id)
+    return people
 
 
 async def open_thread(

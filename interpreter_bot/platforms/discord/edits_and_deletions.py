@@ -1,4 +1,4 @@
-"""Edited messages are run again, requests of deleted messages are withdrawn."""
+"""Edited messages are run again, requests of deleted messages are cancelled."""
 
 from __future__ import annotations
 
@@ -96,7 +96,6 @@ class MessageEdits:
         await self._in_flight.carry_out(run, chosen, instead_of=old)
 
     async def deleted(self, message_id: int) -> None:
-        """Handle a deleted message: a request that still waits is withdrawn."""
-        recent = self._message_events.recent_requests.forget(message_id)
-        if recent is not None and recent.run is not None:
-            await self._service.withdraw(recent.run.place.key, recent.run.request.id)
+        """Handle a deleted message: its request is withdrawn, or its turn stopped."""
+        self._message_events.recent_requests.forget(message_id)
+        await self._in_flight.cancel_ours(message_id)

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import discord
 
-from interpreter_bot.platforms.discord import api_errors, markdown, message_layout
+from interpreter_bot.platforms.discord import (
+    api_errors,
+    markdown,
+    message_layout,
+    persistent_buttons,
+)
 
 _log = logging.getLogger(__name__)
 
 _MOST_LOOKED_AT: Final = 30
-_STOP: Final = re.compile(r"ib:stop:(?P<number>[0-9]{1,19}):")
 # The last line of `turn_rendering` for an answer that is being written.
 _GOING_ON: Final = re.compile(r"^-# (?:⏳|✍️) .*\n?", re.MULTILINE)
 _ENDED: Final = markdown.small("⏹️ This answer was interrupted.")
@@ -56,14 +60,5 @@ async def mend(message: discord.Message, is_running: IsRunning) -> None:
 
 
 async def _is_stale(message: discord.Message, is_running: IsRunning) -> bool:
-    numbers = list(_stops(message))
+    numbers = list(persistent_buttons.numbers(message, ("stop",)))
     return bool(numbers) and not any([await is_running(number) for number in numbers])
-
-
-def _stops(message: discord.Message) -> Iterator[int]:
-    """Iterate over the numbers of the requests that a message's buttons stop."""
-    for row in message.components:
-        for item in row.children if isinstance(row, discord.ActionRow) else ():
-            found = _STOP.match(getattr(item, "custom_id", None) or "")
-            if found is not None:
-                yield int(found["number"])

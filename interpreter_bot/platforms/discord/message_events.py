@@ -22,11 +22,17 @@ from interpreter_bot.platforms.discord import (
     message_sync,
     message_targets,
     permissions,
+    persistent_buttons,
     preferences,
     requests_in_flight,
 )
-from interpreter_bot.platforms.rendering import status_sentences
-from interpreter_bot.sessions import event_claims, requests, session_service
+from interpreter_bot.platforms.rendering import status_sentences, stop_words
+from interpreter_bot.sessions import (
+    event_claims,
+    pending_questions,
+    requests,
+    session_service,
+)
 from interpreter_bot.text import code_reading
 
 _log = logging.getLogger(__name__)
@@ -37,10 +43,14 @@ _LOOK_SECONDS: Final = 20.0
 _EMPTY: Final = (
     "Write what you want to know, or send a file with it. `/interpreter help` says more."
 )
-_BLIND: Final = (
-    "I cannot read messages here that do not mention me: this bot was not given the "
-    "message-content intent. Mention me, or reply to me."
+_BLIND: Final = "I can only read messages here that mention me or reply to me."
+_CROWD: Final = "Several people write here, so I answer only if you mention me or reply to me."
+_UNFOLLOWED: Final = "I answer here only if you mention me or reply to me."
+_FORM_ONLY: Final = (
+    "I don't take passwords from messages. Press Answer, and delete the message if it held one."
 )
+_NOTHING_RUNS: Final = "Nothing is running."
+_ANSWERS: Final = frozenset({"answer", "once", "session", "install", "yes", "no"})
 
 
 class MessageEvents:
@@ -85,9 +95,10 @@ class MessageEvents:
         """Handle a new message; return whether it is for the bot, but was claimed before."""
         if not _is_of_a_person(message):
             return False
+        self._threads.note_person(message)
         async with self.in_order(message.channel.id):
             channel = await self._channel(message)
-            question = self._in_flight.questions.for_message(str(message.author.id), channel.id)
+            question = await self._question_of(message, channel)
             if question is None and not await self._is_for_us(message, channel):
                 return False
             claimed = channels_and_threads.PLATFORM, f"message {message.id}"
@@ -101,11 +112,37 @@ class MessageEvents:
             async with contextlib.AsyncExitStack() as stack:
                 await stack.enter_async_context(events.settled(*claimed))
                 if question is not None:
+                    if question.place is None:
+                        await self._say(channel, _FORM_ONLY)
+                        return False
                     text = message_parsing.words(message.content, message.mentions, self._me)
                     if text and question.resolve(text):
                         return False
                 await self._take_or_say_why_not(message, channel, stack)
         return False
+
+    async def _question_of(
+        self, message: discord.Message, channel: discord.abc.MessageableChannel
+    ) -> pending_questions.Question | None:
+        """Return the question of running code that a message answers: by a reply to it; where one
+        person is alone with the bot, by any message that is nothing else."""
+        person, questions = str(message.author.id), self._in_flight.questions
+        original = message_parsing.referred(message)
+        if original is not None and original.author.id == self._me:
+            for number in persistent_buttons.numbers(original, _ANSWERS):
+                question = questions.find(str(number))
+                if question is not None and question.person == person and not question.code:
+                    return question
+        if original is not None or message_parsing.mentions_bot(message, self._me):
+            return None
+        question = questions.for_message(person, channel.id)
+        if question is None or message_parsing.is_of_others(message, self._me):
+            return None
+        is_alone = message.guild is None or (
+            isinstance(channel, discord.Thread)
+            and await self._threads.is_of_one_person(channel, message.author.id)
+        )
+        return question if is_alone else None
 
     async def take_again(self, event: event_claims.LostEvent) -> None:
         """Take a message that a bot had claimed which is gone, as it stands there now."""
@@ -172,31 +209,38 @@ class MessageEvents:
         *,
         is_told: bool = True,
     ) -> bool:
-        """Say whether a message is for the bot; if it cannot be read, that is said in its
-        thread."""
+        """Say whether a message is for the bot; its thread is told once if it takes a mention."""
         if message.guild is None:
             return True
         if any(user.id == self._me for user in message.mentions):
             return True
         if not isinstance(channel, discord.Thread) or not await self._threads.is_ours(channel):
             return False
+        if message_parsing.is_of_others(message, self._me):
+            return False
         place = channels_and_threads.of_channel(channel, message.guild)
         chosen = await self._in_flight.chosen_by(place, channels_and_threads.person(message.author))
+        original = message_parsing.referred(message)
+        reason = ""
         if not chosen.follow_threads:
-            return False
-        if not self._client.intents.message_content:
-            if is_told:
-                await self._tell_once(channel)
-            return False
-        return True
+            reason = _UNFOLLOWED
+        elif not self._client.intents.message_content:
+            reason = _BLIND
+        elif original is None or original.author.id != self._me:
+            is_alone = await self._threads.is_of_one_person(channel, message.author.id)
+            reason = "" if is_alone else _CROWD
+        if reason and is_told:
+            await self._tell_once(channel, reason)
+        return not reason
 
-    async def _tell_once(self, channel: discord.Thread) -> None:
-        """Say that the message could not be read, once per thread."""
+    async def _tell_once(self, channel: discord.Thread, sentence: str) -> None:
+        """Say once per thread that messages in it have to mention the bot."""
         if channel.id in self._told:
             return
         self._told[channel.id] = None
-        if await self._service.events.claim(channels_and_threads.PLATFORM, f"blind {channel.id}"):
-            await self._say(channel, markdown.small(f"🔹 {_BLIND}"))
+        event = f"needs a mention {channel.id}"
+        if await self._service.events.claim(channels_and_threads.PLATFORM, event):
+            await self._say(channel, markdown.small(f"🔹 {sentence}"))
 
     async def _say(self, channel: discord.abc.Messageable, text: str) -> None:
         try:
@@ -222,6 +266,9 @@ class MessageEvents:
         if not said.text and not said.attachments:
             await self._say(channel, _EMPTY)
             return
+        if stop_words.is_stop(said.text) and not said.attachments:
+            await self._stop(message, channel)
+            return
         is_alone = isinstance(channel, discord.Thread) or message.guild is None
         if isinstance(channel, discord.Thread):
             self._threads.join(channel.id)
@@ -232,6 +279,20 @@ class MessageEvents:
         else:
             work = self._open_thread(recent, said, place, chosen)
         self._in_flight.spawn(_closing(stack.pop_all(), work), f"message {message.id}")
+
+    async def _stop(
+        self, message: discord.Message, channel: discord.abc.MessageableChannel
+    ) -> None:
+        """Stop what runs in a channel for who says so; for a moderator what runs there at all."""
+        author = message.author
+        is_moderator = (
+            isinstance(author, discord.Member)
+            and not isinstance(channel, discord.PartialMessageable)
+            and channel.permissions_for(author).manage_messages
+        )
+        person = None if is_moderator else author.id
+        if not await self._in_flight.cancel_in(channel.id, person):
+            await self._say(channel, _NOTHING_RUNS)
 
     async def _before(
         self,

@@ -67,6 +67,19 @@ def referred(message: discord.Message) -> discord.Message | None:
     return resolved if isinstance(resolved, discord.Message) else None
 
 
+def is_of_others(message: discord.Message, me: int) -> bool:
+    """Say whether a message is for others: it mentions them, or replies to them."""
+    original = referred(message)
+    mentions_others = any(user.id not in (me, message.author.id) for user in message.mentions)
+    is_reply = original is not None and original.author.id not in (me, message.author.id)
+    return is_reply or mentions_others or bool(message.role_mentions) or message.mention_everyone
+
+
+def mentions_bot(message: discord.Message, me: int) -> bool:
+    """Say whether the words of a message mention the bot, and not only that it is a reply."""
+    return f"<@{me}>" in message.content or f"<@!{me}>" in message.content
+
+
 def words(content: str, mentioned: Iterable[discord.User | discord.Member], me: int) -> str:
     """Return text with names in place of mentions, and without the mention of the bot."""
     text = re.sub(rf"<@!?{me}>", "", content)

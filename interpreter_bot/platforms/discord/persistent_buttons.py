@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterator
 from typing import Any, Final, Protocol
 
 import discord
@@ -28,6 +29,7 @@ _LOOKS: Final = {
     "no": ("No", discord.ButtonStyle.danger),
 }
 _TEMPLATE: Final = r"ib:(?P<verb>[a-z]+):(?P<number>[0-9]{1,19}):(?P<owner>[0-9]{1,20})"
+_ID: Final = re.compile(_TEMPLATE)
 
 
 class ButtonHandler(Protocol):
@@ -70,6 +72,15 @@ class Action(discord.ui.DynamicItem[discord.ui.Button[Any]], template=_TEMPLATE)
         """Run its action."""
         client: PressableClient = interaction.client
         await client.presser.press(interaction, self._button)
+
+
+def numbers(message: discord.Message, verbs: Collection[str]) -> Iterator[int]:
+    """Iterate over the numbers in the ids of a message's buttons of these verbs."""
+    for row in message.components:
+        for item in row.children if isinstance(row, discord.ActionRow) else ():
+            match = _ID.fullmatch(getattr(item, "custom_id", None) or "")
+            if match is not None and match["verb"] in verbs:
+                yield int(match["number"])
 
 
 def view(buttons: tuple[message_layout.Button, ...]) -> discord.ui.View | None:

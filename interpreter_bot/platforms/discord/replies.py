@@ -258,7 +258,8 @@ class DiscordReply:
         style = self._style
         self._contents.draft = ""
         self._contents.entries.append(entry)
-        place = None if entry.is_approval else style.channel_id
+        is_by_message = not (entry.is_approval or entry.is_password)
+        place = style.channel_id if is_by_message else None
         with self._questions.open(str(style.owner), place, code=code) as question:
             entry.number = int(question.id)
             self._buttons = tuple(

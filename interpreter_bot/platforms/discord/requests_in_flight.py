@@ -166,14 +166,29 @@ class RequestsInFlight:
             _log.warning("it is not known whether a request is in flight", exc_info=True)
             return True
 
+    async def cancel_ours(self, number: int) -> bool:
+        """Cancel a request by its number, if this process runs it; say whether it was there."""
+        run = self._runs.get(number)
+        return run is not None and await self._service.cancel(run.place.key, run.request.id)
+
+    async def cancel_in(self, channel_id: int, person: int | None) -> bool:
+        """Cancel the requests in a channel, of one person or of all; say whether there were any."""
+        numbers = [
+            number
+            for number, run in self._runs.items()
+            if run.place.channel_id == channel_id
+            if person is None or run.request.person.id == str(person)
+        ]
+        return any([await self.cancel_ours(number) for number in numbers])
+
     async def cancel(self, number: int) -> bool:
         """Cancel a request by its number, in whichever process; says whether it was there to end.
 
         Raises:
             BotError: the process that has it does not answer.
         """
-        if (run := self._runs.get(number)) is not None:
-            return await self._service.cancel(run.place.key, run.request.id)
+        if number in self._runs:
+            return await self.cancel_ours(number)
         answer = await self._service.replicas.ask(_CANCEL, {"number": number})
         return answer is not None and bool(answer["is_ended"])
 

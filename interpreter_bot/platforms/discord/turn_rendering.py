@@ -178,9 +178,11 @@ class TurnRenderer:
             yield f"{owner} **May this be run?**"
             yield from self._code_to_approve(entry.prompt)
             return
-        yield f"{owner} ⌨️ **The code asks for input.** Reply here, or press Answer."
+        yield f"{owner} ⌨️ **Your code asks for input.**"
         if entry.is_password:
-            yield "It is a password: press Answer, so that nobody else reads it."
+            yield "It asks for a password: press Answer, so that nobody else reads it."
+        else:
+            yield "Reply to this message, or press Answer."
         yield markdown.code(_tail(entry.prompt, 10, _MOST_PROMPT))
 
     def _code_to_approve(self, code: str) -> Iterator[message_layout.Part]:

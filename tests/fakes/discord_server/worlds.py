@@ -206,7 +206,7 @@ class Message:
             "timestamp": moment(((self.id >> 22) + EPOCH_MS) / 1000),
             "edited_timestamp": self.edited,
             "tts": False,
-            "mention_everyone": False,
+            "mention_everyone": "@everyone" in self.content and not self.author.is_bot,
             "mentions": [user.payload for user in self.mentioned],
             "mention_roles": [],
             "attachments": [] if is_blank else [file.payload for file in self.attachments],

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from interpreter_bot import code_activity, values
 from tests.integration.discord import steps
 
@@ -43,7 +45,7 @@ async def test_stop_stops_its_own_request_alone(discord_server, lab, connect, un
         thread = await steps.thread_in(channel)
         await until(lambda: thread.of_bots)
         first = thread.of_bots[0]
-        discord_server.say(bob, thread, "his")
+        discord_server.say(bob, thread, f"{discord_server.bot.mention} his")
         await until(lambda: "comes before yours" in thread.of_bots[-1].content)
         await discord_server.click(bob, thread.of_bots[-1], "Stop")
         await until(lambda: "withdrawn" in thread.of_bots[-1].content)
@@ -51,7 +53,7 @@ async def test_stop_stops_its_own_request_alone(discord_server, lab, connect, un
         gate.set()
         await until(lambda: "Done: hers" in first.content)
         gate.clear()
-        discord_server.say(bob, thread, "another")
+        discord_server.say(bob, thread, f"{discord_server.bot.mention} another")
         await until(lambda: len(service.handled) == 2)
         first.components = components
         late = await discord_server.click(alice, first, "Stop")
@@ -208,22 +210,97 @@ async def _asked(until, thread):
 
 
 async def test_input_is_answered_by_a_message_of_who_asked(discord_server, lab, connect, until):
-    alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
+    alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(ask_name, follow_threads=False) as service:
         discord_server.say(alice, channel, f"{discord_server.bot.mention} greet")
         thread = await steps.thread_in(channel)
         question = await _asked(until, thread)
         assert "name? " in question.content
         discord_server.gateway.duplicates = 1
-        discord_server.say(bob, thread, "I am not asked")
         discord_server.say(alice, thread, "Ada")
-        await steps.answered(thread)
+        await until(lambda: "Length" in thread.of_bots[-1].content)
     text = "\n".join(message.content for message in thread.of_bots)
     assert "Length 3." in text
     assert "```\nname? Ada\nhello 3\n```" in text
     assert len(service.handled) == 1
     # Should the bot die, it is not taken for a request.
     assert None in [about.get("content", "") for _, about in service.claimed]
+
+
+@pytest.mark.parametrize("way", ["/py", "reply", "thread of two"])
+async def test_among_others_input_is_answered_by_a_reply_alone(
+    discord_server, lab, connect, until, way
+):
+    alice, bob = lab.person("alice"), lab.person("bob")
+    denied = {"create_public_threads"} if way == "reply" else set()
+    place = lab.channel("general", denied=denied)
+    async with connect(ask_name) as service:
+        if way == "/py":
+            await discord_server.command(alice, place, "py", {"code": "input()"})
+        else:
+            discord_server.say(alice, place, f"{discord_server.bot.mention} greet")
+        if way == "thread of two":
+            place = await steps.thread_in(place)
+        question = await _asked(until, place)
+        discord_server.say(bob, place, "lol")
+        discord_server.say(alice, place, "who is hungry?")
+        discord_server.say(bob, place, "me", reference=question)
+        discord_server.say(alice, place, "Ada", reference=question)
+        await until(lambda: any("Length 3." in m.content for m in place.of_bots))
+    assert "Ada" not in [request.text for request in service.handled]
+
+
+@pytest.mark.parametrize("spelling", ["{0} stop", "{0} please stop it!", "cancel that, {0}"])
+async def test_a_mention_is_never_what_input_waits_for(
+    discord_server, lab, connect, until, spelling
+):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(ask_name) as service:
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} greet")
+        thread = await steps.thread_in(channel)
+        await _asked(until, thread)
+        discord_server.say(alice, thread, spelling.format(discord_server.bot.mention))
+        await until(lambda: "⏹️ Stopped." in thread.of_bots[-1].content)
+        discord_server.say(alice, thread, "Stop!")
+        await until(lambda: thread.of_bots[-1].content == "Nothing is running.")
+    assert [request.text for request in service.handled] == ["greet"]
+
+
+@pytest.mark.parametrize("is_direct", [True, False])
+async def test_a_password_is_taken_from_the_form_alone(
+    discord_server, lab, connect, until, is_direct
+):
+    alice = lab.person("alice")
+    place = discord_server.direct(alice) if is_direct else lab.channel("general")
+    async with connect(ask_name) as service:
+        discord_server.say(alice, place, f"{discord_server.bot.mention} a secret")
+        place = place if is_direct else await steps.thread_in(place)
+        question = await _asked(until, place)
+        discord_server.say(alice, place, "hunter2", reference=question)
+        await until(lambda: "don't take passwords" in place.of_bots[-1].content)
+        discord_server.say(alice, place, "what now?")
+        await until(lambda: "comes before yours" in place.of_bots[-1].content)
+        opened = await discord_server.click(alice, question, "Answer")
+        await discord_server.submit(opened, {"text": "swordfish"})
+        await until(lambda: any("Length 9." in m.content for m in place.of_bots))
+    assert "hunter2" not in [request.text for request in service.handled]
+
+
+async def test_who_may_moderate_stops_by_words_what_others_run(discord_server, lab, connect, until):
+    alice, bob, eve = (
+        lab.person("alice"),
+        lab.person("bob", lab.role("m", "manage_messages")),
+        (lab.person("eve")),
+    )
+    channel = lab.channel("general")
+    async with connect(ask_name):
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} greet")
+        thread = await steps.thread_in(channel)
+        await _asked(until, thread)
+        discord_server.say(eve, thread, f"{discord_server.bot.mention} stop")
+        await until(lambda: thread.of_bots[-1].content == "Nothing is running.")
+        discord_server.say(bob, thread, f"{discord_server.bot.mention} stop")
+        await until(lambda: any("⏹️ Stopped." in m.content for m in thread.of_bots))
 
 
 async def test_input_is_answered_in_a_window(discord_server, lab, connect, until):

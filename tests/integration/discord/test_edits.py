@@ -111,6 +111,22 @@ async def test_what_is_deleted_while_the_thread_is_being_opened_is_not_run(
     assert channel.of_bots == []
 
 
+@pytest.mark.parametrize("is_bulk", [False, True])
+async def test_a_deleted_message_stops_its_turn(discord_server, lab, connect, until, is_bulk):
+    async def script(turn):
+        turn.reply.step(1)
+        turn.reply.text("Working.")
+        await asyncio.sleep(60)
+
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(script):
+        asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
+        thread = await steps.thread_in(channel)
+        await until(lambda: thread.of_bots)
+        (discord_server.delete_all if is_bulk else discord_server.delete)(asked)
+        await until(lambda: "⏹️ Stopped." in thread.of_bots[-1].content)
+
+
 async def test_a_deleted_message_that_waits_is_withdrawn(
     discord_server, lab, connect, until, last_answer
 ):

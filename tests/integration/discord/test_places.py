@@ -1,5 +1,9 @@
 """Direct messages, threads, forums: where the bot answers, and what it is told."""
 
+import contextlib
+
+import pytest
+
 from interpreter_bot import settings, values
 from tests.fakes.discord_server import worlds
 from tests.integration.discord import steps
@@ -62,17 +66,61 @@ async def test_a_file_that_is_gone_is_said_so(discord_server, connect):
 
 
 async def test_its_thread_goes_on_without_a_mention(discord_server, lab, connect):
-    alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
+    alice, channel = lab.person("alice"), lab.channel("general")
     async with connect() as service:
         thread = await steps.ask_in_thread(discord_server, alice, channel)
         discord_server.say(alice, thread, "and now this")
         await steps.answered(thread, 2)
-        discord_server.say(bob, thread, "and this")
+        discord_server.say(alice, thread, "and this")
         await steps.answered(thread, 3)
 
     assert [r.text for r in service.handled] == ["hello", "and now this", "and this"]
     assert len({r.key for r in service.handled}) == 1
-    assert service.handled[2].person.name == "Bob"
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_where_several_write_a_mention_or_a_reply_is_needed(
+    discord_server, lab, connect, service, restarted
+):
+    alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
+    mention = discord_server.bot.mention
+    async with contextlib.AsyncExitStack() as stack:
+        running = await stack.enter_async_context(contextlib.AsyncExitStack())
+        await running.enter_async_context(connect(service=service))
+        thread = await steps.ask_in_thread(discord_server, alice, channel)
+        discord_server.say(bob, thread, "lol")
+        await steps.answered(thread, 2)
+        if restarted:
+            await running.aclose()
+            await stack.enter_async_context(connect(service=service, look_back_seconds=0.0))
+        discord_server.say(alice, thread, "indeed")
+        discord_server.say(bob, thread, "and more of it")
+        discord_server.say(bob, thread, f"{mention} one")
+        await steps.answered(thread, 3)
+        discord_server.say(alice, thread, "two", reference=thread.of_bots[-1], is_pinging=False)
+        await steps.answered(thread, 4)
+    assert [(r.text, r.person.name) for r in service.handled] == [
+        ("hello", "Alice"),
+        ("one", "Bob"),
+        ("two", "Alice"),
+    ]
+    assert "Several people write here" in thread.of_bots[1].content
+    assert sum("Several people" in message.content for message in thread.of_bots) == 1
+
+
+async def test_messages_for_others_are_not_answered(discord_server, lab, connect):
+    alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
+    noted = discord_server.say(bob, channel, "sales are down")
+    async with connect() as service:
+        thread = await steps.ask_in_thread(discord_server, alice, channel)
+        discord_server.say(alice, thread, f"{bob.mention} lunch at 12?")
+        discord_server.say(alice, thread, "@everyone lunch?")
+        discord_server.say(alice, thread, "see this", reference=noted, is_pinging=False)
+        discord_server.say(alice, thread, f"{discord_server.bot.mention} and {bob.mention}")
+        await steps.answered(thread, 2)
+        discord_server.say(alice, thread, "and alone again")
+        await steps.answered(thread, 3)
+    assert [r.text for r in service.handled] == ["hello", "and @Bob", "and alone again"]
 
 
 async def test_following_threads_can_be_switched_off(discord_server, lab, connect):
@@ -81,8 +129,9 @@ async def test_following_threads_can_be_switched_off(discord_server, lab, connec
         thread = await steps.ask_in_thread(discord_server, alice, channel)
         discord_server.say(alice, thread, "people among themselves")
         discord_server.say(alice, thread, f"{discord_server.bot.mention} you")
-        await steps.answered(thread, 2)
+        await steps.answered(thread, 3)
     assert [request.text for request in service.handled] == ["hello", "you"]
+    assert "only if you mention me" in thread.of_bots[1].content
 
 
 async def test_threads_of_others_need_a_mention_and_give_their_context(
@@ -96,14 +145,14 @@ async def test_threads_of_others_need_a_mention_and_give_their_context(
         discord_server.say(alice, thread, "hm")
         discord_server.say(alice, thread, f"{discord_server.bot.mention} why?")
         await steps.answered(thread)
-        discord_server.say(bob, thread, "and now without one")
+        discord_server.say(bob, thread, f"{discord_server.bot.mention} and now?")
         await steps.answered(thread, 2)
 
     first, second = service.handled
     assert first.text == "why?"
     assert "Bob: by 12 percent" in first.context
     assert "Alice: hm" in first.context
-    assert (second.text, second.context) == ("and now without one", "")
+    assert (second.text, second.context) == ("and now?", "")
 
 
 async def test_who_may_not_use_it_is_not_heard_by_it_either(discord_server, lab, connect):
@@ -119,7 +168,7 @@ async def test_who_may_not_use_it_is_not_heard_by_it_either(discord_server, lab,
         await steps.answered(thread)
         discord_server.say(alice, thread, f"{mention} and this?", reference=poison)
         await steps.answered(thread, 2)
-        said = discord_server.say(alice, thread, "mine")
+        said = discord_server.say(alice, thread, f"{mention} mine")
         await steps.answered(thread, 3)
         discord_server.say(alice, thread, f"{mention} again", reference=said)
         await steps.answered(thread, 4)

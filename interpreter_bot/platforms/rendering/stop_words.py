@@ -1,0 +1,27 @@
+"""Say whether a message in words wants a running answer stopped, on every chat. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_VERBS: Final = frozenset({"stop", "cancel", "abort", "halt", "quit"})
+_FILLERS: Final = frozenset(
+    {
+        *("please", "pls", "hey", "ok", "okay", "just", "thanks", "thank", "you", "can", "could"),
+        *("it", "this", "that", "now", "immediately", "everything", "all", "running", "the"),
+        *("run", "code", "answer", "bot"),
+    }
+)
+_MAX_WORDS: Final = 6
+_WORD: Final = re.compile(r"\w+(?:'\w+)?")
+
+
+def is_stop(text: str) -> bool:
+    """Say whether a whole message says nothing but to stop, such as "please stop it!"."""
+    if len(text) > 100:
+        return False
+    words = _WORD.findall(text.lower())
+    verbs = [word for word in words if word in _VERBS]
+    others = [word for word in words if word not in _VERBS]
+    return bool(verbs) and len(words) <= _MAX_WORDS and _FILLERS.issuperset(others)
