@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from interpreter_bot import errors, settings
+from interpreter_bot.platforms import http_runners
 from interpreter_bot.text import safe_text
 
 if TYPE_CHECKING:
@@ -88,8 +89,7 @@ async def serve(
     app.router.add_post(f"{PATH}/back/{{server}}", pages.finish)
     app.router.add_get(f"{PATH}/{{ticket}}", pages.begin, allow_head=False)
     app.router.add_post(f"{PATH}/{{ticket}}", pages.go_on)
-    # No access log: it would have tickets and codes in it.
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_CLOSING_SECONDS)
+    runner = http_runners.runner(app, closing_seconds=_CLOSING_SECONDS)
     await runner.setup()
     try:
         try:
@@ -154,8 +154,8 @@ class _LoginPages:
     async def finish(self, request: web.Request) -> web.StreamResponse:
         """Finish the login of a person who agreed."""
         self._check_origin(request)
-        sent = await request.post()
-        returned = {name: str(sent[name]) for name in _RETURNED if name in sent}
+        form = await http_runners.body(request.post())
+        returned = {name: str(form[name]) for name in _RETURNED if name in form}
         login = await self._logins.finish(request.match_info["server"], returned, _mark(request))
         told = _DONE.format(server=login.account.server, name=_shown(login.name or "you"))
         response = _page("Logged in", told)

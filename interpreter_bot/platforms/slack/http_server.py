@@ -14,6 +14,7 @@ from slack_bolt.oauth.async_oauth_flow import AsyncOAuthFlow
 from slack_bolt.response import BoltResponse
 
 from interpreter_bot import settings
+from interpreter_bot.platforms import http_runners
 from interpreter_bot.platforms.slack import api_errors
 
 _log = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ async def serving(
     if flow is not None:
         server.router.add_get(INSTALL_PATH, _through(flow.handle_installation))
         server.router.add_get(REDIRECT_PATH, _through(flow.handle_callback))
-    runner = web.AppRunner(server, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+    runner = http_runners.runner(server, closing_seconds=_SHUTDOWN_SECONDS)
     await runner.setup()
     try:
         try:
@@ -61,6 +62,7 @@ async def serving(
 
 def _through(handle: Handler) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def answer(request: web.Request) -> web.StreamResponse:
-        return await to_aiohttp_response(await handle(await to_bolt_request(request)))
+        bolt_request = await http_runners.body(to_bolt_request(request))
+        return await to_aiohttp_response(await handle(bolt_request))
 
     return answer

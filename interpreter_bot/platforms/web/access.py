@@ -52,6 +52,11 @@ _PAGES: Final = frozenset({"/", "/visit"})
 """What other pages may lead to."""
 _VISIT_ID: Final = re.compile(r"[0-9a-f]{32}")
 
+_FOREIGN: Final = (
+    "Requests of other pages are refused. If this is your page behind a proxy with TLS, the proxy"
+    " has to send X-Forwarded-Proto."
+)
+
 PROTOCOL: Final = "interpreter-bot"
 """The protocol of the page's websocket; the key comes after it."""
 _HEADERS: Final = {
@@ -118,8 +123,8 @@ class Access:
         """Pass a request to its handler, or refuse it."""
         if not self._is_host_ours(request):
             raise web.HTTPMisdirectedRequest(text="That host is not served here.")
-        if not _is_asked_by_us(request):
-            raise web.HTTPForbidden(text="Requests of other pages are refused.")
+        if not self._is_asked_by_us(request):
+            raise web.HTTPForbidden(text=_FOREIGN)
         if request.path == "/" and request.method == "GET" and "token" in request.query:
             return self._entered(request)
         if self._visits is not None and await self._is_visit(request):
@@ -189,6 +194,30 @@ class Access:
             return False
         name = match[1].strip("[]").rstrip(".")
         return _is_loopback(name) or not self._allowed_hosts.isdisjoint((host, match[1]))
+
+    def _is_asked_by_us(self, request: web.Request) -> bool:
+        """Say whether a request comes from our own page or a person, not from another page."""
+        origin = request.headers.get("Origin")
+        if origin is not None:
+            return self._is_own_origin(request, origin)
+        is_safe = _is_read_only(request)
+        site = request.headers.get("Sec-Fetch-Site", "none")
+        if site in {"none", "same-origin"}:
+            # Browsers name the origin of any other request; clients that are no browsers can claim
+            # anything.
+            return is_safe
+        is_page = request.headers.get("Sec-Fetch-Mode") == "navigate" and request.path in _PAGES
+        return is_safe and is_page and request.headers.get("Sec-Fetch-Dest") == "document"
+
+    def _is_own_origin(self, request: web.Request, origin: str) -> bool:
+        scheme, _, host = origin.lower().partition("://")
+        match = _HOST.fullmatch(host)
+        if match is None or host != request.headers.get("Host", "").lower():
+            return False
+        if scheme == "https":
+            # A proxy with TLS need not say so, but none is needed at this machine's own names.
+            return self._is_secure(request) or not _is_loopback(match[1].strip("[]"))
+        return scheme == "http" and not self._is_secure(request)
 
     def _pass(self, request: web.Request) -> str:
         """Compute the cookie's value: valid at this address only, and never the token itself.
@@ -265,21 +294,6 @@ def _is_loopback(name: str) -> bool:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
-
-
-def _is_asked_by_us(request: web.Request) -> bool:
-    """Say whether a request comes from our own page or a person, not from another page."""
-    origin = request.headers.get("Origin")
-    if origin is not None:
-        return origin.lower().partition("://")[2] == request.headers.get("Host", "").lower()
-    is_safe = _is_read_only(request)
-    site = request.headers.get("Sec-Fetch-Site", "none")
-    if site in {"none", "same-origin"}:
-        # Browsers name the origin of any other request; clients that are no browsers can claim
-        # anything.
-        return is_safe
-    is_page = request.headers.get("Sec-Fetch-Mode") == "navigate" and request.path in _PAGES
-    return is_safe and is_page and request.headers.get("Sec-Fetch-Dest") == "document"
 
 
 def _refused(request: web.Request) -> web.Response:

@@ -7,6 +7,7 @@ import contextlib
 import functools
 import gzip
 import importlib.resources
+import logging
 import pathlib
 import socket
 from collections.abc import AsyncIterator
@@ -15,6 +16,8 @@ from typing import Final
 from aiohttp import web
 
 from interpreter_bot import errors, settings, values
+from interpreter_bot.platforms import http_runners
+from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.platforms.web import (
     access,
     files,
@@ -28,11 +31,18 @@ from interpreter_bot.platforms.web import (
 )
 from interpreter_bot.sessions import session_service, share_links
 
+_log = logging.getLogger(__name__)
+
 _TYPES: Final = {
     ".html": "text/html",
     ".css": "text/css",
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
+}
+_STATUSES: Final[dict[type[Exception], int]] = {
+    errors.FileTooLargeError: 413,
+    errors.FileMissingError: 404,
+    errors.BotError: 400,
 }
 _CLOSING_SECONDS: Final = 5.0
 _TOKEN_FILE: Final = "web-token"  # noqa: S105
@@ -77,8 +87,7 @@ async def serve(
             visited = shared_sessions.SharedSessions(service, gate, hub)
             notebooks = notebook_runs.NotebookRuns(service, listener, hub)
             app = _application(service, gate, shown, listener, visited, notebooks)
-            # No access log: it would have the token in it.
-            runner = web.AppRunner(app, access_log=None, shutdown_timeout=_CLOSING_SECONDS)
+            runner = http_runners.runner(app, closing_seconds=_CLOSING_SECONDS)
             await runner.setup()
             try:
                 await web.SockSite(runner, door).start()
@@ -166,15 +175,20 @@ _packed = functools.cache(gzip.compress)
 
 @web.middleware
 async def _sentences(request: web.Request, handler: access.Handler) -> web.StreamResponse:
-    """Respond with the sentence of an error. Once a response has begun it can only break off."""
+    """Respond with the sentence of an error; the last net of a request."""
     try:
         return await handler(request)
-    except errors.FileTooLargeError as error:
-        return web.Response(status=413, text=str(error))
-    except errors.FileMissingError as error:
-        return web.Response(status=404, text=str(error))
-    except errors.BotError as error:
-        return web.Response(status=400, text=str(error))
+    except (web.HTTPException, ConnectionError):
+        raise
+    except Exception as error:
+        if not isinstance(error, errors.BotError):
+            _log.exception("a request ended in an error")
+        if request.writer.output_size:
+            raise ConnectionError("A response that has begun can only break off.") from error
+        status = next(
+            (status for kind, status in _STATUSES.items() if isinstance(error, kind)), 500
+        )
+        return web.Response(status=status, text=status_sentences.error_sentence(error))
 
 
 async def _bound(config: settings.Web) -> socket.socket:

@@ -11,6 +11,7 @@ from typing import Final
 from aiohttp import web
 
 from interpreter_bot import errors
+from interpreter_bot.platforms import http_runners
 from interpreter_bot.platforms.web import (
     access,
     command_panels,
@@ -39,7 +40,7 @@ class SharedSessions:
 
     async def enter(self, request: web.Request) -> web.Response:
         """Exchange the secret of a link, which is the body, for the pass of its visit."""
-        link = (await request.read()).decode("ascii", "replace")
+        link = (await http_runners.body(request.read())).decode("ascii", "replace")
         visit, proof = await self._service.visits.enter(link)
         response = web.json_response({"thread": visit.id})
         self._gate.let_visit(request, response, visit, proof)

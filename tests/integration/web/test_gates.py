@@ -1,6 +1,7 @@
 """Who gets in, and who does not."""
 
 import asyncio
+import logging
 import socket
 
 import aiohttp
@@ -258,3 +259,56 @@ async def test_listens_on_this_machine_alone(serving_fake):
         assert client.address.host == "127.0.0.1"
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.2", client.address.port)
+
+
+@pytest.mark.parametrize(
+    ("forwarded", "scheme", "status"),
+    [("", "http", 200), ("", "https", 403), ("https", "https", 200), ("https", "http", 403)],
+)
+async def test_a_page_of_another_scheme_is_another_page(serving_fake, forwarded, scheme, status):
+    async with serving_fake() as (_, client):
+        origin = client.origin.replace("http://", f"{scheme}://")
+        headers = {"Origin": origin, "X-Forwarded-Proto": forwarded}
+        async with client.get("/main.js", headers=headers) as response:
+            assert response.status == status
+
+
+async def test_a_proxy_with_tls_need_not_say_so_at_a_name_that_the_operator_allows(serving_fake):
+    web = settings.Web(port=0, allowed_hosts=("bot.example",))
+    headers = {"Host": "bot.example", "Origin": "https://bot.example"}
+    async with (
+        serving_fake(web=web) as (_, client),
+        client.get("/main.js", headers=headers) as response,
+    ):
+        assert response.status == 401
+
+
+async def test_connections_without_a_complete_request_are_closed(serving_fake):
+    begun = (b"", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")
+    async with serving_fake() as (_, client):
+        silent = [
+            await asyncio.open_connection("127.0.0.1", client.address.port) for _ in begun * 100
+        ]
+        for (_, writer), data in zip(silent, begun * 100, strict=True):
+            writer.write(data)
+        async with asyncio.timeout(30):
+            assert {await reader.read() for reader, _ in silent} == {b""}
+        for _, writer in silent:
+            writer.close()
+
+
+async def test_what_is_no_http_is_a_line_of_the_log_at_most(serving_fake, caplog):
+    caplog.set_level(logging.INFO)
+    sent = (
+        b"\x16\x03\x01\x02\x00\x01",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/1.1\r\nA: " + b"x" * 20_000 + b"\r\n\r\n",
+    )
+    async with serving_fake() as (_, client):
+        for data in sent:
+            reader, writer = await asyncio.open_connection("127.0.0.1", client.address.port)
+            writer.write(data)
+            await reader.read()
+            writer.close()
+    assert [record for record in caplog.records if record.exc_info] == []
+    assert [record for record in caplog.records if record.levelno > logging.INFO] == []

@@ -215,7 +215,7 @@ async def test_the_pass_goes_by_tls_alone_where_the_public_address_does(serving_
     async with serving_fake(web=public) as (bot, client), _stranger() as stranger:
         await bot.add_turn(OURS, "hello")
         for host, is_secure in (("bot.example.org", True), (client.origin[7:], False)):
-            headers = {"Host": host, "Origin": f"https://{host}"}
+            headers = {"Host": host, "Origin": f"{'https' if is_secure else 'http'}://{host}"}
             link = (await bot.visits.link(OURS)).partition("#")[2]
             post = stranger.post(f"{client.origin}/visit", data=link, headers=headers)
             async with post as response:
