@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import contextlib
 import gc
 import importlib
 import os
 import sys
 import tomllib
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
 from interpreter_bot import errors, logs
@@ -33,19 +35,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     options = command_options.read(given)
     logs.configure("info" if options.verbose else options.log_level, is_json=False)
-    if options.module in _SLOW and sys.stderr.isatty():
-        sys.stderr.write("Starting…\n")
     # What goes with the process need not be collected before.
     atexit.register(gc.freeze)
     try:
-        with garbage_collection.paused():
-            config = _settings(options)
-            if _needs_own_ids(config, options):
-                # Before anything is imported that might start a thread.
-                config = _with_own_ids(config)
-            command = importlib.import_module(f"interpreter_bot.commands.{options.module}")
-        status: int = command.run(config, options)
-        return status
+        with _quiet_terminal(options):
+            if options.module in _SLOW and sys.stderr.isatty():
+                sys.stderr.write("Starting…\n")
+            with garbage_collection.paused():
+                config = _settings(options)
+                if _needs_own_ids(config, options):
+                    # Before anything is imported that might start a thread.
+                    config = _with_own_ids(config)
+                command = importlib.import_module(f"interpreter_bot.commands.{options.module}")
+            status: int = command.run(config, options)
+            return status
     except errors.BotError as error:
         for line in str(error).splitlines():
             sys.stderr.write(f"interpreter-bot: {line}\n")
@@ -56,6 +59,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of stdout has closed it; what is still buffered has nowhere to go.
         sys.stdout = None
         return 1
+
+
+def _quiet_terminal(options: argparse.Namespace) -> AbstractContextManager[None]:
+    """Keep what is typed before a prompt is there out of what is shown: the prompt has it."""
+    if options.module != "ask" or not (sys.stdin and sys.stdin.isatty()):
+        return contextlib.nullcontext()
+    from interpreter_bot.platforms.console import terminal_input
+
+    return terminal_input.quiet()
 
 
 def _needs_own_ids(config: settings.Settings, options: argparse.Namespace) -> bool:

@@ -11,11 +11,12 @@ import pathlib
 import sys
 import uuid
 from collections.abc import AsyncIterator, Sequence
+from typing import Final
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.app import service_startup
 from interpreter_bot.commands import console_runs
-from interpreter_bot.platforms import login_pages
+from interpreter_bot.platforms import command_table, login_pages
 from interpreter_bot.platforms.console import (
     json_replies,
     saved_files,
@@ -24,18 +25,11 @@ from interpreter_bot.platforms.console import (
     terminal_replies,
     threaded_stdout,
 )
-from interpreter_bot.platforms.rendering import session_facts
-from interpreter_bot.sessions import ports, requests, session_service
+from interpreter_bot.sessions import requests, session_service
 
-_NAME = "you"
-_CODE = "/py"
-_VARIABLES = "/variables"
-_TOOLS = "/tools"
-_NETWORK = "/network"
-_CONNECT = "/connect"
-_DISCONNECT = "/disconnect"
-_LISTS = frozenset({_VARIABLES, _TOOLS, _NETWORK, _CONNECT, _DISCONNECT})
-_PERSON = requests.Person(_NAME)
+_PERSON: Final = requests.Person("you")
+_SCOPE: Final = values.Scope("console", person=_PERSON.id)
+_STDIN: Final = pathlib.Path("-")
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
@@ -44,28 +38,39 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     Raises:
         BotError: no turn was run.
     """
-    console_runs.check_files(options.file)
+    files = [path for path in options.file if path != _STDIN]
+    console_runs.check_files(files)
     prompts: list[str] = options.prompt
-    is_question = "-" in prompts or not (prompts or terminal_input.is_possible())
+    is_question = "-" in prompts or not (prompts or terminal_input.is_interactive())
     piped = None
     if is_question:
-        question = terminal_input.text(most_characters=config.sessions.message_characters)
-        prompts = [question if one == "-" else one for one in prompts or ["-"]]
-    elif prompts:
-        piped = terminal_input.opened()
-    attachments = _attachments(options.file, piped)
+        question = terminal_input.read_question(most_characters=config.sessions.message_characters)
+        prompts = [question if prompt == "-" else prompt for prompt in prompts or ["-"]]
+    elif _STDIN in options.file or (prompts and _is_data(options)):
+        piped = terminal_input.piped_file()
+    attachments = _attachments(files, piped)
     keeper = saved_files.SavedFiles(options.keep) if options.keep is not None else None
     answers = terminal_input.StdinAnswers(is_script=is_question or piped is not None)
     writer = threaded_stdout.StdoutWriter()
     out, err = writer.file(sys.stdout), writer.file(sys.stderr)
-    choice = "none" if options.json else options.pictures
-    pictures = terminal_pictures.found(choice, os.environ, sys.stdout)
+    json_answers = json_replies.JsonAnswers(answers)
+    pictures = terminal_pictures.found(
+        "none" if options.json else options.pictures, os.environ, sys.stdout
+    )
     turns = itertools.count()
 
-    def new_reply() -> ports.Reply:
+    def new_reply() -> json_replies.TurnJsonLines | terminal_replies.TurnPrinter:
         if options.json:
-            return json_replies.TurnJsonLines(keeper, answers, out=out, turn=next(turns))
-        printer = terminal_replies.TurnPrinter(keeper, answers, out=out, err=err, pictures=pictures)
+            return json_replies.TurnJsonLines(keeper, json_answers, out=out, turn=next(turns))
+        printer = terminal_replies.TurnPrinter(
+            keeper,
+            answers,
+            out=out,
+            err=err,
+            pictures=pictures,
+            command="ask",
+            limit_seconds=config.limits.execution_seconds,
+        )
         printer.shows_queries = options.queries
         return printer
 
@@ -83,14 +88,33 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
             if options.model:
                 service.queries.check_model(options.model)
             key = values.SessionKey("console", thread=uuid.uuid4().hex)
-            async for prompt in _asked(prompts, writer, service, key):
-                if not prompts and prompt.partition(" ")[0].strip() in _LISTS:
-                    out.write(await _listed(service, key, prompt.strip()))
-                    out.flush()
+            place = command_table.Place(service, key, _PERSON, _SCOPE, options.approval)
+            async for prompt in _prompts(prompts, writer, service, key):
+                reply = new_reply()
+                try:
+                    invocation = command_table.parse(prompt, "console")
+                    if invocation is not None and invocation.command.name == "exit":
+                        break
+                    code = await _code(invocation, place)
+                    if invocation is not None and code is None:
+                        reply.tell(await _answer(invocation, place))
+                        continue
+                except errors.BotError as error:
+                    reply.refuse(str(error))
+                    is_answered = False
                     continue
                 interrupter.stop_by(functools.partial(service.stop, key))
-                request = _request(key, prompt, options, tuple(attachments))
-                end = await service.handle(request, new_reply())
+                request = requests.Request(
+                    key=key,
+                    person=_PERSON,
+                    text=prompt if code is None else code,
+                    is_code=code is not None,
+                    attachments=tuple(attachments),
+                    model=options.model,
+                    approval=options.approval,
+                )
+                async with console_runs.ticking(reply.tick):
+                    end = await service.handle(request, reply)
                 is_answered = is_answered and end.status is values.TurnStatus.DONE
                 # Files come with the first question; they stay for the others.
                 attachments.clear()
@@ -112,7 +136,12 @@ def _attachments(
     return attachments
 
 
-async def _asked(
+def _is_data(options: argparse.Namespace) -> bool:
+    """Say whether standard input is data: with --json, a pipe brings answers."""
+    return not options.json or terminal_input.is_file()
+
+
+async def _prompts(
     prompts: Sequence[str],
     writer: threaded_stdout.StdoutWriter,
     service: session_service.SessionService,
@@ -140,41 +169,24 @@ async def _completions(
     return [(word, found.typed, about) for word, _, about in found.options]
 
 
-async def _listed(
-    service: session_service.SessionService, key: values.SessionKey, line: str
-) -> str:
-    command, _, name = line.partition(" ")
-    match command:
-        case "/connect":
-            try:
-                return f"{await service.logins.link(key, _PERSON, name.strip())}\n"
-            except errors.BotError as error:
-                return f"{error}\n"
-        case "/disconnect":
-            return f"{await service.logins.forget(key, _PERSON.id, name.strip())}\n"
-        case "/tools":
-            facts = session_facts.tools(await service.queries.tools(key, _PERSON))
-        case "/network":
-            facts = session_facts.network(service.queries.reach(key))
-        case _:
-            facts = session_facts.variables(await service.queries.variables(key))
-    return "".join(f"{fact.label}: {fact.value}\n" for fact in facts)
+async def _code(
+    invocation: command_table.Invocation | None, place: command_table.Place
+) -> str | None:
+    """Return the code that a command runs as a turn; None if it runs none."""
+    match invocation and invocation.command.name:
+        case "py":
+            return invocation.argument if invocation else None
+        case "again":
+            return "\n\n".join(await place.service.branches.lost_cells(place.key))
+    return None
 
 
-def _request(
-    key: values.SessionKey,
-    prompt: str,
-    options: argparse.Namespace,
-    attachments: tuple[requests.Attachment, ...],
-) -> requests.Request:
-    command, _, code = prompt.lstrip().partition(" ")
-    is_code = not options.prompt and command == _CODE and bool(code.strip())
-    return requests.Request(
-        key=key,
-        person=_PERSON,
-        text=code if is_code else prompt,
-        is_code=is_code,
-        attachments=attachments,
-        model=options.model,
-        approval=options.approval,
-    )
+async def _answer(invocation: command_table.Invocation, place: command_table.Place) -> str:
+    if invocation.command.name == "help":
+        answer: command_table.Answer = command_table.help_facts("console")
+    else:
+        answer = await command_table.run(invocation, place)
+    if isinstance(answer, str):
+        return answer
+    width = max(len(fact.label) for fact in answer)
+    return "\n".join(f"{fact.label:{width}}  {fact.value}".rstrip() for fact in answer)

@@ -20,6 +20,7 @@ REFUSED: Final = 2
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _LAST_WORDS_SECONDS: Final = 1.0
+_TICK_SECONDS: Final = 1.0
 
 
 class Interrupter:
@@ -50,6 +51,23 @@ class Interrupter:
         """End everything in order."""
         if self._task is not None:
             self._task.cancel()
+
+
+@contextlib.asynccontextmanager
+async def ticking(tick: Callable[[], None]) -> AsyncIterator[None]:
+    """Call `tick` each second."""
+
+    async def call() -> None:
+        while True:
+            await asyncio.sleep(_TICK_SECONDS)
+            tick()
+
+    task = asyncio.create_task(call(), name="terminal: elapsed time")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
 
 
 Work: TypeAlias = Callable[[Interrupter], Awaitable[int]]

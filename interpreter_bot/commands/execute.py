@@ -24,12 +24,13 @@ from interpreter_bot.platforms.console import (
     terminal_replies,
     threaded_stdout,
 )
-from interpreter_bot.sessions import ports, unrecorded_code_runs
+from interpreter_bot.sessions import unrecorded_code_runs
 
 _log = logging.getLogger(__name__)
 
 _LOOKING_SECONDS: Final = 0.2
 _NAME: Final = "exec"
+_STDIN: Final = pathlib.Path("-")
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
@@ -47,14 +48,19 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         raise code_sources.InputFileError(
             "There is no code to run; see interpreter-bot exec --help."
         )
-    console_runs.check_files(options.file)
+    files = [path for path in options.file if path != _STDIN]
+    console_runs.check_files(files)
+    if _STDIN in options.file and options.source == "-":
+        raise code_sources.InputFileError("Standard input is the code, so it cannot be a file too.")
+    piped = terminal_input.piped_file() if _STDIN in options.file else None
     keeper = saved_files.SavedFiles(options.keep) if options.keep is not None else None
-    answers = terminal_input.StdinAnswers(is_script=options.source == "-")
+    answers = terminal_input.StdinAnswers(is_script=options.source == "-" or piped is not None)
     writer = threaded_stdout.StdoutWriter()
     out = writer.file(sys.stdout)
-    audience: ports.OutputSink
+    audience: json_replies.ExecutionJsonLines | terminal_replies.ExecutionPrinter
     if options.json:
-        audience = json_replies.ExecutionJsonLines(keeper, answers, out=out)
+        json_answers = json_replies.JsonAnswers(answers)
+        audience = json_replies.ExecutionJsonLines(keeper, json_answers, out=out)
     else:
         audience = terminal_replies.ExecutionPrinter(
             keeper,
@@ -62,6 +68,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
             out=out,
             err=writer.file(sys.stderr),
             pictures=terminal_pictures.found(options.pictures, os.environ, sys.stdout),
+            limit_seconds=config.limits.execution_seconds,
         )
 
     async def work(interrupter: console_runs.Interrupter) -> int:
@@ -79,13 +86,17 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
                 on_installation=record.take,
             )
             try:
-                files = ((path.name, console_runs.chunks(path)) for path in options.file)
-                await session.attach(files)
+                attachments = [(path.name, console_runs.chunks(path)) for path in files]
+                if piped is not None:
+                    attachments.append((piped.name, piped.chunks()))
+                await session.attach(attachments)
                 interrupter.stop_by(session.stop)
-                is_ok = await session.run(codes)
+                async with console_runs.ticking(audience.tick):
+                    is_ok = await session.run(codes)
                 while watched is not None and (others := await watched.changed(interrupter)):
                     interrupter.stop_by(session.stop)
-                    is_ok = await session.run(others + options.cell)
+                    async with console_runs.ticking(audience.tick):
+                        is_ok = await session.run(others + options.cell)
                 return 0 if is_ok else console_runs.FAILED
             finally:
                 await hosts.forget(key)

@@ -6,11 +6,21 @@ It imports next to nothing, so that help, the version and a mistyped command are
 from __future__ import annotations
 
 import argparse
+import difflib
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 _NAME: Final = "interpreter-bot"
+_START: Final = """\
+Start here:
+  interpreter-bot run                       the page, and Slack and Discord where they are set up
+  interpreter-bot ask "plot x**2 - x"       one question, answered in this terminal
+  interpreter-bot ask                       a chat in this terminal
+  interpreter-bot exec --cell "print(2)"    your own code, without a model
+  interpreter-bot doctor                    check the sandbox of this machine
+
+`interpreter-bot COMMAND --help` explains a command."""
 _RUN: Final = (
     "Ends on SIGTERM or SIGINT once running turns are over; a second signal ends it at once. "
     "Exit status: 0 ended as asked, 1 a platform failed, 2 nothing could be started."
@@ -21,6 +31,7 @@ or, at a terminal, a chat begins. With a prompt, what comes through a pipe is a 
 
   interpreter-bot ask --file sales.csv "plot units by region" "and which region grew fastest?"
   curl -s "$address" | interpreter-bot ask "how many rows have no price?"
+  interpreter-bot ask --keep pictures "plot the revenue by month"
   interpreter-bot ask < question.txt
   interpreter-bot ask
 
@@ -104,14 +115,17 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
         The options, and with them `module`, the command's in this package, and `log_level`.
     """
     parser = argparse.ArgumentParser(
-        prog=_NAME, description="A self-hosted code interpreter for chat."
+        prog=_NAME,
+        description="A self-hosted code interpreter for chat.",
+        epilog=_START,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="say which version this is")
     parser.add_argument("--config", type=pathlib.Path, help="a TOML file of settings")
     parser.add_argument("-v", "--verbose", action="store_true", help="log what happens")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, add_options, about, epilog in (
-        ("run", _add_run, "be the bot: web page, Slack, Discord", _RUN),
+        ("run", _add_run, "run the bot: the page, Slack, Discord", _RUN),
         ("ask", _add_ask, "ask a question that is answered by running code", _ASK),
         ("exec", _add_exec, "run cells in one sandboxed session", _EXEC),
         ("host", _add_host, "keep kernels for bots, or ask a host what it does", _HOST),
@@ -119,7 +133,7 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
         ("mcp", _add_mcp, "give other agents this sandbox as tools", _MCP),
         ("skills", _add_skills, "list what the operator teaches models, accept it", _SKILLS),
         ("tools", _add_tools, "list what tools code can call, accept them", _TOOLS),
-        ("doctor", _add_json, "say which walls stand on this machine", ""),
+        ("doctor", _add_json, "check the sandbox of this machine", ""),
         ("sessions", _add_sessions, "list, save, end, move or forget sessions", _SESSIONS),
         ("limits", _add_json, "print the limits of a session", ""),
         ("rotate-keys", _add_nothing, "encrypt stored secrets with a new key", _ROTATE),
@@ -138,7 +152,23 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
             module=_MODULES.get(name, name),
             log_level="warning" if name in ("run", "host", "fleet", "mcp") else "error",
         )
+    _check_command(parser, arguments, commands.choices)
     return parser.parse_args(arguments)
+
+
+def _check_command(
+    parser: argparse.ArgumentParser, arguments: Sequence[str], names: Iterable[str]
+) -> None:
+    """End the process if there is no such command, with the one that may be meant."""
+    first = argparse.ArgumentParser(add_help=False)
+    first.add_argument("--config")
+    first.add_argument("command", nargs="?")
+    name = first.parse_known_args(arguments)[0].command
+    if name is None or name in names:
+        return
+    alike = difflib.get_close_matches(name, names, 1)
+    hint = f"Did you mean {alike[0]}?" if alike else f"{_NAME} --help lists them."
+    parser.exit(2, f"{_NAME}: There is no command {name}. {hint}\n")
 
 
 class _Version(argparse.Action):
@@ -271,9 +301,13 @@ def _add_session(command: argparse.ArgumentParser) -> None:
         default=[],
         type=pathlib.Path,
         metavar="F",
-        help="a file to put into /mnt/data",
+        help="a file to put into /mnt/data; - is what comes through a pipe",
     )
-    command.add_argument("--json", action="store_true", help="print one JSON object per line")
+    command.add_argument(
+        "--json",
+        action="store_true",
+        help="print one JSON object per line; answers to questions come as such lines, too",
+    )
     command.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="save images and files")
     command.add_argument(
         "--pictures",

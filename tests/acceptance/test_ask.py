@@ -135,7 +135,7 @@ async def test_a_question_about_a_file_is_answered_and_what_was_made_is_saved(as
     ran = await ask(script, "--file", table, "--keep", tmp_path / "kept", "draw it")
     assert ran.status == 0
     assert ran.out == "Let me draw.\ndrawn\nIt is **done**.\n"
-    assert "│ import matplotlib.pyplot as plt" in ran.err
+    assert f"── Python\n{PLOT}\n──\n" in ran.err
     assert "[2 steps, 240 tokens" in ran.err
     kept = {path.name for path in (tmp_path / "kept").rglob("*") if path.is_file()}
     assert "out.txt" in kept
@@ -258,7 +258,17 @@ async def test_without_a_prompt_a_terminal_is_a_chat(ask):
         (b"er", b")\r"),
         (b"42\r\n", b""),
         (PROMPT, b"/variables\r"),
-        (b"In Python now: number, x\r\nSaved: nothing\r\n", b""),
+        (b"In Python now  number, x\r\nSaved          nothing\r\n", b""),
+        (PROMPT, b"/fiels\r"),
+        (b"There is no command /fiels. Did you mean /files?", b""),
+        (PROMPT, b"/help\r"),
+        (b"/exit", b""),
+        (PROMPT, b"/stop\r"),
+        (b"Nothing is running.", b""),
+        (PROMPT, b"/undo\r"),
+        (b"/undo works on the page, not here.", b""),
+        (PROMPT, b"/reset\r"),
+        (b"Reset.", b""),
         (PROMPT, b"\x03"),
         (PROMPT, b"fail\r"),
         (b"refused our API key", b""),
@@ -292,8 +302,45 @@ async def test_a_person_at_the_terminal_says_whether_code_runs(ask):
     assert ran.out.count("print('second')") == 1
 
 
+async def test_a_program_approves_code_and_answers_it_over_a_pipe(ask):
+    script = [
+        openai_server.code("print('hello', input('who? '))"),
+        openai_server.code("print('second')"),
+        openai_server.text("Done."),
+    ]
+    answers = [{"id": 1, "answer": "yes"}, {"id": 2, "answer": "Ada"}, {"id": 3, "answer": "no"}]
+    stdin = "".join(f"{json.dumps(answer)}\n" for answer in answers).encode()
+    ran = await ask(script, "--approval", "every", "--json", "go", stdin=stdin)
+    asked = [(line["type"], line["id"]) for line in ran.lines if "id" in line]
+    assert asked == [("approve", 1), ("input", 2), ("approve", 3)]
+    assert [line["text"] for line in ran.of("stdout")] == ["hello Ada\n"]
+    assert ran.of("over")[0]["status"] == "done"
+
+
+async def test_a_command_is_never_a_question_that_is_paid(ask):
+    ran = await ask([], "/fiels", "/limits", "/exit", "/nonsense")
+    assert "There is no command /fiels. Did you mean /files?" in ran.err
+    assert "Time for one piece of code" in ran.out
+    assert (ran.status, ask.requests) == (1, [])
+    ran = await ask([], "--json", "/fiels", "/stop", "/help")
+    assert [line["type"] for line in ran.lines] == ["refused", "refused", "answer"]
+
+
+async def test_what_is_typed_while_it_starts_is_in_the_first_prompt(ask):
+    typed = [
+        (b"Starting", b"/limits\r"),
+        (b"Time for one piece of code", b""),
+        (PROMPT, b"\x04"),
+    ]
+    ran = await ask([], typed=typed)
+    before_greeting = ran.out.partition("Ask a question")[0]
+    assert "/limits" not in before_greeting
+
+
 async def test_code_that_nobody_can_approve_does_not_run(ask):
     script = [openai_server.code("print('ran')"), openai_server.text("Not run.")]
     ran = await ask(script, "--approval", "every", "--json", "go")
     assert [line["text"] for line in ran.of("approve")] == ["print('ran')"]
+    told = [line["text"] for line in ran.of("announcement")]
+    assert any(text.startswith("Declined: standard input has ended") for text in told)
     assert ran.of("stdout") == []

@@ -168,10 +168,22 @@ def test_a_script_comes_from_standard_input(interpreter_bot):
 
 
 def test_input_reads_the_next_line(interpreter_bot):
-    ran = interpreter_bot("exec", "--json", "--cell=print('hello', input('who? '))", text="Ada\n")
+    ran = interpreter_bot("exec", "--cell=print('hello', input('who? '))", text="Ada\n")
+    assert (ran.status, ran.stdout) == (0, "who? hello Ada\n")
+
+
+def test_a_program_answers_input_by_its_id(interpreter_bot):
+    cell = "--cell=print('hello', input('who? '))"
+    ran = interpreter_bot("exec", "--json", cell, text='{"id": 1, "answer": "Ada"}\n')
     assert ran.status == 0
-    assert ran.of("input")[0]["text"] == "who? "
+    assert (ran.of("input")[0]["id"], ran.of("input")[0]["text"]) == (1, "who? ")
     assert ran.of("stdout")[0]["text"] == "hello Ada\n"
+
+
+def test_data_that_comes_through_a_pipe_is_a_file_if_that_is_said(interpreter_bot):
+    cell = "--cell=print(open('/mnt/data/stdin.csv').read())"
+    ran = interpreter_bot("exec", "--json", "--file", "-", cell, text="a,b\n1,2\n")
+    assert ran.of("stdout")[0]["text"] == "a,b\n1,2\n\n"
 
 
 def test_input_without_an_answer_stops_the_code_and_says_why(interpreter_bot):

@@ -1,24 +1,64 @@
 """Executions and turns as JSON lines for programs (`--json`): one object per line, in the shapes of
-the README."""
+the README. Questions have an `id`; their answers are JSON lines, too."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
-from collections.abc import Sequence
-from typing import TextIO
+from collections.abc import Callable, Sequence
+from typing import Final, TextIO
 
-from interpreter_bot import values
+from interpreter_bot import errors, values
 from interpreter_bot.platforms.console import saved_files, terminal_input
 from interpreter_bot.sessions import ports
-from interpreter_bot.text import safe_text
+from interpreter_bot.text import quantities, safe_text
 
-_KINDS = {
+_MAX_SHOWN_CHARACTERS: Final = 80
+_KINDS: Final = {
     values.Result: "result",
     values.Latex: "latex",
     values.Json: "json",
     values.Notice: "notice",
 }
+
+
+_MALFORMED: Final = 'An answer is a line such as {"id": 1, "answer": "yes"}; this was ignored: '
+_ENDED: Final = "Declined: standard input has ended, so nobody can answer."
+
+
+class JsonAnswers:
+    """Answers of the program that reads the lines, one a line: `{"id": 1, "answer": "yes"}`."""
+
+    def __init__(self, lines: terminal_input.StdinAnswers) -> None:
+        self._lines = lines
+        self._ids = itertools.count(1)
+
+    def new_id(self) -> int:
+        """Return the id of the next question."""
+        return next(self._ids)
+
+    async def next(self, question: int, on_malformed: Callable[[str], None]) -> str | None:
+        """Wait for the answer to a question; None declines it.
+
+        Args:
+            question: its id.
+            on_malformed: is told of each line that is no answer to it.
+
+        Raises:
+            NoAnswerError: standard input has ended.
+        """
+        while True:
+            line = await self._lines.next()
+            try:
+                message = json.loads(line)
+            except (ValueError, RecursionError):
+                message = None
+            if isinstance(message, dict) and message.get("id") == question:
+                answer = message.get("answer", False)
+                if answer is None or isinstance(answer, str):
+                    return answer
+            on_malformed(_MALFORMED + quantities.one_line(line, _MAX_SHOWN_CHARACTERS))
 
 
 class ExecutionJsonLines:
@@ -27,7 +67,7 @@ class ExecutionJsonLines:
     def __init__(
         self,
         keeper: saved_files.SavedFiles | None,
-        answers: terminal_input.StdinAnswers,
+        answers: JsonAnswers,
         *,
         out: TextIO,
     ) -> None:
@@ -41,6 +81,9 @@ class ExecutionJsonLines:
         line = json.dumps({"type": kind} | where | fields)
         self._out.write(line + "\n")
         self._out.flush()
+
+    def tick(self) -> None:
+        """Ignored: a program has a clock of its own."""
 
     def announcement(self, cell: int, text: str) -> None:
         """Write a sentence about the session."""
@@ -59,9 +102,28 @@ class ExecutionJsonLines:
         self._write(kind, cell, fields)
 
     async def ask(self, cell: int, request: values.InputRequested) -> str:
-        """Read a line of standard input."""
-        self._write("input", cell, {"text": request.prompt})
-        return await self._answers.next(is_password=request.is_password)
+        """Write the question, and wait for its answer."""
+        fields: dict[str, object] = {"text": request.prompt}
+        if request.is_password:
+            fields["password"] = True
+        if request.choices:
+            fields["choices"] = [*request.choices]
+        answer = await self._answer("input", cell, fields)
+        if answer is None:
+            raise errors.BotError("The code asked for input, and the answer was declined.")
+        return answer
+
+    async def _answer(self, kind: str, cell: int, fields: dict[str, object]) -> str | None:
+        """Ask; None declines.
+
+        Raises:
+            NoAnswerError: standard input has ended.
+        """
+        question = self._answers.new_id()
+        self._write(kind, cell, {"id": question} | fields)
+        return await self._answers.next(
+            question, lambda sentence: self._write("ignored", None, {"text": sentence})
+        )
 
     def save(self, cell: int, name: str) -> ports.FileWriter | None:
         """Save files if a directory was given."""
@@ -96,7 +158,7 @@ class TurnJsonLines(ExecutionJsonLines):
     def __init__(
         self,
         keeper: saved_files.SavedFiles | None,
-        answers: terminal_input.StdinAnswers,
+        answers: JsonAnswers,
         *,
         out: TextIO,
         turn: int = 0,
@@ -107,6 +169,14 @@ class TurnJsonLines(ExecutionJsonLines):
 
     def _write(self, kind: str, cell: int | None, fields: dict[str, object]) -> None:
         super()._write(kind, cell, {"turn": self._turn} | fields)
+
+    def tell(self, text: str) -> None:
+        """Write what a command answers."""
+        self._write("answer", None, {"text": text})
+
+    def refuse(self, sentence: str) -> None:
+        """Write why a command was not done."""
+        self._write("refused", None, {"text": sentence})
 
     def queued(self, ahead: int) -> None:
         """Ignored: there is only one session here."""
@@ -140,9 +210,14 @@ class TurnJsonLines(ExecutionJsonLines):
         self._write("code", cell, {"text": code})
 
     async def approve(self, cell: int, code: str, *, choices: Sequence[str] = ()) -> str | None:
-        """Write the question; the next line of standard input is the answer."""
-        self._write("approve", cell, {"text": code} | ({"choices": [*choices]} if choices else {}))
-        return await self._answers.approval(code, choices)
+        """Write the question, and wait for its answer: yes, no or a choice."""
+        fields: dict[str, object] = {"text": code} | ({"choices": [*choices]} if choices else {})
+        try:
+            answer = await self._answer("approve", cell, fields)
+        except terminal_input.NoAnswerError:
+            self.announcement(cell, _ENDED)
+            return None
+        return terminal_input.approved((answer or "").strip().lower(), code, choices)
 
     def usage(self, spent: values.Usage) -> None:
         """Write the usage of the turn so far."""

@@ -11,13 +11,13 @@ from typing import Final, TypeAlias
 import prompt_toolkit
 from prompt_toolkit import completion, document, history
 
+from interpreter_bot.platforms import command_table
 from interpreter_bot.platforms.console import threaded_stdout
 
 _GREETING: Final = (
-    "Ask, or run code with /py CODE; /variables lists what Python has, /tools what it may "
-    "call, /network what it may reach. Tab completes, Ctrl-C stops an answer, Ctrl-D ends the chat."
+    "Ask a question, or run your own code with /py CODE. /help lists the commands. "
+    "Tab completes, Ctrl-C stops an answer, Ctrl-D ends the chat."
 )
-_COMMANDS: Final = ("/py ", "/variables", "/tools", "/network")
 _CODE: Final = "/py "
 _MENU_LINES: Final = 6
 
@@ -47,9 +47,12 @@ class _LineCompleter(completion.Completer):
                 if word.isprintable():
                     yield completion.Completion(word, -typed, display_meta=about)
         elif text.startswith("/"):
-            for command in _COMMANDS:
-                if command.startswith(text):
-                    yield completion.Completion(command, -len(text))
+            for name, command in command_table.offered("console").items():
+                if name.startswith(text[1:].lower()):
+                    completed = f"/{name} " if command.argument else f"/{name}"
+                    yield completion.Completion(
+                        completed, -len(text), display=command.usage, display_meta=command.help
+                    )
 
 
 async def lines(writer: threaded_stdout.StdoutWriter, complete: Complete) -> AsyncIterator[str]:

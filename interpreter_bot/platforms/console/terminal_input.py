@@ -33,6 +33,10 @@ _SIGNATURES: Final = (
 )
 
 
+class NoAnswerError(errors.BotError):
+    """Nobody answers: standard input has ended."""
+
+
 class StdinAnswers:
     """Lines of standard input, one for each question."""
 
@@ -54,13 +58,13 @@ class StdinAnswers:
             is_password: a terminal does not show what is typed.
 
         Raises:
-            BotError: there is none.
+            NoAnswerError: there is none.
         """
         if not self._is_over and b"\n" not in self._read:
             await self._fill(is_password=is_password)
         line, end, self._read = self._read.partition(b"\n")
         if not line and not end:
-            raise errors.BotError("The code asked for input, and there is none to give.")
+            raise NoAnswerError("The code asked for input, and there is none to give.")
         return line.decode("utf-8", "replace").removesuffix("\r")
 
     async def approval(self, code: str, choices: Sequence[str]) -> str | None:
@@ -71,11 +75,21 @@ class StdinAnswers:
         """
         try:
             answer = (await self.next()).strip().lower()
-        except errors.BotError:
+        except NoAnswerError:
             return None
-        if answer in ("y", "yes"):
-            return code
-        return next((one for one in choices if answer in (one, one[0])), None)
+        return approved(answer, code, choices)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether no further line will come."""
+        return self._is_over and b"\n" not in self._read
+
+    def forget_typed(self) -> None:
+        """Forget what was typed at a terminal before a question was there to be read."""
+        descriptor = _stdin() if self._descriptor is None else self._descriptor
+        if descriptor is not None and os.isatty(descriptor):
+            termios.tcflush(descriptor, termios.TCIFLUSH)
+            self._read = b""
 
     async def _fill(self, *, is_password: bool) -> None:
         """Read until a line is complete or nothing more comes."""
@@ -83,7 +97,7 @@ class StdinAnswers:
         if descriptor is None:
             self._is_over = True
             return
-        with _silent(descriptor) if is_password else contextlib.nullcontext():
+        with _echoing(descriptor, is_on=not is_password):
             while not self._is_over and b"\n" not in self._read:
                 await _readable(descriptor)
                 chunk = os.read(descriptor, _ANSWER_BYTES)
@@ -118,14 +132,15 @@ async def _readable(descriptor: int) -> None:
 
 
 @contextlib.contextmanager
-def _silent(descriptor: int) -> Iterator[None]:
-    """Keep a terminal from showing what is typed."""
+def _echoing(descriptor: int, *, is_on: bool) -> Iterator[None]:
+    """Let a terminal show what is typed, or not."""
     if not os.isatty(descriptor):
         yield
         return
     before = termios.tcgetattr(descriptor)
     # The line end is shown all the same, or the next output would stand beside the prompt.
-    after = [*before[:3], before[3] & ~termios.ECHO | termios.ECHONL, *before[4:]]
+    echo = termios.ECHO if is_on else termios.ECHONL
+    after = [*before[:3], before[3] & ~(termios.ECHO | termios.ECHONL) | echo, *before[4:]]
     termios.tcsetattr(descriptor, termios.TCSADRAIN, after)
     try:
         yield
@@ -133,9 +148,38 @@ def _silent(descriptor: int) -> Iterator[None]:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
-def is_possible() -> bool:
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep what a person types while nothing is asked out of what is shown; prompts read it."""
+    descriptor = _stdin()
+    if descriptor is None or not os.isatty(descriptor):
+        yield
+        return
+    before = termios.tcgetattr(descriptor)
+    quiet_mode = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
+    termios.tcsetattr(descriptor, termios.TCSADRAIN, quiet_mode)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def approved(answer: str, code: str, choices: Sequence[str]) -> str | None:
+    """Return the code for a yes, a choice for itself or its first letter, else None."""
+    if answer in ("y", "yes"):
+        return code
+    return next((choice for choice in choices if answer in (choice, choice[0])), None)
+
+
+def is_interactive() -> bool:
     """Whether a person is at the terminal, to read and to write."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
+
+
+def is_file() -> bool:
+    """Whether standard input is a file, whose content is all there."""
+    descriptor = _stdin()
+    return descriptor is not None and stat.S_ISREG(os.fstat(descriptor).st_mode)
 
 
 class PipeError(errors.BotError):
@@ -171,13 +215,13 @@ class Piped:
                 raise PipeError("Standard input cannot be read.") from error
 
 
-def opened() -> Piped | None:
+def piped_file() -> Piped | None:
     """Return the data in standard input, once some of it is there; None if there is none.
 
     Raises:
         PipeError: it cannot be read.
     """
-    descriptor = _descriptor()
+    descriptor = _stdin()
     if descriptor is None or stat.S_ISCHR(os.fstat(descriptor).st_mode):
         # A terminal is for answers, and /dev/null is no input.
         return None
@@ -185,13 +229,13 @@ def opened() -> Piped | None:
     return Piped(f"stdin.{_suffix(head)}", head, descriptor) if head else None
 
 
-def text(*, most_characters: int) -> str:
+def read_question(*, most_characters: int) -> str:
     """Read a question to its end.
 
     Raises:
         PipeError: there is none, or it is no question.
     """
-    descriptor = _descriptor()
+    descriptor = _stdin()
     read = b""
     while descriptor is not None and (chunk := _read(descriptor, _CHUNK_BYTES)):
         read += chunk
@@ -208,14 +252,6 @@ def text(*, most_characters: int) -> str:
     if not question:
         raise PipeError("There is nothing to ask; see interpreter-bot ask --help.")
     return question
-
-
-def _descriptor() -> int | None:
-    """Return the descriptor of standard input; a command may be started without any."""
-    try:
-        return sys.stdin.fileno()
-    except (AttributeError, OSError, ValueError):
-        return None
 
 
 def _read(descriptor: int, most_bytes: int) -> bytes:

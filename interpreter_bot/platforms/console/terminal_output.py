@@ -57,8 +57,8 @@ class Stream:
         self.is_terminal: Final = file.isatty()
         self._is_coloured = self.is_terminal and not os.environ.get("NO_COLOR")
         self._collapser = None if self.is_terminal else Collapser()
-        self._is_line_open = False
-        self._has_bar = False
+        self.is_line_open = False
+        self._has_status = False
         self._is_dyed = False
         if isinstance(file, io.TextIOWrapper):
             # A cell may print letters that this machine's locale does not have.
@@ -101,12 +101,12 @@ class Stream:
         """Write a question. Its line ends with the answer, which a terminal shows itself."""
         self.text(text)
         self.flush()
-        self._is_line_open = self._is_line_open and not self.is_terminal
+        self.is_line_open = self.is_line_open and not self.is_terminal
 
     def close_line(self) -> None:
         """Ensure that what follows begins a line."""
         self.flush()
-        if self._is_line_open:
+        if self.is_line_open:
             self._write("\n")
 
     def line(self, text: str, *, style: str = "") -> None:
@@ -121,23 +121,24 @@ class Stream:
             text = f"\x1b[{style}m{text}\x1b[0m"
         self._write(text + "\n")
 
-    def bar(self, share: float | None) -> None:
-        """Draw a progress bar on a terminal; the next call replaces it.
-
-        Args:
-            share: from 0 to 1; None removes the bar.
-        """
-        if not self.is_terminal:
+    def status(self, text: str) -> None:
+        """Show a line on a terminal until something else is written; an empty one removes it."""
+        if not self.is_terminal or self.is_line_open:
             return
-        if self._has_bar:
-            self._write("\x1b[2K\r")
-        self._has_bar = share is not None
-        if share is not None:
-            done = round(share * _BAR_CHARACTERS)
-            self._write(f"[{'#' * done:.<{_BAR_CHARACTERS}}] {share:.0%}")
+        if text or self._has_status:
+            self._file.write(f"\r\x1b[2K{text}")
+            self._file.flush()
+        self._has_status = bool(text)
 
     def _write(self, text: str) -> None:
         if text:
+            self.status("")
             self._file.write(text)
             self._file.flush()
-            self._is_line_open = not text.endswith(("\n", "\r"))
+            self.is_line_open = not text.endswith(("\n", "\r"))
+
+
+def bar(share: float) -> str:
+    """Draw how much of something is done, from 0 to 1."""
+    done = round(share * _BAR_CHARACTERS)
+    return f"[{'#' * done:.<{_BAR_CHARACTERS}}] {share:.0%}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import shutil
+import time
 from collections.abc import Sequence
 from typing import Final, TextIO
 
@@ -19,6 +20,7 @@ from interpreter_bot.sessions import ports
 from interpreter_bot.text import quantities, safe_text
 
 _MOST_ROWS: Final = 20
+_UNTOLD_SECONDS: Final = 2.0
 
 _RED: Final = "31"
 _BOLD_RED: Final = "1;31"
@@ -45,6 +47,8 @@ class ExecutionPrinter:
         out: TextIO,
         err: TextIO,
         pictures: terminal_pictures.Pictures | None = None,
+        command: str = "exec",
+        limit_seconds: float | None = None,
     ) -> None:
         """Make a printer.
 
@@ -54,12 +58,41 @@ class ExecutionPrinter:
             out: standard output.
             err: standard error.
             pictures: draws them, where standard output is a terminal that shows them.
+            command: which the person called, for what they are told to call.
+            limit_seconds: how long a piece of code may run.
         """
         self._keeper = keeper
         self._answers = answers
-        self._out = terminal_output.Stream(out)
+        self._stdout = terminal_output.Stream(out)
         self._err = terminal_output.Stream(err)
         self._pictures = pictures
+        self._command = command
+        self._limit_seconds = limit_seconds
+        self._has_told_keep = False
+        self._bar = ""
+        self._await("Running", has_limit=True)
+
+    @property
+    def _out(self) -> terminal_output.Stream:
+        """Standard output, on whose terminal no line of standard error is in the way."""
+        self._err.status("")
+        return self._stdout
+
+    def _await(self, activity: str, *, has_limit: bool = False) -> None:
+        """Begin to wait for something; an empty activity is none that `tick` shows."""
+        self._activity = activity
+        self._since = time.monotonic()
+        self._limit = self._limit_seconds if has_limit else None
+
+    def tick(self) -> None:
+        """Show on a terminal how long something takes, and how long it may."""
+        seconds = time.monotonic() - self._since
+        is_line_open = self._stdout.is_terminal and self._stdout.is_line_open
+        if not self._activity or seconds < _UNTOLD_SECONDS or is_line_open:
+            return
+        limit = "" if self._limit is None else f" of at most {quantities.duration(self._limit)}"
+        elapsed = f"{self._activity}… {quantities.duration(int(seconds))}{limit}"
+        self._err.status(f"{self._bar} {elapsed}".strip())
 
     def announcement(self, cell: int, text: str) -> None:
         """Print a sentence about the session."""
@@ -91,7 +124,7 @@ class ExecutionPrinter:
 
     def _width(self) -> int | None:
         """Return the width of the terminal; files and pipes have none."""
-        return shutil.get_terminal_size().columns if self._out.is_terminal else None
+        return shutil.get_terminal_size().columns if self._stdout.is_terminal else None
 
     def _display(self, cell: int, output: values.Image | values.Html) -> None:
         if self._pictures is not None:
@@ -101,17 +134,25 @@ class ExecutionPrinter:
             draw = functools.partial(self._pictures.drawn, output)
             self._out.raw(draw, size_bytes=size_bytes)
         words = output.plain or ("a page" if isinstance(output, values.Html) else output.mime)
-        where = "use --keep DIR to save it"
-        if self._keeper is not None:
-            try:
-                where = f"saved as {self._keeper.keep(cell, output)}"
-            except saved_files.SavingError as error:
-                where = str(error)
+        if self._keeper is None:
+            self._say(f"[{words}]", style=_DIM)
+            self._tell_keep()
+            return
+        try:
+            where = f"saved as {self._keeper.keep(cell, output)}"
+        except saved_files.SavingError as error:
+            where = str(error)
         self._say(f"[{words}: {where}]", style=_DIM)
+
+    def _tell_keep(self) -> None:
+        if not self._has_told_keep:
+            self._has_told_keep = True
+            told = f"To save pictures and files, start with `{self._command} --keep DIR`."
+            self._say(told, style=_DIM)
 
     def _say(self, text: str, *, style: str) -> None:
         """Print a line of the bot, after what the cell has printed so far."""
-        if self._out.is_terminal and self._err.is_terminal:
+        if self._stdout.is_terminal and self._err.is_terminal:
             self._out.close_line()
         else:
             self._out.flush()
@@ -120,7 +161,11 @@ class ExecutionPrinter:
     async def ask(self, cell: int, request: values.InputRequested) -> str:
         """Print the prompt and read a line."""
         self._out.prompt(request.prompt)
-        return await self._answers.next(is_password=request.is_password)
+        self._await("")
+        try:
+            return await self._answers.next(is_password=request.is_password)
+        finally:
+            self._await("Running", has_limit=True)
 
     def save(self, cell: int, name: str) -> ports.FileWriter | None:
         """Save files if a directory was given."""
@@ -132,6 +177,8 @@ class ExecutionPrinter:
         self._say(
             f"[file {artifact.name}, {quantities.size(artifact.size_bytes)}{where}]", style=_DIM
         )
+        if self._keeper is None:
+            self._tell_keep()
 
     def finished(self, cell: int, finished: values.Finished) -> None:
         """Print how a cell ended, unless its outputs show it."""
@@ -139,6 +186,7 @@ class ExecutionPrinter:
         self._err.flush()
         if finished.reason:
             self._say(f"[{finished.ending.value}] {finished.reason}", style=_BOLD_RED)
+        self._await("Running", has_limit=True)
 
 
 @ports.silent_after_end
@@ -146,28 +194,44 @@ class TurnPrinter(ExecutionPrinter):
     """Prints one turn: the model's words to standard output, its code to standard error."""
 
     _spent = values.Usage()
-    _awaited = ""
-    _shown = ""
+    _last_progress = ""
+    _approved_code = ""
     shows_queries = False
     """Whether what code asked of data connections is printed below the answer."""
+
+    def tell(self, text: str) -> None:
+        """Print what a command answers."""
+        self._out.line(safe_text.harmless(text))
+
+    def refuse(self, sentence: str) -> None:
+        """Print why a command was not done."""
+        self._say(sentence, style=_BOLD_RED)
 
     def queued(self, ahead: int) -> None:
         """Ignored: there is only one session here."""
 
     def started(self) -> None:
-        """Ignored: there is nothing to show yet."""
+        """Begin to wait."""
+        self._await("Starting")
 
     def step(self, number: int) -> None:
         """Begin a new line for new words."""
         self._out.close_line()
+        self._await("Thinking")
+
+    def finished(self, cell: int, finished: values.Finished) -> None:
+        """Print how a cell ended, unless its outputs show it."""
+        super().finished(cell, finished)
+        self._await("Finishing")
 
     def progress(self, text: str, share: float | None) -> None:
         """Print what is waited for once, and below it, on a terminal, a progress bar."""
-        self._err.bar(None)
-        if text and text != self._awaited:
+        if text and text != self._last_progress:
             self._say(text, style=_DIM)
-        self._awaited = text
-        self._err.bar(share)
+            self._await("Waiting")
+        self._last_progress = text
+        self._bar = "" if share is None else terminal_output.bar(share)
+        self._err.status(self._bar)
 
     def text(self, delta: str) -> None:
         """Print the model's words as they come."""
@@ -179,9 +243,10 @@ class TurnPrinter(ExecutionPrinter):
     def code(self, cell: int, code: str) -> None:
         """Print code that runs now; what it prints begins a line of its own."""
         self._out.close_line()
-        if code != self._shown:
+        if code != self._approved_code:
             self._show(code)
-        self._shown = ""
+        self._approved_code = ""
+        self._await("Running", has_limit=True)
 
     async def approve(self, cell: int, code: str, *, choices: Sequence[str] = ()) -> str | None:
         """Show the code and ask; if no answer is possible it does not run."""
@@ -190,15 +255,22 @@ class TurnPrinter(ExecutionPrinter):
         self._show(revealed.text)
         if revealed.warning:
             self._say(revealed.warning, style=_BOLD_RED)
+        self._await("")
+        self._answers.forget_typed()
         self._err.prompt(f"Run this? [{'/'.join(['y', *choices, 'N'])}] ")
         answer = await self._answers.approval(code, choices)
         if answer is not None:
-            self._shown = code
+            self._approved_code = code
+        elif self._answers.has_ended:
+            self._say("Declined: standard input has ended, so nobody can answer.", style=_BOLD_RED)
+        self._await("Running", has_limit=True)
         return answer
 
     def _show(self, code: str) -> None:
-        lines = safe_text.harmless(code).rstrip("\n").split("\n")
-        self._say("\n".join(f"│ {line}" for line in lines), style=_DIM)
+        """Print code so that a copy of its lines runs."""
+        self._say("── Python", style=_DIM)
+        self._say(safe_text.harmless(code).rstrip("\n"), style=_DIM)
+        self._say("──", style=_DIM)
 
     async def tell_privately(self, text: str) -> bool:
         """Print a sentence: nobody else is at this terminal."""
@@ -211,6 +283,7 @@ class TurnPrinter(ExecutionPrinter):
 
     def ended(self, end: ports.End) -> None:
         """Print how the turn ended, and its usage."""
+        self._await("")
         self._out.close_line()
         if end.sentence:
             self._say(end.sentence, style=_BOLD_RED)
@@ -219,7 +292,7 @@ class TurnPrinter(ExecutionPrinter):
         spent = self._spent
         if spent.steps:
             tokens = spent.input_tokens + spent.output_tokens
-            money = f", {spent.money.normalize():f} of money" if spent.money else ""
+            money = f", ${spent.money.normalize():f}" if spent.money else ""
             cached = f" ({spent.cached_tokens:,} from cache)" if spent.cached_tokens else ""
             took = quantities.duration(end.seconds)
             steps = quantities.count(spent.steps, "step")

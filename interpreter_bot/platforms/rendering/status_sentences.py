@@ -10,7 +10,7 @@ from interpreter_bot import errors, values
 from interpreter_bot.sessions import forks_and_undo
 from interpreter_bot.text import quantities
 
-FAULT: Final = "Something went wrong inside the bot; what, is in its log."
+FAULT: Final = "Something went wrong inside the bot. The details are in its log."
 SILENT: Final = "Done, nothing was printed."
 _GENERAL: Final = {
     values.Ending.TIMED_OUT: "The code took too long and was stopped.",
@@ -25,7 +25,7 @@ _INTERRUPTED: Final = frozenset({values.Ending.TIMED_OUT, values.Ending.STOPPED}
 
 COPY: Final = (
     "This thread goes on with a copy of another conversation: its variables, files and history. "
-    "Ask on here."
+    "Continue here."
 )
 COPIED: Final = "A copy of this conversation goes on in a new thread of this channel."
 _TITLE_CHARACTERS: Final = 80
@@ -73,12 +73,12 @@ def error_sentence(error: Exception) -> str:
 
 def undone(taken_back: forks_and_undo.Undone) -> str:
     """Return what is said once an answer was taken back."""
-    asked = quantities.one_line(taken_back.request, _TITLE_CHARACTERS)
-    what = f" “{asked}” was asked" if asked else " the last answer"
+    request = quantities.one_line(taken_back.request, _TITLE_CHARACTERS)
+    before = f"before “{request}”" if request else "before the last answer"
     if not taken_back.missed_runs:
-        return f"Undone: variables, files and what I remember are as before{what}."
-    missed = f"{quantities.count(taken_back.missed_runs, 'piece')} of code"
+        return f"Undone. Variables, files and history are back to {before}."
+    missed = quantities.count(taken_back.missed_runs, "earlier run")
     return (
-        f"Undone: files and what I remember are as before{what}. Variables are those saved last, "
-        f"before {missed} ran that came before it."
+        f"Undone. Files and history are back to {before}. Variables were restored from the last "
+        f"save, which misses {missed}."
     )

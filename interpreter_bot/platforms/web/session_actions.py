@@ -65,13 +65,14 @@ class SessionActions:
         tab.send(tab_hub.encoded_message("forked", {"to": new_key.thread}))
         self._hub.is_changed.set()
 
-    async def _undo(self, _: tab_hub.Tab, message: Message) -> None:
+    async def _undo(self, tab: tab_hub.Tab, message: Message) -> None:
+        """Take the last turn back; the tab that asks lets its question be written anew."""
         key = validation.key(message.get("thread"))
-        taken_back = await self._service.branches.undo(key)
+        undone = await self._service.branches.undo(key)
+        tab.send(tab_hub.encoded_message("undone", {}, thread=key.thread))
         self._hub.forget(key.thread)
         self._hub.tell("reset", {}, thread=key.thread)
-        if taken_back.missed_runs:
-            self._hub.notify(key.thread, status_sentences.undone(taken_back))
+        self._hub.notify(key.thread, status_sentences.undone(undone))
 
     async def _delete(self, _: tab_hub.Tab, message: Message) -> None:
         for key in await self._tree(message):

@@ -9,12 +9,14 @@ import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from typing import Final, get_args
+from typing import Final
 
 import aiohttp
 from aiohttp import web
 
 from interpreter_bot import errors, values
+from interpreter_bot.platforms import command_table
+from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.platforms.web import (
     access,
     command_panels,
@@ -27,15 +29,15 @@ from interpreter_bot.platforms.web import (
     tab_hub,
     validation,
 )
-from interpreter_bot.sessions import approval_policy, event_claims, requests, session_service
+from interpreter_bot.sessions import event_claims, requests, session_service
 
 _log = logging.getLogger(__name__)
 
-_MOST_MESSAGE_BYTES: Final = 4 * 1024 * 1024
+_MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 _HEARTBEAT_SECONDS: Final = 20.0
-_MOST_TURNS: Final = 1000
-_MOST_HEARD: Final = 1000
-_MOST_ANSWER_CHARACTERS: Final = 64 * 1024
+_MAX_TURNS: Final = 1000
+_MAX_SEEN_IDS: Final = 1000
+_MAX_ANSWER_CHARACTERS: Final = 64 * 1024
 
 
 class TabConnection:
@@ -56,7 +58,7 @@ class TabConnection:
         self._tasks = tasks
         self._sockets: set[web.WebSocketResponse] = set()
         self._running = set[asyncio.Task[None]]()
-        self._heard = collections.deque[str](maxlen=_MOST_HEARD)
+        self._seen_ids = collections.deque[str](maxlen=_MAX_SEEN_IDS)
         self._elsewhere = replica_turns.TurnsElsewhere(service, hub, self.start)
         self._actions: dict[str, session_actions.Action] = {
             "watch": self._watch,
@@ -76,7 +78,7 @@ class TabConnection:
         socket = web.WebSocketResponse(
             protocols=(access.PROTOCOL,),
             heartbeat=_HEARTBEAT_SECONDS,
-            max_msg_size=_MOST_MESSAGE_BYTES,
+            max_msg_size=_MAX_MESSAGE_BYTES,
             compress=False,
         )
         await socket.prepare(request)
@@ -86,12 +88,12 @@ class TabConnection:
         sender = asyncio.create_task(_send(socket, tab), name="web: sending to a tab")
         try:
             tab.send(tab_contents.greeting(self._service))
-            tab.send(
-                tab_hub.encoded_message("conversations", await tab_contents.listing(self._service))
-            )
+            await self._guarded(tab, None, self._list(tab))
             async for message in socket:
                 if message.type is aiohttp.WSMsgType.TEXT:
-                    await self._heed(tab, message.data)
+                    await self._dispatch(tab, message.data)
+                elif message.type is aiohttp.WSMsgType.BINARY:
+                    _refuse(tab, None, validation.MalformedError())
         finally:
             self._hub.leave(tab)
             self._sockets.discard(socket)
@@ -108,24 +110,37 @@ class TabConnection:
         for task in self._running:
             task.cancel()
 
-    async def _heed(self, tab: tab_hub.Tab, data: str) -> None:
-        message: object = None
+    async def _list(self, tab: tab_hub.Tab) -> None:
+        listing = await tab_contents.listing(self._service)
+        tab.send(tab_hub.encoded_message("conversations", listing))
+
+    async def _dispatch(self, tab: tab_hub.Tab, data: str) -> None:
         try:
             message = json.loads(data)
-            if not isinstance(message, dict):
-                raise validation.MalformedError
-            action = self._actions.get(str(message.get("do")))
-            if action is None:
-                raise validation.MalformedError
-            await action(tab, message)
         except (ValueError, RecursionError):
-            _refuse(tab, None, validation.MalformedError())
+            message = None
+        action = self._actions.get(str(message.get("do"))) if isinstance(message, dict) else None
+        if action is None:
+            _refuse(tab, message, validation.MalformedError())
+        else:
+            await self._guarded(tab, message, action(tab, message))
+
+    async def _guarded(self, tab: tab_hub.Tab, message: object, work: Awaitable[None]) -> None:
+        """Answer what one message of a tab asks; the last net of its connection.
+
+        A message that is neither accepted nor refused would be sent again with each connection.
+        """
+        try:
+            await work
         except errors.BotError as error:
+            _refuse(tab, message, error)
+        except Exception as error:
+            _log.exception("a message of a tab ended in an error")
             _refuse(tab, message, error)
 
     async def _watch(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
         key = validation.key(message.get("thread"))
-        most = min(max(validation.whole_number(message, "most"), 1), _MOST_TURNS)
+        most = min(max(validation.whole_number(message, "most"), 1), _MAX_TURNS)
         follow = functools.partial(self._elsewhere.follow, key)
         await tab_contents.show(self._service, self._hub, tab, key=key, most=most, follow=follow)
 
@@ -134,20 +149,22 @@ class TabConnection:
         turn_id = validation.turn_id(message.get("id"))
         text = validation.text(message, "text")
         is_code = message.get("is_code") is True
-        command = command_panels.read(text, is_code=is_code)
-        if command is not None and command.name == "py":
-            is_code, text = True, command.rest
-        elif command is not None and command.name == "again":
-            is_code, text = True, "\n\n".join(await self._service.branches.lost_cells(key))
-        elif command is not None:
-            await self._obey(tab, message, command)
-            _accept(tab, turn_id)
-            return
+        if (invocation := command_table.parse(text, "web", is_code=is_code)) is not None:
+            match invocation.command.name:
+                case "py":
+                    is_code, text = True, invocation.argument
+                case "again":
+                    lost_cells = await self._service.branches.lost_cells(key)
+                    is_code, text = True, "\n\n".join(lost_cells)
+                case _:
+                    await self._run_command(tab, message, invocation)
+                    _accept(tab, turn_id)
+                    return
         files = validation.files(message)
         self._check(text, files, is_code=is_code)
         is_planned = await self._service.queries.approval(validation.HERE, self._approval) == "plan"
         request = self._request(key, turn_id, text, files, is_code=is_code)
-        if await self._is_unheard(request):
+        if await self._is_new_request(request):
             # Checked here, where messages of a tab come one by one: after an await the next may be
             # there.
             is_first = not self._hub.of(key.thread) and await self._is_new(key)
@@ -205,28 +222,28 @@ class TabConnection:
             approval=self._approval,
         )
 
-    async def _is_unheard(self, request: requests.Request) -> bool:
-        """Whether a request is new: a tab that lost its connection sends again what may be known.
+    async def _is_new_request(self, request: requests.Request) -> bool:
+        """Say whether nobody has this request: a tab sends it again after a lost connection.
 
-        One is new, too, that a bot had claimed which was killed: who takes it first, its tab or
-        `take_again`, carries it out.
+        A request that a killed bot had claimed is new, too: its tab or `take_again`, whichever
+        comes first, has it carried out.
         """
         key, turn_id = request.key, request.id
-        if turn_id in self._heard:
+        if turn_id in self._seen_ids:
             return False
-        self._heard.append(turn_id)
+        self._seen_ids.append(turn_id)
         try:
-            said = {"text": request.text, "files": [*request.files], "is_code": request.is_code}
+            content = {"text": request.text, "files": [*request.files], "is_code": request.is_code}
             if await self._service.events.claim(
-                "web", turn_id, key=key, request_id=turn_id, content=said
+                "web", turn_id, key=key, request_id=turn_id, content=content
             ):
                 return True
             if not await self._service.events.reclaim("web", turn_id):
                 # Its tab was connected to another process of the bot, which has it.
                 return False
-            past = await self._service.queries.history(key, most=_MOST_TURNS)
-        except errors.BotError:
-            self._heard.remove(turn_id)
+            past = await self._service.queries.history(key, most=_MAX_TURNS)
+        except BaseException:
+            self._seen_ids.remove(turn_id)
             raise
         return all(turn.request_id != turn_id for turn in past)
 
@@ -238,12 +255,12 @@ class TabConnection:
     def take_again(self, event: event_claims.LostEvent) -> None:
         """Take a request that a bot had claimed which is gone."""
         said = event.content
-        if event.event_id in self._heard:
+        if event.event_id in self._seen_ids:
             return
         request = self._request(
             event.key, event.event_id, said["text"], tuple(said["files"]), is_code=said["is_code"]
         )
-        self._heard.append(request.id)
+        self._seen_ids.append(request.id)
         work = functools.partial(self._settled, request.id, self.go_on(request))
         self.start(work, f"web: turn {request.id} again")
 
@@ -283,25 +300,24 @@ class TabConnection:
             _log.exception("a conversation may have no title")
             return False
 
-    async def _obey(
+    async def _run_command(
         self,
         tab: tab_hub.Tab,
         message: session_actions.Message,
-        command: command_panels.SlashCommand,
+        invocation: command_table.Invocation,
     ) -> None:
-        if not command_panels.is_known(command):
-            raise errors.BotError(f"There is no command /{command.name}. Type /help for a list.")
-        if command.name == "model" and command.rest:
-            title = command_panels.model_title(command.rest, self._service.queries.models)
+        name, argument = invocation.command.name, invocation.argument
+        if name == "model" and argument:
+            title = command_table.model_title(argument, self._service.queries.models)
             await self._actions["choose"](tab, {**message, "model": title})
-        elif command.name == "approval" and command.rest:
-            await self._approve(tab, {**message, "approval": command.rest.lower()})
-        elif command.name in command_panels.NAMES:
-            await self._show(tab, {**message, "panel": command.name, "rest": command.rest})
-        elif command.name in ("stop", "reset", "fork", "undo"):
-            await self._actions[command.name](tab, message)
+        elif name == "approval" and argument:
+            await self._approve(tab, {**message, "approval": argument.lower()})
+        elif name in command_panels.NAMES:
+            await self._show(tab, {**message, "panel": name, "rest": argument})
+        elif name == "notebook":
+            tab.send(tab_hub.encoded_message("download", {"what": name}))
         else:
-            tab.send(tab_hub.encoded_message("download", {"what": command.name}))
+            await self._actions[name](tab, message)
 
     async def _stop(self, _: tab_hub.Tab, message: session_actions.Message) -> None:
         if not await self._service.stop(validation.key(message.get("thread"))):
@@ -319,25 +335,25 @@ class TabConnection:
         if (turn := self._hub.turn(key.thread, validation.turn_id(message.get("turn")))) is None:
             raise errors.BotError(live_turns.NOT_ASKED)
         is_refusal = message.get("text") is None
-        text = "" if is_refusal else validation.text(message, "text", most=_MOST_ANSWER_CHARACTERS)
+        text = "" if is_refusal else validation.text(message, "text", most=_MAX_ANSWER_CHARACTERS)
         turn.answer(validation.whole_number(message, "question"), None if is_refusal else text)
 
     async def _approve(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
         """Choose the approval of code, and show what is in effect then."""
-        wanted = str(message.get("approval"))
-        if wanted not in get_args(requests.Approval):
-            raise errors.BotError("Please say never, plan or every.")
-        await self._service.choose(validation.HERE, approval_policy.NAME, wanted)
+        place = self._place(message)
+        await command_table.choose_approval(place, validation.text(message, "approval"))
         await self._show(tab, {**message, "panel": "approval"})
 
     async def _show(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
+        name, argument = validation.text(message, "panel"), validation.text(message, "rest")
+        content = await command_panels.panel(self._place(message), name, argument)
+        tab.send(tab_hub.encoded_message("panel", {"panel": name} | content))
+
+    def _place(self, message: session_actions.Message) -> command_table.Place:
         key = validation.key(message.get("thread"))
-        name = str(message.get("panel"))
-        argument = str(message.get("rest", ""))
-        shown = await command_panels.panel(
-            self._service, name, key, approval=self._approval, argument=argument
+        return command_table.Place(
+            self._service, key, validation.PERSON, validation.HERE, self._approval
         )
-        tab.send(tab_hub.encoded_message("panel", {"panel": name} | shown))
 
     async def _save(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
         """Save the whole of a table, and let the tab download it."""
@@ -377,9 +393,10 @@ def _accept(tab: tab_hub.Tab, turn_id: str) -> None:
     tab.send(tab_hub.encoded_message("accepted", {"id": turn_id}))
 
 
-def _refuse(tab: tab_hub.Tab, message: object, error: errors.BotError) -> None:
+def _refuse(tab: tab_hub.Tab, message: object, error: Exception) -> None:
     about = str(message["id"]) if isinstance(message, dict) and "id" in message else None
-    tab.send(tab_hub.encoded_message("refused", {"id": about, "sentence": str(error)}))
+    sentence = status_sentences.error_sentence(error)
+    tab.send(tab_hub.encoded_message("refused", {"id": about, "sentence": sentence}))
 
 
 def _joined(cells: Iterable[str]) -> Iterator[str]:

@@ -236,7 +236,7 @@ async def test_code_that_begins_at_once_after_other_code_can_be_undone(opened, m
         await house.service.branches.undo(KEY)
         taken_back = await house.service.branches.undo(KEY)
         assert (taken_back.request, taken_back.missed_runs) == ("x = 6", 2)
-        assert "before 2 pieces of code ran" in status_sentences.undone(taken_back)
+        assert "misses 2 earlier runs" in status_sentences.undone(taken_back)
         reply = await house.run("print(x)")
         assert _printed(reply) == "2\n"
         (told,) = reply.of("announcement")

@@ -401,3 +401,19 @@ async def test_a_burst_is_answered_in_its_order_and_called_by_its_first_words(
         assert [turn.request for turn in past] == list("ABCDE")
         await page.until("document.getElementById('conversations').innerText.includes('A')")
         assert list(bot.titles.values()) == ["A"]
+
+
+async def test_a_message_that_ends_each_connection_is_given_back(serving_fake, browsing):
+    tries = []
+
+    async def broken(*_, **__):
+        tries.append(1)
+        raise asyncio.CancelledError
+
+    async with serving_fake() as (bot, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        bot.events.claim = broken
+        await visits.say(page, "hello")
+        await page.until("document.getElementById('complaint').innerText.includes('kept here')")
+        assert await page.value("document.getElementById('message').value") == "hello"
+        assert len(tries) == 5

@@ -4,6 +4,7 @@ import asyncio
 import json
 
 from interpreter_bot import values
+from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.sessions import event_claims, requests, turn_stops
 
 THREAD = "0123456789abcdef"
@@ -470,6 +471,40 @@ async def test_nonsense_is_refused_and_the_tab_lives_on(serving_fake):
         await tab.socket.send_bytes(b"\xff")
         await tab.say("show", panel="help")
         await tab.next("panel")
+
+
+async def test_a_message_that_ends_in_an_error_is_refused_once_and_the_tab_lives_on(serving_fake):
+    async def broken(*_, **__):
+        raise ValueError("nobody foresaw this")
+
+    async with serving_fake() as (bot, client), client.tab(THREAD) as tab:
+        bot.events.claim, claim = broken, bot.events.claim
+        await tab.say("say", id=ONE, text="hello")
+        refused = await tab.next("refused")
+        assert (refused["id"], refused["sentence"]) == (ONE, status_sentences.FAULT)
+        bot.events.claim = claim
+        # Sent again by hand it is a request like any other.
+        await tab.say("say", id=ONE, text="hello")
+        await tab.event("over", ONE)
+        assert [one.text for one in bot.requests] == ["hello"]
+
+
+async def test_every_kind_of_message_with_wrong_types_is_refused(serving_fake):
+    kinds = ("watch", "say", "branch", "stop", "withdraw", "answer", "approve", "show", "save")
+    kinds += ("look", "reset", "fork", "undo", "delete", "rename", "mark", "search", "choose")
+    fields = ("thread", "id", "turn", "text", "files", "question", "approval", "panel", "rest")
+    fields += ("table", "suffix", "wanted", "code", "title", "mark", "model", "most")
+    wrong = (None, 3, -1, 1e400, True, [], {}, [[]], {"x": 1}, "\ud800", "\0", "x" * 5000)
+    async with serving_fake() as (_, client), client.tab(THREAD) as tab:
+        for do in kinds:
+            for value in wrong:
+                message = dict.fromkeys(fields, value) | {"do": do, "id": ONE}
+                await tab.socket.send_str(json.dumps(message))
+                is_search = do == "search" and value in ("\ud800", "\0")
+                answer = await tab.next("found" if is_search else "refused")
+                assert "inside the bot" not in answer.get("sentence", "")
+        await tab.socket.send_bytes(b"{}")
+        assert (await tab.next("refused"))["id"] is None
 
 
 async def test_without_a_model_words_are_refused_and_code_runs(serving_fake):

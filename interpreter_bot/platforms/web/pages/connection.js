@@ -54,7 +54,8 @@ export class Connection {
     socket.onopen = () => {
       wasOpen = true;
       localStorage.setItem(KEPT, key);
-      this.pause = FIRST_MILLISECONDS;
+      // One that ends at once is followed by the next after a longer and longer pause.
+      this.lasting = setTimeout(() => (this.pause = FIRST_MILLISECONDS), LONGEST_MILLISECONDS);
       this.user.opened();
     };
     socket.onmessage = (event) => {
@@ -63,6 +64,7 @@ export class Connection {
     socket.onclose = () => {
       if (this.socket !== socket) return;
       this.user.closed();
+      clearTimeout(this.lasting);
       if (!wasOpen) this.checkKey(key);
       this.timer = setTimeout(() => this.open(), this.pause * (0.7 + 0.6 * Math.random()));
       this.pause = Math.min(this.pause * 2, LONGEST_MILLISECONDS);

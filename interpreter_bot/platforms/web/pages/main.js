@@ -12,7 +12,7 @@ import { welcome } from "./welcome.js";
 const ID = /^[A-Za-z0-9_-]{16,64}$/;
 const TWICE_MILLISECONDS = 2000;
 const OFFLINE = "There is no connection right now.";
-const COMMANDS = new Set(["files", "variables", "limits", "network", "tools", "connect", "disconnect", "model", "approval", "usage", "stop", "reset", "fork", "undo", "again", "notebook", "help"]);
+const MOST_TRIES = 5;
 const pending = new Map();
 let about = null;
 let thread = "";
@@ -95,16 +95,21 @@ function send({ text, files, is_code: isCode, thread: to = thread }) {
     return true;
   }
   const id = madeUp();
-  const code = /^\s*\/py\s+/i.exec(text);
-  const word = isCode || code ? null : /^\s*\/([a-z]+)(?:\s|$)/i.exec(text)?.[1];
-  // In small letters anything is meant for one; otherwise only what is one.
-  const isCommand = word && (word === word.toLowerCase() || COMMANDS.has(word.toLowerCase()));
-  pending.set(id, { thread: to, id, text, files, is_code: isCode });
-  connection.say({ do: "say", ...pending.get(id) });
-  if (isCommand || to !== thread) return true;
+  pending.set(id, { thread: to, id, text, files, is_code: isCode, tries: 0 });
+  transmit(pending.get(id));
+  if (to !== thread) return true;
   conversation.isAtEnd = true;
-  conversation.begin({ id, request: code && !isCode ? text.slice(code[0].length) : text, files, is_code: isCode || code !== null, started: Date.now() / 1000 });
+  // What may be a command is for the bot to tell: it shows the turn, if one comes of it.
+  if (!text.trimStart().startsWith("/")) conversation.begin({ id, request: text, files, is_code: isCode, started: Date.now() / 1000 });
   return true;
+}
+
+/** Send what is not accepted yet; with each new connection again, but not for ever. */
+function transmit(message) {
+  const { tries, ...told } = message;
+  if (tries >= MOST_TRIES) return hear.refused({ id: message.id, sentence: "The bot could not take this message. It is kept here." });
+  message.tries += 1;
+  connection.say({ do: "say", ...told });
 }
 
 /** Ask how code may go on; nobody is told where there is no connection to ask over. */
@@ -145,7 +150,7 @@ function opened() {
   $("banner").hidden = true;
   composer.settle("connection");
   if (thread) watch();
-  for (const message of pending.values()) connection.say({ do: "say", ...message });
+  for (const message of [...pending.values()]) transmit(message);
 }
 
 function closed() {
@@ -208,6 +213,10 @@ const hear = {
     conversation.open(thread);
     watch();
   },
+  undone() {
+    const last = conversation.turns.findLast(({ number, head }) => number && head.request);
+    if (last) composer.restore({ text: last.head.request, files: last.head.files, is_code: last.head.is_code });
+  },
   forked({ to }) {
     isBranching = false;
     go(to);
@@ -235,7 +244,7 @@ const hear = {
   },
 };
 
-const OF_ONE_CONVERSATION = new Set(["conversation", "turn", "event", "notice", "model", "reset", "deleted"]);
+const OF_ONE_CONVERSATION = new Set(["conversation", "turn", "event", "notice", "model", "reset", "undone", "deleted"]);
 
 function heard(message) {
   if (OF_ONE_CONVERSATION.has(message.kind) && message.thread !== thread) return;

@@ -1,11 +1,14 @@
 """The lines that programs read."""
 
+import contextlib
+import io
 import json
+import os
 import sys
 
 import pytest
 
-from interpreter_bot import values
+from interpreter_bot import errors, values
 from interpreter_bot.platforms.console import json_replies, saved_files, terminal_input
 
 
@@ -16,7 +19,9 @@ def told(capsys):
     def tell(show, keeper=None):
         show(
             json_replies.ExecutionJsonLines(
-                keeper, terminal_input.StdinAnswers(is_script=True), out=sys.stdout
+                keeper,
+                json_replies.JsonAnswers(terminal_input.StdinAnswers(is_script=True)),
+                out=sys.stdout,
             )
         )
         lines = capsys.readouterr().out
@@ -120,3 +125,74 @@ def test_an_end_says_what_there_is_to_say(told):
 def test_announcements_are_lines_too(told):
     lines = told(lambda audience: audience.announcement(2, "Words."))
     assert lines == [{"type": "announcement", "cell": 2, "text": "Words."}]
+
+
+@pytest.fixture
+def driven(tmp_path):
+    """Answer the questions of a turn as a program does; returns what is written, and a question."""
+
+    @contextlib.contextmanager
+    def driven(*lines):
+        reading, writing = os.pipe()
+        for line in lines:
+            os.write(writing, (line if isinstance(line, bytes) else json.dumps(line).encode()))
+            os.write(writing, b"\n")
+        os.close(writing)
+        out = io.StringIO()
+        answers = terminal_input.StdinAnswers(is_script=False, descriptor=reading)
+        try:
+            yield out, json_replies.TurnJsonLines(None, json_replies.JsonAnswers(answers), out=out)
+        finally:
+            os.close(reading)
+
+    return driven
+
+
+def lines_of(out):
+    return [json.loads(line) for line in out.getvalue().splitlines()]
+
+
+ASKED = values.InputRequested("who? ", is_password=False)
+
+
+async def test_a_program_answers_each_question_by_its_id(driven):
+    given = ({"id": 1, "answer": "Ada\nL."}, {"id": 2, "answer": "yes"}, {"id": 3, "answer": "no"})
+    with driven(*given, {"id": 4, "answer": "session"}) as (out, reply):
+        assert await reply.ask(0, ASKED) == "Ada\nL."
+        assert await reply.approve(0, "x = 1") == "x = 1"
+        assert await reply.approve(0, "x = 1") is None
+        assert await reply.approve(0, "x", choices=("session",)) == "session"
+    told = [(line["type"], line["id"], line["text"]) for line in lines_of(out)]
+    assert told == [
+        ("input", 1, "who? "),
+        *(("approve", n, c) for n, c in ((2, "x = 1"), (3, "x = 1"), (4, "x"))),
+    ]
+
+
+async def test_what_is_no_answer_is_said_and_the_question_stays_open(driven):
+    junk = (
+        b"y",
+        b"[1]",
+        b"[" * 10_000,
+        b"\xff",
+        {"id": 9, "answer": "x"},
+        {"id": 1},
+        {"id": 1, "answer": 3},
+    )
+    with driven(*junk, {"id": 1, "answer": ""}) as (out, reply):
+        assert await reply.ask(0, ASKED) == ""
+    ignored = [line["text"] for line in lines_of(out) if line["type"] == "ignored"]
+    assert len(ignored) == len(junk)
+    assert all(text.startswith("An answer is a line such as") for text in ignored)
+
+
+async def test_the_end_of_standard_input_and_null_decline(driven):
+    with driven({"id": 1, "answer": None}) as (out, reply):
+        with pytest.raises(errors.BotError, match="declined"):
+            await reply.ask(0, ASKED)
+        assert await reply.approve(0, "x = 1") is None
+        with pytest.raises(errors.BotError, match="asked for input"):
+            await reply.ask(0, ASKED)
+    assert [line["text"] for line in lines_of(out) if line["type"] == "announcement"] == [
+        "Declined: standard input has ended, so nobody can answer."
+    ]

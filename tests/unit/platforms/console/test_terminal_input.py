@@ -52,24 +52,24 @@ def piped(monkeypatch):
 )
 async def test_data_is_a_file_that_is_called_what_it_looks_like(piped, data, name):
     piped(data)
-    file = terminal_input.opened()
+    file = terminal_input.piped_file()
     assert file.name == name
     assert b"".join([chunk async for chunk in file.chunks()]) == data
 
 
 def test_nothing_is_no_file(piped, monkeypatch):
     piped(b"")
-    assert terminal_input.opened() is None
+    assert terminal_input.piped_file() is None
     with open(os.devnull) as nothing:
         monkeypatch.setattr("sys.stdin", nothing)
-        assert terminal_input.opened() is None
+        assert terminal_input.piped_file() is None
     monkeypatch.setattr("sys.stdin", None)
-    assert terminal_input.opened() is None
+    assert terminal_input.piped_file() is None
 
 
 def test_text_is_a_question(piped):
     piped("  Wie groß?\nUnd wie alt?\n".encode())
-    assert terminal_input.text(most_characters=100) == "Wie groß?\nUnd wie alt?"
+    assert terminal_input.read_question(most_characters=100) == "Wie groß?\nUnd wie alt?"
 
 
 @pytest.mark.parametrize(
@@ -84,4 +84,4 @@ def test_text_is_a_question(piped):
 def test_what_is_no_question_is_refused_in_a_sentence(piped, data, sentence):
     piped(data)
     with pytest.raises(terminal_input.PipeError, match=sentence):
-        terminal_input.text(most_characters=100)
+        terminal_input.read_question(most_characters=100)

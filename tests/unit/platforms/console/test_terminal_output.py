@@ -61,14 +61,23 @@ def test_a_bar_is_drawn_anew_on_a_terminal_and_not_at_all_in_a_file():
     terminal, file = Terminal(), io.StringIO()
     for target in (terminal, file):
         stream = terminal_output.Stream(target)
-        for share in (0.0, 0.5, 1.0, None):
-            stream.bar(share)
+        for share in (0.0, 0.5, 1.0):
+            stream.status(terminal_output.bar(share))
         stream.line("after")
-    none, half, whole, after = terminal.getvalue().split("\x1b[2K\r")
-    assert none == f"[{'.' * 30}] 0%"
+    start, none, half, whole, after = terminal.getvalue().split("\r\x1b[2K")
+    assert (start, none) == ("", f"[{'.' * 30}] 0%")
     assert half == f"[{'#' * 15}{'.' * 15}] 50%"
     assert whole == f"[{'#' * 30}] 100%"
     assert after == file.getvalue() == "after\n"
+
+
+def test_a_status_never_stands_in_a_line_that_code_left_open():
+    terminal = Terminal()
+    stream = terminal_output.Stream(terminal)
+    stream.text("half")
+    stream.status("Running… 3 s")
+    stream.text(" a line\n")
+    assert terminal.getvalue() == "half a line\n"
 
 
 def test_our_lines_begin_at_the_left():

@@ -171,4 +171,6 @@ async def test_a_picture_is_drawn_in_its_place_among_the_words(terminal):
     shown = ""
     while "a figure" not in shown or not shown.endswith("\n"):
         shown += os.read(terminal[0], 4096).decode()
-    assert re.fullmatch(r"before\r\n\x1bPq[^\x1b]*\x1b\\\r\n.*\[a figure: .*\r\n", shown)
+    assert re.fullmatch(
+        r"before\r\n\x1bPq[^\x1b]*\x1b\\\r\n.*\[a figure\].*\r\n.*--keep DIR.*\r\n", shown
+    )

@@ -59,7 +59,8 @@ def test_tables_are_aligned(shown):
 
 def test_displays_are_saved_or_said_to_be_savable(shown, tmp_path):
     image = values.Image(mime="image/png", data=b"1", plain="<Figure>")
-    assert shown(image) == ("", "[<Figure>: use --keep DIR to save it]\n")
+    told = "To save pictures and files, start with `exec --keep DIR`."
+    assert shown(image) == ("", f"[<Figure>]\n{told}\n")
     _, said = shown(image, values.Html(html=b"x"), keeper=saved_files.SavedFiles(tmp_path))
     assert said == (
         f"[<Figure>: saved as {tmp_path}/cell-0-1.png]\n"

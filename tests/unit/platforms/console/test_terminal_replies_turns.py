@@ -11,6 +11,10 @@ from tests.unit.platforms.console.test_terminal_output import Terminal
 WAITS = (("Looking…", None), ("Downloading. Free.", 0.0), ("Downloading. Free.", 0.5), ("", None))
 
 
+def no_answers():
+    return json_replies.JsonAnswers(terminal_input.StdinAnswers(is_script=True))
+
+
 def printed(*, out, err):
     printer = terminal_replies.TurnPrinter(
         None, terminal_input.StdinAnswers(is_script=True), out=out, err=err
@@ -24,8 +28,8 @@ def printed(*, out, err):
 def test_what_is_waited_for_is_said_once_with_a_bar_that_goes_away(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     said = printed(out=Terminal(), err=Terminal())
-    bars = said.removeprefix("Looking…\nDownloading. Free.\n").split("\x1b[2K\r")
-    assert bars == [f"[{'.' * 30}] 0%", f"[{'#' * 15}{'.' * 15}] 50%", ""]
+    bars = said.removeprefix("Looking…\nDownloading. Free.\n").split("\r\x1b[2K")
+    assert bars == ["", f"[{'.' * 30}] 0%", f"[{'#' * 15}{'.' * 15}] 50%", ""]
 
 
 def test_a_pipe_is_told_what_is_waited_for_and_sees_no_bar():
@@ -34,7 +38,7 @@ def test_a_pipe_is_told_what_is_waited_for_and_sees_no_bar():
 
 def test_json_has_every_step_of_it():
     out = io.StringIO()
-    lines = json_replies.TurnJsonLines(None, terminal_input.StdinAnswers(is_script=True), out=out)
+    lines = json_replies.TurnJsonLines(None, no_answers(), out=out)
     for text, share in WAITS:
         lines.progress(text, share)
     told = [json.loads(line) for line in out.getvalue().splitlines()]
@@ -60,7 +64,7 @@ def test_queries_are_printed_below_an_answer_where_that_is_wanted():
 
 def test_json_always_has_the_queries_of_a_turn():
     out = io.StringIO()
-    lines = json_replies.TurnJsonLines(None, terminal_input.StdinAnswers(is_script=True), out=out)
+    lines = json_replies.TurnJsonLines(None, no_answers(), out=out)
     lines.ended(ended())
     [asked] = json.loads(out.getvalue())["queries"]
     assert asked == {
