@@ -39,6 +39,7 @@ class BotProcess:
         self.pid = 0
         self.started = 0.0
         self.on_death: Callable[[], None] = lambda: None
+        self._expected = -signal.SIGKILL
         self.environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(place),
@@ -92,7 +93,7 @@ class BotProcess:
                 async for line in process.stdout:
                     if found := _ADDRESS.search(line.decode()):
                         at(found[0])
-                if await process.wait() != -signal.SIGKILL:
+                if await process.wait() != self._expected:
                     raise RuntimeError(f"the bot ended: {self.log.read_text()[-2000:]}")
                 self.on_death()
             finally:
@@ -102,7 +103,13 @@ class BotProcess:
 
     def kill(self) -> None:
         """Kill it -9; it is started again."""
+        self._expected = -signal.SIGKILL
         os.kill(self.pid, signal.SIGKILL)
+
+    def restart(self) -> None:
+        """Let it end in order; it is started again."""
+        self._expected = 0
+        os.kill(self.pid, signal.SIGTERM)
 
     async def host_pid(self) -> int:
         """Return the process of the newest host; 0 where there is none just now."""

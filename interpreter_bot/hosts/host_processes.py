@@ -41,6 +41,8 @@ _INHERITED: Final = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "PYTHONPATH"}
     | {"XDG_RUNTIME_DIR", "XDG_STATE_HOME", "PYTHONDONTWRITEBYTECODE"}
 )
+# Programs that are the first process of a container, and end it with the bot.
+_CONTAINER_INITS: Final = frozenset({"tini", "docker-init", "dumb-init", "catatonit"})
 _POLL_SECONDS: Final = 0.02
 # It saves variables (snapshots.end_seconds) and ends its kernels.
 _END_SECONDS: Final = 60.0
@@ -169,18 +171,32 @@ async def open_host(
                 return
 
     opening = rolling_hosts.RollingHosts.open(
-        host_sockets.newest(config.paths), revive=revive, doorkeeper=doorkeeper
+        host_sockets.newest(config.paths),
+        revive=revive,
+        doorkeeper=doorkeeper,
+        ends_with_bot=may_start and _ends_with_us(),
     )
+    is_awaited = False
     try:
         async with contextlib.AsyncExitStack() as stack:
             async with keeper.found(must_fit=True) if may_start else contextlib.nullcontext():
                 hosts = await stack.enter_async_context(opening)
                 await hosts.connected()
             yield hosts
+            is_awaited = hosts.is_awaited
     finally:
-        # Also where the bot could not start after all; only one that is killed leaves it behind.
-        if may_start:
+        # Also where the bot could not start after all; one that is killed leaves it behind, and
+        # one whose turns go on in the next.
+        if may_start and not is_awaited:
             await cancellation.shielded(keeper.end())
+
+
+def _ends_with_us() -> bool:
+    """Return whether what we start is killed when we end: in a container, or a systemd unit."""
+    if os.getpid() == 1 or "INVOCATION_ID" in os.environ:
+        return True
+    first = pathlib.Path("/proc/1/comm").read_text().strip()
+    return os.getppid() == 1 and first in _CONTAINER_INITS
 
 
 class _Keeper:

@@ -118,6 +118,9 @@ class LocalHost:
     outlives_bot = False
     ends_with_bot = True
 
+    def outlive(self) -> None:
+        """Do nothing: it cannot."""
+
     def __init__(
         self, pool: pools.Pool, *, doorkeeper: kernel_doors.Doorkeeper | None = None
     ) -> None:

@@ -52,6 +52,9 @@ class PlacedHosts:
     outlives_bot = True
     ends_with_bot = False
 
+    def outlive(self) -> None:
+        """Do nothing: machines do not end with a bot."""
+
     def __init__(
         self,
         fleet: host_lists.Fleet,

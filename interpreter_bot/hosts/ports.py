@@ -272,6 +272,9 @@ class Hosts(Protocol):
     def ends_with_bot(self) -> bool:
         """Whether they end, with their variables saved, when this process ends in order."""
 
+    def outlive(self) -> None:
+        """Keep what runs for the next bot, though this process ends in order."""
+
     async def take_move_notice(self, key: str) -> bool:
         """Find a session's machine, perhaps wait; say once whether all was lost with another."""
 

@@ -187,10 +187,10 @@ class RemoteHost:
         """Say no: no session of it moves."""
         return False
 
-    @property
-    def ends_with_bot(self) -> bool:
-        """Whether it ends with bots that end in order."""
-        return self.connection.status.is_lingering
+    ends_with_bot = False
+
+    def outlive(self) -> None:
+        """Do nothing: a host alone does not end with a bot."""
 
     @property
     def is_sandboxed(self) -> bool:

@@ -72,6 +72,8 @@ class RollingHosts:
 
     Attributes:
         outlives_bot: true.
+        ends_with_bot: whether they end with a bot that ends in order.
+        is_awaited: whether they are kept for the next bot, also at an orderly end.
     """
 
     outlives_bot = True
@@ -81,7 +83,11 @@ class RollingHosts:
         newest: pathlib.Path,
         revive: host_connection.Revive,
         doorkeeper: kernel_doors.Doorkeeper | None,
+        *,
+        ends_with_bot: bool,
     ) -> None:
+        self.ends_with_bot = ends_with_bot
+        self.is_awaited = False
         self._newest = newest
         self._revive = revive
         self._doorkeeper = doorkeeper
@@ -99,6 +105,7 @@ class RollingHosts:
         *,
         revive: host_connection.Revive,
         doorkeeper: kernel_doors.Doorkeeper | None = None,
+        ends_with_bot: bool = False,
     ) -> AsyncIterator[RollingHosts]:
         """Connect to all hosts there are.
 
@@ -106,11 +113,12 @@ class RollingHosts:
             newest: the link to the newest one's socket.
             revive: called when a host cannot be reached.
             doorkeeper: decides what kernels reach; None lets them reach nothing.
+            ends_with_bot: whether they cannot outlive a bot that ends in order.
 
         Raises:
             KernelError: the newest one cannot be reached, or is of another release.
         """
-        hosts = cls(newest, revive, doorkeeper)
+        hosts = cls(newest, revive, doorkeeper, ends_with_bot=ends_with_bot)
         try:
             await hosts._join(newest)
             first = hosts._hosts[0].connection.address
@@ -186,10 +194,9 @@ class RollingHosts:
         """Say no: on one machine, each host begins with what the former left."""
         return False
 
-    @property
-    def ends_with_bot(self) -> bool:
-        """Whether it ends with bots that end in order."""
-        return self._hosts[0].ends_with_bot
+    def outlive(self) -> None:
+        """Keep what runs for the next bot."""
+        self.is_awaited = True
 
     @property
     def is_sandboxed(self) -> bool:

@@ -21,7 +21,8 @@ _WARN_SECONDS: Final = 15.0
 # Two measures of one moment differ by what lies between asking for them and getting them.
 _SAME_SECONDS: Final = 1.0
 _LATE_SECONDS: Final = 5.0
-_ORPHANS_SECONDS: Final = 60.0
+# A dead replica's turns go on within seconds; to look is one read.
+_ORPHANS_SECONDS: Final = 3.0
 _ARREARS_SECONDS: Final = 20.0
 _TIDY_SECONDS: Final = 3600.0
 _EVENTS_AGE: Final = datetime.timedelta(days=1)

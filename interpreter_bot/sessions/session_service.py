@@ -44,6 +44,8 @@ _EMPTY: Final = "There is nothing to do: write what you want to know, or send a 
 _LONG: Final = "This message is longer than the {most:,} characters that one may have."
 _BUSY: Final = "Something runs in this conversation. Please try again when it is over."
 _RESET: Final = "Started anew: variables are gone, and what was said before is forgotten."
+# Turns that are about to end need not wait for the next bot.
+_HAND_OVER_SECONDS: Final = 2.0
 _STOPPING_SECONDS: Final = 15.0
 _MOST_UNSAID: Final = 1000
 
@@ -323,17 +325,27 @@ class SessionService:
         """Refuse new requests, and wait until no turn runs.
 
         Turns may go on for `closing_seconds`, then they are stopped, and at last cancelled; each
-        of them is recorded and shown as what it is. Platforms should be open until then.
+        of them is recorded and shown as what it is. If kernels outlive the bot, turns are handed
+        over to the next one instead, and soon. Platforms should be open until then.
         """
         self._lanes.close()
+        hosts, closing_seconds = (
+            self._services.hosts,
+            self._services.config.sessions.closing_seconds,
+        )
+        goes_on = not hosts.ends_with_bot
+        if goes_on:
+            closing_seconds = min(closing_seconds, _HAND_OVER_SECONDS)
         for stop in self._stops.all_running():
             stop.is_restart = not stop.is_set()
-            stop.goes_on = not self._services.hosts.ends_with_bot
-        for seconds in (self._services.config.sessions.closing_seconds, _STOPPING_SECONDS):
+            stop.goes_on = goes_on
+        for seconds in (closing_seconds, _STOPPING_SECONDS):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._lanes.drained()
                 return
+            if goes_on:
+                hosts.outlive()
             for stop in self._stops.all_running():
                 stop.set()
         _log.warning("%d turns did not end when they were stopped", len(self._tasks))

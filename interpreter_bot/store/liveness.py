@@ -48,8 +48,8 @@ _REPLICAS: Final = f"^{_APPLICATION}(replica )?[0-9a-f]{{32}}$"
 _IDENTITY = re.compile(r"[0-9a-f]{32}")
 # A machine that vanishes closes no connection: the server has to probe. Seconds, and times.
 _KEEPALIVES: Final = {
-    "tcp_keepalives_idle": "10",
-    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_idle": "4",
+    "tcp_keepalives_interval": "2",
     "tcp_keepalives_count": "3",
 }
 _OTHERS: Final = sqlalchemy.text(

@@ -129,12 +129,13 @@ class ClaimedEvents:
         be for that event: then people are told, and it is not taken once more.
         """
         is_awaited = sa.and_(_EVENTS.c.address != "", _EVENTS.c.platform.in_(platforms))
-        others = sa.select(_EVENTS.c.owner).where(is_awaited, _EVENTS.c.owner != self._instance.id)
-        async with self._begin.writing() as transaction:
-            owners = (await transaction.execute(others.distinct())).scalars().all()
-            dead = [o for o in owners if await self._instance.is_dead(transaction, o)]
-            if not dead:
+        is_other = _EVENTS.c.owner != self._instance.id
+        others = sa.select(_EVENTS.c.owner).where(is_awaited, is_other).distinct()
+        async with self._begin.reading() as transaction:
+            if not await _dead(transaction, others, self._instance):
                 return ()
+        async with self._begin.writing() as transaction:
+            dead = await _dead(transaction, others, self._instance)
             theirs = (is_awaited, _EVENTS.c.owner.in_(dead))
             # What became a turn is told of, or goes on, as that.
             begun = await _begun(transaction, *theirs)
@@ -272,11 +273,11 @@ class Turns:
         """
         is_running = _T.c.status == _Status.RUNNING.value
         others = sa.select(_T.c.owner).where(is_running, _T.c.owner != self._instance.id).distinct()
-        async with self._begin.writing() as transaction:
-            owners = (await transaction.execute(others)).scalars().all()
-            dead = [o for o in owners if await self._instance.is_dead(transaction, o)]
-            if not dead:
+        async with self._begin.reading() as transaction:
+            if not await _dead(transaction, others, self._instance):
                 return ()
+        async with self._begin.writing() as transaction:
+            dead = await _dead(transaction, others, self._instance)
             theirs = (is_running, _T.c.owner.in_(dead))
             is_claimed = (_EVENTS.c.owner == _T.c.owner, _EVENTS.c.content.is_not(None))
             begun = await _begun(transaction, *theirs, *_IS_BLANK, *is_claimed)
@@ -288,6 +289,16 @@ class Turns:
             rows = [*(await transaction.execute(end)).all()]
             rows += (await transaction.execute(take.values(owner=self._instance.id))).all()
         return tuple(sorted(map(_record, rows), key=lambda turn: turn.id))
+
+
+async def _dead(
+    transaction: transactions.Transaction,
+    owners: sa.Select[Any],
+    instance: liveness.Instance,
+) -> list[str]:
+    """Return the owners that are dead; looked for before writing, which keeps others waiting."""
+    found = (await transaction.execute(owners)).scalars().all()
+    return [owner for owner in found if await instance.is_dead(transaction, owner)]
 
 
 def _record(row: sa.Row[Any]) -> records.Turn:

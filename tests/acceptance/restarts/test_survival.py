@@ -2,10 +2,13 @@
 
 import asyncio
 import contextlib
+import json
 import os
+import pathlib
 import shutil
 import signal
 import sys
+import time
 import uuid
 
 import pytest
@@ -17,6 +20,7 @@ from interpreter_bot.sessions import event_claims
 
 pytestmark = [pytest.mark.kernel, pytest.mark.timeout(240)]
 
+ROOT = pathlib.Path(__file__).parents[3]
 MODEL = settings.Model(name="none", base_url="http://127.0.0.1:9/v1", protocol="chat")
 BEGIN = "kept = 7\ngone = iter(one for one in 'ab')\nopen('file.txt', 'w').write('here')"
 # A generator cannot be saved: where it is there, nothing was ever gone.
@@ -192,6 +196,45 @@ async def test_what_waited_when_two_bots_were_killed_is_told_and_not_begun_again
         assert person.shown(second) == [page_visitors.LOST]
 
 
+@contextlib.asynccontextmanager
+async def replica(bot):
+    """Run one of several bots that share a database; gives its process."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "bench.chaos_bots"),
+        env=bot.environment | {"PYTHONPATH": str(ROOT)},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert b"ready" in await process.stdout.readline()
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        process.stdin.close()
+        await process.wait()
+
+
+async def test_turn_of_a_replica_that_was_killed_goes_on_in_another_within_seconds(bot):
+    # Nobody comes back to the host after the test.
+    bot.environment["INTERPRETER_BOT_HOST__LINGER_SECONDS"] = "5"
+    async with replica(bot) as first, replica(bot) as second:
+        code = "print('once', flush=True)\n" + HOLD
+        request = {"session": "s", "id": "r", "code": code}
+        first.stdin.write(json.dumps(request).encode() + b"\n")
+        async with asyncio.timeout(30):
+            while not (begun := list(bot.paths.data.rglob("begun"))):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        first.kill()
+        begun[0].with_name("go").touch()
+        async with asyncio.timeout(15):
+            answer = json.loads(await second.stdout.readline())
+    assert (answer["lines"], answer["status"]) == (["once", "over"], "done")
+    async with asyncio.timeout(20):
+        while await bot.host_pid():  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+
+
 async def test_variables_survive_an_orderly_end_of_the_bot_and_its_host(bot):
     async with being_there(bot) as person:
         await person.run(BEGIN)
@@ -200,6 +243,25 @@ async def test_variables_survive_an_orderly_end_of_the_bot_and_its_host(bot):
         printed, said = await person.run(LOOK)
     assert printed == SAVED
     assert "Your variables are back (1 of 2)" in said
+
+
+async def test_code_goes_on_and_is_shown_by_the_next_bot_after_an_orderly_end(bot):
+    async with being_there(bot) as person:
+        await person.run(BEGIN)
+        slow = "print('begun', flush=True)\n" + HOLD + "print(kept, next(gone))"
+        name = await person.begin(slow)
+        await person.until(lambda: "begun" in page_visitors.printed(person.shown(name)))
+        host, former, began = await bot.host_pid(), person.visitor.address, time.monotonic()
+        bot.restart()
+        await person.until(lambda: person.visitor.address != former)
+        assert time.monotonic() - began < 15
+        [begun] = bot.paths.data.rglob("begun")
+        begun.with_name("go").touch()
+        printed, said = await person.ended(name)
+        assert printed == "begun\nover\n7 a"
+        assert "again" not in said
+        assert await bot.host_pid() == host
+    assert await bot.host_pid() == 0
 
 
 async def test_variables_live_on_in_a_service_while_the_bot_is_restarted(bot):
