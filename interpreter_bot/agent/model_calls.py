@@ -48,7 +48,7 @@ class CompletedCall:
     is_last: bool
 
 
-class _NullListener:
+class NullListener:
     """A listener for replies that are not shown."""
 
     def text(self, delta: str) -> None:
@@ -262,7 +262,7 @@ async def short_text(
     if isinstance(grant, budgets.Refusal) or grant.is_last:
         return ""
     try:
-        reply = await llm.reply(prompt, listener=_NullListener())
+        reply = await llm.reply(prompt, listener=NullListener())
     except model_errors.CutError as error:
         charge(_counted(error.partial, estimate, 0))
         return ""

@@ -5,6 +5,7 @@
         ├── UnknownChoiceError     no model of that name is configured
         ├── KeyRefusedError        401, 403
         ├── UnknownModelError      404
+        ├── UnlistedError          a server lists no models, and none is named
         ├── RateLimitedError       429                                  worth a retry
         ├── QuotaError             429 for want of money
         ├── OverloadedError        500 and above                        worth a retry
@@ -25,9 +26,10 @@ The agent turns them into endings of a turn; `str(error)` is that ending's sente
 
 from __future__ import annotations
 
-from typing import ClassVar
+import urllib.parse
+from typing import ClassVar, Final
 
-from interpreter_bot import errors
+from interpreter_bot import errors, settings
 from interpreter_bot.agent import chat_messages
 
 
@@ -55,6 +57,10 @@ class KeyRefusedError(ModelError):
 
 class UnknownModelError(ModelError):
     """The server does not know the configured language model. The operator has to check it."""
+
+
+class UnlistedError(ModelError):
+    """The language model's server lists no models. The operator has to name one."""
 
 
 class RateLimitedError(ModelError):
@@ -131,3 +137,38 @@ class CutError(ModelError):
         super().__init__(sentence)
         self.partial = partial
         """What had come until then: its text, and no calls, for they may be incomplete."""
+
+
+_OPERATOR: Final = "Ask whoever runs this bot to"
+
+
+def server_name(model: settings.Model) -> str:
+    """Return the host, and the port if it is named, of a model's server."""
+    return urllib.parse.urlsplit(model.base_url).netloc.rpartition("@")[2]
+
+
+def at_server(error: ModelError, model: settings.Model, *, has_key: bool = True) -> ModelError:
+    """Return an error of the same type that names the server, where that helps.
+
+    Args:
+        error: what went wrong.
+        model: that was asked.
+        has_key: a key was sent.
+    """
+    server = f"The model server at {server_name(model)}"
+    match error:
+        case KeyRefusedError() if has_key:
+            sentence = f"{server} refused the API key. {_OPERATOR} check it."
+        case KeyRefusedError():
+            sentence = f"{server} wants an API key. {_OPERATOR} give the bot one."
+        case UnknownModelError():
+            sentence = f'{server} has no model called "{model.name}". {_OPERATOR} check its name.'
+        case UnlistedError():
+            sentence = f"{server} lists no models. {_OPERATOR} name one."
+        case UnreachableError():
+            sentence = f"{server} cannot be reached. Try again in a minute."
+        case SilentError():
+            sentence = f"{server} did not answer in time. Try again in a minute."
+        case _:
+            return error
+    return type(error)(sentence, retry_after_seconds=error.retry_after_seconds)

@@ -11,13 +11,11 @@ import pathlib
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final
 
-import pydantic
-
-from interpreter_bot import encryption, logs, schedules, settings
+from interpreter_bot import encryption, schedules, settings
 from interpreter_bot.agent.llms import catalogues, model_discovery
 from interpreter_bot.agent.llms.embedded import on_demand_model
 from interpreter_bot.app import execution_startup, garbage_collection
@@ -219,7 +217,10 @@ async def _models(
     config: settings.Settings, environment: Mapping[str, str], stack: contextlib.AsyncExitStack
 ) -> tuple[catalogues.Catalogue, str]:
     """Open the models, and return a notice about them for people."""
-    models = config.models or await model_discovery.discover(environment)
+    found = model_discovery.Discovery((), ())
+    if not config.models:
+        found = await model_discovery.discover(environment)
+    models = config.models or found.models
     servers: dict[str, on_demand_model.OnDemandModel] = {}
     notice = ""
     if not models:
@@ -231,7 +232,11 @@ async def _models(
             models, servers = (local.model,), {local.model.title: local}
             notice = f"{_DEMO} {local.licence}".strip()
     catalogue = catalogues.Catalogue(
-        models, keys=_keys(models, environment), patience=config.patience, servers=servers
+        models,
+        keys=catalogues.keys(models, environment),
+        patience=config.patience,
+        servers=servers,
+        unlisted=found.unlisted,
     )
     # Before the embedded model, which it talks to.
     stack.push_async_callback(catalogue.close)
@@ -259,12 +264,3 @@ def _temporary(
     """Return a database that is gone with the stack, not yet opened."""
     directory = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
     return databases.Database.open(engines.default(directory), files=directory / "kept")
-
-
-def _keys(
-    models: Iterable[settings.Model], environment: Mapping[str, str]
-) -> dict[str, pydantic.SecretStr]:
-    """Collect the models' keys, and redact them from every log."""
-    names = {model.api_key_variable for model in models} & environment.keys()
-    logs.add_secrets(environment[name] for name in names)
-    return {name: pydantic.SecretStr(environment[name]) for name in names}

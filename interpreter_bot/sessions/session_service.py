@@ -93,8 +93,13 @@ class SessionService:
         self._notify: dict[str, Notify] = {}
         self.resumptions = suspended_turns.Resumptions(self._lanes, self.handle, self.notify)
         self._unsaid = collections.deque[tuple[values.SessionKey, str]](maxlen=_MOST_UNSAID)
-        self.model_notice = model_notice
-        """What people should know of the model: how to get one, or that it is only a demo."""
+        self._model_notice = model_notice
+
+    @property
+    def model_notice(self) -> str:
+        """What people should know of the model: how to get one, that it is only a demo, or why it
+        cannot be asked right now."""
+        return self._model_notice or self._services.catalogue.problem
 
     @classmethod
     @contextlib.asynccontextmanager

@@ -136,6 +136,7 @@ class Server:
         most_pictures: it takes no more of them in a request, as vLLM's.
         text_outputs: it takes no pictures as the output of a call, as llama.cpp's does.
         port: where; 0 is anywhere.
+        lists_models: it says which models it has.
 
     Attributes:
         requests: what was answered.
@@ -158,7 +159,9 @@ class Server:
         text_outputs: bool = False,
         most_pictures: int = 100,
         port: int = 0,
+        lists_models: bool = True,
     ) -> None:
+        self.lists_models = lists_models
         self.mind = mind or openai_minds.Mind()
         self.refusals: list[str] = []
         self._unknown = unknown
@@ -203,6 +206,15 @@ class Server:
         """Add what this server answers."""
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_post("/v1/responses", self._responses)
+        if self.lists_models:
+            app.router.add_get("/v1/models", self._list_models)
+
+    async def _list_models(self, request: web.Request) -> web.Response:
+        if not self.is_authorized(request):
+            return _refused(401, message="Incorrect API key", code="invalid_api_key")
+        fields = {"object": "model", "created": 0, "owned_by": "us"}
+        data = [{"id": name, **fields} for name in self._models]
+        return web.json_response({"object": "list", "data": data})
 
     def is_authorized(self, request: web.Request) -> bool:
         """Say whether a request has the key."""

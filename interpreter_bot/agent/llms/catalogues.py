@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import pydantic
 
-from interpreter_bot import errors, settings
-from interpreter_bot.agent import model_errors, ports
+from interpreter_bot import errors, logs, settings
+from interpreter_bot.agent import chat_messages, model_errors, ports
 from interpreter_bot.agent.llms import model_discovery, picture_support, retries
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ class Catalogue:
         keys: API keys by the name of the environment variable that holds them.
         patience: how long a server is waited for.
         servers: by model title, what starts the server of a model that has to be started.
+        unlisted: servers whose models are not known yet; each has a model of its own in `models`.
         sleep: waits between tries.
 
     Raises:
@@ -45,6 +46,7 @@ class Catalogue:
         keys: Mapping[str, pydantic.SecretStr],
         patience: settings.Patience,
         servers: Mapping[str, retries.StartingServer] | None = None,
+        unlisted: Sequence[model_discovery.UnlistedServer] = (),
         sleep: retries.Sleep | None = None,
     ) -> None:
         self._models = {model.title: model for model in models}
@@ -60,6 +62,10 @@ class Catalogue:
         self._keys = keys
         self._patience = patience
         self._servers = servers or {}
+        self._unlisted = {
+            server.model.title: model_discovery.FirstListedLlm(server, self._speaking)
+            for server in unlisted
+        }
         self._sleep = sleep
         self._clients: list[_Client] = []
         self._llms: dict[str, picture_support.PictureFallbackLlm] = {}
@@ -69,6 +75,11 @@ class Catalogue:
     def titles(self) -> tuple[str, ...]:
         """Return the titles that people can choose, the default first."""
         return tuple(self._models)
+
+    @property
+    def problem(self) -> str:
+        """Return why models of some server are not known yet; empty if all are."""
+        return " ".join(llm.problem for llm in self._unlisted.values() if llm.problem)
 
     @property
     def first_titles(self) -> tuple[str, ...]:
@@ -116,7 +127,9 @@ class Catalogue:
 
     async def _open(self, model: settings.Model) -> ports.Llm:
         # To import an SDK takes most of a second, and the first client reads all authorities.
-        speaking = await asyncio.to_thread(self._speaking, model)
+        speaking: ports.Llm | None = self._unlisted.get(model.title)
+        if speaking is None:
+            speaking = await asyncio.to_thread(self._speaking, model)
         patient = (
             retries.RetryingLlm(speaking, self._patience, sleep=self._sleep)
             if self._sleep
@@ -139,14 +152,19 @@ class Catalogue:
         return self.model(title).title in self._servers
 
     def _speaking(self, model: settings.Model) -> ports.Llm:
-        server = self._servers.get(model.title)
+        if (server := self._servers.get(model.title)) is not None:
+            return self._starting(server, model)
+        key = self._key(model)
         if model.protocol == "anthropic":
-            return self._messages(model)
+            return _NamingServerLlm(self._messages(model), model, has_key=bool(key))
         from interpreter_bot.agent.llms import openai_clients
 
-        if server is None:
-            client = openai_clients.client(model.base_url, self._key(model), self._patience)
-            return openai_clients.llm(self._kept(client), model)
+        client = openai_clients.client(model.base_url, key, self._patience)
+        llm = openai_clients.llm(self._kept(client), model)
+        return _NamingServerLlm(llm, model, has_key=bool(key))
+
+    def _starting(self, server: retries.StartingServer, model: settings.Model) -> ports.Llm:
+        from interpreter_bot.agent.llms import openai_clients
 
         def connected(address: retries.ServerAddress) -> ports.Llm:
             client = openai_clients.local_client(address, self._patience)
@@ -170,3 +188,33 @@ class Catalogue:
     def _key(self, model: settings.Model) -> str:
         key = self._keys.get(model.api_key_variable)
         return key.get_secret_value() if key else ""
+
+
+def keys(
+    models: Iterable[settings.Model], environment: Mapping[str, str]
+) -> dict[str, pydantic.SecretStr]:
+    """Collect the models' keys by the variables that hold them, and redact them from every log."""
+    names = {model.api_key_variable for model in models} & environment.keys()
+    logs.add_secrets(environment[name] for name in names)
+    return {name: pydantic.SecretStr(environment[name]) for name in names}
+
+
+class _NamingServerLlm:
+    """A model whose errors name the server that they are about."""
+
+    def __init__(self, llm: ports.Llm, model: settings.Model, *, has_key: bool) -> None:
+        self._llm = llm
+        self._model = model
+        self._has_key = has_key
+
+    async def reply(
+        self, prompt: chat_messages.Prompt, *, listener: ports.ModelReplyListener
+    ) -> chat_messages.ModelReply:
+        """Request a reply."""
+        try:
+            return await self._llm.reply(prompt, listener=listener)
+        except model_errors.ModelError as error:
+            named = model_errors.at_server(error, self._model, has_key=self._has_key)
+            if named is error:
+                raise
+            raise named from error

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import functools
 import importlib
 import importlib.util
 import logging
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, TypeAlias
 
 from interpreter_bot import settings
-from interpreter_bot.agent import model_errors
+from interpreter_bot.agent import chat_messages, model_errors, ports
 
 _log = logging.getLogger(__name__)
 
@@ -22,34 +24,70 @@ _PACKAGE: Final = "interpreter_bot.agent.llms"
 _ANTHROPICS_KEY: Final = "ANTHROPIC_API_KEY"
 _ANTHROPICS_URL: Final = "ANTHROPIC_BASE_URL"
 _ANTHROPICS_NAME: Final = "ANTHROPIC_MODEL"
-_ANTHROPICS_DEFAULT: Final = "claude-sonnet-5"
+_ANY: Final = "any"
 NO_SDK: Final = (
     "Models over Anthropic's protocol need the extra `anthropic`: "
     "pip install 'interpreter-bot[anthropic]'."
 )
 """What to do where Anthropic's SDK is not installed."""
 _SECONDS: Final = 5.0
-_MOST: Final = 50
+_MAX_MODELS: Final = 50
+
+Listing: TypeAlias = Callable[[], Awaitable[tuple[settings.Model, ...]]]
+"""Asks a server for its models, the default first; raises `ModelError` if it does not say them."""
 
 
-async def discover(environment: Mapping[str, str]) -> tuple[settings.Model, ...]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class UnlistedServer:
+    """A server that was asked for its models and did not list them.
+
+    Attributes:
+        model: stands for its first model until it does.
+        listing: asks it again.
+        problem: why it did not.
+    """
+
+    model: settings.Model
+    listing: Listing
+    problem: model_errors.ModelError
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Discovery:
+    """What the environment leads to.
+
+    Attributes:
+        models: the default first; those that stand for servers that did not list theirs included.
+        unlisted: these servers.
+    """
+
+    models: tuple[settings.Model, ...]
+    unlisted: tuple[UnlistedServer, ...]
+
+
+async def discover(environment: Mapping[str, str]) -> Discovery:
     """Discover models from the environment variables that OpenAI's and Anthropic's tools use.
 
     `OPENAI_MODEL` names the model, or several, with commas; without it a server named by
     `OPENAI_BASE_URL` is asked for its models, and for OpenAI's own a small one is taken.
     `ANTHROPIC_MODEL` does the same for Anthropic, whose server is always asked without it.
-
-    Returns:
-        The models, the default first; none if no variable is set or the server does not answer.
     """
-    found: dict[str, settings.Model] = {}
-    for model in (*await _openais(environment), *await _anthropics(environment)):
-        # One server may offer a model over both protocols.
-        found.setdefault(model.title, model)
-    return tuple(found.values())
+    # One server may offer a model over both protocols.
+    models: dict[str, settings.Model] = {}
+    unlisted: list[UnlistedServer] = []
+    for found in (await _openais(environment), await _anthropics(environment)):
+        if isinstance(found, UnlistedServer):
+            unlisted.append(found)
+            models.setdefault(found.model.title, found.model)
+        else:
+            for model in found:
+                models.setdefault(model.title, model)
+    return Discovery(tuple(models.values()), tuple(unlisted))
 
 
-async def _anthropics(environment: Mapping[str, str]) -> tuple[settings.Model, ...]:
+async def _anthropics(
+    environment: Mapping[str, str],
+) -> tuple[settings.Model, ...] | UnlistedServer:
     url, key = environment.get(_ANTHROPICS_URL, ""), environment.get(_ANTHROPICS_KEY, "")
     if not url and not key:
         return ()
@@ -57,19 +95,9 @@ async def _anthropics(environment: Mapping[str, str]) -> tuple[settings.Model, .
         _log.warning(NO_SDK)
         return ()
     address = {"base_url": url} if url else {}
-    names = _names(environment.get(_ANTHROPICS_NAME, ""))
-    if not names:
-        # Takes seconds, and must not be done by the event loop.
-        await asyncio.to_thread(importlib.import_module, f"{_PACKAGE}.anthropic_messages")
-        from interpreter_bot.agent.llms import anthropic_messages
-
-        base_url = settings.Model(name="any", protocol="anthropic", **address).base_url
-        try:
-            return tuple(await anthropic_messages.listed(base_url, key, seconds=_SECONDS))
-        except model_errors.ModelError as error:
-            _log.warning("Anthropic's server does not list its models: %s", error)
-            names = [] if url else [_ANTHROPICS_DEFAULT]
-    return tuple(settings.Model(name=name, protocol="anthropic", **address) for name in names)
+    if names := _names(environment.get(_ANTHROPICS_NAME, "")):
+        return tuple(settings.Model(name=name, protocol="anthropic", **address) for name in names)
+    return await _listed(settings.Model(name=_ANY, protocol="anthropic", **address), key)
 
 
 def has_anthropics_sdk() -> bool:
@@ -81,21 +109,84 @@ def _names(listed: str) -> list[str]:
     return [name.strip() for name in listed.split(",") if name.strip()]
 
 
-async def _openais(environment: Mapping[str, str]) -> tuple[settings.Model, ...]:
+async def _openais(environment: Mapping[str, str]) -> tuple[settings.Model, ...] | UnlistedServer:
     url, key = environment.get(_URL, ""), environment.get(_KEY, "")
     if not url and not key:
         return ()
-    names = _names(environment.get(_NAME, ""))
-    if not names:
-        names = await _listed(url, key) if url else [_DEFAULT]
-    if url:
-        return tuple(settings.Model(name=name, base_url=url) for name in names)
-    return tuple(settings.Model(name=name) for name in names)
+    address = {"base_url": url} if url else {}
+    names = _names(environment.get(_NAME, "")) or ([] if url else [_DEFAULT])
+    if names:
+        return tuple(settings.Model(name=name, **address) for name in names)
+    return await _listed(settings.Model(name=_ANY, **address), key)
 
 
-async def _listed(url: str, key: str) -> list[str]:
-    # Takes long, and must not be done by the event loop.
-    await asyncio.to_thread(importlib.import_module, f"{_PACKAGE}.openai_clients")
-    from interpreter_bot.agent.llms import openai_clients
+async def _listed(
+    any_model: settings.Model, key: str
+) -> tuple[settings.Model, ...] | UnlistedServer:
+    try:
+        return await _models(any_model, key)
+    except model_errors.ModelError as error:
+        label = f"model at {model_errors.server_name(any_model)}"
+        model = any_model.model_copy(update={"label": label})
+        return UnlistedServer(model, functools.partial(_models, model, key), error)
 
-    return (await openai_clients.listed(url, key, seconds=_SECONDS))[:_MOST]
+
+async def _models(any_model: settings.Model, key: str) -> tuple[settings.Model, ...]:
+    """Ask a server for its models.
+
+    Raises:
+        ModelError: it lists none; the sentence names it.
+    """
+    is_anthropics = any_model.protocol == "anthropic"
+    module = "anthropic_messages" if is_anthropics else "openai_clients"
+    # Takes seconds, and must not be done by the event loop.
+    await asyncio.to_thread(importlib.import_module, f"{_PACKAGE}.{module}")
+    try:
+        if is_anthropics:
+            from interpreter_bot.agent.llms import anthropic_messages
+
+            models = await anthropic_messages.listed(any_model.base_url, key, seconds=_SECONDS)
+        else:
+            from interpreter_bot.agent.llms import openai_clients
+
+            names = await openai_clients.listed(any_model.base_url, key, seconds=_SECONDS)
+            named = {"base_url": any_model.base_url}
+            models = [settings.Model(name=name, **named) for name in names if name]
+    except model_errors.UnknownModelError as error:
+        # Without such a page.
+        raise model_errors.at_server(model_errors.UnlistedError(), any_model) from error
+    except model_errors.ModelError as error:
+        raise model_errors.at_server(error, any_model, has_key=bool(key)) from error
+    if not models:
+        raise model_errors.at_server(model_errors.UnlistedError(), any_model)
+    return tuple(models[:_MAX_MODELS])
+
+
+class FirstListedLlm:
+    """The first model of a server that did not list its models before; asked again until it does.
+
+    Attributes:
+        problem: why its models are not known; empty once they are.
+    """
+
+    def __init__(
+        self, server: UnlistedServer, connect: Callable[[settings.Model], ports.Llm]
+    ) -> None:
+        self._listing = server.listing
+        self._connect = connect
+        self._llm: ports.Llm | None = None
+        self.problem = str(server.problem)
+
+    async def reply(
+        self, prompt: chat_messages.Prompt, *, listener: ports.ModelReplyListener
+    ) -> chat_messages.ModelReply:
+        """Request a reply, once the server has listed its models."""
+        if self._llm is None:
+            try:
+                first, *_ = await self._listing()
+            except model_errors.ModelError as error:
+                self.problem = str(error)
+                raise
+            self.problem = ""
+            self._llm = await asyncio.to_thread(self._connect, first)
+        return await self._llm.reply(prompt, listener=listener)

@@ -5,7 +5,6 @@ Imported only where a model needs it: its SDK takes most of a second.
 
 from __future__ import annotations
 
-import logging
 import ssl
 from typing import Final
 
@@ -18,11 +17,10 @@ from interpreter_bot.agent.llms import (
     code_block_llm,
     responses_api,
     retries,
+    sdk_errors,
     tls_contexts,
     tool_support,
 )
-
-_log = logging.getLogger(__name__)
 
 _OWN_SILENCE_SECONDS: Final = 1200.0
 
@@ -75,13 +73,16 @@ def local_client(address: retries.ServerAddress, patience: settings.Patience) ->
 
 
 async def listed(base_url: str, api_key: str, *, seconds: float) -> list[str]:
-    """Ask a server for the names of its models; none if it does not answer."""
+    """Ask a server for the names of its models.
+
+    Raises:
+        ModelError: it does not list them.
+    """
     async with _opened(base_url, api_key, openai.Timeout(seconds)) as asking:
         try:
             return [model.id async for model in asking.models.list()]
         except openai.OpenAIError as error:
-            _log.warning("the server of OPENAI_BASE_URL does not list its models: %s", error)
-            return []
+            raise sdk_errors.failure(error, api_key=api_key) from error
 
 
 def llm(client: openai.AsyncOpenAI, model: settings.Model) -> ports.Llm:

@@ -1,0 +1,83 @@
+"""Language models on trial: each that is configured is asked for one word."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from interpreter_bot import errors, settings
+from interpreter_bot.agent import chat_messages, model_calls
+from interpreter_bot.agent.llms import catalogues, model_discovery
+from interpreter_bot.doctor import diagnosis
+from interpreter_bot.text import quantities
+
+_CONSEQUENCE: Final = "Questions are not answered by it; code that people write themselves runs."
+_FIX: Final = (
+    "Check the address and name of the model, and the variable that holds its key; the log says "
+    "what the server answered."
+)
+_NONE: Final = "none is configured"
+_NONE_CONSEQUENCE: Final = (
+    "Questions go to the small demo model, if it is there, and else to nobody."
+)
+_NONE_FIX: Final = "Set OPENAI_API_KEY, ANTHROPIC_API_KEY, or OPENAI_BASE_URL for another server."
+_MAX_MODELS: Final = 10
+# Models that think first need some room.
+_ANSWER_TOKENS: Final = 512
+_PATIENCE: Final = settings.Patience(retries=0, connect_seconds=5.0, silence_seconds=30.0)
+
+
+def check(
+    config: settings.Settings, environment: Mapping[str, str]
+) -> tuple[diagnosis.Finding, ...]:
+    """Ask each model that is configured, or that the environment leads to; costs some tokens.
+
+    Args:
+        config: the settings in effect.
+        environment: holds the keys.
+    """
+    return asyncio.run(_check(config, environment))
+
+
+async def _check(
+    config: settings.Settings, environment: Mapping[str, str]
+) -> tuple[diagnosis.Finding, ...]:
+    discovery = model_discovery.Discovery(config.models, ())
+    if not config.models:
+        discovery = await model_discovery.discover(environment)
+    models = discovery.models[:_MAX_MODELS]
+    if not models:
+        return (diagnosis.Finding("model", False, _NONE_CONSEQUENCE, _NONE_FIX, _NONE),)
+    try:
+        catalogue = catalogues.Catalogue(
+            models,
+            keys=catalogues.keys(models, environment),
+            patience=_PATIENCE,
+            unlisted=discovery.unlisted,
+        )
+    except errors.SettingsError as error:
+        return (diagnosis.Finding("model", False, _CONSEQUENCE, _FIX, str(error)),)
+    try:
+        return tuple(await asyncio.gather(*(_asked(catalogue, model) for model in models)))
+    finally:
+        await catalogue.close()
+
+
+async def _asked(catalogue: catalogues.Catalogue, model: settings.Model) -> diagnosis.Finding:
+    """Ask one model for a word."""
+    name = f"model {model.title}" if not model.title.startswith("model ") else model.title
+    prompt = chat_messages.Prompt(
+        system="Answer in one word.",
+        messages=(chat_messages.UserMessage("Say OK."),),
+        answer_tokens=_ANSWER_TOKENS,
+    )
+    began = time.monotonic()
+    try:
+        llm = await catalogue.llm(model.title)
+        await llm.reply(prompt, listener=model_calls.NullListener())
+    except errors.BotError as error:
+        return diagnosis.Finding(name, False, _CONSEQUENCE, _FIX, str(error))
+    took = quantities.duration(time.monotonic() - began)
+    return diagnosis.Finding(name, True, _CONSEQUENCE, _FIX, f"answered within {took}")
