@@ -52,15 +52,15 @@ class UnknownChoiceError(ModelError):
 
 
 class KeyRefusedError(ModelError):
-    """The language model's server refused our API key. The operator has to check it."""
+    """The language model's server refused the API key. Ask whoever runs this bot to check it."""
 
 
 class UnknownModelError(ModelError):
-    """The server does not know the configured language model. The operator has to check it."""
+    """The model server does not have this model. Ask whoever runs this bot to check its name."""
 
 
 class UnlistedError(ModelError):
-    """The language model's server lists no models. The operator has to name one."""
+    """The language model's server lists no models. Ask whoever runs this bot to name one."""
 
 
 class RateLimitedError(ModelError):
@@ -80,13 +80,13 @@ class OverloadedError(ModelError):
 
 
 class UnreachableError(ModelError):
-    """The language model cannot be reached. Please try again in a moment."""
+    """The language model cannot be reached. Try again in a minute."""
 
     is_worth_retrying = True
 
 
 class SilentError(ModelError):
-    """The language model did not answer in time. Please try again in a moment."""
+    """The language model did not answer in time. Try again in a minute."""
 
     is_worth_retrying = True
 

@@ -182,7 +182,7 @@ async def test_a_turn_that_fails_is_said_and_shows_in_the_status(ask):
     refused = openai_server.failure(401, "bad key")
     ran = await ask([refused], "hello")
     assert ran.status == 1
-    assert "refused our API key" in ran.err
+    assert "refused the API key" in ran.err
 
 
 async def test_an_unknown_model_is_refused_before_anything_is_asked(ask):
@@ -271,7 +271,7 @@ async def test_without_a_prompt_a_terminal_is_a_chat(ask):
         (b"Reset.", b""),
         (PROMPT, b"\x03"),
         (PROMPT, b"fail\r"),
-        (b"refused our API key", b""),
+        (b"refused the API key", b""),
         (PROMPT, b"hello\r"),
         (b"Still here.", b""),
         (PROMPT, b"\x04"),

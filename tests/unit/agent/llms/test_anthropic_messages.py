@@ -192,7 +192,8 @@ async def test_each_refusal_has_its_sentence(status, kind, words, failure):
     tries = 3 if failure is model_errors.ContextTooLongError else 1
     async with staged([reply] * tries, patience={"retries": 0}) as stage:
         outcome = await stage.run()
-    assert (outcome.ending, outcome.sentence) == (OutcomeKind.UNREACHABLE, failure.__doc__)
+        expected = model_errors.at_server(failure(), stage.catalogue.model())
+    assert (outcome.ending, outcome.sentence) == (OutcomeKind.UNREACHABLE, str(expected))
 
 
 async def test_what_stops_a_reply_at_the_end_of_the_window_is_gone_on_with():
@@ -206,7 +207,7 @@ async def test_the_key_is_in_no_sentence_and_no_log(caplog):
     async with staged([]) as stage:
         stage.server.api_key = "another-key"
         outcome = await stage.run()
-    assert outcome.sentence == model_errors.KeyRefusedError.__doc__
+    assert "refused the API key" in outcome.sentence
     assert "Incorrect API key provided: [redacted]" in caplog.text
     assert "test-key-0123456789" not in caplog.text
 
