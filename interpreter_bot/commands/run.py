@@ -145,7 +145,7 @@ class _Platforms:
     """All platforms, each independent: one that cannot be opened does not affect the others.
 
     One that is lost is opened again, after waits that grow: the outage may end. One that refuses
-    for good, as with a wrong token, is given up.
+    at its first opening, as with a wrong token, is given up.
     """
 
     def __init__(self, openings: dict[str, _Opening]) -> None:
@@ -184,9 +184,11 @@ class _Platforms:
             except errors.PlatformLostError as error:
                 told: Exception = error
             except errors.BotError as error:
-                _log.exception("%s failed", name)
-                self._fail(name, str(error), end)
-                return
+                if name not in self._opened:
+                    _log.exception("%s failed", name)
+                    self._fail(name, str(error), end)
+                    return
+                told = error
             except Exception:
                 # Foreign libraries read what comes from outside: one platform's failure must not
                 # end others.

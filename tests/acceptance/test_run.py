@@ -106,6 +106,29 @@ async def test_one_that_cannot_log_in_takes_nobody_down_but_is_told(bot, capsys)
     assert "Slack failed: Slack refused the bot token" in warned + capsys.readouterr().err
 
 
+async def test_slack_that_refuses_the_token_for_a_while_is_down_and_comes_back(
+    bot, capsys, monkeypatch
+):
+    monkeypatch.setattr(run, "_FIRST_WAIT_SECONDS", 0.1)
+    async with slack_servers.Server(speed=60) as slack:
+        made = bot(slack=worlds.settings_for(slack), web=settings.Web(port=0))
+        async with being(made) as (task, end):
+            await said(capsys, "Slack: is connected", task)
+            slack.world.teams["T1"].is_revoked = True
+            slack.command("U1", "C1", "/py", "print(6 * 7)")
+            _, warned = "", ""
+            async with asyncio.timeout(30):
+                while "Slack failed: Slack does not accept" not in warned:
+                    await asyncio.sleep(0.05)
+                    warned += capsys.readouterr().err
+            slack.world.teams["T1"].is_revoked = False
+            await said(capsys, "Slack: is connected", task)
+            slack.command("U1", "C1", "/py", "print(7 * 8)")
+            await slack.until(lambda: "\n56\n" in str(slack.world.messages).replace("\\n", "\n"))
+            end.set()
+            assert await task == 0
+
+
 async def test_those_that_cannot_be_reached_are_tried_again(bot, capsys, monkeypatch):
     async with (
         slack_servers.Server(speed=60) as slack,

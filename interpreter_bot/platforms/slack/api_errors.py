@@ -3,7 +3,8 @@
 BotError
 └── SlackError           Slack refused something, or cannot be reached
     ├── RefusedError     it said no, and `code` is its word for why
-    │   └── GoneError    the bot is no longer installed, or its token is dead
+    │   ├── ContentRefusedError    it may take a plainer message
+    │   └── GoneError    it does not accept the token
     └── LostError        it cannot be reached, or answers nonsense: a PlatformLostError, too
 """
 
@@ -13,7 +14,7 @@ from typing import Final
 
 from interpreter_bot import errors
 
-# The token will never work again: no use in trying.
+# Slack does not accept the token.
 GONE: Final = frozenset(
     {
         *("account_inactive", "invalid_auth", "not_authed", "org_login_required"),
@@ -23,6 +24,11 @@ GONE: Final = frozenset(
 # It may work in a moment.
 PASSING: Final = frozenset(
     {"fatal_error", "internal_error", "request_timeout", "service_unavailable"}
+)
+# How words begin for what is wrong with a message.
+_OF_CONTENT: Final = (
+    *("invalid_arg", "invalid_block", "invalid_metadata", "markdown_text", "messaging_processing"),
+    *("metadata_", "msg_", "no_text", "only_one_table", "too_many_"),
 )
 LIMITED: Final = frozenset({"ratelimited", "rate_limited"})
 # The workspace does not have the feature, in any place and at any time.
@@ -69,8 +75,12 @@ class RefusedError(SlackError):
         self.code = code
 
 
+class ContentRefusedError(RefusedError):
+    """Slack refuses what a message holds, and may take it in a plainer form."""
+
+
 class GoneError(RefusedError):
-    """The bot is no longer installed there."""
+    """Slack does not accept the token: the bot is no longer installed there, or it expired."""
 
 
 class LostError(SlackError, errors.PlatformLostError):
@@ -79,4 +89,7 @@ class LostError(SlackError, errors.PlatformLostError):
 
 def refused(method: str, code: str) -> RefusedError:
     """Return the error for Slack's error code."""
-    return (GoneError if code in GONE else RefusedError)(method, code)
+    if code in GONE:
+        return GoneError(method, code)
+    is_of_content = code.startswith(_OF_CONTENT)
+    return (ContentRefusedError if is_of_content else RefusedError)(method, code)

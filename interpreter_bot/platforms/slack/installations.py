@@ -111,6 +111,8 @@ class InstalledWorkspaces:
         self._asking: dict[str, asyncio.Lock] = {}
         self._gone: set[str] = set()
         self._removing: set[str] = set()
+        self._is_lost = asyncio.Event()
+        self._loss: api_errors.GoneError | None = None
         self._left: collections.Counter[str] = collections.Counter()
 
     async def get(self, team: str, enterprise: str = "") -> InstalledWorkspace:
@@ -121,7 +123,7 @@ class InstalledWorkspaces:
         """
         if self._single is not None:
             if self._single.team in self._gone:
-                raise api_errors.GoneError("login", "account_inactive")
+                raise self._loss or api_errors.GoneError("login", "account_inactive")
             return self._single
         # One after the other, also if it is known by then: so events keep their order.
         async with self._asking.setdefault(team, asyncio.Lock()):
@@ -158,21 +160,36 @@ class InstalledWorkspaces:
             team, found.bot_user_id, found.bot_id, found.bot_token, enterprise
         )
 
-    def leave(self, team: str) -> None:
-        """Stop using the token of a workspace; it is dead."""
+    def leave(self, team: str, reason: api_errors.GoneError) -> None:
+        """Stop using the token of a workspace: with a store until the next event of it, which reads
+        the store again; the only one is lost, see `watch`."""
         if team not in self._gone:
-            _log.warning("the bot is no longer installed in %s, or its token was revoked", team)
+            _log.warning(
+                "the bot is no longer installed in %s, or its token was revoked: %s", team, reason
+            )
         self._gone.add(team)
         self._left[team] += 1
         self._known.pop(team, None)
+        if self._single is not None:
+            self._loss = reason
+            self._is_lost.set()
 
-    def evacuate(self, team: str) -> bool:
-        """Say whether the token of a workspace is dead."""
+    async def watch(self) -> None:
+        """Wait for ever, or until the only workspace is lost.
+
+        Raises:
+            LostError: it is.
+        """
+        await self._is_lost.wait()
+        raise api_errors.LostError(f"Slack does not accept the bot's token any more. {self._loss}")
+
+    def is_revoked(self, team: str) -> bool:
+        """Say whether the token of a workspace is no longer accepted."""
         return team in self._gone
 
     async def uninstall(self, team: str, enterprise: str = "") -> None:
         """Delete the token of a workspace."""
-        self.leave(team)
+        self.leave(team, api_errors.GoneError("the bot", "token_revoked"))
         if self._store is None:
             return
         self._removing.add(team)

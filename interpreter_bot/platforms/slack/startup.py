@@ -54,6 +54,9 @@ async def running(
 ) -> AsyncIterator[str]:
     """Run Slack; give the address HTTP listens on, empty with Socket Mode.
 
+    When Slack no longer accepts the token of the only workspace, what is done inside the context is
+    cancelled, and the context raises the reason.
+
     Args:
         service: the conversations.
         config: the settings.
@@ -61,6 +64,7 @@ async def running(
 
     Raises:
         SlackError: the bot cannot log in or connect; the sentence says why.
+        LostError: Slack no longer accepts the bot's token.
     """
     _check(config, tables)
     _hide(config)
@@ -77,7 +81,28 @@ async def running(
             known, config.signing_secret.get_secret_value(), config.api_base_url
         )
         handlers.register(app)
-        yield await stack.enter_async_context(_transport(app, config, flow, session))
+        address = await stack.enter_async_context(_transport(app, config, flow, session))
+        await stack.enter_async_context(_watched(known))
+        yield address
+
+
+@contextlib.asynccontextmanager
+async def _watched(known: installations.InstalledWorkspaces) -> AsyncIterator[None]:
+    """Cancel the context when the only workspace is lost.
+
+    Raises:
+        LostError: it is.
+    """
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            watch = tasks.create_task(known.watch(), name="slack token")
+            yield
+            watch.cancel()
+    except* api_errors.LostError as group:
+        losses = group.exceptions
+    else:
+        return
+    raise losses[0]
 
 
 @contextlib.asynccontextmanager

@@ -53,6 +53,8 @@ _LONGEST_PAUSE_SECONDS: Final = 5.0
 _LONGEST_WAIT_SECONDS: Final = 900.0
 _MOST_LANES: Final = 4096
 _MOST_MADE: Final = 20_000
+# A single refusal of the token may be a fault of Slack's, so it is asked again after such pauses.
+_TOKEN_PAUSES: Final = (0.5, 1.0, 2.0, 4.0)
 _TIMEOUT_SECONDS: Final = 30
 
 
@@ -133,6 +135,7 @@ class WebApi:
             RefusedError: Slack said no.
             LostError: it could not be reached, or whether it did it is not known.
             WaitError: see `most_seconds`.
+            GoneError: it does not accept the token, also not when asked again.
         """
         given = {name: value for name, value in arguments.items() if value is not None}
         channel = str(given.get("channel") or given.get("channel_id") or "")
@@ -178,6 +181,7 @@ class WebApi:
         pause = _FIRST_PAUSE_SECONDS
         deadline = time.monotonic() + _LONGEST_WAIT_SECONDS
         broken: float | None = None
+        token_pauses = list(_TOKEN_PAUSES)
         while True:
             key = _limited(workspace.team, method, arguments)
             await self._wait(key, most_seconds, deadline)
@@ -186,6 +190,16 @@ class WebApi:
             except _LimitedError as error:
                 until = time.monotonic() + error.seconds
                 self._not_before[key] = max(self._not_before.get(key, 0.0), until)
+            except api_errors.GoneError as error:
+                if self._workspaces.is_revoked(workspace.team):
+                    raise
+                if not token_pauses:
+                    self._workspaces.leave(workspace.team, error)
+                    raise
+                if (token_pause := token_pauses.pop(0)) > most_seconds:
+                    raise
+                _log.warning("Slack refused the token; asking again: %s", error)
+                await asyncio.sleep(token_pause)
             except _BrokenError as error:
                 broken = broken or time.monotonic()
                 await asyncio.sleep(pause)
@@ -216,7 +230,7 @@ class WebApi:
     async def _once(
         self, workspace: installations.InstalledWorkspace, method: str, arguments: dict[str, Any]
     ) -> Answer:
-        if self._workspaces.evacuate(workspace.team):
+        if self._workspaces.is_revoked(workspace.team):
             raise api_errors.GoneError(method, "token_revoked")
         if self.lacks(workspace.team, method):
             raise api_errors.RefusedError(method, "feature_not_enabled")
@@ -251,9 +265,7 @@ class WebApi:
         if status >= 500 or code in api_errors.PASSING or not code:
             return _BrokenError(may_be_done=True)
         refused = api_errors.refused(method, code)
-        if isinstance(refused, api_errors.GoneError):
-            self._workspaces.leave(team)
-        else:
+        if not isinstance(refused, api_errors.GoneError):
             _log.info("Slack refused %s: %s", method, code)
         if method in _OPTIONAL and code in api_errors.LACKING:
             # Asked anew in a while: the plan may change, or the app be installed again.

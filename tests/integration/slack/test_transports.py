@@ -166,28 +166,42 @@ async def test_secrets_are_not_in_the_settings_words(slack):
     assert slack.signing_secret not in said
 
 
-async def test_revoked_token_ends_what_runs_and_is_said_once(slack, service, app, caplog):
+async def test_revoked_token_ends_what_runs_and_the_platform_and_is_said_once(
+    slack, service, caplog
+):
     async def script(turn):
         await asyncio.sleep(60)
 
     service.script = script
-    slack.say("U1", "C1", "<@UBOT> hi")
-    await slack.until(lambda: service.running)
-    slack.world.teams["T1"].is_revoked = True
-    slack.event({"type": "tokens_revoked", "tokens": {"bot": ["UBOT"]}, "event_ts": "1.1"})
-    await slack.until(lambda: service.ends)
-    before = len(slack.calls)
-    slack.say("U1", "C1", "<@UBOT> still there?")
-    await asyncio.sleep(0.3)
-    assert [name for _, name, _ in slack.calls[before:] if name != "apps.connections.open"] == []
+    with pytest.raises(errors.PlatformLostError, match="the token was revoked"):  # noqa: PT012
+        async with connected(slack, service):
+            slack.say("U1", "C1", "<@UBOT> hi")
+            await slack.until(lambda: service.running)
+            slack.world.teams["T1"].is_revoked = True
+            slack.event({"type": "tokens_revoked", "tokens": {"bot": ["UBOT"]}, "event_ts": "1.1"})
+            await asyncio.sleep(20)
+    assert service.ends
     assert caplog.text.count("no longer installed in T1") == 1
 
 
-async def test_token_that_died_without_a_word_is_noticed(slack, service, app, caplog):
-    slack.world.teams["T1"].is_revoked = True
-    slack.say("U1", "C1", "<@UBOT> hi")
-    await slack.until(lambda: "no longer installed in T1" in caplog.text)
+async def test_token_that_died_without_a_word_is_noticed(slack, service, caplog):
+    with pytest.raises(errors.PlatformLostError, match="the token was revoked"):  # noqa: PT012
+        async with connected(slack, service):
+            slack.world.teams["T1"].is_revoked = True
+            slack.say("U1", "C1", "<@UBOT> hi")
+            await asyncio.sleep(20)
     assert service.requests == []
+    assert caplog.text.count("no longer installed in T1") == 1
+
+
+@pytest.mark.parametrize("method", ["users.info", "chat.postMessage", "chat.update"])
+@pytest.mark.parametrize("word", ["invalid_auth", "account_inactive", "token_expired"])
+async def test_single_refusal_of_the_token_is_asked_again(slack, service, app, method, word):
+    slack.fail(method, Fault("error", error=word))
+    ts = slack.say("U1", "C1", "<@UBOT> hi")
+    await slack.until(lambda: "echo: hi" in str(slack.answers("C1", ts)))
+    again = slack.say("U1", "C1", "<@UBOT> still there?")
+    await slack.until(lambda: "echo: still there?" in str(slack.answers("C1", again)))
 
 
 async def test_what_happens_outside_of_turns_is_said_in_the_thread(slack, service, app):
