@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 from interpreter_bot import values
-from interpreter_bot.platforms.rendering import query_listings
+from interpreter_bot.platforms.rendering import message_splitting, query_listings
 from interpreter_bot.platforms.slack import markdown
 from interpreter_bot.sessions import ports, share_links
-from interpreter_bot.text import quantities
+from interpreter_bot.text import fences, quantities
 
 Block: TypeAlias = dict[str, Any]
 
@@ -29,6 +29,9 @@ _TABLE_CHARACTERS: Final = 9_000
 MOST_CHARACTERS: Final = 12_500
 """The most characters of all blocks of a message; Slack refuses a little above 13,000."""
 _MOST_BLOCKS: Final = 50
+_MAX_WRITTEN_BLOCKS: Final = 20
+_SECTION_CHARACTERS: Final = 3_000
+_PLAIN_BLOCKS: Final = frozenset({"actions", "context", "context_actions", "section"})
 _ALT_CHARACTERS: Final = 1_000
 _NOTE_CHARACTERS: Final = 2_000
 _MOST_WHOLES: Final = 5
@@ -39,9 +42,60 @@ def plain(text: str, most: int = 75) -> Block:
     return {"type": "plain_text", "text": quantities.one_line(text, most) or "-", "emoji": True}
 
 
-def prose(text: str) -> Block:
-    """Make a block of Markdown, harmless, of at most 12,000 characters."""
-    return {"type": "markdown", "text": text}
+def written(text: str) -> list[Block]:
+    """Make blocks of any Markdown, of at most 12,000 characters, which reach nobody.
+
+    Whether Slack obeys mentions in code within Markdown is not documented. Such code is rich text,
+    of which Slack parses nothing, so that a copy of it runs.
+    """
+    made: list[Block] = []
+    for part in markdown.parts(text):
+        if not isinstance(part, markdown.Code):
+            made += [{"type": "markdown", "text": part}] if part.strip() else []
+        elif len(made) < _MAX_WRITTEN_BLOCKS:
+            made.append(_preformatted(part.text.rstrip("\n")))
+        else:
+            shown = fences.fenced(markdown.defused(part.text))
+            made.append({"type": "markdown", "text": shown})
+    return made
+
+
+def _preformatted(code: str) -> Block:
+    element = {"type": "rich_text_preformatted", "elements": [{"type": "text", "text": code}]}
+    return {"type": "rich_text", "elements": [element]}
+
+
+def plainer(made: Sequence[Block]) -> list[Block]:
+    """Rewrite blocks that Slack refused in the plainest kinds; buttons and small print stay."""
+    result: list[Block] = []
+    for block in made:
+        if block["type"] in _PLAIN_BLOCKS:
+            result.append(block)
+            continue
+        pieces = message_splitting.split(words([block]), _SECTION_CHARACTERS)
+        result += [{"type": "section", "text": {"type": "plain_text", "text": p}} for p in pieces]
+    return result[:_MOST_BLOCKS]
+
+
+def words(made: Sequence[Block]) -> str:
+    """Return what can be read in blocks as plain text, without buttons."""
+    return "\n".join(filter(None, (_words(block).strip("\n") for block in made)))
+
+
+def _words(part: Block) -> str:
+    match part.get("type"):
+        case "markdown" | "text" | "mrkdwn" | "plain_text" | "raw_text":
+            return str(part["text"])
+        case "section":
+            return _words(part["text"])
+        case "image":
+            return str(part["alt_text"])
+        case "table":
+            return "\n".join(" | ".join(map(_words, row)) for row in part["rows"])
+        case "context" | "rich_text" | "rich_text_preformatted":
+            return "\n".join(map(_words, part["elements"]))
+        case _:
+            return ""
 
 
 def section(text: str) -> Block:
@@ -172,4 +226,4 @@ def approval(
     if may_edit:
         buttons.append(button("Edit", EDIT, key))
     buttons.append(button("Cancel", CANCEL, key, style="danger"))
-    return [prose(code), actions(*buttons)]
+    return [*written(code), actions(*buttons)]

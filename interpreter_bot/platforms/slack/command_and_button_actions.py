@@ -12,7 +12,6 @@ from interpreter_bot import errors, values
 from interpreter_bot.platforms.rendering import query_listings, status_sentences
 from interpreter_bot.platforms.slack import (
     api_errors,
-    blocks,
     handler_dependencies,
     installations,
     interaction_requests,
@@ -37,14 +36,18 @@ def teller(respond: AsyncRespond) -> subcommands.Tell:
     """Return a function that replies through bolt."""
 
     async def tell(text: str) -> None:
-        shown = markdown.defused(text)[:11_000]
-        await respond(
-            text=shown[:300],
-            blocks=[blocks.prose(shown)],
-            replace_original=False,
-            unfurl_links=False,
-            unfurl_media=False,
-        )
+        content = message_posting.content(text[:11_000])
+        for blocks in (content["blocks"], None):
+            response = await respond(
+                text=content["text"] if blocks else markdown.escaped(text[:3_500]),
+                blocks=blocks,
+                replace_original=False,
+                unfurl_links=False,
+                unfurl_media=False,
+            )
+            if response.status_code == 200:
+                return
+            _log.warning("Slack refused a response: %s", response.body)
 
     return tell
 

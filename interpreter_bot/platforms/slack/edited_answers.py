@@ -33,8 +33,6 @@ _log = logging.getLogger(__name__)
 _FEATURE: Final = "pictures in messages"
 _LACKING_SECONDS: Final = 600.0
 
-_NOTIFIED_CHARACTERS: Final = 300
-
 
 class PictureBlocks:
     """Uploads pictures to Slack for blocks."""
@@ -197,7 +195,7 @@ class EditedAnswer:
                 del made[: len(run)]
             else:
                 texts = message_splitting.split(self._markdown(run), self._config.stream_characters)
-                shown += [blocks.prose(text) for text in texts]
+                shown += [block for text in texts for block in blocks.written(text)]
         await self._post([*shown, *below], waiting)
         self._next(len(waiting))
         return True
@@ -237,12 +235,11 @@ class EditedAnswer:
                 await self._say(found)
 
     async def _say(self, message: Sequence[blocks.Block]) -> None:
-        texts = [block["text"] for block in message if block["type"] == "markdown"]
-        notified = "".join(texts)[:_NOTIFIED_CHARACTERS] or "A picture"
+        texts = [block for block in message if block["type"] in ("markdown", "rich_text")]
+        notified = markdown.notification(blocks.words(texts)) or "A picture"
         place = dataclasses.replace(self._place, thread=self.thread)
-        await message_posting.post(
-            self._api, place, {"text": notified, "blocks": message}, self.thread
-        )
+        content = {"text": notified, "blocks": message}
+        await message_posting.post(self._api, place, content, self.thread)
 
     async def _send(self, shown: Sequence[answer_contents.Picture]) -> None:
         """Show pictures as files."""

@@ -77,10 +77,10 @@ class ExecutionResults:
         for item in self._chooser.choose(cell, standing):
             match item:
                 case display_items.TextItem(text=text):
-                    parts.append(markdown.defused(fences.fenced(text)))
+                    parts.append(fences.fenced(text))
                 case display_items.CodeItem(text=text, language=language):
                     known = "" if language == "traceback" else language
-                    parts.append(markdown.defused(fences.fenced(text, language=known)))
+                    parts.append(fences.fenced(text, language=known))
                 case display_items.TableItem():
                     wholes += _whole_table(item.table)
                     block = self._block(cell, item) if finished is not None else None
@@ -137,7 +137,7 @@ def _drawn_table(
         name = f"table-{cell + 1}-{count}.csv"
         about = tables.size(item.table, len(item.table.rows))
         files.append(Made(name, tables.as_csv(item.table).encode("utf-8", "replace"), about))
-    return markdown.defused(fences.fenced(text))
+    return fences.fenced(text)
 
 
 def _end(

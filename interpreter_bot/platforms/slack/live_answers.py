@@ -291,7 +291,7 @@ class LiveMessage:
         Raises:
             SlackError: Slack does not take it.
         """
-        content = {"text": text[:300], "blocks": [blocks.prose(text[:11_000])]}
+        content = message_posting.content(text[:11_000])
         await message_posting.post(self.api, self.place, content, self.thread)
 
 

@@ -5,8 +5,9 @@ Pure.
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from interpreter_bot import values
@@ -27,14 +28,14 @@ _SHOWN_LINK: Final = re.compile(
     rf"\[([^\]\n]{{1,300}})\]\([ \t]*<?({addresses.PATTERN})>?"
     r"(?:[ \t]+[\"'(][^\n]{0,300}?[\"')])?[ \t]*\)"
 )
-# One whose end may still come; its title may stand in parentheses.
-_OPEN_LINK: Final = re.compile(r"\](?:\((?:[^()\n]|\([^()\n]*\))*(?:\([^()\n]*)?)?\Z")
 _SPAN: Final = re.compile(r"(?<!`)(?P<marks>`+)(?!`)[^\n]*?(?<!`)(?P=marks)(?!`)")
 _ADDRESS: Final = re.compile(
     rf"(?P<span>{_SPAN.pattern})|(?P<ticks>`+)"
     r"|(?P<label>\]\()?<?(?P<url>https?://[^\s<>`]+)>?",
     re.IGNORECASE,
 )
+_AT_ALL: Final = re.compile(r"@(?=(?:channel|here|everyone)\b)")
+_NOTIFIED_CHARACTERS: Final = 300
 _LOOKALIKE: Final = "\u02cb"
 _MOST_FILES: Final = 100
 _LONGEST_SPAN: Final = 300
@@ -44,9 +45,48 @@ _HOST: Final = re.compile(r"(?:https?://)?((?:[\w-]+\.)+[a-z]{2,24})(?:[/?#:]|\Z
 
 
 def defused(text: str) -> str:
-    """Break mentions and misleading links in Markdown."""
+    """Break mentions and misleading links, in code as well."""
     text = _SHOWN_LINK.sub(_honest, text)
     return _TOKENS.sub(lambda found: found[0] + _INVISIBLE, text)
+
+
+def has_mention(text: str) -> bool:
+    """Say whether a text holds what `defused` would break."""
+    return _TOKENS.search(text) is not None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Code:
+    """The code of a fenced block that holds a mention, byte for byte."""
+
+    text: str
+
+
+def parts(text: str) -> Iterator[str | Code]:
+    """Split Markdown into what is harmless as it is and code that is not.
+
+    Words are defused. Code without mentions stays within its words.
+    """
+    words, opening, code = "", "", ""
+    is_open = False
+    for before, line, after in fences.scanned(text.splitlines(keepends=True)):
+        if before is not None and after is not None:
+            code += line
+            continue
+        if before is None and after is None:
+            words += defused(line)
+        elif before is None:
+            opening, code = defused(line), ""
+        elif has_mention(code):
+            yield from (words, Code(code))
+            words = ""
+        else:
+            words += f"{opening}{code}{line}"
+        is_open = after is not None
+    if is_open and has_mention(code):
+        yield from (words, Code(code))
+    else:
+        yield f"{words}{opening}{code}" if is_open else words
 
 
 def _honest(found: re.Match[str]) -> str:
@@ -58,17 +98,26 @@ def _honest(found: re.Match[str]) -> str:
     return found[0]
 
 
-def unlinked(text: str, fence: fences.Fence | None) -> str:
-    """Write addresses as code, because Slack could fetch what a link leads to.
+def streamed(text: str, fence: fences.Fence | None) -> str | None:
+    """Make Markdown harmless in a stream; None if its code holds mentions, which no stream can show
+    as they are.
+
+    Addresses become code, because Slack could fetch what a link leads to.
 
     Args:
-        text: Markdown, harmless; with no span of code and no address that is cut.
+        text: Markdown with no span of code, no address and no line of code that is cut.
         fence: the one that is open before it.
     """
-    return "".join(
-        line if before or after else _ADDRESS.sub(_as_code, line)
-        for before, line, after in fences.scanned(text.splitlines(keepends=True), fence)
-    )
+    shown = ""
+    for before, line, after in fences.scanned(text.splitlines(keepends=True), fence):
+        if before and after and has_mention(line):
+            return None
+        shown += line if before and after else _unlinked(defused(line), before or after)
+    return shown
+
+
+def _unlinked(line: str, fence: fences.Fence | None) -> str:
+    return line if fence else _ADDRESS.sub(_as_code, line)
 
 
 def _as_code(found: re.Match[str]) -> str:
@@ -83,7 +132,12 @@ def _as_code(found: re.Match[str]) -> str:
 
 
 def unfinished(line: str) -> int:
-    """Return the index from where a line may still become a span of code or an address."""
+    """Return the index from where a line may still become code, an address or a mention."""
+    found = _BEGINNINGS.search(line)
+    return min(_unfinished_code(line), found.start() if found else len(line))
+
+
+def _unfinished_code(line: str) -> int:
     ends = [found.end() for found in _SPAN.finditer(line)]
     rest = max(ends, default=0)
     ticks = line.find("`", rest)
@@ -96,7 +150,7 @@ def unfinished(line: str) -> int:
 
 def python(code: str, warning: str = "") -> str:
     """Write code as a block with a sentence under it, both as `safe_text` reveals them."""
-    shown = defused(fences.fenced(code, language="python"))
+    shown = fences.fenced(code, language="python")
     return f"{shown}\n⚠️ {warning}" if warning else shown
 
 
@@ -105,39 +159,15 @@ def escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
+def notification(text: str) -> str:
+    """Return the beginning of a message for notifications, which reaches nobody."""
+    text = _SHOWN_LINK.sub(_honest, text[:_NOTIFIED_CHARACTERS])
+    return escaped(_AT_ALL.sub(lambda found: found[0] + _INVISIBLE, text))
+
+
 def plain_name(name: str) -> str:
     """Make a file name harmless where Slack shows names unescaped."""
     return name.replace("<", "_").replace(">", "_")
-
-
-class Defuser:
-    """Makes harmless a text that comes in pieces."""
-
-    def __init__(self) -> None:
-        self._service = ""
-
-    def feed(self, piece: str) -> str:
-        """Add a piece; return the part of the text that is certain."""
-        text = self._service + piece
-        cut = _undecided(text)
-        self._service = text[cut:]
-        return defused(text[:cut])
-
-    def rest(self) -> str:
-        """Return what was held back, as nothing more comes."""
-        rest, self._service = defused(self._service), ""
-        return rest
-
-
-def _undecided(text: str) -> int:
-    """Return the index from where the meaning of a text is not certain yet."""
-    found = _BEGINNINGS.search(text)
-    cut = found.start() if found else len(text)
-    link = text.rfind("[", max(0, len(text) - 2400))
-    if link >= 0 and "\n" not in text[link:] and not _SHOWN_LINK.match(text, link):
-        is_open = "]" not in text[link:] or _OPEN_LINK.search(text, link)
-        cut = min(cut, link) if is_open else cut
-    return cut
 
 
 def files(found: tuple[values.FileInfo, ...]) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from interpreter_bot import values
 from interpreter_bot.platforms.rendering import message_splitting
@@ -18,8 +19,10 @@ from interpreter_bot.platforms.slack import (
     web_api,
 )
 
+_log = logging.getLogger(__name__)
+
 METADATA: Final = "interpreter_bot"
-_NOTIFIED_CHARACTERS: Final = 300
+_PLAIN_CHARACTERS: Final = 3_500
 _MOST_FOUND: Final = 30
 # Errors of a message that can no longer be edited: its content is posted instead.
 _LOST_MESSAGES: Final = frozenset(
@@ -64,6 +67,11 @@ def place_of(
     )
 
 
+Style: TypeAlias = Literal["blocks", "plain blocks", "text"]
+"""How a message is written: each is taken after Slack refused the one before."""
+_PLAINER: Final[dict[Style, Style]] = {"blocks": "plain blocks", "plain blocks": "text"}
+
+
 class PostedMessages:
     """The messages of one answer, in order. No other code edits them."""
 
@@ -71,8 +79,9 @@ class PostedMessages:
         self._api = api
         self.place = place
         self._most = most_characters
+        self._style: Style = "blocks"
         self._ts: list[str] = []
-        self._shown: list[tuple[str, Sequence[blocks.Block]]] = []
+        self._shown: list[dict[str, Any]] = []
         self.thread = place.thread
 
     @property
@@ -83,7 +92,7 @@ class PostedMessages:
     def adopt(self, timestamps: Sequence[str]) -> None:
         """Take over messages that were streamed."""
         self._ts = list(timestamps)
-        self._shown = [("", ())] * len(self._ts)
+        self._shown = [_NOTHING] * len(self._ts)
 
     async def show(
         self,
@@ -92,7 +101,8 @@ class PostedMessages:
         below: Sequence[blocks.Block] = (),
         payload: dict[str, str] | None = None,
     ) -> None:
-        """Post and edit until the messages have exactly this content.
+        """Post and edit until the messages have exactly this content, in the richest style that
+        Slack takes.
 
         Args:
             text: Markdown, harmless.
@@ -102,18 +112,40 @@ class PostedMessages:
         Raises:
             SlackError: Slack does not take it.
         """
-        wanted = list(message_splitting.split(text, self._most)) or [""]
-        if len(wanted[-1]) + blocks.size(below) > blocks.MOST_CHARACTERS:
-            wanted.append("")
-        for number, piece in enumerate(wanted):
-            under = below if number == len(wanted) - 1 else ()
+        while True:
+            try:
+                await self._show(self._contents(text, below), payload)
+            except api_errors.ContentRefusedError as error:
+                if self._style not in _PLAINER:
+                    raise
+                self._style = _PLAINER[self._style]
+                _log.warning("an answer is shown as %s: %s", self._style, error)
+            else:
+                return
+
+    def _contents(self, text: str, below: Sequence[blocks.Block]) -> list[dict[str, Any]]:
+        if self._style == "text":
+            plain = "\n\n".join(filter(None, (text, blocks.words(below))))
+            return _plain_contents(plain) or [_NOTHING]
+        pieces = list(message_splitting.split(text, self._most)) or [""]
+        if len(pieces[-1]) + blocks.size(below) > blocks.MOST_CHARACTERS:
+            pieces.append("")
+        return [
+            content(piece, below if number == len(pieces) else (), self._style)
+            for number, piece in enumerate(pieces, 1)
+        ]
+
+    async def _show(
+        self, contents: Sequence[dict[str, Any]], payload: dict[str, str] | None
+    ) -> None:
+        for number, wanted in enumerate(contents):
             if number >= len(self._ts):
-                await self._post(piece, under, payload if number == 0 else None)
-            elif self._shown[number] != (piece, under):
-                await self._edit(number, piece, under)
-        for ts in self._ts[len(wanted) :]:
+                await self._post(wanted, payload if number == 0 else None)
+            elif self._shown[number] != wanted:
+                await self._edit(number, wanted)
+        for ts in self._ts[len(contents) :]:
             await self._delete(ts)
-        del self._ts[len(wanted) :], self._shown[len(wanted) :]
+        del self._ts[len(contents) :], self._shown[len(contents) :]
 
     async def clear(self) -> None:
         """Delete all messages."""
@@ -121,38 +153,33 @@ class PostedMessages:
             await self._delete(ts)
         self.adopt(())
 
-    def _content(self, text: str, below: Sequence[blocks.Block]) -> dict[str, Any]:
-        shown = [*([blocks.prose(text)] if text else []), *below]
-        # The text of notifications, and of clients without blocks.
-        return {"text": text[:_NOTIFIED_CHARACTERS] or "…", "blocks": shown}
-
-    async def _post(
-        self, text: str, below: Sequence[blocks.Block], payload: dict[str, str] | None
-    ) -> None:
-        content = self._content(text, below)
-        self._ts.append(await post(self._api, self.place, content, self.thread, payload))
-        self._shown.append((text, below))
+    async def _post(self, wanted: dict[str, Any], payload: dict[str, str] | None) -> None:
+        self._ts.append(await _post_as_is(self._api, self.place, wanted, self.thread, payload))
+        self._shown.append(wanted)
         self.thread = self.thread or self._ts[0]
 
-    async def _edit(self, number: int, text: str, below: Sequence[blocks.Block]) -> None:
-        content = self._content(text, below)
+    async def _edit(self, number: int, wanted: dict[str, Any]) -> None:
         try:
             await self._api.call(
                 self.place.workspace,
                 "chat.update",
                 channel=self.place.channel,
                 ts=self._ts[number],
-                **content,
+                **wanted,
             )
         except api_errors.RefusedError as error:
-            if error.code not in _LOST_MESSAGES:
+            is_last = isinstance(error, api_errors.ContentRefusedError) and self._style == "text"
+            if error.code not in _LOST_MESSAGES and not is_last:
                 raise
             # For instance a person deleted it. An answer is not lost with its message.
+            before = self._ts[number]
             is_root = not self.place.thread and number == 0
             thread = "" if is_root else self.thread
-            self._ts[number] = await post(self._api, self.place, content, thread)
+            self._ts[number] = await _post_as_is(self._api, self.place, wanted, thread)
             self.thread = self._ts[0] if is_root else self.thread
-        self._shown[number] = (text, below)
+            if is_last:
+                await self._delete(before)
+        self._shown[number] = wanted
 
     async def _delete(self, ts: str) -> None:
         try:
@@ -164,7 +191,63 @@ class PostedMessages:
                 raise
 
 
+# What is shown of a message that another part of the bot wrote.
+_NOTHING: Final[dict[str, Any]] = {"text": "…"}
+
+
+def content(
+    text: str, below: Sequence[blocks.Block] = (), style: Style = "blocks"
+) -> dict[str, Any]:
+    """Make the content of a message of any Markdown, with blocks below it."""
+    shown = [*blocks.written(text), *below]
+    if style == "plain blocks":
+        shown = blocks.plainer(shown)
+    # The text of notifications, and of clients without blocks.
+    return {"text": markdown.notification(text) or "…", "blocks": shown}
+
+
+def _plain_contents(text: str) -> list[dict[str, Any]]:
+    """Make messages of text alone, which Slack reads as its own markup."""
+    contents: list[dict[str, Any]] = []
+    for piece in message_splitting.split(text, _PLAIN_CHARACTERS):
+        # One with many characters that are escaped grows.
+        is_long = len(markdown.escaped(piece)) > _PLAIN_CHARACTERS
+        pieces = message_splitting.split(piece, _PLAIN_CHARACTERS // 5) if is_long else (piece,)
+        contents += [{"text": markdown.escaped(one)} for one in pieces]
+    return contents
+
+
 async def post(
+    api: web_api.WebApi,
+    place: Place,
+    content: dict[str, Any],
+    thread: str,
+    payload: dict[str, str] | None = None,
+) -> str:
+    """Post a message exactly once, as plainly as Slack wants it; return its timestamp.
+
+    Raises:
+        SlackError: Slack refuses it.
+    """
+    shown = content["blocks"]
+    is_picture = any(block["type"] == "image" for block in shown)
+    for blocks_tried in (shown, blocks.plainer(shown)):
+        try:
+            content = {**content, "blocks": blocks_tried}
+            return await _post_as_is(api, place, content, thread, payload)
+        except api_errors.ContentRefusedError as error:
+            if is_picture:
+                # It can be sent as a file.
+                raise
+            _log.warning("a message is shown more plainly: %s", error)
+    first = ""
+    for plain in _plain_contents(blocks.words(shown)):
+        ts = await _post_as_is(api, place, plain, thread, None if first else payload)
+        first = first or ts
+    return first
+
+
+async def _post_as_is(
     api: web_api.WebApi,
     place: Place,
     content: dict[str, Any],
@@ -231,20 +314,25 @@ async def whisper(api: web_api.WebApi, place: Place, text: str, *below: blocks.B
     """Send an ephemeral message to one person.
 
     Args:
-        text: Markdown, which is made harmless here.
+        text: Markdown from anywhere.
         below: follow it, as they are.
 
     Raises:
         SlackError: Slack refuses it.
     """
-    text = markdown.defused(text)
-    content: dict[str, Any] = {
-        "text": text[:_NOTIFIED_CHARACTERS],
-        "blocks": [blocks.prose(text), *below],
-    }
+    shown = content(text, below)
     if place.is_direct:
-        await post(api, place, content, place.thread)
+        await post(api, place, shown, place.thread)
         return
+    try:
+        await _whisper_as_is(api, place, shown)
+    except api_errors.ContentRefusedError as error:
+        _log.warning("a message is shown as text: %s", error)
+        for plain in _plain_contents(blocks.words(shown["blocks"])):
+            await _whisper_as_is(api, place, plain)
+
+
+async def _whisper_as_is(api: web_api.WebApi, place: Place, content: dict[str, Any]) -> None:
     try:
         await api.call(
             place.workspace,
@@ -275,7 +363,7 @@ class Notifier:
         workspace = await self._workspaces.get(key.workspace)
         place = Place(workspace, key.channel, thread=key.thread, asked="", user="")
         content = {
-            "text": markdown.escaped(sentence)[:300],
+            "text": markdown.notification(sentence),
             "blocks": [blocks.note(sentence)],
         }
         await post(self._api, place, content, key.thread)

@@ -5,7 +5,7 @@ They wait for the next message in a thread, or for a button.
 
 from __future__ import annotations
 
-import contextlib
+import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -20,6 +20,8 @@ from interpreter_bot.platforms.slack import (
 )
 from interpreter_bot.sessions import pending_questions
 from interpreter_bot.text import fences, quantities, safe_text
+
+_log = logging.getLogger(__name__)
 
 LATE: Final = "That is no longer waiting."
 ASKS: Final = "asks"
@@ -47,7 +49,7 @@ async def ask(
     shown = fences.inline(prompt) if prompt else ""
     where = None if request.is_password else (place.workspace.team, place.channel, thread)
     how = "Answer with the button." if request.is_password else "Answer here in the thread."
-    text = markdown.defused(f"⌨️ Python asks {shown or 'for input'}\n\n_{how}_")
+    text = f"⌨️ Python asks {shown or 'for input'}\n\n_{how}_"
     with pending.open(place.user, where, prompt=prompt) as question:
         chosen = [
             blocks.button(choice.capitalize(), f"{blocks.CHOICE}{choice}", question.id)
@@ -55,7 +57,7 @@ async def ask(
         ]
         answering = chosen or [blocks.button("Answer", blocks.ANSWER, question.id)]
         under = [blocks.actions(*answering)]
-        content = {"text": "Python asks for input", "blocks": [blocks.prose(text), *under]}
+        content = {"text": "Python asks for input", "blocks": [*blocks.written(text), *under]}
         payload = {ASKS: place.user, QUESTION: question.id} if where else None
         ts = await message_posting.post(api, place, content, thread, payload)
         said = "No longer waiting for an answer."
@@ -64,7 +66,7 @@ async def ask(
             said = "Answered."
         finally:
             done = f"⌨️ Python asked {shown or 'for input'}\n\n_{said}_"
-            await _settle(api, place, ts, markdown.defused(done))
+            await _settle(api, place, ts, done)
     return answer or ""
 
 
@@ -122,13 +124,23 @@ async def _show_all(
 
 async def _settle(api: web_api.WebApi, place: message_posting.Place, ts: str, text: str) -> None:
     """Remove the buttons."""
-    with contextlib.suppress(api_errors.SlackError):
-        await api.call(
-            place.workspace,
-            "chat.update",
-            channel=place.channel,
-            ts=ts,
-            text="Asked.",
-            blocks=[blocks.prose(text)],
-            metadata={"event_type": message_posting.METADATA, "event_payload": {}},
-        )
+    metadata = {"event_type": message_posting.METADATA, "event_payload": {}}
+    shown = blocks.written(text)
+    for blocks_tried in (shown, blocks.plainer(shown), []):
+        try:
+            await api.call(
+                place.workspace,
+                "chat.update",
+                channel=place.channel,
+                ts=ts,
+                text="Asked.",
+                blocks=blocks_tried or None,
+                metadata=metadata,
+            )
+        except api_errors.ContentRefusedError as error:
+            _log.warning("a question is closed more plainly: %s", error)
+        except api_errors.SlackError as error:
+            _log.info("a question keeps its buttons", exc_info=error)
+            return
+        else:
+            return

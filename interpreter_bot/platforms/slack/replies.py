@@ -72,7 +72,6 @@ class SlackReply:
         self._is_code = is_code
         self._answer = answer_contents.Answer()
         self._results = execution_results.ExecutionResults()
-        self._defuser = markdown.Defuser()
         self._cell: _Cell | None = None
         self._made: list[file_uploads.Outgoing] = []
         self._spools: dict[str, file_uploads.UploadSpool] = {}
@@ -98,7 +97,6 @@ class SlackReply:
 
     def step(self, number: int) -> None:
         """See the port."""
-        self._flush_words()
         if self._answer.words_of_step().strip():
             self._answer.text("\n\n")
         self._answer.step()
@@ -111,7 +109,7 @@ class SlackReply:
 
     def text(self, delta: str) -> None:
         """See the port."""
-        self._answer.text(self._defuser.feed(delta))
+        self._answer.text(delta)
         self._changed.set()
 
     def writing(self, delta: str) -> None:
@@ -119,13 +117,11 @@ class SlackReply:
 
     def announcement(self, cell: int, text: str) -> None:
         """See the port."""
-        self._flush_words()
         self._answer.paragraph(f"_{markdown.defused(quantities.one_line(text, 1000))}_")
         self._changed.set()
 
     def code(self, cell: int, code: str) -> None:
         """See the port."""
-        self._flush_words()
         self._cell = _Cell(cell, code)
         if self._config.code == "full" and not self._is_code:
             readable = safe_text.revealed(code)
@@ -151,7 +147,6 @@ class SlackReply:
 
     async def approve(self, cell: int, code: str, *, choices: Sequence[str] = ()) -> str | None:
         """See the port."""
-        self._flush_words()
         message, pending = self._message, self._questions
         thread = await message.settled(self._answer, self._live)
         await message.status("suspended")
@@ -212,8 +207,7 @@ class SlackReply:
 
     def ended(self, end: ports.End) -> None:
         """See the port."""
-        self._flush_words()
-        self._is_rewritten = self._answer.end_step_with(markdown.defused(end.text))
+        self._is_rewritten = self._answer.end_step_with(end.text)
         if end.sentence:
             mark = "" if end.status is values.TurnStatus.DONE else "⚠️ "
             self._answer.paragraph(f"\n\n{mark}{markdown.defused(end.sentence)}")
@@ -288,9 +282,6 @@ class SlackReply:
             reason = markdown.defused(str(error))
             await self._message.say(f"The answer could not be shown: {reason}")
 
-    def _flush_words(self) -> None:
-        self._answer.text(self._defuser.rest())
-
     def _live(self) -> str:
         """Return what the running code has shown until now."""
         if self._cell is None:
@@ -304,9 +295,7 @@ class SlackReply:
             return
         details = ""
         if self._config.code == "short":
-            readable = safe_text.revealed(cell.code).text
-            details = markdown.defused(answer_contents.shorten(readable))
-            details = details[: answer_contents.FIELD_CHARACTERS]
-        shown = markdown.defused(output)[: answer_contents.FIELD_CHARACTERS]
+            details = answer_contents.shorten(safe_text.revealed(cell.code).text)
+        shown = output[: answer_contents.FIELD_CHARACTERS]
         self._answer.task(answer_contents.Task(f"cell-{cell.number}", title, state, details, shown))
         self._changed.set()

@@ -29,6 +29,8 @@ _LONGEST_STALL_SECONDS: Final = 120.0
 _LONGEST_WORD: Final = 60
 _NO_ADDRESS: Final = ":\u200b//"
 _STOPPED: Final = "stopped_by_user"
+# Any other refusal leaves the stream open.
+_OVER: Final = frozenset({_STOPPED, "message_not_found", "message_not_in_streaming_state"})
 _LEAST_ROOM: Final = message_splitting.LEAST_CHARACTERS
 
 
@@ -90,7 +92,9 @@ class StreamedMessage:
             cut = text.rfind("\n") + 1 if is_code else _whole_words(text)
         self._service = text[cut:]
         # There is no way to say that links in a stream are not to be fetched.
-        shown = markdown.unlinked(text[:cut], answer_contents.open_fence(self._body))
+        shown = markdown.streamed(text[:cut], answer_contents.open_fence(self._body))
+        if shown is None:
+            raise BrokenStreamError("its code holds a mention")
         return await self._text(shown, chunks)
 
     async def stop(self, below: Sequence[blocks.Block], *, status: str) -> None:
@@ -134,10 +138,10 @@ class StreamedMessage:
         chunk = {"type": "task_update", "id": task.id, "title": task.title, "status": task.state}
         if task.details and task.id not in self._tasks:
             # Details of the same task are put one after the other by Slack.
-            chunk["details"] = task.details
+            chunk["details"] = _harmless_lines(task.details)
         self._tasks.add(task.id)
-        chunk |= {"output": task.output} if task.output else {}
-        return {name: value.replace("://", _NO_ADDRESS) for name, value in chunk.items()}
+        chunk |= {"output": _harmless_field(task.output)} if task.output else {}
+        return chunk
 
     async def _text(self, text: str, chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Add text, in further messages where one cannot hold it; return the chunks to be sent."""
@@ -212,8 +216,7 @@ class StreamedMessage:
             if self.is_tainted and error.code == "message_not_in_streaming_state":
                 # The first try, whose response was lost, has stopped it.
                 return {}
-            if error.code != "streaming_state_conflict" and not is_start:
-                self._open = "" if error.code != "msg_too_long" else self._open
+            self._open = "" if error.code in _OVER else self._open
             broken = StoppedStreamError if error.code == _STOPPED else BrokenStreamError
             raise broken(error.code) from error
         except (api_errors.LostError, web_api.WaitError) as error:
@@ -245,6 +248,20 @@ def _whole_words(text: str) -> int:
         if text[place - 1].isspace():
             return place
     return most if most > _LONGEST_WORD else 0
+
+
+def _harmless_field(text: str) -> str:
+    text = markdown.defused(text).replace("://", _NO_ADDRESS)
+    return text[: answer_contents.FIELD_CHARACTERS]
+
+
+def _harmless_lines(code: str) -> str:
+    """Return the first lines of code, up to one that could not be shown as it is."""
+    lines = code.split("\n")
+    for number, line in enumerate(lines):
+        if markdown.has_mention(line) or "://" in line:
+            return "\n".join([*lines[:number], "…"])
+    return code
 
 
 def _text_chunk(text: str) -> dict[str, Any]:

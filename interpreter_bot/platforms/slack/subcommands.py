@@ -78,7 +78,7 @@ class CommandEffects:
 
     def _teller(self, place: message_posting.Place) -> Tell:
         async def tell(text: str) -> None:
-            content = {"text": text[:300], "blocks": [{"type": "markdown", "text": text[:11_000]}]}
+            content = message_posting.content(text[:11_000])
             await message_posting.post(self._services.api, place, content, place.thread)
 
         return tell

@@ -104,6 +104,19 @@ def _table(block: Mapping[str, Any]) -> int:
     return size
 
 
+def _rich_text(block: Mapping[str, Any]) -> int:
+    _need(block.keys() <= {"type", "block_id", "elements"}, f"fields of rich text: {block.keys()}")
+    size = 0
+    for element in block.get("elements") or [{}]:
+        kinds = ("rich_text_section", "rich_text_preformatted", "rich_text_quote", "rich_text_list")
+        _need(element.get("type") in kinds, f"{element.get('type')} in rich text")
+        for part in element.get("elements") or [{}]:
+            _need(part.get("type") in ("text", "link", "emoji"), f"{part.get('type')} in rich text")
+            _need(part["type"] != "text" or part.get("text"), "an empty text in rich text")
+            size += len(part.get("text", ""))
+    return size
+
+
 def _block(block: Any, allowed: frozenset[str], action_ids: set[str]) -> int:
     _need(isinstance(block, Mapping), "a block that is none")
     kind = block.get("type")
@@ -136,6 +149,8 @@ def _block(block: Any, allowed: frozenset[str], action_ids: set[str]) -> int:
         return len(block["text"])
     if kind == "table":
         return _table(block)
+    if kind == "rich_text":
+        return _rich_text(block)
     if kind == "image":
         _need(block.get("alt_text"), "an image without alt_text")
         _need("slack_file" in block or "image_url" in block, "an image of nothing")
@@ -232,8 +247,8 @@ def texts(thing: Any) -> Iterable[str]:
     if isinstance(thing, str):
         yield thing
     elif isinstance(thing, Mapping):
-        # Plain text is never parsed; ids and values are not shown.
-        if thing.get("type") in ("plain_text", "raw_text"):
+        # Plain text and rich text are never parsed; ids and values are not shown.
+        if thing.get("type") in ("plain_text", "raw_text", "rich_text"):
             return
         for name, value in thing.items():
             if name not in ("action_id", "value", "block_id", "url", "metadata"):

@@ -49,14 +49,14 @@ async def test_no_link_in_a_stream_can_be_fetched(slack, service, app):
 
 def test_an_address_keeps_its_parentheses():
     text = "See https://a.example/b_(c), [it](https://a.example/b_(c)) (https://d.example/[e])."
-    assert markdown.unlinked(text, None) == (
+    assert markdown.streamed(text, None) == (
         "See `https://a.example/b_(c)`, [it] (`https://a.example/b_(c)`) (`https://d.example/[e]`)."
     )
 
 
 @given(st.text(alphabet="`a ](<>https://x.y\n", max_size=80))
 def test_every_address_outside_of_code_becomes_code(text):
-    shown = markdown.unlinked(text.replace("```", "``"), None)
+    shown = markdown.streamed(text.replace("```", "``"), None)
     outside = markdown._SPAN.sub("", shown)
     assert "http://" not in outside
     assert "https://" not in outside
@@ -75,7 +75,7 @@ def test_addresses_in_code_of_any_fence_are_left(code, closing):
     assert fence is not None
     whole, after = f"{code}{closing}\n", "https://b.example\n"
     assert answer_contents.open_fence(whole) is None
-    assert markdown.unlinked(whole + after, None) == whole + "`https://b.example`\n"
-    assert markdown.unlinked(f"https://a.example\n{closing}\n{after}", fence) == (
+    assert markdown.streamed(whole + after, None) == whole + "`https://b.example`\n"
+    assert markdown.streamed(f"https://a.example\n{closing}\n{after}", fence) == (
         f"https://a.example\n{closing}\n`https://b.example`\n"
     )

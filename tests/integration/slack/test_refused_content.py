@@ -1,0 +1,155 @@
+"""Answers of which Slack refuses the form: they are shown in a plainer one, and never lost."""
+
+import html
+
+import pytest
+
+from interpreter_bot import values
+from tests.fakes import conversations as fake
+from tests.fakes.slack_server.servers import Fault
+from tests.integration.slack.worlds import connected
+
+WORDS = [
+    "invalid_blocks",
+    "invalid_blocks_format",
+    "msg_too_long",
+    "msg_blocks_too_long",
+    "no_text",
+]
+
+
+def shown(message):
+    """All that can be read in a message."""
+    return "\n".join([message["text"], *texts(message.get("blocks", []))])
+
+
+def texts(part):
+    if isinstance(part, list):
+        return [text for one in part for text in texts(one)]
+    if isinstance(part, dict):
+        text = part.get("text")
+        inner = [text] if isinstance(text, str) else texts(text)
+        return [*inner, *texts(part.get("elements")), *texts(part.get("rows"))]
+    return []
+
+
+def no_buttons_left(slack, channel, root):
+    return "'action_id': 'stop'" not in str(slack.replies(channel, root))
+
+
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("method", ["chat.update", "chat.postMessage"])
+async def test_answer_of_which_one_call_is_refused_is_shown(slack, service, app, method, word):
+    slack.fail(method, Fault("error", error=word))
+    ts = slack.say("U1", "C1", "<@UBOT> hi")
+    [answer] = await slack.until(lambda: slack.answers("C1", ts))
+    await slack.until(lambda: "echo: hi" in str(answer))
+    await slack.until(lambda: slack.status("C1", ts) == "active")
+    assert no_buttons_left(slack, "C1", ts)
+    assert len(slack.replies("C1", ts)) == 1
+
+
+async def test_stream_that_refuses_its_end_is_shown_by_an_edit(slack, service, app):
+    slack.fail("chat.stopStream", Fault("error", error="invalid_blocks"))
+    ts = slack.say("U1", "DU1", "hi")
+    await slack.until(lambda: slack.status("DU1", ts) == "active")
+    [answer] = slack.replies("DU1", ts)
+    assert "echo: hi" in shown(answer)
+
+
+@pytest.mark.parametrize("refuses", ["rich blocks", "all blocks", "every edit"])
+async def test_answer_whose_form_is_always_refused_is_shown(slack, service, app, refuses):
+    code = "\n".join(f"value_{number} = {number} < 2 & 3" for number in range(600))
+    table = values.Table(
+        columns=("city", "people"), rows=(("Rome", "<b>"),), row_count=1, column_count=2
+    )
+
+    def choose(method, arguments):
+        if method not in ("chat.update", "chat.postMessage"):
+            return None
+        kinds = {block["type"] for block in arguments.get("blocks") or ()}
+        is_refused = {
+            "rich blocks": kinds & {"markdown", "table", "rich_text"},
+            "all blocks": kinds,
+            "every edit": method == "chat.update",
+        }[refuses]
+        return Fault("error", error="invalid_blocks") if is_refused else None
+
+    async def script(turn):
+        turn.reply.step(1)
+        await turn.run(0, "x", table)
+        return f"Look:\n\n```python\n{code}\n```\nThe end."
+
+    service.script = script
+    slack.choose_fault = choose
+    ts = slack.say("U1", "C1", "<@UBOT> go")
+    await slack.until(lambda: "The end." in str(slack.replies("C1", ts)))
+    await slack.until(lambda: slack.status("C1", ts) == "active")
+    await slack.until(lambda: no_buttons_left(slack, "C1", ts))
+    text = html.unescape("\n".join(map(shown, slack.replies("C1", ts))))
+    assert all(f"value_{number} = {number} < 2 & 3" in text for number in range(600))
+    assert "Rome" in text
+    assert "Working on it" not in text
+
+
+async def test_question_whose_form_is_refused_still_has_its_buttons(slack, service):
+    async def script(turn):
+        return f"ran {await turn.reply.approve(0, 'print(1)')}"
+
+    service.script = script
+    slack.choose_fault = lambda method, arguments: (
+        Fault("error", error="invalid_blocks")
+        if "markdown" in {block["type"] for block in arguments.get("blocks") or ()}
+        else None
+    )
+    async with connected(slack, service):
+        ts = slack.say("U1", "C1", "<@UBOT> go")
+        [question] = await slack.until(
+            lambda: [m for m in slack.replies("C1", ts) if "approval_run" in str(m)]
+        )
+        assert "print(1)" in shown(question)
+        slack.click("U1", "C1", question["ts"], "approval_run")
+        await slack.until(lambda: "ran print(1)" in str(slack.replies("C1", ts)))
+        await slack.until(lambda: "approval_run" not in str(question))
+
+
+# Code that Slack could take for mentions or links.
+CODE = 'if a <!here or b == "@channel":\n    get("https://x.example/<@U2|b>")  # [a](https://b.example)'
+
+
+@pytest.mark.parametrize("channel", ["C1", "DU1"])
+async def test_code_is_shown_byte_for_byte(slack, service, app, channel):
+    async def script(turn):
+        turn.reply.step(1)
+        for letter in f"So:\n```python\n{CODE}\n```\nThat was <!channel>.":
+            turn.reply.text(letter)
+        await turn.reply.code(0, CODE)
+        turn.reply.output(0, values.Text("stdout", f"{CODE}\n"))
+        turn.reply.finished(0, fake.done())
+        turn.reply.step(2)
+        approved = await turn.reply.approve(1, CODE)
+        assert approved == CODE
+        return "The end."
+
+    service.script = script
+    ts = slack.say("U1", channel, "<@UBOT> go")
+    [question] = await slack.until(
+        lambda: [m for m in slack.replies(channel, ts) if "approval_run" in str(m)]
+    )
+    assert CODE in shown(question)
+    slack.click("U1", channel, question["ts"], "approval_run")
+    await slack.until(lambda: slack.status(channel, ts) == "active")
+    await slack.until(lambda: CODE in shown(question) and "approval_run" not in str(question))
+    [answer, *_] = slack.replies(channel, ts)
+    assert shown(answer).count(CODE) >= 2
+    assert "That was <\u200b!channel>." in shown(answer)
+    assert not any("\u200b" in line for line in shown(answer).splitlines() if "get(" in line)
+
+
+async def test_code_of_a_person_is_shown_byte_for_byte(slack, service, app):
+    slack.command("U1", "C1", "/py", CODE.replace("<", "&lt;").replace(">", "&gt;"))
+    [answer] = await slack.until(
+        lambda: [m for m in slack.world.messages.values() if m.get("bot_id") and CODE in shown(m)]
+    )
+    await slack.until(lambda: "'stop'" not in str(answer))
+    assert CODE in shown(answer)
