@@ -30,13 +30,12 @@ Held = session_service.SessionService
 
 @contextlib.asynccontextmanager
 async def pool(
-    *, groups: Literal["auto", "off"] = "auto", is_encrypted: bool = False, **kernels: Any
+    *, groups: Literal["auto", "off"] = "auto", **kernels: Any
 ) -> AsyncIterator[pools.Pool]:
     """Open a pool with the default settings but for these, and leave nothing of it.
 
     Args:
         groups: whether control groups are used where there are any.
-        is_encrypted: whether saved variables are.
         kernels: the settings of that group.
     """
     with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as name:
@@ -45,7 +44,7 @@ async def pool(
             limits=settings.Limits(),
             kernels=settings.Kernels(**kernels),
             sandbox=settings.Sandbox(cgroups=groups),
-            snapshots=settings.Snapshots(key_file=place / "keys" if is_encrypted else None),
+            snapshots=settings.Snapshots(),
             paths=settings.Paths(data=place / "data", runtime=place / "run"),
         )
         async with pools.Pool.open(bot) as opened:

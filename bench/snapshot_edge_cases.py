@@ -13,6 +13,7 @@ import pickle, queue, random, re, sqlite3, statistics, string, textwrap, threadi
 import array, contextvars, ctypes, dataclasses, hashlib, ipaddress, logging, mmap, select, shelve
 import socket, struct, subprocess, sys, tempfile, time, types, typing, uuid, zoneinfo
 import numpy, pandas
+__place__ = tempfile.mkdtemp()
 class Plain:
     def __init__(self): self.x = 1
     def method(self): return self.x
@@ -100,7 +101,7 @@ def wrapped(*a): return plain(*a)
 def managed(): yield 1
 @functools.singledispatch
 def dispatched(a): return 1
-open("/tmp/odd.txt", "w").write("a\\nb\\n")
+open(__place__ + "/odd.txt", "w").write("a\\nb\\n")
 """
 
 OBJECTS: Final = {
@@ -189,9 +190,9 @@ OBJECTS: Final = {
     "weak": "weakref.ref(Plain)",
     "weak_dict": "weakref.WeakValueDictionary()",
     "weak_set": "weakref.WeakSet()",
-    "reading": "open('/tmp/odd.txt')",
-    "reading_octets": "open('/tmp/odd.txt', 'rb')",
-    "writing": "open('/tmp/odd2.txt', 'w')",
+    "reading": "open(__place__ + '/odd.txt')",
+    "reading_octets": "open(__place__ + '/odd.txt', 'rb')",
+    "writing": "open(__place__ + '/odd2.txt', 'w')",
     "temporary": "tempfile.TemporaryFile()",
     "string_file": "io.StringIO('abc')",
     "octet_file": "io.BytesIO(b'abc')",
@@ -243,7 +244,7 @@ OBJECTS: Final = {
     "operator_": "operator.itemgetter(1)",
     "own_module": "types.ModuleType('made_here')",
     "capsule": "__import__('_datetime').datetime_CAPI",
-    "shelf": "shelve.open('/tmp/odd-shelf')",
+    "shelf": "shelve.open(__place__ + '/odd-shelf')",
 }
 """Expressions by the names of the variables that they become."""
 

@@ -81,7 +81,6 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     models = f"{rows:,} rows and 6 models"
     return [
         await _odd(),
-        *await _encrypted(effort, size, saved, back),
         metrics.Measure(f"{size}: saved", "ms", saved, bar=1000.0),
         metrics.Measure(f"{size}: checkpoint with nothing new", "CPU ms", nothing, bar=300.0),
         metrics.Measure(f"{size}: who comes then waits to have it noted", "ms", noted, bar=20.0),
@@ -102,35 +101,6 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
             least_ratio=1 / 0.5,
         ),
         metrics.Measure(f"{models}: back in another kernel", "ms", models_back),
-    ]
-
-
-async def _encrypted(
-    effort: sample_sizes.Effort, size: str, saved: list[float], back: list[float]
-) -> list[metrics.Measure]:
-    """Measure the large frame once more, with what is saved of it encrypted."""
-    own_saved, own_back = [], []
-    async with measured_bots.pool(spares=2, is_encrypted=True) as pool:
-        for turn in range(effort.snapshots):
-            key = f"frame {turn}"
-            await measured_bots.execute(await pool.take(key), _FRAME.format(rows=10 * effort.rows))
-            own_saved.append(await _save(pool, key))
-            own_back.append(await _bring_back(pool, key, "frame.iat[0, 0] > threshold"))
-            await pool.forget(key)
-    clear = "in the clear"
-    return [
-        metrics.Measure(
-            f"{size}, encrypted: saved",
-            "ms",
-            own_saved,
-            alternative=metrics.Alternative(clear, saved),
-        ),
-        metrics.Measure(
-            f"{size}, encrypted: back",
-            "ms",
-            own_back,
-            alternative=metrics.Alternative(clear, back),
-        ),
     ]
 
 

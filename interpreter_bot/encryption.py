@@ -6,10 +6,7 @@ It knows nothing of what it encrypts, nor where that is stored.
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import hashlib
-import hmac
 import pathlib
 from collections.abc import Sequence
 from typing import Final
@@ -27,8 +24,8 @@ _EMPTY: Final = (
 )
 _UNKNOWN: Final = (
     "What is stored was encrypted with a key that is not among those of {where}. Put it back there,"
-    " below the others. If it is lost, so is what it encrypted: tokens (Slack's workspaces have to "
-    "install the bot again) or saved variables."
+    " below the others. If it is lost, so are the tokens that it encrypted: Slack's workspaces "
+    "have to install the bot again."
 )
 
 
@@ -125,24 +122,6 @@ class KeyRing:
             with contextlib.suppress(fernet.InvalidToken):
                 return key.decrypt(text.removeprefix(MARK)).decode()
         return None
-
-
-def unseal(key: bytes, name: str, content: bytes) -> bytes:
-    """Decrypt a small document of a kernel's; the other end is `guest/snapshot_encryption`.
-
-    Args:
-        key: of the session.
-        name: of the document; another one's is not taken for it.
-        content: what was written.
-
-    Raises:
-        ValueError: it was not written so.
-    """
-    derived = hmac.digest(key, f"document {name}".encode(), hashlib.sha256)
-    try:
-        return fernet.Fernet(base64.urlsafe_b64encode(derived)).decrypt(content)
-    except fernet.InvalidToken as error:
-        raise ValueError("a document cannot be decrypted") from error
 
 
 def new_key() -> str:

@@ -212,7 +212,6 @@ class Settings(pydantic_settings.BaseSettings):
             host_sockets=self.paths.host_sockets and self.paths.host_sockets.absolute(),
             private=self.private_paths,
         )
-        key_file = self.snapshots.key_file and self.snapshots.key_file.absolute()
         tls = self.host.tls and self.host.tls.absolute()
         # What was taken of the machine, or turned off by a flag, is not handed on as a setting.
         sandbox = self.sandbox.model_copy(update={"enabled": True})
@@ -220,7 +219,7 @@ class Settings(pydantic_settings.BaseSettings):
             "limits": self.limits,
             "kernels": self._kernels_with_doors,
             "sandbox": sandbox,
-            "snapshots": self.snapshots.model_copy(update={"key_file": key_file}),
+            "snapshots": self.snapshots,
             "package_index": self.package_index,
             "host": self.host.model_copy(update={"tls": tls}),
             "paths": paths,
@@ -262,7 +261,7 @@ class Settings(pydantic_settings.BaseSettings):
         ]
         secret += [server.token_file for server in self.mcp_servers]
         secret += [one.address_file for one in self.connections]
-        named += filter(None, [*secret, self.snapshots.key_file, *self.paths.private])
+        named += filter(None, [*secret, *self.paths.private])
         if self.store.url.startswith("sqlite"):
             named.append(pathlib.Path(self.store.url.partition(":///")[2]))
         return tuple(path.absolute() for path in named)

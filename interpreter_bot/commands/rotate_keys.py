@@ -9,18 +9,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from typing import Final
 
 from interpreter_bot import encryption, settings
 from interpreter_bot.app import execution_startup
-from interpreter_bot.kernels import snapshot_keys
 from interpreter_bot.platforms.slack import installations
 from interpreter_bot.store import third_party_tables
 from interpreter_bot.text import quantities
-
-_FLEET: Final = (
-    ", once each host was started again with that file: machines that share a store share that, too"
-)
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
@@ -36,11 +30,6 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         f"{quantities.count(logged_in, 'account')} of people encrypted anew. Once the bot was "
         f"started again, only backups need the older keys of {keys.where}.\n"
     )
-    if snapshot_keys.rotate(config):
-        sys.stdout.write(
-            "What encrypts saved variables was encrypted anew. Only backups need the older keys "
-            f"of {config.snapshots.key_file}" + (_FLEET if config.host.store else "") + ".\n"
-        )
     return 0
 
 

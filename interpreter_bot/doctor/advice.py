@@ -63,10 +63,6 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
         "Variables are gone with their kernel: when it is let go, and when the bot ends.",
         "Set snapshots.enabled, and give the disk of the data directory room.",
     ),
-    "encryption of variables": (
-        "No variables are saved, as they could not be encrypted.",
-        "Install it for the kernel's Python: `.venv/bin/pip install cryptography`.",
-    ),
     "idle sessions": ("Code could go on in sessions that nobody uses.", _REPORT),
     "shares of people": (
         "Processor and disk are shared by sessions: who has more of them computing gets more.",

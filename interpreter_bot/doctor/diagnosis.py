@@ -152,7 +152,10 @@ def _no_sandbox(error: Exception, complaints: Sequence[str], sandbox: settings.S
         fix = "Set paths or TMPDIR to directories that the bot may write to."
     elif isinstance(error, errors.KernelStartError) and not complaints:
         # The Python itself failed, before any wall.
-        fix = "Set kernels.python to an interpreter with ipykernel, or run `make setup`."
+        fix = (
+            "Set kernels.python to an interpreter with ipykernel and cloudpickle, or run `make "
+            "setup`."
+        )
     else:
         fix = advice.advice_for(reason, sandbox)
     return _finding("sandbox", False, reason, fix=fix)
@@ -175,9 +178,6 @@ def _judge(seen: trial_kernels.ProbeResults) -> list[Finding]:
     ]
     detail = seen.variables or "one was saved, and back in the next kernel"
     findings.append(_finding("variables", not seen.variables, detail))
-    if seen.encryption is not None:
-        detail = seen.encryption or "with the keys of snapshots.key_file"
-        findings.append(_finding("encryption of variables", not seen.encryption, detail))
     return findings
 
 

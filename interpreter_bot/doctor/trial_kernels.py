@@ -114,7 +114,6 @@ class ProbeResults:
         oom_kills: how many of its processes the OOM killer killed in its cgroup.
         workspace: how the session ended that wrote too much.
         variables: what became of one that was saved when its kernel was lost; empty if it was back.
-        encryption: what keeps saved variables from being encrypted; None if nobody wants that.
         groups_version: of cgroups; 0 without.
         groups_reason: where they are, or why there are none.
     """
@@ -127,7 +126,6 @@ class ProbeResults:
     oom_kills: int
     workspace: values.Finished
     variables: str
-    encryption: str | None
     groups_version: int
     groups_reason: str
 
@@ -144,10 +142,7 @@ async def probe(config: settings.Settings) -> ProbeResults:
             async with pools.Pool.open(small) as pool:
                 await asyncio.gather(pool.take("one"), pool.take("two"))
                 seen = await _try(pool.live["one"], pool.live["two"], told, small.limits)
-                seen = dataclasses.replace(seen, variables=await _restore(pool))
-                if config.snapshots.key_file is None:
-                    return seen
-                return dataclasses.replace(seen, encryption=await _encrypt(pool))
+                return dataclasses.replace(seen, variables=await _restore(pool))
 
 
 def _small(config: settings.Settings, directory: pathlib.Path) -> settings.Settings:
@@ -254,7 +249,6 @@ async def _try(
         oom_kills=two.provisioner.usage().oom_kills(),
         workspace=workspace[0],
         variables="",
-        encryption=None,
         groups_version=groups.version,
         groups_reason=groups.reason,
     )
@@ -313,13 +307,6 @@ async def _restore(pool: pools.Pool) -> str:
     other = await pool.take("three")
     _, printed = await _run(other, "print(kept)")
     return "" if printed == "[1]\n" else other.unrestored or "it was not saved"
-
-
-async def _encrypt(pool: pools.Pool) -> str:
-    """Let a session import what encrypts its variables; see `ProbeResults.encryption`."""
-    finished, _ = await _run(await pool.take("three"), "import cryptography")
-    is_there = finished.ending is values.Ending.OK
-    return "" if is_there else "the kernels' Python cannot import cryptography"
 
 
 async def _look(

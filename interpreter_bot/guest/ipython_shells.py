@@ -108,22 +108,17 @@ class GuestShell(package_requests.InstallingShell):
     def _newest(self) -> dict[str, Any]:
         return variable_descriptions.newest(self.user_ns, self.user_ns_hidden)
 
-    def save_variables(self, number: int, seconds: float, most_bytes: int, key: str) -> None:
+    def save_variables(self, number: int, seconds: float, max_bytes: int) -> None:
         """Begin to save all variables as a new generation; the bot calls it by this name.
 
         Args:
             number: of the generation.
             seconds: after which no further variable is begun.
-            most_bytes: that it may have.
-            key: encrypts it, in hexadecimal digits; empty for none.
+            max_bytes: that it may have.
         """
         names = snapshots.names_of(self.user_ns, self.user_ns_hidden)
-        where = rootfs.VARIABLES
         self._saving = snapshots.begin(
-            *(self.user_ns, names, where, number),
-            seconds=seconds,
-            most_bytes=most_bytes,
-            key=bytes.fromhex(key),
+            *(self.user_ns, names, rootfs.VARIABLES, number), seconds=seconds, max_bytes=max_bytes
         )
 
     def end_saving(self) -> None:
@@ -135,9 +130,10 @@ class GuestShell(package_requests.InstallingShell):
             self._ended.append(child)
         self._ended[:] = [child for child in self._ended if not snapshots.is_gone(child)]
 
-    def restore_variables(self, number: int, key: str) -> None:
-        """Bring a generation back, and write beside it what failed; the bot calls it so."""
-        snapshots.restore(self.user_ns, rootfs.VARIABLES, number, bytes.fromhex(key))
+    def restore_variables(self, number: int) -> None:
+        """Bring a generation back, and show what failed; the bot calls it by this name."""
+        failed = snapshots.restore(self.user_ns, rootfs.VARIABLES, number)
+        self.display_pub.publish({"application/json": json.dumps(failed)})
 
     def show_scaled(self, names: list[str], contents: list[str], **bounds: int) -> None:
         """Display pictures scaled down for a model; the bot calls it by this name."""

@@ -1,160 +1,195 @@
-"""Forked children that work on a copy of a session's variables, and tell what they come to.
+"""Forked children that work on a copy of a session's variables, and report over a pipe.
 
 What code has made may hang there, end Python or say odd things. That costs the child: its parent
-knows by what it told last which variable it was at.
+knows from the last step which variable it was at.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Callable
+from typing import NoReturn, TypeAlias
 
-from . import variable_pickler
+from . import snapshot_files, variable_pickler
 
-_MARK_BYTES = 8
+TOO_LATE = "there was no time left for it"
+DIED = "it ended Python"
+_NONCE_BYTES = 8
 _LATE_SECONDS = 1.0
+_CHUNK_BYTES = 64 * 1024
 # More than the text of a cell.
-_MOST_MESSAGE_BYTES = 16 * 1024 * 1024
-
-Message = dict[str, Any]
-Tell = Callable[[Message], None]
-# What it returns is kept until the child ends, without ending any of it.
-Stage = Callable[[Tell], object]
+_MAX_LINE_BYTES = 16 * 1024 * 1024
 
 
-class Told(NamedTuple):
-    """What a child told in one stage.
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """A child comes to a variable, for which it has so many seconds."""
+
+    name: str
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Tried:
+    """A variable can be pickled, except for some parts of it."""
+
+    name: str
+    missing: list[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Loss:
+    """A variable is lost."""
+
+    name: str
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Grouped:
+    """All variables are tried: those that share objects are in one group."""
+
+    groups: list[list[str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Written:
+    """A group is written."""
+
+    record: snapshot_files.Record
+
+
+@dataclasses.dataclass(frozen=True)
+class Checked:
+    """A record was read back; its first variable is named."""
+
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """Text of a cell that defines functions or classes."""
+
+    file_name: str
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Ending:
+    """How a child ended.
 
     Attributes:
-        messages: as they came.
-        seconds: until the last one; in the first stage, with what it takes to fork.
-        longest_seconds: of that, the most that passed before one of them.
-        is_done: whether it came to the end of the stage.
-        is_late: whether it was ended because it took too long.
-        error: what the stage raised, in words.
-        errno: of that, if the system refused something.
+        at: the variable that it was at; empty before the first one.
+        reason: why it did not come to its end; empty if it did.
+        errno: of what the system refused, if that is why.
     """
 
-    messages: list[Message]
-    seconds: float = 0.0
-    longest_seconds: float = 0.0
-    is_done: bool = False
-    is_late: bool = False
-    error: str = ""
-    errno: int | None = None
-
-    @property
-    def at(self) -> str:
-        """What it began last; empty before anything."""
-        return next((one["at"] for one in reversed(self.messages) if "at" in one), "")
+    at: str = ""
+    reason: str = ""
+    errno: int = 0
 
 
-def ask(*stages: tuple[Stage, float]) -> list[Told]:
-    """Run stages of work in one child, each with the seconds that it may take.
-
-    A child that is late is killed, also where it told with what it is at how many ``"seconds"`` it
-    may take until it tells something else. One whose pipe somebody else writes to counts as dead.
-    """
-    told, tell = os.pipe()
-    mark = os.urandom(_MARK_BYTES).hex().encode()
-    begun = time.monotonic()
-    child = os.fork()
-    if child == 0:
-        os.close(told)
-        # Where its parent is ended, too.
-        signal.setitimer(signal.ITIMER_REAL, sum(seconds for _, seconds in stages) + _LATE_SECONDS)
-        _work([work for work, _ in stages], tell, mark)
-    os.close(tell)
-    data = bytearray()
-    answers: list[Told] = []
-    try:
-        for _, seconds in stages:
-            is_there = not answers or answers[-1].is_done
-            answer = _read_stage(told, data, mark, begun, seconds) if is_there else Told([])
-            answers.append(answer)
-            begun = time.monotonic()
-    finally:
-        os.close(told)
-        os.kill(child, signal.SIGKILL)
-    if not answers[-1].is_done:
-        # It may still be in the middle of writing. One that is done is not waited for: it is large.
-        os.waitpid(child, 0)
-    return answers
+Message: TypeAlias = Step | Tried | Loss | Grouped | Written | Checked | Cell
+Report: TypeAlias = Callable[[Message], None]
+_KINDS: dict[str, type[Message | Ending]] = {
+    kind.__name__: kind for kind in (Step, Tried, Loss, Grouped, Written, Checked, Cell, Ending)
+}
 
 
-def _read_stage(told: int, data: bytearray, mark: bytes, begun: float, seconds: float) -> Told:
-    """Read messages up to the end of a stage, as long as there are any in time.
+def run(work: Callable[[Report], object], receive: Report, deadline: float) -> Ending:
+    """Run work in a child; end the child when a step, or all of it, takes too long.
 
     Args:
-        told: the pipe they come through.
-        data: what was read of it already; what is left belongs to the next stage.
-        mark: what each message begins with.
-        begun: when the stage was.
-        seconds: that it may take.
+        work: is called in the child; what it returns is kept until the child ends.
+        receive: is called here with all that the child reports, except for its steps.
+        deadline: of all work.
     """
-    heard, longest = begun, 0.0
-    until = deadline = begun + seconds
-    messages: list[Message] = []
-    ending: dict[str, Any] = {}
+    reading, writing = os.pipe()
+    # Code of a variable may write to any descriptor.
+    nonce = os.urandom(_NONCE_BYTES).hex().encode()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        # In case its parent is ended, too.
+        signal.setitimer(signal.ITIMER_REAL, deadline - time.monotonic() + _LATE_SECONDS)
+        _work(work, writing, nonce)
+    os.close(writing)
+    is_done = False
+    try:
+        ending = _receive(reading, nonce, receive, deadline)
+        is_done = not ending.reason
+        return ending
+    finally:
+        os.close(reading)
+        os.kill(child, signal.SIGKILL)
+        if not is_done:
+            # It may still be writing. One that is done is not waited for: it is large.
+            os.waitpid(child, 0)
+
+
+def _receive(pipe: int, nonce: bytes, receive: Report, deadline: float) -> Ending:
+    at, until = "", deadline
+    data = b""
     # Not select(), which knows no descriptor above 1023: code may have opened that many.
     poll = select.poll()
-    poll.register(told, select.POLLIN)
-    while not ending:
-        if time.monotonic() > deadline + _LATE_SECONDS:
-            # However much there still is to be read: it may be without an end.
-            ending = {"is_late": True}
-        elif (size := data.find(b"\n") + 1) > 0:
-            if not data.startswith(mark):
-                break
-            message = json.loads(data[len(mark) : size])
-            del data[:size]
-            now = time.monotonic()
-            longest, heard = max(longest, now - heard), now
-            until = min(heard + message.get("seconds", seconds), deadline)
-            if "ending" in message:
-                ending = message["ending"]
+    poll.register(pipe, select.POLLIN)
+    while len(data) <= _MAX_LINE_BYTES:
+        seconds = until - time.monotonic()
+        # However much there is to read: it may be without an end.
+        if seconds < -_LATE_SECONDS or not poll.poll(max(seconds, 0) * 1000):
+            return Ending(at, TOO_LATE)
+        if not (chunk := os.read(pipe, _CHUNK_BYTES)):
+            break
+        *lines, data = (data + chunk).split(b"\n")
+        for line in lines:
+            try:
+                message = _parse(line, nonce)
+            except (ValueError, KeyError, TypeError):
+                # Somebody else has written it.
+                return Ending(at, DIED)
+            if isinstance(message, Ending):
+                return dataclasses.replace(message, at=at)
+            if isinstance(message, Step):
+                at, until = message.name, min(time.monotonic() + message.seconds, deadline)
             else:
-                messages.append(message)
-        elif len(data) > _MOST_MESSAGE_BYTES:
-            break
-        elif not poll.poll(max(until - time.monotonic(), 0) * 1000):
-            ending = {"is_late": True}
-        elif chunk := os.read(told, 1 << 16):
-            data += chunk
-        else:
-            break
-    return Told(messages, heard - begun, longest, **ending)
+                receive(message)
+    return Ending(at, DIED)
 
 
-def _work(stages: Iterable[Stage], tell: int, mark: bytes) -> NoReturn:
+def _parse(line: bytes, nonce: bytes) -> Message | Ending:
+    if not line.startswith(nonce):
+        raise ValueError("this is no report")
+    kind, fields = json.loads(line[len(nonce) :])
+    if kind == Written.__name__:
+        return Written(snapshot_files.Record(**fields["record"]))
+    return _KINDS[kind](**fields)
+
+
+def _work(work: Callable[[Report], object], pipe: int, nonce: bytes) -> NoReturn:
     own = os.getpid()
-    with open(tell, "wb", closefd=False) as pipe:
 
-        def tell_parent(message: Message) -> None:
-            end_copy(own)
-            pipe.write(mark + json.dumps(message).encode() + b"\n")
-            pipe.flush()
-
-        kept = []
-        try:
-            for work in stages:
-                kept.append(work(tell_parent))
-                tell_parent({"ending": {"is_done": True}})
-        except Exception as error:
-            # Nothing of a variable's own, which is caught where that is written or read.
-            number = error.errno if isinstance(error, OSError) else None
-            why = os.strerror(number) if number else variable_pickler.reason(error)
-            tell_parent({"ending": {"error": why, "errno": number}})
-        finally:
+    def report(message: Message | Ending) -> None:
+        if os.getpid() != own:
+            # Code of a variable has forked: the copy must not go on.
             os._exit(0)
+        line = json.dumps([type(message).__name__, dataclasses.asdict(message)])
+        view = memoryview(nonce + line.encode() + b"\n")
+        while view:
+            view = view[os.write(pipe, view) :]
 
-
-def end_copy(process: int) -> None:
-    """End this process if it is not the one that is meant: code that it ran has forked it."""
-    if os.getpid() != process:
+    kept = []
+    try:
+        kept.append(work(report))
+        report(Ending())
+    except BaseException as error:
+        # Anything: a variable's code may even raise SystemExit.
+        number = snapshot_files.refusal(error)
+        why = os.strerror(number) if number else variable_pickler.reason(error)
+        report(Ending(reason=why, errno=number))
+    finally:
         os._exit(0)

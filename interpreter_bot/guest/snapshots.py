@@ -1,6 +1,6 @@
 """Snapshots of a session's variables: saved by one kernel, restored by another.
 
-They are written and tried out in forked children (`snapshot_attempts`). A child has all variables
+They are written and tried out in forked children (`snapshot_writers`). A child has all variables
 as they were at the fork, so what it does wrong, or takes long for, is not the kernel's; the next
 cell ends it.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
-import json
 import linecache
 import os
 import pathlib
@@ -21,19 +20,20 @@ import sys
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from . import snapshot_attempts, snapshot_files, snapshot_manifests, snapshot_readers, syscalls
+from . import snapshot_files, snapshot_readers, snapshot_writers, syscalls, variable_pickler
 
 # What IPython itself defines while it runs cells.
 _HISTORY = re.compile(r"_+|_i+|_[iod]h|_i?\d+|_exit_code|In|Out|__\w+__")
-_NAME_CHARACTERS = 200
+_MAX_NAME_CHARACTERS = 200
 # Of the time for saving: what all may take, with reading back what was written;
 # `kernels/snapshots` waits so.
 _LONGEST = 3
 _NICENESS = 5
-_MOST_DESCRIPTORS = 1 << 16
+_MAX_DESCRIPTORS = 1 << 16
 # Of processes that one started of the other; a storm of forks might never end.
-_MOST_DESCENTS = 10
-_MISSING = "its file was cut off, changed or damaged"
+_MAX_DESCENTS = 10
+# That the bot reads.
+_MAX_FAILURES = 200
 
 Namespace = dict[str, Any]
 
@@ -49,7 +49,7 @@ def names_of(namespace: Namespace, hidden: Mapping[str, Any]) -> list[str]:
         name
         for name in list(namespace)
         if type(name) is str
-        and len(name) <= _NAME_CHARACTERS
+        and len(name) <= _MAX_NAME_CHARACTERS
         and name.isidentifier()
         and not _HISTORY.fullmatch(name)
         and not (name in hidden and namespace[name] is hidden[name])
@@ -63,13 +63,9 @@ def begin(
     number: int,
     *,
     seconds: float,
-    most_bytes: int,
-    key: bytes = b"",
+    max_bytes: int,
 ) -> int:
-    """Begin to save variables as they are now.
-
-    At the end a file `<number>.ended` appears; without a manifest there is no such generation then.
-    `<number>.full` says that this is for a full disk, else `<number>.unsaved` why.
+    """Begin to save variables as they are now; the manifest is there at the end, which says how.
 
     Args:
         namespace: the session's.
@@ -77,8 +73,7 @@ def begin(
         directory: of its snapshots.
         number: of the generation; it must be new.
         seconds: after which no further variable is begun.
-        most_bytes: that all pickles and buffers may have.
-        key: encrypts all of it, if there is one.
+        max_bytes: that all pickles and buffers may have.
 
     Returns:
         The process that does it, for `end`; it leads a group of processes.
@@ -88,25 +83,21 @@ def begin(
         try:
             os.setpgid(0, 0)
             _leave_kernel(_LONGEST * seconds)
-            snapshot_attempts.Attempts(
-                *(namespace, names, directory, number),
-                seconds=seconds,
-                most_bytes=most_bytes,
-                key=key,
+            snapshot_writers.SnapshotWriter(
+                *(namespace, names, directory, number), seconds=seconds, max_bytes=max_bytes
             ).save()
         except Exception as error:
             # Whatever it is, the bot is told: nobody else is there. Code may have taken all
             # descriptors.
-            os.closerange(3, _MOST_DESCRIPTORS)
-            if snapshot_files.is_disk_full(error):
-                os.close(os.open(f"{os.path.join(directory, str(number))}.full", os.O_CREAT))
-            else:
-                snapshot_manifests.write_unsaved(directory, number, error, key)
+            os.closerange(3, _MAX_DESCRIPTORS)
+            os.makedirs(os.path.join(directory, str(number)), mode=0o700, exist_ok=True)
+            snapshot_writers.write_manifest(
+                *(directory, number),
+                problem=variable_pickler.reason(error),
+                is_disk_full=snapshot_files.is_disk_full(error),
+            )
         finally:
-            try:
-                os.close(os.open(f"{os.path.join(directory, str(number))}.ended", os.O_CREAT))
-            finally:
-                _end_with_others()
+            _end_with_others()
     with contextlib.suppress(OSError):
         # Whichever of the two comes first; the child may be gone already.
         os.setpgid(child, child)
@@ -156,7 +147,7 @@ def _end_with_others() -> NoReturn:
     """End this process with what variables started while they were saved."""
     try:
         children = pathlib.Path(f"/proc/self/task/{os.getpid()}/children")
-        for _ in range(_MOST_DESCENTS):
+        for _ in range(_MAX_DESCENTS):
             # Those that the last ones left behind.
             found = children.read_text().split()
             for child in found:
@@ -169,14 +160,13 @@ def _end_with_others() -> NoReturn:
         os._exit(0)
 
 
-def restore(namespace: Namespace, directory: str, number: int, key: bytes = b"") -> dict[str, str]:
-    """Bring variables back, in a kernel that has run nothing yet; what failed is written as well.
+def restore(namespace: Namespace, directory: str, number: int) -> dict[str, str]:
+    """Bring variables back, in a kernel that has run nothing yet.
 
     Args:
         namespace: the session's.
         directory: of its snapshots.
         number: of the generation.
-        key: that it was written with.
 
     Returns:
         What did not come back although it had been kept, and why.
@@ -184,28 +174,17 @@ def restore(namespace: Namespace, directory: str, number: int, key: bytes = b"")
     Raises:
         OSError: there is no such generation.
         ValueError: its files are none of ours.
-        DamagedError: they were not written with this key.
     """
-    details = json.loads(snapshot_files.read_document(directory, f"{number}/details.json", key))
+    index = snapshot_files.read_index(directory, number)
+    is_other_python = tuple(index.python) != platform.python_version_tuple()[:2]
     reader = snapshot_readers.SnapshotReader(
-        directory,
-        number,
-        namespace,
-        key=key,
-        skipped=details["skipped"],
-        is_other_python=tuple(details["python"]) != platform.python_version_tuple()[:2],
+        directory, number, namespace, is_other_python=is_other_python
     )
-    missing = dict.fromkeys(details.get("kept", ()), _MISSING)
-    for name in reader.variables():
-        missing.pop(name, None)
-    reader.failed.update(missing)
-    for file_name, text in details["cells"].items():
+    for record in index.records:
+        for _ in reader.read(record):
+            pass
+        reader.run_sources(record)
+    for file_name, text in index.cells.items():
         lines = text.splitlines(keepends=True)
         linecache.cache[file_name] = (len(text), None, lines, file_name)
-    try:
-        snapshot_manifests.write_failures(directory, number, reader.failed, key)
-    except OSError as error:
-        # Variables are back nevertheless.
-        if reader.failed or not snapshot_files.is_disk_full(error):
-            raise
-    return reader.failed
+    return dict(snapshot_writers.shortened(reader.failed, _MAX_FAILURES))

@@ -1,20 +1,22 @@
 """A pickler for the variables of a session: what cannot be kept is replaced where it lies.
 
-One pickler takes all variables, so what they share stays shared. Functions of cells are bound to
-the new namespace rather than to a copy of the old one. An object that cannot be pickled becomes a
-`Lost` in its place, so that a dict of models with a lock somewhere inside still comes back. A view
-of an array that is kept is kept as a view.
+Functions of cells are bound to the new namespace rather than to a copy of the old one. An object
+that cannot be pickled becomes a `Lost` in its place, so that a dict of models with a lock somewhere
+inside still comes back. A view of an array that is kept is kept as a view.
 """
 
 from __future__ import annotations
 
 import _thread
 import contextlib
-import copyreg
+import datetime
+import decimal
+import enum
 import functools
 import io
 import multiprocessing.process
 import os
+import pathlib
 import pickle
 import re
 import socket
@@ -24,21 +26,20 @@ import sys
 import threading
 import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any
 
-try:
-    import cloudpickle
-    from cloudpickle import cloudpickle as functions
-except ImportError:
-    # Without it, functions and classes that were defined in cells are not kept.
-    cloudpickle = None
+import cloudpickle
+from cloudpickle import cloudpickle as functions
+
+from . import snapshot_files
 
 PROTOCOL = 5
 # Pickles name what rebuilds an object by this module: the real one's name depends on the release.
 _MODULE = "interpreter_bot_variables"
-REASON_CHARACTERS = 200
+MAX_REASON_CHARACTERS = 200
 """Of what is said of one object."""
+_TOO_DEEP = "it is nested too deeply"
 
 # Types by the words for them.
 _UNKEEPABLE: dict[type, str] = {
@@ -59,14 +60,22 @@ _UNKEEPABLE: dict[type, str] = {
 _WORDS = {"DuckDBPyConnection": "a duckdb connection", "DuckDBPyRelation": "a duckdb relation"}
 _CONNECTION_STATE = ("isolation_level", "row_factory", "text_factory")
 _CACHED_FUNCTION = type(functools.lru_cache(lambda: None))
+# Two variables may as well have equal objects of these types as the same one. Classes of cells are
+# made once in a process, whichever pickle comes first.
+_VALUES = (
+    *(int, float, complex, bool, type(None), range, slice, tuple, frozenset, type, enum.Enum),
+    *(types.ModuleType, types.BuiltinFunctionType, types.CodeType, re.Pattern, pathlib.PurePath),
+    *(datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, decimal.Decimal),
+)
+# A text that is longer is to lie in memory once.
+_MAX_VALUE_LENGTH = 64 * 1024
 
 
 class Lost:
-    """Stands where something was that could not be kept; any use says so."""
+    """Placeholder of an object that could not be kept; any use raises an error that names it."""
 
     def __init__(self, what: str, why: str) -> None:
         self.__dict__.update(_what=what, _why=why)
-        _standing.add(self)
 
     def __repr__(self) -> str:
         return f"<not kept: {self._what}>"
@@ -82,22 +91,6 @@ class Lost:
     __iter__ = __len__ = __getitem__ = __call__
 
 
-_standing: weakref.WeakSet[Lost] = weakref.WeakSet()
-
-
-def all_lost() -> list[Lost]:
-    """Return all that stand for something that was lost."""
-    return list(_standing)
-
-
-class Loss(NamedTuple):
-    """An object that was replaced, with the words for it and the reason, if they do not say it."""
-
-    of: Any
-    what: str
-    why: str
-
-
 class _Namespace:
     """Stands in a pickle for the namespace of the session, whichever it is when that is read."""
 
@@ -105,6 +98,7 @@ class _Namespace:
 _NAMESPACE = _Namespace()
 # Of the session that is being restored; a process restores one.
 _namespace: dict[str, Any] = {}
+_generation = ""
 
 
 def describe(kind: type) -> str:
@@ -114,18 +108,24 @@ def describe(kind: type) -> str:
             return words
     try:
         words = f"an object of type {kind.__module__}.{kind.__qualname__}"
-        return _WORDS.get(kind.__name__, words)[:REASON_CHARACTERS]
+        return _WORDS.get(kind.__name__, words)[:MAX_REASON_CHARACTERS]
     except Exception:
         # A metaclass of the person's answers for its names.
         return "an object"
 
 
 def reason(error: BaseException) -> str:
-    """Return an exception's name and text, even if its `__str__` raises."""
+    """Return an exception's name and text, even if its own methods raise."""
+    # cloudpickle says it in words of its own.
+    cause = BaseException.__dict__["__cause__"].__get__(error)
+    if any(issubclass(type(one), RecursionError) for one in (error, cause)):
+        return _TOO_DEEP
+    if issubclass(type(error), (snapshot_files.TooLargeError, snapshot_files.DamagedError)):
+        return str(error)
     with contextlib.suppress(Exception):
         # Any exception: the method is the person's.
-        return f"{type(error).__name__}: {error}"[:REASON_CHARACTERS]
-    return type(error).__name__[:REASON_CHARACTERS]
+        return f"{type(error).__name__}: {error}"[:MAX_REASON_CHARACTERS]
+    return type(error).__name__[:MAX_REASON_CHARACTERS]
 
 
 def restore_into(namespace: dict[str, Any]) -> None:
@@ -139,21 +139,67 @@ def forget_classes() -> None:
 
     Else each that was pickled or unpickled here before is taken for the one that is meant.
     """
-    if cloudpickle:
-        functions._DYNAMIC_CLASS_TRACKER_BY_ID.clear()
-        functions._DYNAMIC_CLASS_TRACKER_BY_CLASS.clear()
+    functions._DYNAMIC_CLASS_TRACKER_BY_ID.clear()
+    functions._DYNAMIC_CLASS_TRACKER_BY_CLASS.clear()
 
 
-class VariablePickler(cloudpickle.Pickler if cloudpickle else pickle.Pickler):  # type: ignore[misc]
-    """Pickler of one session's variables.
+def is_shareable(obj: Any) -> bool:
+    """Return whether two variables that have the same object need it to be the same again."""
+    kind = type(obj)
+    if kind in (str, bytes):
+        return len(obj) > _MAX_VALUE_LENGTH
+    if issubclass(kind, _VALUES) or kind is _Namespace:
+        return False
+    if callable(obj) and _is_found_by_name(obj):
+        return False
+    if kind is types.FunctionType:
+        # Methods belong to their class.
+        return "." not in obj.__qualname__ or "<locals>" in obj.__qualname__
+    if kind is types.CellType:
+        with contextlib.suppress(ValueError):
+            # Methods that use `super` have their class so.
+            return not issubclass(type(obj.cell_contents), type)
+    numpy: Any = sys.modules.get("numpy")
+    return numpy is None or not issubclass(kind, (numpy.dtype, numpy.generic))
+
+
+def _is_found_by_name(obj: Any) -> bool:
+    """Return whether a function belongs to a library: it is pickled as its name."""
+    module = getattr(obj, "__module__", None)
+    if type(module) is not str or module == "__main__":
+        return False
+    found: Any = sys.modules.get(module)
+    for name in str(getattr(obj, "__qualname__", "")).split("."):
+        found = getattr(found, name, None)
+    return found is obj
+
+
+def name_classes_by(generation: str) -> None:
+    """Let pickles name classes of cells alike, whichever forked child writes them.
+
+    By its name a class is known when it is read for the second time.
+    """
+    global _generation
+    _generation = generation
+
+
+def _name_class(kind: type) -> None:
+    name = f"{_generation}-{id(kind)}"
+    if kind not in functions._DYNAMIC_CLASS_TRACKER_BY_CLASS:
+        functions._DYNAMIC_CLASS_TRACKER_BY_CLASS[kind] = name
+        functions._DYNAMIC_CLASS_TRACKER_BY_ID[name] = kind
+
+
+class VariablePickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Pickler of one variable, or of several that share objects.
 
     Attributes:
-        lost: what was replaced since this was last cleared, by the objects' ids.
+        losses: words for each object that was replaced, and why, by its id.
     """
 
     def __init__(
         self,
-        file: io.BytesIO,
+        file: Any,
         namespace: dict[str, Any],
         arrays: Iterable[Any],
         take_buffer: Callable[[pickle.PickleBuffer], bool],
@@ -167,87 +213,49 @@ class VariablePickler(cloudpickle.Pickler if cloudpickle else pickle.Pickler):  
             take_buffer: as pickle's `buffer_callback`.
         """
         super().__init__(file, PROTOCOL, buffer_callback=take_buffer)
-        self.lost: dict[int, Loss] = {}
-        # Of all that it pickled; an object that it holds cannot be another one with the same id.
-        self._losses: dict[int, Loss] = {}
+        self.losses: dict[int, tuple[str, str]] = {}
         self._namespace = namespace
         self._roots = {id(array) for array in arrays}
 
     def reducer_override(self, obj: Any) -> Any:
-        """Reduce an object, as pickle wants it; never raises for what the object does."""
+        """Reduce an object, as pickle wants it; what its own methods raise costs this object."""
         kind = type(obj)
         if kind is _Namespace:
             return _current_namespace, ()
         if obj is _make_lost:
             # It stands for whatever is lost, and is never lost itself.
             return NotImplemented
-        if id(obj) in self._losses:
-            return self._note(self._losses[id(obj)])
         try:
-            if kind is types.FunctionType or issubclass(kind, type):
-                return super().reducer_override(obj) if cloudpickle else NotImplemented
-            for known in (self._reduce_known(kind, obj), self._reduce_view(kind, obj)):
-                if known is not None:
-                    return known
+            if issubclass(kind, type):
+                _name_class(obj)
+                return super().reducer_override(obj)
+            if kind is types.FunctionType:
+                return super().reducer_override(obj)
+            if reduce_known := _KNOWN.get(kind):
+                return reduce_known(self, obj)
+            if view := self._reduce_view(kind, obj):
+                return view
             if issubclass(kind, tuple(_UNKEEPABLE)):
-                return self._lose(obj)
-            for table in (copyreg.dispatch_table, getattr(self, "dispatch_table", {})):
-                if kind in table:
-                    return table[kind](obj)
+                return self.lose(obj)
+            if reduce := self.dispatch_table.get(kind):
+                return reduce(obj)
             return obj.__reduce_ex__(PROTOCOL)
         except Exception as error:
-            # Whatever the type's own methods raise: this object is lost, not what holds it.
-            loss = self._lose(obj, reason(error))
-            if issubclass(type(error), (RecursionError, MemoryError)):
-                # Where it lies less deep, or later, it may well be kept.
-                del self._losses[id(obj)]
-            return loss
+            if issubclass(type(error), RecursionError):
+                # Where it lies less deep, it may well be kept.
+                raise
+            return self.lose(obj, reason(error))
 
-    def _lose(self, obj: Any, why: str = "") -> tuple[Any, ...]:
-        return self._note(Loss(obj, describe(type(obj)), why[:REASON_CHARACTERS]))
-
-    def _note(self, loss: Loss) -> tuple[Any, ...]:
-        self.lost[id(loss.of)] = self._losses[id(loss.of)] = loss
-        # Each variable that has it is to come here: in this mode it gets no number by which another
-        # would refer to it. Its items, of which there are none, are taken right after that.
-        self.fast = True
-        return _make_lost, (loss.what, loss.why), None, self._end_fast_mode()
-
-    def _end_fast_mode(self) -> Iterator[Any]:
-        self.fast = False
-        yield from ()
-
-    def _reduce_known(self, kind: type, obj: Any) -> tuple[Any, ...] | None:
-        if kind is Lost:
-            # An earlier Python lost it: that is to be said of this snapshot, too.
-            return self._note(Loss(obj, obj._what, obj._why))
-        if kind is _CACHED_FUNCTION:
-            return _cache, (obj.__wrapped__, obj.cache_parameters())
-        if kind is _thread.LockType:
-            return _make_lock, ()
-        if kind is _thread.RLock:
-            return _make_reentrant_lock, ()
-        if kind is sqlite3.Connection:
-            cursor = obj.cursor()
-            cursor.row_factory = None
-            rows = cursor.execute("pragma database_list").fetchall()
-            path = rows[0][2] if rows else ""
-            if path and obj.in_transaction:
-                return self._lose(obj, "it has changes that are not committed")
-            content = None if path else obj.serialize()
-            state = {name: getattr(obj, name) for name in _CONNECTION_STATE}
-            return _connect, (path, content), state, None, None, _set_all
-        if kind in (io.TextIOWrapper, io.BufferedReader):
-            if not _is_plain_reading(obj):
-                # cloudpickle would write here what the kernel still is to write, and lose the file.
-                return self._lose(obj, "it is not opened for reading only")
-            encoding = getattr(obj, "encoding", None)
-            return _reopen, (str(obj.name), obj.mode, encoding, obj.tell())
-        return None
+    def lose(self, obj: Any, why: str = "", what: str = "") -> tuple[Any, ...]:
+        """Reduce an object to a placeholder for it."""
+        what = what or describe(type(obj))
+        self.losses[id(obj)] = what, why
+        return _make_lost, (what, why)
 
     def _reduce_view(self, kind: type, obj: Any) -> tuple[Any, ...] | None:
         """Reduce an array that is a view of a variable to that variable and a place in it."""
-        if kind.__name__ != "ndarray" or kind.__module__ != "numpy" or obj.base is None:
+        numpy: Any = sys.modules.get("numpy")
+        if numpy is None or kind is not numpy.ndarray or obj.base is None:
             return None
         root = obj.base
         while type(getattr(root, "base", None)) is kind:
@@ -273,9 +281,37 @@ class VariablePickler(cloudpickle.Pickler if cloudpickle else pickle.Pickler):  
         return functions._make_function, arguments, state, None, None, setter
 
 
-def _is_plain_reading(file: Any) -> bool:
+def _reduce_file(pickler: VariablePickler, file: Any) -> tuple[Any, ...]:
     mode = getattr(file, "mode", "")
-    return "r" in mode and "+" not in mode and not file.closed and os.path.isfile(str(file.name))
+    if "r" in mode and "+" not in mode and not file.closed and os.path.isfile(str(file.name)):
+        encoding = getattr(file, "encoding", None)
+        return _reopen, (str(file.name), mode, encoding, file.tell())
+    # cloudpickle would write here what the kernel still is to write, and lose the file.
+    return pickler.lose(file, "it is not opened for reading only")
+
+
+def _reduce_database(pickler: VariablePickler, database: sqlite3.Connection) -> tuple[Any, ...]:
+    cursor = database.cursor()
+    cursor.row_factory = None
+    rows = cursor.execute("pragma database_list").fetchall()
+    path = rows[0][2] if rows else ""
+    if path and database.in_transaction:
+        return pickler.lose(database, "it has changes that are not committed")
+    content = None if path else database.serialize()
+    state = {name: getattr(database, name) for name in _CONNECTION_STATE}
+    return _connect, (path, content), state, None, None, _set_all
+
+
+_KNOWN: dict[type, Callable[[VariablePickler, Any], tuple[Any, ...]]] = {
+    # An earlier Python lost it: that is to be said of this snapshot, too.
+    Lost: lambda pickler, lost: pickler.lose(lost, lost._why, lost._what),
+    _CACHED_FUNCTION: lambda _, cached: (_cache, (cached.__wrapped__, cached.cache_parameters())),
+    _thread.LockType: lambda *_: (_make_lock, ()),
+    _thread.RLock: lambda *_: (_make_reentrant_lock, ()),
+    io.TextIOWrapper: _reduce_file,
+    io.BufferedReader: _reduce_file,
+    sqlite3.Connection: _reduce_database,
+}
 
 
 def _current_namespace() -> dict[str, Any]:

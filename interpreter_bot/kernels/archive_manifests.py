@@ -81,18 +81,8 @@ async def share_key(store: shared_object_stores.SharedStore, config: settings.Se
         shared = await store.read(_KEY) or own.encode()
     theirs = shared.decode()
     text = await asyncio.to_thread(private_files.read_or_create, file, lambda: theirs)
-    try:
-        is_same = await asyncio.to_thread(snapshot_keys.is_same, text, theirs, config)
-        own = await asyncio.to_thread(snapshot_keys.renewed, theirs, config)
-    except errors.SettingsError:
-        # What is saved stays; it counts again once the file of keys is the others'.
-        _log.exception("the key of snapshots that the machines share cannot be decrypted")
-        return
-    if not is_same:
+    if text != theirs:
         raise errors.SettingsError(_OTHER_KEY)
-    if own != theirs:
-        # By the present key of the ring: else the former ones could never be dropped.
-        await store.replace(_KEY, own.encode())
 
 
 async def numbers(store: shared_object_stores.SharedStore, name: str) -> list[str]:

@@ -38,7 +38,6 @@ _PATH_BYTES = 107 - len("/01234567/k-0")
 # How long a thread that reads a large message goes on computing while the event loop wants to:
 # Python's own five milliseconds come again after each of the loop's system calls.
 _SWITCH_SECONDS = 0.0005
-_ENCRYPTION = ("cryptography.fernet", "cryptography.hazmat.primitives.ciphers.aead")
 
 
 class MachineSetup:
@@ -84,7 +83,7 @@ class MachineSetup:
         if kept is not None:
             await asyncio.to_thread(layers.make_directory, kept)
         server = forkserver_clients.ForkServer(
-            kernels=_with_encryption(config),
+            kernels=config.kernels,
             limits=config.limits,
             sandbox=config.sandbox,
             workspaces=files.directory,
@@ -223,13 +222,6 @@ def _has_own_ids(
     if groups.version == 1 and os.geteuid():
         return False  # Cgroups of this version can only be joined by the user that opened them.
     return subordinate_ids.are_usable(directory, sandbox.first_uid)
-
-
-def _with_encryption(config: settings.Settings) -> settings.Kernels:
-    """Let kernels have imported what encrypts snapshots: each that saves one would take as long."""
-    if config.snapshots.key_file is None:
-        return config.kernels
-    return config.kernels.model_copy(update={"preload": (*config.kernels.preload, *_ENCRYPTION)})
 
 
 def _make_workspaces(directory: pathlib.Path) -> None:

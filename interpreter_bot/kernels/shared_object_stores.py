@@ -123,11 +123,6 @@ class SharedStore:
                 return False
             return True
 
-    async def replace(self, name: str, data: bytes) -> None:
-        """Write something small over what is there."""
-        with self._translated():
-            await self._library.put_async(self._store, name, data)
-
     async def read(self, name: str) -> bytes | None:
         """Read something small; None if there is nothing of that name.
 

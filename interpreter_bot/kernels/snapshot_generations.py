@@ -49,7 +49,6 @@ class Snapshot:
         number: of the generation.
         summary: what is in it, and since when.
         deaths: how often Python died of reading it.
-        data_key: decrypts it; empty if it is not encrypted.
         blobs: names of the large buffers that it needs.
     """
 
@@ -57,7 +56,6 @@ class Snapshot:
     number: int
     summary: session_variables.SavedVariables
     deaths: int
-    data_key: str = dataclasses.field(repr=False)
     blobs: Collection[str]
 
 
@@ -83,7 +81,7 @@ class Generations:
 
     Args:
         config: their limits.
-        key: signs which of them count, and may encrypt them.
+        key: signs which of them count.
     """
 
     def __init__(self, config: settings.Snapshots, key: snapshot_keys.SnapshotKey) -> None:
@@ -103,23 +101,14 @@ class Generations:
         told = self._told(workspace, pointer)
         if told is None:
             return None
-        data_key = self._key.data_key(told.get("seal", ""))
-        manifest = snapshot_manifests.manifest(workspace, told["number"], data_key)
+        manifest = snapshot_manifests.read(workspace, told["number"])
         if manifest is None or _digest(manifest) != told["digest"]:
             return None
         at = told["number"] / 1e9
         summary = snapshot_manifests.summary(
             manifest, kernel=told["kernel"], runs=told["runs"], at=at
         )
-        return Snapshot(
-            *(workspace, told["number"], summary, told["deaths"], data_key), manifest.blobs.keys()
-        )
-
-    def seal(self, workspace: workspaces.Workspace) -> tuple[str, str]:
-        """Return what to note of a session's next generation, and what encrypts it; or nothing."""
-        told = self._told(workspace) if self._key.encrypts else None
-        seal = (told or {}).get("seal") or self._key.new_seal()
-        return seal, self._key.data_key(seal)
+        return Snapshot(workspace, told["number"], summary, told["deaths"], manifest.blobs.keys())
 
     def _told(
         self, workspace: workspaces.Workspace, pointer: str | None = None
@@ -147,12 +136,10 @@ class Generations:
             counted: the generations that its kernel began with or wrote, 0 for none. Another one
                 is of another kernel, and stays. What counts now is added.
         """
-        data_key = self._key.data_key(told.get("seal", ""))
-        manifest = snapshot_manifests.manifest(workspace, told["number"], data_key)
-        if manifest is None:
-            why = snapshot_manifests.unsaved(workspace, told["number"], data_key)
-            why = why or "no valid manifest"
-            _log.warning("nothing was saved of session %s: %s", workspace.name, why)
+        manifest = snapshot_manifests.read(workspace, told["number"])
+        problem = "no valid manifest" if manifest is None else manifest.problem
+        if manifest is None or problem:
+            _log.warning("nothing was saved of session %s: %s", workspace.name, problem)
             return False
         if not self._is_counted(workspace, counted):
             _log.warning("another Python has saved session %s meanwhile", workspace.name)
@@ -265,7 +252,7 @@ class Generations:
                 most_bytes=self._most_bytes,
                 reserve_bytes=reserve_bytes,
             )
-        manifest = snapshot_manifests.manifest(target, snapshot.number, snapshot.data_key)
+        manifest = snapshot_manifests.read(target, snapshot.number)
         if manifest is None or _digest(manifest) != told["digest"]:
             return False
         self._point(target, told | {"deaths": 0})

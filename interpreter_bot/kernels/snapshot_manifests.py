@@ -1,6 +1,6 @@
 """Manifests of snapshots: what a kernel says it has saved, read as hostile.
 
-The kernel writes them (`guest/snapshot_manifests`) into a directory of its session's. They are
+The kernel writes them (`guest/snapshot_writers`) into a directory of its session's. They are
 bounded and validated here, and every word of them is made harmless before it is shown.
 """
 
@@ -21,8 +21,6 @@ from interpreter_bot.text import safe_text
 _log = logging.getLogger(__name__)
 
 _BYTES: Final = 256 * 1024
-# Encrypted, it is longer by a third.
-_READ_BYTES: Final = 384 * 1024
 _MOST_LISTED: Final = 200
 _MOST_BLOBS: Final = 1000
 _MOST_COUNTED: Final = 10**6
@@ -37,10 +35,16 @@ _Blobs = Annotated[dict[_BlobName, int], pydantic.Field(max_length=_MOST_BLOBS)]
 _Count = Annotated[int, pydantic.Field(ge=0, le=_MOST_COUNTED)]
 
 
+def _harmless_words(text: str) -> str:
+    return _one_line(text, _WORDS_CHARACTERS)
+
+
 class Manifest(pydantic.BaseModel):
     """What is in one generation.
 
     Attributes:
+        problem: why nothing was saved, if nothing was; harmless to print.
+        is_disk_full: whether that is why.
         kept: names, the first of `kept_count`.
         lost: what could not be kept, and why; the first of `lost_count`.
         partly: of what a part could not be kept, and which; the first of `partly_count`.
@@ -49,7 +53,9 @@ class Manifest(pydantic.BaseModel):
 
     model_config = pydantic.ConfigDict(frozen=True, strict=True)
 
-    format: Literal[1]
+    format: Literal[2]
+    problem: Annotated[_Text, pydantic.AfterValidator(_harmless_words)]
+    is_disk_full: bool
     kept: _Names
     kept_count: _Count
     lost: _Entries
@@ -59,36 +65,44 @@ class Manifest(pydantic.BaseModel):
     blobs: _Blobs
 
 
-def manifest(workspace: workspaces.Workspace, number: int, data_key: str = "") -> Manifest | None:
+_FAILURES: Final = pydantic.TypeAdapter(_Entries)
+
+
+def exists(workspace: workspaces.Workspace, number: int) -> bool:
+    """Return whether a generation has a manifest, valid or not: its kernel has ended saving it.
+
+    Raises:
+        WorkspaceError, OSError: nobody knows, as it cannot be read now.
+    """
+    return _content(workspace, number) is not None
+
+
+def read(workspace: workspaces.Workspace, number: int) -> Manifest | None:
     """Read the manifest of a generation; None if it has no valid one.
 
-    Args:
-        workspace: of the session.
-        number: of the generation.
-        data_key: decrypts it; empty where it is not encrypted.
+    Raises:
+        WorkspaceError, OSError: nobody knows, as it cannot be read now.
     """
-    told = _read(workspace, f"{number}/manifest.json", data_key)
-    if told is None:
+    content = _content(workspace, number)
+    if content is None or len(content) > _BYTES:
         return None
     try:
-        return Manifest.model_validate(told)
-    except pydantic.ValidationError:
+        return Manifest.model_validate(json.loads(content))
+    except (ValueError, RecursionError):
         _log.warning("session %s has no valid manifest of variables", workspace.name)
         return None
 
 
-def failures(workspace: workspaces.Workspace, number: int, data_key: str = "") -> dict[str, str]:
-    """Read what a kernel could not bring back of a generation, and why; as `manifest` does."""
-    told = _read(workspace, f"{number}/failed.json", data_key)
-    if not isinstance(told, dict):
-        return {}
-    return {f"{name}": f"{why}" for name, why in list(told.items())[:_MOST_LISTED]}
+def failures(shown: str) -> tuple[tuple[str, str], ...]:
+    """Read what a kernel shows of variables that it could not bring back, and why.
 
-
-def unsaved(workspace: workspaces.Workspace, number: int, data_key: str = "") -> str:
-    """Read why a kernel wrote no generation, if it says so; as `manifest` does."""
-    told = _read(workspace, f"{number}.unsaved", data_key)
-    return _one_line(told, _WORDS_CHARACTERS) if isinstance(told, str) else ""
+    Raises:
+        KernelError: it makes no sense.
+    """
+    try:
+        return harmless(_FAILURES.validate_json(json.loads(shown)))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise errors.KernelError from error
 
 
 def harmless(told: dict[str, str]) -> tuple[tuple[str, str], ...]:
@@ -125,26 +139,16 @@ def summary(
     )
 
 
-def _read(workspace: workspaces.Workspace, name: str, data_key: str) -> object:
-    """Return the content of a JSON file that a kernel wrote; None if there is no valid one.
-
-    Raises:
-        WorkspaceError, OSError: nobody knows, as it cannot be read now.
-    """
+def _content(workspace: workspaces.Workspace, number: int) -> bytes | None:
+    """Return a manifest as a kernel wrote it, or the beginning of a long one; None for none."""
     try:
         root = workspace_io.open_root(workspace.variables)
     except FileNotFoundError:
         return None
     try:
-        with os.fdopen(safe_open.open_file(root, name.encode()), "rb") as file:
-            content = file.read(_READ_BYTES + 1)
-        if data_key and len(content) <= _READ_BYTES:
-            # Imported here: where nothing is encrypted, no kernel waits for it.
-            from interpreter_bot import encryption
-
-            content = encryption.unseal(bytes.fromhex(data_key), name, content)
-        return json.loads(content) if len(content) <= _BYTES else None
-    except (errors.FileMissingError, ValueError, RecursionError):
+        with os.fdopen(safe_open.open_file(root, f"{number}/manifest.json".encode()), "rb") as file:
+            return file.read(_BYTES + 1)
+    except errors.FileMissingError:
         return None
     finally:
         os.close(root)

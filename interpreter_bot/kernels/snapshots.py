@@ -79,7 +79,7 @@ class Snapshots:
 
     @classmethod
     async def open(cls, config: settings.Settings, *, is_used: bool) -> Snapshots:
-        """Read the key of snapshots, or make it.
+        """Read the key that signs snapshots, or make it.
 
         Args:
             config: the settings in effect.
@@ -165,7 +165,7 @@ class Snapshots:
     async def _find(
         self, workspace: workspaces.Workspace | None
     ) -> snapshot_generations.Snapshot | None:
-        if not (self.is_used or self._key.fault) or workspace is None:
+        if not self.is_used or workspace is None:
             return None
         return await workspace_io.file_work(self.generations.find, workspace)
 
@@ -185,7 +185,7 @@ class Snapshots:
 
     async def tidy(self, workspace: workspaces.Workspace | None) -> None:
         """Delete what nobody counts of a session without a kernel: unfinished, or put there."""
-        if workspace is None or self._key.fault:
+        if workspace is None:
             return
         work = self.generations.prune if self.is_used else snapshot_generations.forget
         async with self.lock(workspace):
@@ -208,14 +208,16 @@ class Snapshots:
             snapshot = await self._find_tidied(launched.workspace)
         except errors.BotError:
             _log.exception("it is not known what is saved of a session")
-            _give_up(launched, self._key.fault or "They cannot be read now.")
+            _give_up(launched, "They cannot be read now.")
             return True
         kernel.generations.add(snapshot.number if snapshot is not None else 0)
         if snapshot is None:
             return True
-        code = f"get_ipython().restore_variables({snapshot.number}, {snapshot.data_key!r})"
-        seconds = self._config.seconds
-        finished = await kernel.execute(code, show=_ignore, seconds=seconds, is_own=True)
+        code = f"get_ipython().restore_variables({snapshot.number})"
+        answer = _Answer()
+        finished = await kernel.execute(
+            code, show=answer.show, seconds=self._config.seconds, is_own=True
+        )
         if not kernel.is_alive:
             # Not those that the bot ended, whatever for: the next time may be better.
             if finished.ending is not values.Ending.STOPPED:
@@ -226,7 +228,7 @@ class Snapshots:
             _give_up(launched, finished.reason)
             return True
         try:
-            await self._tell_restored(kernel, snapshot)
+            await self._tell_restored(kernel, snapshot, answer.json)
         except errors.BotError:
             _log.exception("what came back of variables is not known")
             _give_up(launched, "")
@@ -250,21 +252,18 @@ class Snapshots:
         await workspace_io.file_work(snapshot_generations.forget, workspace)
 
     async def _tell_restored(
-        self, kernel: live_kernels.Kernel, snapshot: snapshot_generations.Snapshot
+        self, kernel: live_kernels.Kernel, snapshot: snapshot_generations.Snapshot, shown: str
     ) -> None:
-        """Note in a kernel which variables it has back."""
-        failed = await workspace_io.file_work(
-            snapshot_manifests.failures, snapshot.workspace, snapshot.number, snapshot.data_key
-        )
-        told, saved = snapshot_manifests.harmless(failed), snapshot.summary
+        """Note in a kernel which variables it has back, by what it shows of the others."""
+        failures, saved = snapshot_manifests.failures(shown), snapshot.summary
         kernel.restored = dataclasses.replace(
             saved,
-            kept=max(saved.kept - len(told), 0),
-            lost=(*told, *saved.lost),
-            lost_count=saved.lost_count + len(told),
+            kept=max(saved.kept - len(failures), 0),
+            lost=(*failures, *saved.lost),
+            lost_count=saved.lost_count + len(failures),
         )
-        if told:
-            listed = ", ".join(f"{name} ({why})" for name, why in told[:_MOST_SHOWN])
+        if failures:
+            listed = ", ".join(f"{name} ({why})" for name, why in failures[:_MOST_SHOWN])
             kernel.unrestored = _PARTLY.format(listed=listed)
         try:
             await workspace_io.file_work(snapshot_generations.touch, snapshot.workspace)
@@ -310,14 +309,10 @@ class Snapshots:
             number = time.time_ns()
             try:
                 try:
-                    seal, key = await workspace_io.file_work(self.generations.seal, workspace)
-                    if await self._is_written(launched, workspace, number, seconds, key):
+                    if manifest := await self._write(launched, workspace, number, seconds):
                         told = {"number": number, "kernel": kernel.id, "runs": runs, "deaths": 0}
-                        await self._settle(launched, workspace, told | {"seal": seal})
-                        full = workspace.variables / f"{number}.full"
-                        # A link of the code's that is followed would tell it what is on the host.
-                        is_full = await asyncio.to_thread(os.path.lexists, full)
-                        kernel.note_saved(is_disk_full=is_full)
+                        await self._settle(launched, workspace, told)
+                        kernel.note_saved(is_disk_full=manifest.is_disk_full)
                 finally:
                     kernel.note_saving(begun)
                     # Also where it was interrupted: what is left of it counts as the session's.
@@ -355,42 +350,55 @@ class Snapshots:
             slot.callback(timer.cancel)
             yield
 
-    async def _is_written(
+    async def _write(
         self,
         launched: launchers.LaunchedKernel,
         workspace: workspaces.Workspace,
         number: int,
         seconds: float,
-        key: str,
-    ) -> bool:
-        """Let a kernel write a generation; False if it did not, or if somebody uses it again."""
+    ) -> snapshot_manifests.Manifest | None:
+        """Let a kernel write a generation; None if it did not, or if somebody uses it again."""
         kernel, runs = launched.kernel, launched.kernel.runs
-        code = f"get_ipython().save_variables({number}, {seconds}, {self._config.bytes}, {key!r})"
-        begun, is_written = time.monotonic(), False
+        code = f"get_ipython().save_variables({number}, {seconds}, {self._config.bytes})"
+        work, begun = workspace_io.file_work, time.monotonic()
         try:
             finished = await kernel.execute(code, show=_ignore, seconds=_BEGIN_SECONDS, is_own=True)
             if finished.ending is not values.Ending.OK:
                 _log.warning("variables were not saved: %s", finished)
-                return False
-            ended, executions = workspace.variables / f"{number}.ended", kernel.executions
+                return None
+            executions = kernel.executions
             while kernel.is_alive and kernel.executions == executions:
-                if await asyncio.to_thread(os.path.lexists, ended):
-                    # Code may have made that, and go on where its variables are saved.
-                    read = snapshot_manifests.manifest
-                    is_written = bool(await workspace_io.file_work(read, workspace, number, key))
-                    return True
+                if await work(snapshot_manifests.exists, workspace, number):
+                    return await work(snapshot_manifests.read, workspace, number)
                 waited = time.monotonic() - begun
                 if waited > _LONGEST * seconds + _LATE_SECONDS:
                     _log.warning("variables were not saved in time")
-                    return False
+                    return None
                 await asyncio.sleep(min(waited / 20, _POLL_SECONDS))
             # A look at variables ends it like any code, and changes none: it is due again then.
             kernel.saved_runs = 0
-            return False
+            return None
         finally:
-            if kernel.is_alive and kernel.runs == runs and not is_written:
-                # A kernel ends what saves its variables before it runs anything.
+            if kernel.is_alive and kernel.runs == runs:
+                # A kernel ends what saves its variables before it runs anything: code of a variable
+                # may go on there, whatever the manifest says.
                 await kernel.execute("", show=_ignore, seconds=_BEGIN_SECONDS, is_own=True)
+
+
+class _Answer:
+    """The last JSON that a piece of the bot's own code shows; empty before any.
+
+    Attributes:
+        json: as it was shown.
+    """
+
+    def __init__(self) -> None:
+        self.json = ""
+
+    def show(self, output: values.Output) -> None:
+        """Take an output."""
+        if isinstance(output, values.Json):
+            self.json = output.json
 
 
 def _give_up(launched: launchers.LaunchedKernel, reason: str) -> None:

@@ -62,7 +62,8 @@ class Kernels(fields.Group):
     """Where kernels come from and how long they live."""
 
     python: pathlib.Path = pathlib.Path(sys.executable)
-    """The interpreter that runs user code: any with ipykernel. Default: the bot's own."""
+    """The interpreter that runs user code: any with ipykernel and cloudpickle. Default: the bot's
+    own."""
     preload: tuple[str, ...] = (
         "numpy",
         "pandas",

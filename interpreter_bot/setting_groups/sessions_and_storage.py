@@ -92,10 +92,6 @@ class Snapshots(fields.Group):
     """How long they are kept after they were last saved or brought back."""
     disk_share: Annotated[float, pydantic.Field(gt=0, le=1)] = 0.2
     """Of the disk, for those of all sessions; the least recently used go first."""
-    key_file: pathlib.Path | None = None
-    """Keys of Fernet, one a line, newest first, that encrypt them; made when there is none. Best
-    on another disk than `paths.data`. Without one they are not encrypted: a large session would
-    take longer to come back, and to no end, as long as its key lies beside it."""
 
 
 class Skills(fields.Group):

@@ -49,7 +49,6 @@ def seen(**changes):
         "oom_kills": 1,
         "workspace": values.Finished(values.Ending.STOPPED, 0.1, "…"),
         "variables": "",
-        "encryption": None,
         "groups_version": 2,
         "groups_reason": "version 2",
     }
@@ -116,15 +115,6 @@ def test_weights_that_divide_nothing_are_told_and_no_hole():
 def test_variables_that_are_lost_are_told_and_no_hole():
     findings, missing = judged(variables="snapshots.enabled is false")
     assert missing == {"variables"}
-    assert diagnosis.level(findings) == "full"
-
-
-def test_variables_that_cannot_be_encrypted_are_told_where_that_is_wanted():
-    assert "encryption of variables" not in {finding.name for finding in judged()[0]}
-    findings, missing = judged(encryption="")
-    assert (missing, diagnosis.level(findings)) == (set(), "full")
-    findings, missing = judged(encryption="the kernels' Python cannot import cryptography")
-    assert missing == {"encryption of variables"}
     assert diagnosis.level(findings) == "full"
 
 

@@ -1,4 +1,4 @@
-"""What children that save variables tell, and how they end."""
+"""What children that save variables report, and how they end."""
 
 import os
 import signal
@@ -7,36 +7,51 @@ import time
 import pytest
 
 from interpreter_bot.guest import snapshot_children
+from interpreter_bot.guest.snapshot_children import Loss, Step
 
 
-def test_what_each_stage_tells_is_its_own():
-    first, second = snapshot_children.ask(
-        (lambda tell: tell({"at": "a"}), 10.0), (lambda tell: tell({"at": "b"}), 10.0)
-    )
-    assert (first.messages, second.messages) == ([{"at": "a"}], [{"at": "b"}])
-    assert first.is_done
-    assert second.is_done
+def run(work, seconds=10.0):
+    """Return what a child reports, and its ending."""
+    messages = []
+    deadline = time.monotonic() + seconds
+    return messages, snapshot_children.run(work, messages.append, deadline)
+
+
+def test_what_a_child_reports_comes_in_its_order():
+    def work(report):
+        for name in "ab":
+            report(Step(name, 5.0))
+            report(Loss(name, f"why\n{name}\udcff"))
+
+    messages, ending = run(work)
+    assert messages == [Loss("a", "why\na\udcff"), Loss("b", "why\nb\udcff")]
+    assert (ending.at, ending.reason) == ("b", "")
 
 
 def test_one_that_ends_is_not_taken_for_one_that_is_late():
-    def end(tell):
-        tell({"at": "a"})
+    def end(report):
+        report(Step("a", 5.0))
         os._exit(1)
 
-    def sleep(tell):
-        tell({"at": "b"})
+    def sleep(report):
+        report(Step("b", 0.5))
         time.sleep(60)
 
-    ended, never = snapshot_children.ask((end, 10.0), (sleep, 10.0))
-    assert (ended.at, ended.is_done, ended.is_late) == ("a", False, False)
-    assert (never.at, never.is_done, never.is_late) == ("", False, False)
-    (late,) = snapshot_children.ask((sleep, 2.0))
-    assert (late.at, late.is_done, late.is_late) == ("b", False, True)
+    def fail(report):
+        report(Step("c", 5.0))
+        raise SystemExit("no")
+
+    endings = [run(work)[1] for work in (end, sleep, fail)]
+    assert [(ending.at, ending.reason) for ending in endings] == [
+        ("a", snapshot_children.DIED),
+        ("b", snapshot_children.TOO_LATE),
+        ("c", "SystemExit: no"),
+    ]
 
 
 @pytest.fixture
 def written(monkeypatch):
-    """Return where a child tells what it does; each message there begins with zeros."""
+    """Return where a child reports; each message there begins with zeros."""
     pipes = []
     pipe = os.pipe
     monkeypatch.setattr(os, "urandom", bytes)
@@ -45,17 +60,20 @@ def written(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("content", "pause", "seconds", "is_late"),
+    ("content", "pause", "seconds", "reason"),
     # The one is ended for how much it is, the other for how long it takes.
-    [(b"x" * 65536, 0.01, 20.0, False), (b"0000000000000000{}\n" * 200, 0.0, 1.0, True)],
+    [
+        (b"x" * 65536, 0.01, 20.0, snapshot_children.DIED),
+        (b'0000000000000000["Loss", {"name": "a", "reason": ""}]\n' * 60, 0.0, 1.0, "time"),
+    ],
 )
 def test_one_that_writes_without_an_end_is_ended(
-    written, monkeypatch, content, pause, seconds, is_late
+    written, monkeypatch, content, pause, seconds, reason
 ):
-    def write(tell):
+    def write(report):
         # Else it is that which ends it.
         signal.setitimer(signal.ITIMER_REAL, 0)
-        tell({"at": "a"})
+        report(Step("a", seconds))
         if not pause:
             # So that there is always something to be read.
             os.fork(), os.fork()
@@ -64,23 +82,22 @@ def test_one_that_writes_without_an_end_is_ended(
             time.sleep(pause)
 
     monkeypatch.setattr(snapshot_children, "_LATE_SECONDS", 0.1)
-    monkeypatch.setattr(snapshot_children, "_MOST_MESSAGE_BYTES", 1 << 20)
+    monkeypatch.setattr(snapshot_children, "_MAX_LINE_BYTES", 1 << 20)
     begun = time.monotonic()
-    (told,) = snapshot_children.ask((write, seconds))
-    assert (told.at, told.is_done, told.is_late) == ("a", False, is_late)
+    _, ending = run(write, seconds)
+    assert ending.at == "a"
+    assert reason in ending.reason
     assert time.monotonic() - begun < 15
 
 
-def test_one_that_forges_what_cannot_be_read_is_ended(written, monkeypatch):
-    def write(_):
-        written(b"0000000000000000{\n")
+@pytest.mark.parametrize("forged", [b"{\n", b"[]\n", b'["Loss", {}]\n', b'["Gone", {}]\n'])
+def test_one_that_forges_what_cannot_be_read_is_ended(written, forged):
+    def write(report):
+        report(Step("a", 5.0))
+        written(b"0" * 16 + forged)
         time.sleep(60)
 
-    forked, fork = [], os.fork
-    monkeypatch.setattr(os, "fork", lambda: forked.append(fork()) or forked[-1])
-    with pytest.raises(ValueError, match="Expecting"):
-        snapshot_children.ask((write, 10.0))
-    assert os.waitpid(forked[0], 0)[1] == signal.SIGKILL
+    assert run(write) == ([], snapshot_children.Ending("a", snapshot_children.DIED))
 
 
 def test_one_whose_parent_is_ended_ends_all_the_same(monkeypatch):
@@ -95,7 +112,7 @@ def test_one_whose_parent_is_ended_ends_all_the_same(monkeypatch):
     if not parent:
         try:
             os.close(read)
-            snapshot_children.ask((end_parent, 2.0))
+            run(end_parent, 2.0)
         finally:
             os._exit(1)
     os.close(write)

@@ -10,19 +10,15 @@ import pathlib
 import platform
 import resource
 import signal
+import sys
 import time
+import types
 
 import numpy
 import pandas
 import pytest
 
-from interpreter_bot.guest import (
-    lost_parts,
-    snapshot_files,
-    snapshot_writers,
-    snapshots,
-    variable_pickler,
-)
+from interpreter_bot.guest import snapshot_files, snapshots, variable_pickler
 
 CELL = "<cell 1>"
 
@@ -39,18 +35,23 @@ class Session:
         linecache.cache[CELL] = (len(code), None, code.splitlines(keepends=True), CELL)
         exec(compile(code, CELL, "exec"), self.names)
 
-    def save(self, number=1, seconds=20.0, most_bytes=1 << 30):
-        """Save, and return the manifest; if there is none, raise what is said of it."""
+    def save(self, number=1, seconds=20.0, max_bytes=1 << 30):
+        """Save, and return the manifest; if nothing was saved, raise what it says."""
         names = [name for name in self.names if not name.startswith("__")]
         child = snapshots.begin(
-            self.names, names, self.directory, number, seconds=seconds, most_bytes=most_bytes
+            self.names, names, self.directory, number, seconds=seconds, max_bytes=max_bytes
         )
         os.waitpid(child, 0)
-        _, path = snapshot_files.names(self.directory, number)
-        if not os.path.exists(path):
-            raise OSError(pathlib.Path(self.directory, f"{number}.unsaved").read_text())
-        with open(path) as file:
-            return json.load(file)
+        return self.manifest(number)
+
+    def path(self, name, number=1):
+        return pathlib.Path(self.directory, str(number), name)
+
+    def manifest(self, number=1):
+        manifest = json.loads(self.path("manifest.json", number).read_text())
+        if manifest["problem"]:
+            raise OSError(manifest["problem"])
+        return manifest
 
     def restored(self, number=1):
         """Return what another process has of it, and what failed there."""
@@ -314,34 +315,7 @@ for i in range(50):
     assert manifest["partly"] == {f"v{i}": "a generator" for i in range(50)}
 
 
-def test_many_that_cannot_be_pickled_are_found_out_together(session, monkeypatch):
-    monkeypatch.setattr("interpreter_bot.guest.snapshot_writers._MOST_LOOKED_THROUGH", 200)
-    saved = session("""
-def nested():
-    deep = []
-    for _ in range(20_000): deep = [deep]
-    return deep
-class Holder: pass
-generator = (i for i in range(3))
-holder = Holder()
-holder.lists = [[] for _ in range(100)]
-a, b, c, d, e, f, g, h, i, j, k, l = [nested() for _ in range(12)]
-behind = [holder, holder]
-large = bytearray(100_000)
-""")
-    # One finds them, one writes what is left.
-    monkeypatch.setattr("interpreter_bot.guest.snapshot_attempts._MOST_ATTEMPTS", 1)
-    assert "not tried" in saved.save(1, most_bytes=100_000)["lost"]["behind"]
-    monkeypatch.setattr("interpreter_bot.guest.snapshot_attempts._MOST_ATTEMPTS", 2)
-    manifest = saved.save(2, most_bytes=100_000)
-    assert set(manifest["lost"]) == {"generator", *"abcdefghijkl", "large"}
-    assert manifest["lost"]["l"] == "it is nested too deeply"
-    names = saved.restored(2)
-    assert names["behind"][1] is names["holder"]
-
-
-@pytest.mark.parametrize("key", [b"", b"k" * 32])
-def test_the_disk_has_all_of_a_generation_before_the_manifest(session, tmp_path, monkeypatch, key):
+def test_the_disk_has_all_of_a_generation_before_the_manifest(session, tmp_path, monkeypatch):
     saved = session("import numpy; large, small = numpy.ones(1_000_000), [1]")
     synced, fsync = tmp_path / "synced", os.fsync
 
@@ -354,17 +328,15 @@ def test_the_disk_has_all_of_a_generation_before_the_manifest(session, tmp_path,
     # Of the second, the large buffer is there already: perhaps of one that never counted.
     for number in (1, 2):
         synced.write_text("")
-        child = snapshots.begin(
-            *(saved.names, ["large", "small"], saved.directory, number),
-            **{"seconds": 20.0, "most_bytes": 1 << 30, "key": key},
-        )
-        os.waitpid(child, 0)
+        saved.save(number)
         own = f"{saved.directory}/{number}"
         before, manifest, _ = synced.read_text().partition(f"{own}/manifest.json.new\n")
         assert manifest
         (blob,) = os.listdir(f"{saved.directory}/blobs")
-        wanted = {f"{own}/variables", f"{own}/details.json.new", saved.directory}
-        wanted |= {f"{saved.directory}/blobs{name}" for name in ("", f"/{blob}")}
+        wanted = {f"{own}/variables", f"{own}/index.json.new", saved.directory}
+        wanted |= {f"{saved.directory}/blobs"}
+        # One that is there already was waited for before it got its name.
+        wanted |= {f"{saved.directory}/blobs/{blob}.new"} if number == 1 else set()
         assert wanted <= set(before.splitlines())
 
 
@@ -379,7 +351,7 @@ d_series = pandas.Series(numpy.zeros(1000))
 e_column = pyarrow.array(numpy.zeros(900))
 f_list = [0] * 10
 """)
-    manifest = saved.save(most_bytes=100_000)
+    manifest = saved.save(max_bytes=100_000)
     assert set(manifest["lost"]) == {"a_frame", "b_column", "c_array", "c_frame"}
     assert list(manifest["kept"])[-3:] == ["f_list", "e_column", "d_series"]
 
@@ -387,7 +359,6 @@ f_list = [0] * 10
 def test_what_takes_long_or_ends_python_behind_what_cannot_be_forgotten_costs_no_more(
     session, monkeypatch
 ):
-    monkeypatch.setattr("interpreter_bot.guest.snapshot_writers._MOST_LOOKED_THROUGH", 200)
     code = """
 import os, time
 class Holder: pass
@@ -402,25 +373,9 @@ class Ends:
 """
     slow = session(code + "slow, behind = [0] * 10 + [Slow()], [1] * 100")
     assert list(slow.save(1, seconds=5.0)["lost"]) == ["deep"]
-    monkeypatch.setattr("interpreter_bot.guest.snapshot_attempts._MOST_ATTEMPTS", 2)
+    monkeypatch.setattr("interpreter_bot.guest.snapshot_writers._MAX_ATTEMPTS", 2)
     ends = session(code + "ends, behind = [0] * 10 + [Ends()], [1] * 100")
     assert list(ends.save(2)["lost"]) == ["deep", "ends"]
-
-
-def test_what_fails_late_costs_nothing_that_was_written_or_waits(session, monkeypatch):
-    monkeypatch.setattr("interpreter_bot.guest.snapshot_writers._MOST_LOOKED_THROUGH", 200)
-    saved = session("""
-import time
-class Slow:
-    def __init__(self): self.lists = [[] for _ in range(300)]
-    def __reduce__(self): return time.sleep(1.6) or (list, (self.lists,))
-deep = []
-for _ in range(20_000): deep = [deep]
-slow = Slow()
-behind = [1] * 1000
-""")
-    assert list(saved.save(seconds=4.0)["lost"]) == ["deep"]
-    assert saved.restored()["behind"] == [1] * 1000
 
 
 def test_what_cannot_be_pickled_at_the_limit_of_recursion_is_kept_elsewhere(session):
@@ -437,7 +392,8 @@ def chain(further):
 holder = [0] * 2000 + [(i for i in range(3))]
 """)
     manifest = saved.save()
-    assert set(manifest["lost"]) == {"deep0", "deep1", "deep2", "deep3"}
+    # How deep it may be depends on the Python.
+    assert set(manifest["lost"]) in (set(), {"deep0", "deep1", "deep2", "deep3"})
     assert manifest["partly"] == {"holder": "a generator"}
     assert saved.restored()["calls3"][-1]() == 1
 
@@ -471,26 +427,6 @@ del held, generator
     restored = saved.restored()
     with pytest.raises(RuntimeError, match="a generator was not kept"):
         restored["model"].state.state["deep"][0][0]["g"]()
-
-
-def test_a_great_many_objects_are_not_looked_through_for_what_is_lost(monkeypatch):
-    looked_at, may_hold = [], lost_parts._may_hold
-    monkeypatch.setattr(lost_parts, "_MOST_REFERENCES", 1000)
-    monkeypatch.setattr(lost_parts, "_may_hold", lambda one: looked_at.append(1) or may_hold(one))
-    held = [variable_pickler.Lost("a generator", "")]
-    few = {"first": [held], "second": [held]}
-    assert lost_parts.find(few) == {"first": ["a generator"], "second": ["a generator"]}
-    numbers = numpy.array(range(5000), dtype=object)
-    for many in (list(range(5000)), [[one] for one in range(5000)], numbers):
-        looked_at.clear()
-        lost_parts.find({"many": many, "held": held})
-        assert len(looked_at) < 1010
-
-
-def test_words_that_code_has_put_in_place_of_what_was_lost_are_not_asked():
-    lost = variable_pickler.Lost("a generator", "")
-    lost.__dict__["_what"] = type("Odd", (), {"__str__": lambda _: 1 / 0})()
-    assert lost_parts.find({"held": [lost]}) == {}
 
 
 def test_one_that_lacks_memory_once_is_kept_elsewhere(session):
@@ -585,7 +521,7 @@ behind = [2] * 200
     assert (names["good"], names["behind"]) == ([1] * 100, [2] * 200)
 
 
-def test_what_shares_a_part_with_one_that_is_lost_at_last_is_lost_or_said_to_lack_it(session):
+def test_what_shares_a_part_with_one_that_is_lost_at_last_is_kept(session):
     saved = session("""
 import numpy, time
 class Slow:
@@ -600,19 +536,16 @@ weights = [0] * 100 + [trainer.weights]
 whole = [Model()] * 1000
 """)
     manifest = saved.save(seconds=4.0)
-    assert manifest["lost"] == {
-        "trainer": "there was no time left for it",
-        "best": "a part of trainer could not be read",
-    }
-    assert manifest["partly"] == dict.fromkeys(["models", "weights"], "a part of trainer")
+    assert manifest["lost"] == {"trainer": "there was no time left for it"}
+    assert not manifest["partly"]
     names = saved.restored()
     assert not saved.failed
-    assert names["weights"][:100] == [0] * 100
-    assert repr(names["models"][0]) == repr(names["weights"][-1]) == "<not kept: a part of trainer>"
+    assert names["models"][0] is names["best"]
+    assert names["weights"][-1].sum() == 1_000_000
     assert isinstance(names["whole"][0], names["Model"])
 
 
-def test_what_the_last_attempt_could_not_read_and_what_needs_it_is_said(session):
+def test_what_many_share_that_cannot_be_read_is_kept_in_others(session):
     saved = session("""
 class Bad:
     def __reduce__(self): return int, ("x",)
@@ -625,15 +558,14 @@ del shared
 """)
     manifest = saved.save()
     assert sorted(manifest["lost"]) == list("abcdefghijkl")
-    # Nine were left out one after the other; what the tenth has is in the pickle of that.
-    assert manifest["partly"] == {"good": "a part of j"}
+    assert not manifest["partly"]
     names = saved.restored()
     assert not saved.failed
-    assert "not kept" in repr(names["good"][-1])
+    assert isinstance(names["good"][-1], names["Point"])
     assert names["only"] == [0] * 30
 
 
-def test_where_one_after_the_other_hangs_what_is_behind_the_last_is_lost(session):
+def test_where_one_after_the_other_hangs_what_is_behind_the_last_is_kept(session):
     saved = session("""
 import time
 class Slow:
@@ -643,8 +575,8 @@ one, other = [0] * 10 + [Slow()], [0] * 20 + [Slow()]
 behind = [2] * 200
 """)
     manifest = saved.save(seconds=2.0)
-    assert set(manifest["lost"]) == {"one", "other", "behind"}
-    assert saved.restored()["good"] == [1]
+    assert set(manifest["lost"]) == {"one", "other"}
+    assert (saved.restored()["good"], saved.restored()["behind"]) == ([1], [2] * 200)
     assert not saved.failed
 
 
@@ -663,7 +595,6 @@ slow = [Slow(), numpy.ones(1_000_000)]
 
 
 def test_what_is_behind_one_that_hangs_while_it_is_saved_is_saved(session, monkeypatch):
-    monkeypatch.setattr("interpreter_bot.guest.snapshot_writers.SHARE", 0.2)
     saved = session("""
 import time
 class Slow:
@@ -676,23 +607,6 @@ last = [1] * 300
     manifest = saved.save(seconds=4.0)
     assert manifest["lost"] == dict.fromkeys(["x", "y"], "there was no time left for it")
     assert saved.restored()["last"] == [1] * 300
-
-
-def test_what_was_written_counts_where_no_time_is_left_to_write_it_anew(session):
-    saved = session("""
-import time
-class Bad:
-    def __reduce__(self): return int, ("x",)
-class Slow:
-    def __reduce__(self): return time.sleep(1.8) or (list, ())
-bad = Bad()
-slow = [Slow()]
-large = [1] * 1000
-""")
-    # It may take half of the time that is left, which would be less the second time.
-    manifest = saved.save(seconds=4.0)
-    assert list(manifest["lost"]) == ["bad"]
-    assert saved.restored()["large"] == [1] * 1000
 
 
 def test_what_is_behind_one_that_ends_python_is_saved_where_others_took_long_together(session):
@@ -737,7 +651,7 @@ large = [1] * 1000
 
 
 def test_what_waits_behind_too_many_that_end_python_says_so(session, monkeypatch):
-    monkeypatch.setattr("interpreter_bot.guest.snapshot_attempts._MOST_ATTEMPTS", 1)
+    monkeypatch.setattr("interpreter_bot.guest.snapshot_writers._MAX_ATTEMPTS", 1)
     saved = session("""
 import os
 class Bad:
@@ -749,7 +663,7 @@ small, bad, behind = 1, [Bad()], [1] * 1000
     assert lost == {"bad": "saving it ended Python", "behind": untried}
 
 
-def test_what_waits_behind_one_that_ends_python_late_says_so(session):
+def test_what_waits_behind_one_that_ends_python_late_is_kept(session):
     saved = session("""
 import os, time
 class Slow:
@@ -758,8 +672,7 @@ class Ends:
     def __reduce__(self): os._exit(1)
 slow, bad, behind = [Slow()], [0] * 50 + [Ends()], [1] * 1000
 """)
-    late = "there was no time left for it"
-    assert saved.save(seconds=3.0)["lost"] == {"bad": "saving it ended Python", "behind": late}
+    assert saved.save(seconds=5.0)["lost"] == {"bad": "saving it ended Python"}
 
 
 def test_others_of_a_type_that_ends_python_are_not_tried_but_for_what_holds_them(session):
@@ -793,26 +706,6 @@ good, one, two, untried = map(Model, (False, True, True, False))
     assert saved.restored()["good"].ends is False
 
 
-def test_what_was_looked_at_is_not_left_out_for_others_of_its_type(session, monkeypatch):
-    monkeypatch.setattr("interpreter_bot.guest.snapshot_writers._MOST_LOOKED_THROUGH", 200)
-    saved = session("""
-import os
-class Holder:
-    def __init__(self, held): self.held = held
-def nested():
-    deep = []
-    for _ in range(20_000): deep = [deep]
-    return Holder(deep)
-class Model:
-    def __init__(self, ends): self.ends = ends
-    def __reduce__(self): return os._exit(1) if self.ends else (Model, (False,))
-holder = Holder([[] for _ in range(300)])
-deep, one, deeper, good, two, untried = nested(), Model(1), nested(), *map(Model, (0, 1, 0))
-""")
-    assert set(saved.save()["lost"]) == {"deep", "one", "deeper", "two", "untried"}
-    assert saved.restored()["good"].ends is False
-
-
 @pytest.mark.parametrize(
     "odd",
     [
@@ -842,8 +735,8 @@ forks, small, large = Forks(), 1, [1] * 1000
 """)
     manifest = saved.save()
     assert {"forks", "small", "large"} <= set(manifest["kept"])
-    records = snapshot_files.read(saved.directory, 1)
-    assert [one.name for one in records].count("forks") == 1
+    records = snapshot_files.read_index(saved.directory, 1).records
+    assert [name for record in records for name in record.names].count("forks") == 1
 
 
 @pytest.mark.parametrize("forged", [b'{"ending": {"is_done": true}}\n', b"[]\n", b"{\n"])
@@ -911,12 +804,12 @@ def test_where_the_system_refuses_files_it_is_said_why_and_nothing_earlier_is_re
 @pytest.mark.parametrize("code", ["x, y = 1, 2", "def x(): pass\ndef y(): pass"])
 def test_where_no_variable_is_reached_nothing_earlier_is_replaced(session, monkeypatch, code):
     saved = session(code)
-    monkeypatch.setattr("interpreter_bot.guest.snapshot_writers._order", lambda _: os._exit(1))
+    monkeypatch.setattr("interpreter_bot.guest.snapshot_writers._size", lambda _: os._exit(1))
     with pytest.raises(OSError, match="nothing was begun"):
         saved.save()
     monkeypatch.undo()
     monkeypatch.setattr(variable_pickler.VariablePickler, "dump", lambda *_: os._exit(1))
-    monkeypatch.setattr("interpreter_bot.guest.snapshot_attempts._MOST_ATTEMPTS", 1)
+    monkeypatch.setattr("interpreter_bot.guest.snapshot_writers._MAX_ATTEMPTS", 1)
     with pytest.raises(OSError, match="no variable was reached"):
         saved.save(2)
 
@@ -931,23 +824,14 @@ class Ends:
     def __reduce__(self): os._exit(1)
 one, other = [Ends()], [[0] * 2000]
 """)
-    monkeypatch.setattr("interpreter_bot.guest.snapshot_attempts._MOST_ATTEMPTS", 1)
+    monkeypatch.setattr("interpreter_bot.guest.snapshot_writers._MAX_ATTEMPTS", 1)
     with pytest.raises(OSError, match="no variable was reached"):
         saved.save()
-    monkeypatch.undo()
-    write = snapshot_writers.SnapshotWriter.write
-
-    def write_late(self, left_out, _, end):
-        write(self, left_out, 0.0, end)
-
-    monkeypatch.setattr(snapshot_writers.SnapshotWriter, "write", write_late)
-    with pytest.raises(OSError, match="no variable was reached"):
-        saved.save(2)
     monkeypatch.undo()
     assert saved.save(3)["kept"] == ["os", "function", "Ends", "other"]
 
 
-def test_where_only_imports_and_definitions_are_read_in_time_nothing_earlier_is_replaced(session):
+def test_where_only_imports_and_definitions_come_back_the_others_were_tried(session):
     saved = session("""
 import time
 class Slow:
@@ -957,8 +841,7 @@ one, other = [Slow()], [0] * 10 + [Slow()]
     # All of them were tried: nothing that an earlier generation has can be had.
     assert saved.save(1, seconds=2.0)["kept"] == ["time", "Slow"]
     saved.run("behind = [2] * 200")
-    with pytest.raises(OSError, match="no variable was reached"):
-        saved.save(2, seconds=2.0)
+    assert saved.save(2, seconds=2.0)["kept"] == ["time", "Slow", "behind"]
 
 
 def test_a_session_without_variables_is_saved_though_its_state_hangs(session, monkeypatch):
@@ -969,78 +852,64 @@ def test_a_session_without_variables_is_saved_though_its_state_hangs(session, mo
     assert (manifest["kept"], list(manifest["lost"])) == ([], ["process state"])
 
 
-def test_one_is_not_lost_for_what_ends_right_behind_it(session, monkeypatch):
-    saved = session("small, large = 1, [1] * 1000")
-    monkeypatch.setattr(snapshot_files.Writer, "close", lambda _: os._exit(1))
-    monkeypatch.setattr("interpreter_bot.guest.snapshot_attempts._MOST_ATTEMPTS", 1)
-    manifest = saved.save()
-    assert (manifest["kept"], manifest["lost"]) == (["small", "large"], {})
-    assert saved.restored()["large"] == [1] * 1000
-
-
 def test_a_source_that_does_not_fit_costs_no_variable(session):
     source = f"def odd():\n    return 1  # {'x' * 30_000}"
-    assert session(source).save(most_bytes=30_000)["lost"] == {}
+    assert session(source).save(max_bytes=30_000)["lost"] == {}
 
 
 def test_what_is_larger_than_allowed_is_left_out_the_largest_first(session):
     saved = session("import numpy\nsmall = numpy.ones(100_000)\nlarge = numpy.ones(1_000_000)")
-    manifest = saved.save(most_bytes=2_000_000)
+    manifest = saved.save(max_bytes=2_000_000)
     assert manifest["lost"] == {"large": "it is larger than what may be kept"}
     names = saved.restored()
     assert "large" not in names
     assert names["small"].sum() == 100_000
 
 
-def test_a_variable_that_no_longer_loads_spoils_no_other(session, monkeypatch):
+@pytest.fixture
+def library(monkeypatch):
+    """A library with a class `Part`, which another release of it has no more."""
+    module = types.ModuleType("library")
+    exec("class Part:\n    def __init__(self, of): self.of = of", module.__dict__)
+    monkeypatch.setitem(sys.modules, "library", module)
+    return module
+
+
+def test_a_variable_that_no_longer_loads_spoils_only_what_shares_with_it(session, library):
     saved = session("""
-from interpreter_bot.guest.variable_pickler import Loss
+from library import Part
 import pandas
 shared = [1]
-gone = {"shared": shared, "of": Loss(1, "a", "b")}
+gone = {"shared": shared, "of": Part(1)}
 later = {"shared": shared, "gone": gone}
+other = [2]
+frame = pandas.DataFrame({"a": [1]})
 """)
     saved.save()
-    # Another release of the library, which has another Loss.
-    monkeypatch.delattr(variable_pickler, "Loss")
+    del library.Part
     names = saved.restored()
-    assert set(saved.failed) == {"Loss", "gone"}
-    assert names["shared"] == [1]
-    assert names["later"]["shared"] is names["shared"]
+    assert set(saved.failed) == {"Part", "gone", "later"}
+    assert "gone" in saved.failed["later"]
+    assert (names["shared"], names["other"]) == ([1], [2])
+    assert names["frame"].loc[0, "a"] == 1
 
 
-def test_one_that_no_longer_loads_takes_no_arrays_with_it(session, monkeypatch):
+def test_one_that_no_longer_loads_takes_no_arrays_with_it(session, library):
     saved = session("""
-from interpreter_bot.guest.variable_pickler import Loss
+from library import Part
 import numpy, pandas
 counts = numpy.arange(3)
-model = {"of": Loss(1, "a", "b"), "weights": numpy.ones(3), "counts": counts}
+model = {"of": Part(1), "weights": numpy.ones(3), "counts": counts}
 weights = numpy.ones(1000)
 frame = pandas.DataFrame({"a": range(1000)})
 """)
     saved.save()
-    monkeypatch.delattr(variable_pickler, "Loss")
+    del library.Part
     names = saved.restored()
-    assert set(saved.failed) == {"Loss", "model"}
+    assert set(saved.failed) == {"Part", "model"}
+    assert names["counts"].sum() == 3
     assert names["weights"].sum() == 1000
     assert len(names["frame"]) == 1000
-
-
-def test_one_that_is_made_as_none_and_cannot_be_filled_mixes_up_nothing_beside_it(
-    session, monkeypatch
-):
-    saved = session("""
-import types
-shared = ("x", types.SimpleNamespace(a=1), [1])
-first = [shared]
-behind = [0] * 100 + [shared]
-del shared
-""")
-    saved.save()
-    monkeypatch.setattr("types.SimpleNamespace", lambda: None)
-    names = saved.restored()
-    assert set(saved.failed) == {"first"}
-    assert (names["behind"][-1][0], names["behind"][-1][2]) == ("x", [1])
 
 
 def test_a_large_buffer_that_is_gone_takes_no_other_with_it(session):
@@ -1079,16 +948,6 @@ class Odd(metaclass=Meta): pass
     manifest = saved.save()
     assert {"Meta", "home"} <= set(manifest["kept"])
     assert list(manifest["lost"]) == ["Odd"]
-
-
-def test_large_buffers_are_kept_where_no_thread_can_be_started(session, monkeypatch):
-    def refuse(thread):
-        raise RuntimeError("can't start new thread")
-
-    saved = session("import numpy; one = numpy.arange(1_000_000)")
-    monkeypatch.setattr("threading.Thread.start", refuse)
-    assert "one" in saved.save()["kept"]
-    assert saved.restored()["one"].sum() == saved.names["one"].sum()
 
 
 def test_a_buffer_as_large_as_another_is_another(session):
@@ -1133,35 +992,35 @@ def test_where_code_has_taken_the_descriptors_it_is_said_whether_there_is_a_snap
     saved = session("x = 1")
     with few_descriptors(free):
         child = snapshots.begin(
-            saved.names, ["x"], saved.directory, 1, seconds=20.0, most_bytes=1 << 20
+            saved.names, ["x"], saved.directory, 1, seconds=20.0, max_bytes=1 << 20
         )
     os.waitpid(child, 0)
-    names = set(os.listdir(saved.directory))
-    assert "1.ended" in names
-    is_saved = os.path.exists(snapshot_files.names(saved.directory, 1)[1])
-    assert is_saved != ("1.unsaved" in names)
+    with contextlib.suppress(OSError):
+        assert saved.manifest()["kept"] == ["x"]
+    assert saved.path("manifest.json").exists()
 
 
 def test_where_code_has_taken_the_descriptors_no_large_buffer_is_said_to_be_damaged(
     session, monkeypatch
 ):
-    monkeypatch.setattr(snapshot_files, "_BLOB_BYTES", 100_000)
+    monkeypatch.setattr(snapshot_files, "_MIN_BLOB_BYTES", 100_000)
     saved = session("""
 import numpy
 globals().update({f"array_{n}": numpy.full(20_000, n) for n in range(12)})
 """)
     with few_descriptors(10):
         child = snapshots.begin(
-            saved.names, ["array_0"], saved.directory, 1, seconds=20.0, most_bytes=1 << 24
+            saved.names, ["array_0"], saved.directory, 1, seconds=20.0, max_bytes=1 << 24
         )
         names = [f"array_{n}" for n in range(12)]
         other = snapshots.begin(
-            saved.names, names, saved.directory, 2, seconds=20.0, most_bytes=1 << 24
+            saved.names, names, saved.directory, 2, seconds=20.0, max_bytes=1 << 24
         )
     os.waitpid(child, 0)
     os.waitpid(other, 0)
     assert saved.restored(1)["array_0"][0] == 0
-    assert "Too many open files" in pathlib.Path(saved.directory, "2.unsaved").read_text()
+    with pytest.raises(OSError, match="Too many open files"):
+        saved.manifest(2)
 
 
 @pytest.fixture
@@ -1304,17 +1163,15 @@ def test_state_of_the_process_comes_back(session, tmp_path, monkeypatch):
 def test_damaged_files_end_in_an_error_or_in_less(session, damage):
     saved = session("import numpy\nsmall = [1]\nlarge = numpy.ones(1_000_000)")
     saved.save()
-    path, _ = snapshot_files.names(saved.directory, 1)
-    with open(path, "rb") as file:
-        whole = file.read()
+    path = saved.path("variables")
+    whole = path.read_bytes()
     broken = {
         "empty": b"",
         "cut": whole[: len(whole) // 2],
         "strange": b"x" * len(whole),
         "hole": whole[:200] + bytes(100) + whole[300:],
     }[damage]
-    with open(path, "wb") as file:
-        file.write(broken)
+    path.write_bytes(broken)
     try:
         names = saved.restored()
     except (OSError, ValueError):
@@ -1331,8 +1188,7 @@ globals().update({"\\U00020000" * 190 + f"{n}": Refuses() for n in range(500)})
 globals().update({f"many_{n}": n for n in range(500)})
 """)
     manifest = saved.save()
-    path = os.path.join(saved.directory, "1", snapshot_files.MANIFEST)
-    assert os.path.getsize(path) <= 256 * 1024
+    assert saved.path("manifest.json").stat().st_size <= 256 * 1024
     assert manifest["lost_count"] == 501
     assert manifest["kept_count"] == 501
     assert len(manifest["lost"]) <= len(manifest["kept"]) <= 200
@@ -1357,20 +1213,16 @@ class Slow:
         while True: pass
 x = Slow()
 """)
-    child = snapshots.begin(
-        saved.names, ["x"], saved.directory, 1, seconds=60.0, most_bytes=1 << 20
-    )
-    path, manifest = snapshot_files.names(saved.directory, 1)
-    while not os.path.exists(path):
+    child = snapshots.begin(saved.names, ["x"], saved.directory, 1, seconds=60.0, max_bytes=1 << 20)
+    while len(_group(child)) < 2:
         assert os.waitpid(child, os.WNOHANG) == (0, 0)
-    assert len(_group(child)) == 2
     snapshots.end(child)
     deadline = time.monotonic() + 30
     while set(_group(child)) - {"Z"}:
         assert time.monotonic() < deadline
     assert snapshots.is_gone(child)
     assert snapshots.is_gone(child), "code may have waited for it"
-    assert not os.path.exists(manifest)
+    assert not saved.path("manifest.json").exists()
 
 
 @pytest.mark.parametrize("is_apart", [False, True])
@@ -1384,11 +1236,9 @@ class Starts:
         return list, ()
 x = Starts()
 """)
-    child = snapshots.begin(
-        saved.names, ["x"], saved.directory, 1, seconds=20.0, most_bytes=1 << 20
-    )
+    child = snapshots.begin(saved.names, ["x"], saved.directory, 1, seconds=20.0, max_bytes=1 << 20)
     os.waitpid(child, 0)
-    assert os.path.exists(os.path.join(saved.directory, "1.ended"))
+    assert saved.path("manifest.json").exists()
     started = int((tmp_path / "started").read_text()) if is_apart else child
     deadline = time.monotonic() + 30
     while set(_group(started)) - {"Z"}:
@@ -1406,10 +1256,10 @@ x, small = Deadly(), 1
     before = signal.signal(signal.SIGCHLD, handler)
     try:
         child = snapshots.begin(
-            saved.names, ["small", "x"], saved.directory, 1, seconds=9.0, most_bytes=1 << 20
+            saved.names, ["small", "x"], saved.directory, 1, seconds=9.0, max_bytes=1 << 20
         )
-        ended, deadline = os.path.join(saved.directory, "1.ended"), time.monotonic() + 30
-        while not os.path.exists(ended):
+        deadline = time.monotonic() + 30
+        while not saved.path("manifest.json").exists():
             assert time.monotonic() < deadline
             time.sleep(0.01)
     finally:
@@ -1461,25 +1311,14 @@ def test_a_state_of_the_process_that_cannot_be_had_in_time_costs_no_variable(ses
     assert saved.restored()["x"] == 1
 
 
-def test_where_nothing_was_read_behind_the_state_nothing_earlier_is_replaced(session, monkeypatch):
-    from interpreter_bot.guest import interpreter_state
-
-    saved = session("x = 1")
-    monkeypatch.setattr(interpreter_state, "restore", lambda _: os._exit(1))
-    monkeypatch.setattr("interpreter_bot.guest.snapshot_attempts._MOST_ATTEMPTS", 1)
-    monkeypatch.setattr("interpreter_bot.guest.snapshot_attempts._LAST_CHECKS_SHARE", 0.0)
-    with pytest.raises(OSError, match="no variable was reached"):
-        saved.save()
-
-
 def test_saving_ends_in_time_where_code_blocks_signals(session, monkeypatch):
-    save = "interpreter_bot.guest.snapshot_attempts.Attempts.save"
+    save = "interpreter_bot.guest.snapshot_writers.SnapshotWriter.save"
     monkeypatch.setattr(save, lambda _: time.sleep(60))
     saved = session("x = 1")
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
     try:
         child = snapshots.begin(
-            saved.names, ["x"], saved.directory, 1, seconds=0.1, most_bytes=1 << 20
+            saved.names, ["x"], saved.directory, 1, seconds=0.1, max_bytes=1 << 20
         )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

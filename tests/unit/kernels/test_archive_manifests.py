@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from interpreter_bot import errors, private_files, settings
+from interpreter_bot import errors, settings
 from interpreter_bot.kernels import archive_manifests, shared_object_stores, snapshot_keys
 
 
@@ -35,34 +35,3 @@ async def test_a_machine_that_saved_something_before_keeps_its_key(machines):
     snapshot_keys.load(third)
     with pytest.raises(errors.SettingsError, match="another key"):
         await archive_manifests.share_key(store, third)
-
-
-async def test_former_keys_of_a_ring_can_be_dropped_once_each_host_began_again(tmp_path):
-    store = shared_object_stores.SharedStore((tmp_path / "shared").as_uri())
-    ring = tmp_path / "ring"
-    configs = [
-        settings.Settings(
-            paths=settings.Paths(data=tmp_path / name / "data"),
-            snapshots=settings.Snapshots(key_file=ring),
-        )
-        for name in "abc"
-    ]
-
-    async def begin(config):
-        await archive_manifests.share_key(store, config)
-        return snapshot_keys.load(config).secret
-
-    first, second, late = configs
-    secret = await begin(first)
-    assert await begin(second) == secret
-    former = ring.read_text().strip()
-    assert snapshot_keys.rotate(first)
-    assert [await begin(config) for config in (first, second)] == [secret, secret]
-    present = ring.read_text().split()
-    assert present[1:] == [former]
-    # One that has the former file still, and one that has none.
-    for keys in (former, ""):
-        private_files.replace(ring, keys)
-        await begin(second)
-    private_files.replace(ring, present[0])
-    assert [await begin(config) for config in (first, second, late)] == [secret] * 3

@@ -21,7 +21,15 @@ from interpreter_bot.kernels import (
 from interpreter_bot.kernels.files import safe_open, session_locks, workspaces
 
 MANIFEST = {
-    **{"format": 1, "kept": ["x"], "kept_count": 1, "lost": {}, "lost_count": 0},
+    **{
+        "format": 2,
+        "problem": "",
+        "is_disk_full": False,
+        "kept": ["x"],
+        "kept_count": 1,
+        "lost": {},
+        "lost_count": 0,
+    },
     **{"partly": {}, "partly_count": 0, "blobs": {}},
 }
 
@@ -96,7 +104,7 @@ async def test_what_another_kernel_has_saved_is_neither_replaced_nor_deleted(
 async def test_it_is_logged_where_nothing_was_saved(generations, workspace, caplog):
     _adopt(generations, workspace, 1, {0})
     assert "nothing was saved" in caplog.text
-    (workspace.variables / "2.unsaved").write_text('"Too many\\nopen files"')
+    _write(workspace, 2, MANIFEST | {"problem": "Too many\nopen files"})
     _adopt(generations, workspace, 2, {0})
     assert "Too many open files" in caplog.text
 
