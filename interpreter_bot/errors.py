@@ -26,6 +26,19 @@ docstring of each class is its sentence where none is given.
 from __future__ import annotations
 
 
+def missing_extra(subject: str, extra: str) -> str:
+    """Return the sentence that says how to install an extra; no index has this project.
+
+    Args:
+        subject: what needs it, as the beginning of the sentence.
+        extra: its name in pyproject.toml.
+    """
+    return (
+        f"{subject} needs the extra [{extra}], which is not installed. "
+        f"In the bot's checkout: pip install '.[{extra}]'."
+    )
+
+
 class BotError(Exception):
     """Something went wrong."""
 

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from interpreter_bot.mcp_servers import tool_broker
     from interpreter_bot.store import accounts, databases
 
-_NO_SDK: Final = (
-    "mcp_servers needs the extra [mcp], which is not installed: pip install 'interpreter-bot[mcp]'."
-)
+_NO_SDK: Final = errors.missing_extra("mcp_servers", "mcp")
 _SEED_FILE: Final = "doors.key"
 _SEED_BYTES: Final = 32
 

@@ -12,10 +12,7 @@ from typing import Final
 from interpreter_bot import errors, settings
 from interpreter_bot.app import execution_startup
 
-_NO_RAY: Final = (
-    "`fleet` needs the extra [cluster], which is not installed: "
-    "pip install 'interpreter-bot[cluster]'."
-)
+_NO_RAY: Final = errors.missing_extra("`fleet`", "cluster")
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ import sys
 from interpreter_bot import errors, settings
 from interpreter_bot.app import service_startup
 
-_NO_SDK = "MCP needs the extra [mcp], which is not installed: pip install 'interpreter-bot[mcp]'."
+_NO_SDK = errors.missing_extra("MCP", "mcp")
 _TOKEN = "The token of {name}, which is shown this once:\n{token}\n"  # noqa: S105
 _ENDED = 130
 

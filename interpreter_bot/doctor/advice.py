@@ -107,8 +107,8 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
     "workspace": ("One session could fill the disk.", _REPORT),
     "python": (
         "What is missing cannot be imported by code, or is imported anew in every session.",
-        "Install it for the kernel's Python: `.venv/bin/pip install 'interpreter-bot[analysis]'` "
-        "(`make setup` does it), or set kernels.python or kernels.preload.",
+        "Run `make setup` in the bot's checkout, install what is missing for the kernels' Python, "
+        "or set kernels.python or kernels.preload.",
     ),
     "disk": (
         "Sessions cannot keep files.",

@@ -38,7 +38,7 @@ _REFUSED: Final = (
 # was not given.
 _REFUSAL: Final = re.compile("status code: 40[0134]\\b|redirect without LOCATION|/latest/api/token")
 _CODE: Final = re.compile(r"<Code>(\w{1,64})</Code>")
-_NO_LIBRARY: Final = "host.store needs obstore: pip install 'interpreter-bot[data]'."
+_NO_LIBRARY: Final = errors.missing_extra("host.store", "data")
 _WRONG: Final = "host.store cannot be used: {reason}"
 _SPOILT: Final = "What the machines share of this conversation's files is damaged."
 _SECOND: Final = datetime.timedelta(seconds=1)

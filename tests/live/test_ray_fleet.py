@@ -1,6 +1,6 @@
 """Hosts of a Ray cluster of two local nodes: no execution notices that Ray or `fleet` is killed.
 
-Run where Ray is installed (`pip install 'interpreter-bot[cluster]'`); takes about two minutes.
+Run where Ray is installed (`pip install '.[cluster]'`); takes about two minutes.
 """
 
 import asyncio

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
 
-from interpreter_bot import settings
+from interpreter_bot import errors, settings
 from interpreter_bot.agent import chat_messages, model_errors, ports
 
 _log = logging.getLogger(__name__)
@@ -25,10 +25,7 @@ _ANTHROPICS_KEY: Final = "ANTHROPIC_API_KEY"
 _ANTHROPICS_URL: Final = "ANTHROPIC_BASE_URL"
 _ANTHROPICS_NAME: Final = "ANTHROPIC_MODEL"
 _ANY: Final = "any"
-NO_SDK: Final = (
-    "Models over Anthropic's protocol need the extra `anthropic`: "
-    "pip install 'interpreter-bot[anthropic]'."
-)
+NO_SDK: Final = errors.missing_extra("Anthropic's protocol", "anthropic")
 """What to do where Anthropic's SDK is not installed."""
 _SECONDS: Final = 5.0
 _MAX_MODELS: Final = 50

@@ -191,8 +191,9 @@ class ForkServer:
             )
         self.python = packet.text("python")
         missing = packet.content.get("missing")
-        for name, reason in missing.items() if isinstance(missing, dict) else ():
-            _log.warning("not preloaded: %s (%s)", name, reason)
+        if isinstance(missing, dict) and missing:
+            listed = "; ".join(f"{name} ({reason})" for name, reason in missing.items())
+            _log.warning("not preloaded: %s", listed)
         if reason := packet.text("move_failure"):
             _log.warning("kernels start slower: what they share could not be moved (%s)", reason)
 

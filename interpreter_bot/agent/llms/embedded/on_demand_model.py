@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import Final, TypeAlias
 
-from interpreter_bot import settings
+from interpreter_bot import errors, settings
 from interpreter_bot.agent.llms import retries
 from interpreter_bot.agent.llms.embedded import model_files, server_process
 from interpreter_bot.text import quantities
@@ -27,9 +27,7 @@ _DEATHS: Final = 2
 _FORGOTTEN_SECONDS: Final = 600.0
 
 _SWITCHED_OFF: Final = "The demo model is switched off by `local.enabled`."
-_NOT_INSTALLED: Final = (
-    "The demo model is not installed: it comes with `pip install 'interpreter-bot[local]'`."
-)
+_NOT_INSTALLED: Final = errors.missing_extra("The demo model", "local")
 _DYING: Final = "The demo model's process ended again and again. The log says more."
 _CLOSED: Final = "The demo model is being ended."
 _NOT_IT: Final = (

@@ -65,7 +65,7 @@ async def test_without_the_sdk_models_are_none_and_settings_that_want_one_are_re
     named = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_MODEL": "claude-a"}
     assert (await model_discovery.discover(named)).models == ()
     model = settings.Model(name="claude-a", protocol="anthropic")
-    with pytest.raises(errors.SettingsError, match="need the extra `anthropic`"):
+    with pytest.raises(errors.SettingsError, match=r"needs the extra \[anthropic\]"):
         catalogues.Catalogue([model], keys={}, patience=settings.Patience())
 
 

@@ -1,0 +1,29 @@
+"""What people install: from a checkout, or a wheel that they build. No index has this project."""
+
+import pathlib
+import re
+import subprocess
+import sys
+import zipfile
+
+ROOT = pathlib.Path(__file__).parents[3]
+
+
+def test_nothing_asks_to_install_the_name_from_an_index():
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+    asking = re.compile(r"install[^\n]{0,40}\s['\"]?interpreter[-_]bot\b(?!-|\.toml|/)")
+    texts = [
+        name for name in listed if name.endswith((".py", ".md", ".toml", ".yml", "Dockerfile"))
+    ]
+    assert [name for name in texts if asking.search((ROOT / name).read_text("utf-8"))] == []
+
+
+def test_a_wheel_has_what_an_installed_bot_needs(tmp_path):
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=60)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert "interpreter_bot/platforms/slack/manifest.yml" in names
+    assert "interpreter_bot/store/migrations/env.py" in names
