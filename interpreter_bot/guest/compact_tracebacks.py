@@ -1,72 +1,212 @@
-"""Tracebacks with all of the user's frames, few of the libraries', and no colours."""
+"""Tracebacks of a person's own frames and the last line: no frames of libraries, no colours.
+
+Everything that shows an exception to a person or a model goes through here. `install` does the same
+for warnings, and leaves no path of this machine in tracebacks that code prints itself.
+"""
 
 from __future__ import annotations
 
 import linecache
+import os
 import re
 import traceback
+import warnings
 from types import TracebackType
 from typing import Any
 
-from . import data_connection_objects
+from . import rootfs
 
 CELL_PREFIX = "<cell "
 _LIBRARY_FRAMES = 2
-_CELL_FRAMES = 12
-_CAUSES = 3
+_MAX_FRAMES = 12
+_MAX_CAUSES = 3
+_MAX_GROUPED = 5
 _MESSAGE_CHARACTERS = 4000
-_INSTALLED = re.compile(r"/site-packages/|/lib/python3\.\d+/")
+_LIBRARY = re.compile(r"(?:^|.*/)(?:(?:site|dist)-packages|lib/python3\.\d+)/")
 _OURS = ("IPython", "ipykernel")
+_OUR_DIRECTORY = os.path.dirname(__file__)
 _WORD = re.compile(r"[^\W\d]\w*")
 _TABLES = ("pandas", "polars")
 _COLUMNS = 60
+_SYNTAX_HINTS = (
+    ("U+201C", "Replace the typographic quotes by straight ones."),
+    ("U+201D", "Replace the typographic quotes by straight ones."),
+    ("U+2018", "Replace the typographic quotes by straight ones."),
+    ("U+2019", "Replace the typographic quotes by straight ones."),
+    ("U+00A0", "Replace the no-break spaces by ordinary ones."),
+)
 
 
 def compact(kind: type[BaseException], error: BaseException, tb: TracebackType | None) -> list[str]:
     """Describe an exception in few lines, the last being its name and message."""
     # Reading the lines of frames that will not be shown costs tens of milliseconds.
     described = traceback.TracebackException(kind, error, tb, lookup_lines=False, compact=True)
-    blocks: list[str] = []
-    link = ""
-    current: traceback.TracebackException | None = described
-    while current is not None and len(blocks) < _CAUSES:
-        blocks.append("\n".join(_block(current)) + link)
-        if current.__cause__ is not None:
-            current, link = current.__cause__, "\n\nwhich was the direct cause of:\n"
-        elif current.__context__ is not None and not current.__suppress_context__:
-            current, link = current.__context__, "\n\nduring handling of which happened:\n"
+    lines = _frames(described, is_last=True) + _grouped(described)
+    cause = described
+    for _ in range(_MAX_CAUSES - 1):
+        if cause.__cause__ is not None:
+            cause, link = cause.__cause__, "This led to:"
+        elif cause.__context__ is not None and not cause.__suppress_context__:
+            cause, link = cause.__context__, "While this was handled, another error occurred:"
         else:
-            current = None
-    lines = "\n".join(reversed(blocks)).split("\n")
-    return [*lines[:-1], *_columns(error, tb), lines[-1]]
+            break
+        # Within a library, one error leads to the next, and the last one says it all.
+        if frames := _frames(cause, is_last=False):
+            lines = [*frames, *_ending(cause), "", link, "", *lines]
+    return [*lines, *_columns(error, tb), *_ending(described)]
 
 
 def message(error: BaseException) -> str:
-    """Return an exception's text, even if its `__str__` raises."""
+    """Return an exception's text with its notes, even if its `__str__` raises."""
     try:
-        return str(error)[:_MESSAGE_CHARACTERS]
+        if isinstance(error, SyntaxError):
+            # Its text as a string would repeat the place.
+            return _of_syntax(str(error.msg))
+        if isinstance(error, SystemExit) and isinstance(error.code, int):
+            return f"exit code {error.code}"
+        notes = getattr(error, "__notes__", None)
+        lines = [str(error), *map(str, notes if isinstance(notes, list) else ())]
+        return "\n".join(lines)[:_MESSAGE_CHARACTERS]
     except Exception:
         # Any exception: the method is the user's.
         return "<text could not be made>"
 
 
-def _block(described: traceback.TracebackException) -> list[str]:
-    lines = []
+def _of_syntax(text: str) -> str:
+    hints = [hint for letter, hint in _SYNTAX_HINTS if letter in text]
+    return f"{text}. {hints[0]}" if hints else text
+
+
+def _is_of_syntax(described: traceback.TracebackException) -> bool:
+    return hasattr(described, "msg")
+
+
+def _ending(described: traceback.TracebackException) -> list[str]:
+    """Return the last lines: of a syntax error without the place, which `_frames` has."""
+    lines = "".join(described.format_exception_only()).rstrip().split("\n")
+    if _is_of_syntax(described):
+        lines = [f"{lines[-1].partition(':')[0]}: {_of_syntax(str(described.msg))}"]
+    text = "\n".join(lines)
+    if re.fullmatch(r"SystemExit: -?\d+", text):
+        text = text.replace(": ", ": exit code ")
+    if len(text) > _MESSAGE_CHARACTERS:
+        text = text[:_MESSAGE_CHARACTERS] + " …"
+    return text.split("\n")
+
+
+def _frames(described: traceback.TracebackException, *, is_last: bool) -> list[str]:
+    """Describe a person's own frames; those of libraries only if there are no others.
+
+    Args:
+        is_last: the exception that is shown in any case.
+    """
     frames = [frame for frame in described.stack if not _is_machinery(frame.filename)]
-    for index in _chosen(frames):
-        if index is None:
-            lines.append("  … more frames …")
-            continue
-        frame = frames[index]
-        name = f"Cell {frame.filename[len(CELL_PREFIX) : -1]}" if _is_cell(frame) else _short(frame)
+    # Of a recursion, the first of frames that are alike.
+    own = [
+        index
+        for index, frame in enumerate(frames)
+        if _is_own(frame.filename) and not (index and _are_alike(frame, frames[index - 1]))
+    ]
+    shown = own
+    if is_last and not own:
+        shown = list(range(len(frames)))[-_LIBRARY_FRAMES:]
+    elif len(own) > _MAX_FRAMES:
+        shown = own[: _MAX_FRAMES // 2] + own[-_MAX_FRAMES // 2 :]
+    lines: list[str] = []
+    previous = shown[0] - 1 if shown else 0
+    for index in shown:
+        lines += _folded(frames[previous + 1 : index])
+        frame, previous = frames[index], index
         within = "" if frame.name == "<module>" else f", in {frame.name}"
-        lines.append(f"{name}, line {frame.lineno}{within}")
+        lines.append(f"{place(frame.filename)}, line {frame.lineno}{within}")
         if frame.line:
             lines.append(f"    {frame.line[:300]}")
-    ending = "".join(described.format_exception_only()).rstrip()
-    if len(ending) > _MESSAGE_CHARACTERS:
-        ending = ending[:_MESSAGE_CHARACTERS] + " …"
-    return lines + ending.split("\n")
+    if own:
+        lines += _folded(frames[previous + 1 :])
+    return lines + (_syntax_place(described) if is_last or lines else [])
+
+
+def _are_alike(frame: traceback.FrameSummary, other: traceback.FrameSummary) -> bool:
+    return (frame.filename, frame.lineno) == (other.filename, other.lineno)
+
+
+def _folded(frames: list[traceback.FrameSummary]) -> list[str]:
+    """Say in a line which frames are left out."""
+    if not frames:
+        return []
+    if any(_is_own(frame.filename) for frame in frames):
+        return ["  … more frames …"]
+    names = dict.fromkeys(
+        place(frame.filename).partition("/")[0].removesuffix(".py") for frame in frames
+    )
+    return [f"  … in {', '.join(list(names)[:3])}"]
+
+
+def _syntax_place(described: traceback.TracebackException) -> list[str]:
+    """Return the line that could not be read, with a mark below the place."""
+    if not _is_of_syntax(described):
+        return []
+    lines = "".join(described.format_exception_only()).rstrip().split("\n")
+    marked = [line for line in lines[:-1] if line.startswith("    ")]
+    if described.lineno is None:
+        return marked
+    return [f"{place(described.filename or '')}, line {described.lineno}", *marked[:2]]
+
+
+def _grouped(described: traceback.TracebackException) -> list[str]:
+    """Describe the first exceptions of an exception group."""
+    lines: list[str] = []
+    for one in (described.exceptions or ())[:_MAX_GROUPED]:
+        block = [*_frames(one, is_last=True), *_grouped(one), *_ending(one)]
+        lines += [f"  | {line}" for line in block] + ["  |"]
+    return lines
+
+
+def place(filename: str) -> str:
+    """Return how a file is named: a cell by its number, a library's from its package on."""
+    if filename.startswith(CELL_PREFIX):
+        return f"Cell {filename[len(CELL_PREFIX) : -1]}"
+    return _LIBRARY.sub("", filename).removeprefix(rootfs.DATA + "/")
+
+
+def _is_own(filename: str) -> bool:
+    """Return whether a person wrote it: a cell, or a file that is not of a library."""
+    if filename.startswith(CELL_PREFIX) or filename == "<string>":
+        return True
+    is_system = filename.startswith((rootfs.LAYERS, "/usr/")) or bool(_LIBRARY.match(filename))
+    return filename.startswith("/") and not is_system
+
+
+def _is_machinery(filename: str) -> bool:
+    return filename.startswith(_OUR_DIRECTORY) or any(
+        f"/site-packages/{package}/" in filename for package in _OURS
+    )
+
+
+def install() -> None:
+    """Show warnings in a line, and tracebacks that code prints without paths of this machine."""
+
+    def format_warning(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        *_: Any,
+        **__: Any,
+    ) -> str:
+        return f"{place(filename)}, line {lineno}: {category.__name__}: {message}\n"
+
+    original = traceback.StackSummary.format_frame_summary
+
+    def format_frame(
+        summary: traceback.StackSummary, frame: traceback.FrameSummary, *args: Any, **options: Any
+    ) -> str:
+        text: str = original(summary, frame, *args, **options)
+        return text.replace(frame.filename, place(frame.filename), 1)
+
+    warnings.formatwarning = format_warning
+    summaries: Any = traceback.StackSummary
+    summaries.format_frame_summary = format_frame
 
 
 def _columns(error: BaseException, tb: TracebackType | None) -> list[str]:
@@ -96,34 +236,3 @@ def _names(table: Any) -> str:
         f"{name}"[:100] for name in getattr(getattr(table, "index", None), "names", ()) if name
     ]
     return f"{names} (and the index: {', '.join(index)})" if index else names
-
-
-def _chosen(frames: list[traceback.FrameSummary]) -> list[int | None]:
-    """Choose the frames to show: the user's, and the last few below them."""
-    cells = [index for index, frame in enumerate(frames) if _is_cell(frame)]
-    if len(cells) > _CELL_FRAMES:
-        cells = cells[: _CELL_FRAMES // 2] + cells[-_CELL_FRAMES // 2 :]
-    last = range(max(len(frames) - _LIBRARY_FRAMES, 0), len(frames))
-    shown: list[int | None] = []
-    previous = -1
-    for index in sorted({*cells, *last}):
-        if index > previous + 1 and shown:
-            shown.append(None)
-        shown.append(index)
-        previous = index
-    return shown
-
-
-def _is_cell(frame: traceback.FrameSummary) -> bool:
-    return frame.filename.startswith(CELL_PREFIX)
-
-
-def _is_machinery(filename: str) -> bool:
-    return filename == data_connection_objects.__file__ or any(
-        f"/site-packages/{package}/" in filename for package in _OURS
-    )
-
-
-def _short(frame: traceback.FrameSummary) -> str:
-    """Return a library's file name from its package on; where it is installed is of no use."""
-    return _INSTALLED.split(frame.filename)[-1]

@@ -75,6 +75,7 @@ class Kernel:
         self._stepping_in: asyncio.Future[_Intervention] | None = None
         self._condemned: _Intervention | None = None
         self._listener: execution_streams.ExecutionStream | None = None
+        self._is_interrupted = False
         self._died_of = "It ended unexpectedly."
         self.last_used = time.monotonic()
         self.namespace = variable_names.VariableNames()
@@ -212,15 +213,16 @@ class Kernel:
         started = time.monotonic()
         oom_kills = self.provisioner.usage().oom_kills()
 
-        def show_unless_stopped(output: values.Output) -> None:
-            # The person who stopped it knows that; the traceback is no error of the code.
-            if not (self._is_stopped and _is_interrupt(output)):
+        def show_but_interrupts(output: values.Output) -> None:
+            # How it ended is told in a sentence; the traceback is no error of the code.
+            if not (self._is_interrupted and _is_interrupt(output)):
                 show(output)
 
+        self._is_interrupted = False
         listener = execution_streams.ExecutionStream(
             self._connection,
             outputs.OutputReader(self._limits),
-            show=show_unless_stopped,
+            show=show_but_interrupts,
             ask=ask,
             install=self.install,
             most_bytes=_READ_SHARE * _shown_bytes(self._limits),
@@ -294,6 +296,7 @@ class Kernel:
         death: asyncio.Task[bool],
     ) -> _Intervention:
         """Interrupt until the code reacts or its grace is over; then, or at once, kill."""
+        self._is_interrupted = True
         give_up = time.monotonic() + self._grace_seconds
         while not intervention.is_deadly and (left := give_up - time.monotonic()) > 0:
             await self.provisioner.send_signal(signal.SIGINT)
@@ -331,13 +334,6 @@ class Kernel:
         _log.info("a kernel died: %s", reason)
         reason = f"{reason} {kernel_loss_reasons.LOST}"
         return values.Finished(ending, seconds, reason, kernel_lost=True)
-
-    @property
-    def _is_stopped(self) -> bool:
-        stepping_in = self._stepping_in
-        if stepping_in is None or not stepping_in.done():
-            return False
-        return stepping_in.result().ending is values.Ending.STOPPED
 
     async def freeze(self) -> None:
         """Stop all its processes until the next execution, unless code is running in it."""
