@@ -27,6 +27,7 @@ PACKAGE = "tools"
 CHANNEL = threading.RLock()
 """Held by whoever asks the bot: one question waits at a time."""
 _POLL_MILLISECONDS = 100
+_MAX_CHARACTERS = 256 * 1024
 _MOST_FOUND = 10
 _DISPLAYED = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif"}
 _TYPES = {
@@ -162,6 +163,9 @@ def ask(kernel: Any, wanted: dict[str, Any]) -> Any:
     """
     parent = kernel.get_parent("shell")
     text = json.dumps(wanted, default=_plain)
+    if len(text) > _MAX_CHARACTERS:
+        size = f"{len(text):,} characters; {_MAX_CHARACTERS:,} are allowed"
+        raise ToolError(f"The call is too large: {size}. Put the data into a file, or send less.")
     with CHANNEL:
         answer = _asked(kernel, parent, text)
     if "error" in answer:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import json
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -17,6 +18,7 @@ from typing import Final, Protocol
 from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels import outputs, variable_names
 from interpreter_bot.kernels.wire import clients, jupyter_messages, sockets, zmtp
+from interpreter_bot.text import chunked_texts
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +49,11 @@ Show = Callable[[values.Output], None]
 Ask = Callable[[values.InputRequested], Awaitable[str]]
 KillKernel = Callable[[values.Ending, str], None]
 """Ends a kernel that broke the protocol's rules, with an ending and a sentence for people."""
+
+
+async def _refuse_call() -> str:
+    """Answer a call of a tool that is too large, or none at all; no person can."""
+    return json.dumps({"error": "This call is too large, or no call of a tool."})
 
 
 class Install(Protocol):
@@ -338,10 +345,13 @@ class ExecutionStream:
             return functools.partial(self._install, wanted, say=self._say_aloud, ask=self._ask)
         if self._ask is None:
             return None
-        if told := outputs.tool_request(message):
-            wish = values.InputRequested("", False, tool_request=told)
-            return functools.partial(self._ask, wish)
-        text = outputs.prompt(prompt) if isinstance(prompt, str) else ""
+        if request := outputs.tool_request(message):
+            return functools.partial(
+                self._ask, values.InputRequested("", False, tool_request=request)
+            )
+        if isinstance(prompt, dict):
+            return _refuse_call
+        text = outputs.prompt(prompt) if isinstance(prompt, chunked_texts.AnyText) else ""
         is_password = message.content.get("password") is True
         return functools.partial(self._ask, values.InputRequested(text, is_password))
 
