@@ -282,6 +282,10 @@ class Notice:
         return self.text
 
 
+END_OF_INPUT: Final = "\x04"
+"""The answer to `input()` that raises EOFError in the code."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class InputRequested:
     """Request for input: running code called `input()` (or `getpass`) and waits for an answer.

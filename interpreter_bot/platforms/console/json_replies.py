@@ -108,7 +108,12 @@ class ExecutionJsonLines:
             fields["password"] = True
         if request.choices:
             fields["choices"] = [*request.choices]
-        answer = await self._answer("input", cell, fields)
+        try:
+            answer = await self._answer("input", cell, fields)
+        except terminal_input.NoAnswerError:
+            if request.choices:
+                raise
+            return values.END_OF_INPUT
         if answer is None:
             raise errors.BotError("The code asked for input, and the answer was declined.")
         return answer

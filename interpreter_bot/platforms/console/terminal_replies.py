@@ -164,6 +164,10 @@ class ExecutionPrinter:
         self._await("")
         try:
             return await self._answers.next(is_password=request.is_password)
+        except terminal_input.NoAnswerError:
+            if request.choices:
+                raise
+            return values.END_OF_INPUT
         finally:
             self._await("Running", has_limit=True)
 
