@@ -19,12 +19,11 @@ import re
 import resource
 import sys
 import warnings
-from types import ModuleType
 from typing import Any
 
 from IPython.core import formatters
 
-from . import display_previews, preloads
+from . import display_hooks, display_previews
 
 _HTML_TYPE = "text/html"
 
@@ -34,6 +33,10 @@ TITLE = "application/vnd.interpreter-bot.title"
 _HTML, _PLAIN, _LATEX, _SVG = "text/html", "text/plain", "text/latex", "image/svg+xml"
 _PLOTLY = "application/vnd.plotly.v1+json"
 _VEGA = re.compile(r"application/vnd\.(vega|vegalite)\.v(\d+)[.+]json")
+_UNSHOWN = {
+    "application/vnd.jupyter.widget-view+json": "Widgets cannot be shown here.",
+    "application/javascript": "JavaScript of a display is not run here.",
+}
 # V8 reserves this much address space at start, and aborts the process where it cannot.
 _V8_BYTES = 80 * 1024**3
 _LINK = re.compile(
@@ -90,9 +93,7 @@ def install(display_formatter: Any) -> None:
     html = display_formatter.formatters[_HTML_TYPE]
     html.for_type_by_name("bokeh.model.model", "Model", of_bokeh)
     html.for_type_by_name("folium.folium", "Map", of_folium)
-    preloads.after_import(
-        {"bokeh.io.showing": _bokeh, "bokeh.io.output": _bokeh_output, "altair": _altair}
-    )
+    display_hooks.install()
 
 
 def _title_of_figure(figure: Any) -> str | None:
@@ -133,30 +134,6 @@ def _has_content(drawn: Any) -> bool:
     )
 
 
-def _bokeh(module: ModuleType) -> None:
-    """Make `show` display the figure: the original writes a file and looks for a browser."""
-    from IPython import display
-
-    def show(obj: Any, *_: Any, **__: Any) -> None:
-        display.display(obj)
-
-    module.show = show  # type: ignore[attr-defined]
-
-
-def _bokeh_output(module: ModuleType) -> None:
-    """Make `output_notebook` do nothing: each page carries all it needs."""
-
-    def output_notebook(*_: Any, **__: Any) -> None:
-        return
-
-    module.output_notebook = output_notebook  # type: ignore[attr-defined]
-
-
-def _altair(module: ModuleType) -> None:
-    """Make charts display their Vega specification, which `html_displays` draws."""
-    module.renderers.enable("mimetype")
-
-
 def complete(data: dict[str, Any]) -> None:
     """Add forms that a person can see (HTML, preview picture) to a display's data."""
     try:
@@ -179,6 +156,9 @@ def _complete(data: dict[str, Any]) -> None:
         if (found := _VEGA.fullmatch(mime)) is not None:
             _add_vega(data, data.pop(mime), is_lite=found[1] == "vegalite")
             return
+    for mime, sentence in _UNSHOWN.items():
+        if mime in data and _HTML not in data:
+            _tell(sentence)
     if isinstance(svg := data.get(_SVG), str):
         _add_preview(data, display_previews.of_svg(svg))
     elif isinstance(latex := data.get(_LATEX), str) and _HTML not in data:

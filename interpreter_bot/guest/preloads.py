@@ -10,6 +10,7 @@ import importlib
 import importlib.machinery
 import importlib.util
 import itertools
+import logging
 import multiprocessing
 import os
 import ssl
@@ -143,6 +144,8 @@ def _set_up_plots(font_manager: ModuleType) -> None:
     import matplotlib
 
     matplotlib.rcParams["figure.dpi"] = _PLOT_DPI
+    # A font that is not there is replaced; a line for each text of a plot would say so.
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     spec = importlib.util.find_spec(_FONT_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         return

@@ -1,0 +1,163 @@
+"""Libraries that would open a window or a browser show their figures here instead.
+
+Each is hooked when code imports it, never imported before. What cannot be shown is said on stderr,
+which people and models see.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import urllib.parse
+import urllib.request
+import warnings
+from typing import Any
+
+from IPython import display, get_ipython
+
+from . import preloads
+
+INLINE = "module://matplotlib_inline.backend_inline"
+_HTML = (".html", ".htm")
+_PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16")
+
+
+def install() -> None:
+    """Hook the libraries that are imported already, and those that will be."""
+    preloads.after_import(
+        {
+            "PIL.ImageShow": _pillow,
+            "altair": _altair,
+            "bokeh.io.output": _bokeh_output,
+            "bokeh.io.showing": _bokeh,
+            "cv2": _opencv,
+            "folium.folium": _folium,
+            "matplotlib.pyplot": _pyplot,
+            "plotly.io._renderers": _plotly,
+            "plotly.offline.offline": _plotly_offline,
+            "tqdm.notebook": _tqdm_notebook,
+            "webbrowser": _web_browser,
+        }
+    )
+
+
+def _pyplot(module: Any) -> None:
+    """Keep the backend that shows figures in the answer, whatever code asks for.
+
+    `Agg`, which scripts choose for machines without a screen, would show nothing.
+    """
+    switch_backend = module.switch_backend
+
+    def switch_to_inline(newbackend: str) -> None:
+        switch_backend(INLINE)
+
+    module.switch_backend = switch_to_inline
+    shell = get_ipython()
+    if shell is not None:
+        shell.enable_matplotlib("inline")
+
+
+def _pillow(module: Any) -> None:
+    def show(image: Any, title: str | None = None, **_: Any) -> bool:
+        display.display(image if image.mode in _PNG_MODES else image.convert("RGB"))
+        return True
+
+    module.show = show
+
+
+def _opencv(module: Any) -> None:
+    def imshow(winname: str, mat: Any) -> None:
+        is_encoded, png = module.imencode(".png", mat)
+        if is_encoded:
+            display.display(display.Image(data=png.tobytes(), format="png"))
+
+    def do_nothing(*_: Any, **__: Any) -> None:
+        return
+
+    def wait_key(*_: Any) -> int:
+        return -1
+
+    module.imshow = imshow
+    module.waitKey = module.waitKeyEx = module.pollKey = wait_key
+    for name in ("namedWindow", "moveWindow", "resizeWindow", "destroyWindow", "destroyAllWindows"):
+        setattr(module, name, do_nothing)
+
+
+def _bokeh(module: Any) -> None:
+    """Make `show` display the figure: the original writes a file and looks for a browser."""
+
+    def show(obj: Any, *_: Any, **__: Any) -> None:
+        display.display(obj)
+
+    module.show = show
+
+
+def _bokeh_output(module: Any) -> None:
+    """Make `output_notebook` do nothing: each page carries all it needs."""
+
+    def output_notebook(*_: Any, **__: Any) -> None:
+        return
+
+    module.output_notebook = output_notebook
+
+
+def _altair(module: Any) -> None:
+    """Make charts display their Vega specification, which `html_displays` draws."""
+    enable = module.renderers.enable
+
+    def enable_mimetype(*_: Any, **__: Any) -> Any:
+        return enable("mimetype")
+
+    module.renderers.enable = enable_mimetype
+    module.renderers.enable()
+
+
+def _folium(module: Any) -> None:
+    """Display the map: the original waits for ever for somebody to close the browser."""
+    module.Map.show_in_browser = display.display
+
+
+def _plotly(module: Any) -> None:
+    """Display figures by their own MIME type: a renderer such as `browser` waits for ever."""
+    show = module.show
+
+    def show_here(fig: Any, renderer: Any = None, validate: bool = True, **options: Any) -> None:
+        show(fig, renderer="plotly_mimetype", validate=validate, **options)
+
+    module.show = show_here
+
+
+def _plotly_offline(module: Any) -> None:
+    def init_notebook_mode(*_: Any, **__: Any) -> None:
+        return
+
+    module.init_notebook_mode = init_notebook_mode
+
+
+def _tqdm_notebook(module: Any) -> None:
+    """Draw bars as text: there are no widgets."""
+    standard: Any = importlib.import_module("tqdm.std")
+    module.IProgress = module.tqdm = module.tqdm_notebook = standard.tqdm
+    module.trange = module.tnrange = standard.trange
+    # `tqdm.autonotebook` says that it chose this module.
+    warnings.filterwarnings("ignore", category=standard.TqdmExperimentalWarning)
+
+
+def _web_browser(module: Any) -> None:
+    def open_here(url: str, new: int = 0, autoraise: bool = True) -> bool:
+        return _open(str(url))
+
+    module.open = open_here
+
+
+def _open(url: str) -> bool:
+    """Show a page that code has made, or say that a browser cannot be opened."""
+    parts = urllib.parse.urlsplit(url)
+    path = urllib.request.url2pathname(parts.path) if parts.scheme in ("file", "") else ""
+    if not path.lower().endswith(_HTML) or not os.path.isfile(path):
+        sys.stderr.write(f"No browser can be opened here. The address is {url}\n")
+        return False
+    with open(path, encoding="utf-8", errors="replace") as page:
+        display.display(display.HTML(page.read()))
+    return True
