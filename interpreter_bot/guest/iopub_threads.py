@@ -20,8 +20,6 @@ from jupyter_client import session as sessions
 
 from . import standard_streams
 
-_Streams = tuple[standard_streams.Stream, ...]
-
 _SUBSCRIPTION: Final = b"\x01"
 
 
@@ -50,10 +48,10 @@ class IOPubThread:
         self.is_handing_over = False
         self._wakeup = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 
-    def start(self, streams: _Streams, descriptors: standard_streams.Descriptors) -> None:
-        """Begin to send, also what is printed to the streams and written to the descriptors."""
+    def start(self, printer: standard_streams.Printer) -> None:
+        """Begin to send, also what is printed."""
         threading.Thread(
-            target=self._send_for_ever, args=(streams, descriptors), name="IOPub", daemon=True
+            target=self._send_for_ever, args=(printer,), name="IOPub", daemon=True
         ).start()
 
     def send_multipart(self, parts: list[Any], **options: Any) -> None:
@@ -69,14 +67,14 @@ class IOPubThread:
             self._using_socket.release()
 
     def push_soon(self) -> None:
-        """Have the streams pushed in a moment: more text may come until then."""
+        """Have the printer pushed in a moment: more text may come until then."""
         if not self._has_text:
             self._has_text = True
             os.eventfd_write(self._wakeup, 1)
 
-    def _send_for_ever(self, streams: _Streams, descriptors: standard_streams.Descriptors) -> None:
+    def _send_for_ever(self, printer: standard_streams.Printer) -> None:
         poller = select.poll()
-        for waited_for in (self._socket.fileno(), self._wakeup, descriptors.fileno()):
+        for waited_for in (self._socket.fileno(), self._wakeup, printer.fileno()):
             poller.register(waited_for, select.POLLIN)
         push_at: float | None = None
         while True:
@@ -92,14 +90,13 @@ class IOPubThread:
             with contextlib.suppress(Exception):
                 if self._wakeup in ready:
                     os.eventfd_read(self._wakeup)
-                if descriptors.fileno() in ready:
-                    descriptors.read()
+                if printer.fileno() in ready:
+                    printer.read()
                 if push_at is None and self._has_text:
                     push_at = standard_streams.now() + standard_streams.PAUSE_SECONDS
                 elif push_at is not None and standard_streams.now() >= push_at:
                     push_at, self._has_text = None, False
-                    for stream in streams:
-                        stream.push()
+                    printer.push()
             with self._using_socket:
                 self._serve_socket()
 

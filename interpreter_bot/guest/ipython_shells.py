@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, ClassVar
 
 from ipykernel import compiler, displayhook
-from IPython.core import interactiveshell
+from IPython.core import autocall, interactiveshell
 
 from . import (
     compact_tracebacks,
@@ -58,6 +58,18 @@ class DisplayHook(displayhook.ZMQShellDisplayHook):
 
     def log_output(self, format_dict: dict[str, Any]) -> None:
         """Keep no copy of displays: it would never be freed. `%history -o` has none."""
+
+
+class Exit(autocall.ZMQExitAutocall):
+    """`exit` and `quit`: they end the cell, as they end a script."""
+
+    def __call__(self, code: Any = None) -> None:
+        """End the cell."""
+        raise SystemExit(code)
+
+    def __repr__(self) -> str:
+        """Say how it is used, as Python does."""
+        return "Use exit() to end the code."
 
 
 class GuestShell(package_requests.InstallingShell):
@@ -168,7 +180,11 @@ class GuestShell(package_requests.InstallingShell):
         """Run a cell; within it and after it, the same text may mean something else."""
         self._transformed = None
         try:
-            return await super().run_cell_async(raw_cell, *args, **options)
+            result = await super().run_cell_async(raw_cell, *args, **options)
+            if isinstance(result.error_in_exec, SystemExit) and not result.error_in_exec.code:
+                # A script that ends itself so has done what it was to do.
+                result.error_in_exec = None
+            return result
         finally:
             self._transformed = None
 
@@ -197,6 +213,12 @@ class GuestShell(package_requests.InstallingShell):
         """Keep no copy of what a cell prints; IPython would, for its `%notebook`."""
         return contextlib.nullcontext()
 
+    def init_builtins(self) -> None:
+        """Let a person's modules end a script by `exit()`, too."""
+        self.exiter = Exit(self)
+        super().init_builtins()
+        self.builtin_trap.auto_builtins.update(exit=self.exiter, quit=self.exiter)
+
     def init_events(self) -> None:
         """Drop blank figures before all other callbacks after a cell."""
         super().init_events()
@@ -217,6 +239,8 @@ class GuestShell(package_requests.InstallingShell):
             kind, error, tb = self._get_exc_info(exc_tuple)
         except ValueError:
             sys.stderr.write("No traceback available to show.\n")
+            return
+        if isinstance(error, SystemExit) and not error.code:
             return
         sys.last_type, sys.last_value, sys.last_traceback = kind, error, tb
         said = self.said_of_import(error)
@@ -249,12 +273,18 @@ class GuestShell(package_requests.InstallingShell):
         """Store nothing: IPython would spend 20 ms on a traceback for a history we do not keep."""
         return {}
 
+    def enable_matplotlib(self, gui: Any = None) -> Any:
+        """Show figures in the answer, whatever `%matplotlib` asks for."""
+        return super().enable_matplotlib("inline")
+
     def enable_gui(self, gui: Any = None) -> None:
         """Enable nothing: there is no screen to open windows on."""
 
-    def ask_exit(self) -> None:
-        """Answer `exit()`; a session ends when the person says so, not the code."""
-        sys.stderr.write("The session stays open; ask for a reset to start afresh.\n")
+
+def _warn_of_no_exit(message: Any, *args: Any, **options: Any) -> None:
+    # After `sys.exit()`, IPython explains how to leave a terminal.
+    if not str(message).startswith("To exit:"):
+        warnings.warn(message, *args, **options)
 
 
 def make(profile_directory: str) -> GuestShell:
@@ -262,6 +292,7 @@ def make(profile_directory: str) -> GuestShell:
     from IPython.core.profiledir import ProfileDir
 
     os.makedirs(profile_directory, exist_ok=True)
+    interactiveshell.warn = _warn_of_no_exit
     interactiveshell.InteractiveShell.colors.default_value = "nocolor"
     shell: GuestShell = GuestShell.instance(
         profile_dir=ProfileDir.create_profile_dir(profile_directory),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import functools
 import gc
+import json
 import logging
 import os
 import signal
@@ -16,17 +18,22 @@ from typing import Any, ClassVar
 
 import zmq
 from ipykernel import ipkernel, kernelapp
+from jupyter_client import jsonutil
 from jupyter_client import session as sessions
 from traitlets import config
 from zmq.eventloop import zmqstream
 
 from . import (
+    background_errors,
     compact_tracebacks,
     html_displays,
     interpreter_state,
     iopub_threads,
     ipython_shells,
+    nested_loops,
+    open_files,
     preloads,
+    standard_input,
     standard_streams,
     tool_functions,
 )
@@ -45,6 +52,9 @@ _WARM_UP = (
 )
 _DISPLAYS = frozenset({"display_data", "execute_result", "update_display_data"})
 _UPDATES_PER_DISPLAY = 20
+_MAX_WAITING_DISPLAYS = 8
+_MAX_PROMPT_CHARACTERS = 4000
+_END_OF_INPUT = "There is no more input."
 # A little more than the bot shows, and a little less than a message may hold.
 _PLAIN_CHARACTERS = 200_000
 _FORM_CHARACTERS = 14 * 1024 * 1024
@@ -76,10 +86,25 @@ class _NoShellThread:
 
 
 class _GuestSession(sessions.Session):
-    """Jupyter session that sends printed text before any display or result that followed it."""
+    """Jupyter session that sends printed text before any display or result that followed it.
 
-    printing: ClassVar[tuple[standard_streams.Stream, ...]] = ()
-    displays: ClassVar = standard_streams.Budget(0)
+    Attributes:
+        printer: has the text.
+        execution: the request that shows the displays of all threads; None between two of them.
+        own_thread: the thread that runs the bot's own code, which shows what it shows itself.
+        displays_left: how many more are sent; the bot counts again, this saves the transport.
+        waiting: what was to be displayed since the last execution.
+        figures: hashes of the pictures that the execution has shown of figures.
+    """
+
+    printer: ClassVar[standard_streams.Printer | None] = None
+    execution: ClassVar[dict[str, Any] | None] = None
+    own_thread: ClassVar = 0
+    displays_left: ClassVar = 0
+    waiting: ClassVar[collections.deque[tuple[Any, dict[str, Any], Any]]] = collections.deque(
+        maxlen=_MAX_WAITING_DISPLAYS
+    )
+    figures: ClassVar[set[int]] = set()
 
     def send(self, stream: Any, msg_or_type: Any, *args: Any, **options: Any) -> Any:
         """Send a message; see the parent class."""
@@ -88,16 +113,49 @@ class _GuestSession(sessions.Session):
             return None
         kind = msg_or_type if isinstance(msg_or_type, str) else msg_or_type["header"]["msg_type"]
         if kind in _DISPLAYS and not isinstance(msg_or_type, str):
-            # What the bot would only count and drop is not sent at all.
-            parent = {"header": msg_or_type["parent_header"]}
-            if not self.displays.allows(parent, "x"):
+            if threading.get_ident() != self.own_thread:
+                if self.execution is None:
+                    self.waiting.append((stream, msg_or_type, options))
+                    return None
+                # Also of a thread that an earlier execution started.
+                msg_or_type["parent_header"] = self.execution["header"]
+            if kind != "update_display_data" and self._is_repeated(msg_or_type["content"]):
+                return None
+            _GuestSession.displays_left -= 1
+            if self.displays_left < 0:
+                # What the bot would only count and drop is not sent at all.
                 return None
             html_displays.complete(msg_or_type["content"]["data"])
             _make_fit(msg_or_type["content"]["data"])
-        if kind not in _PRINTS:
-            for printed in self.printing:
-                printed.push()
+        if kind not in _PRINTS and self.printer is not None:
+            self.printer.push()
         return super().send(stream, msg_or_type, *args, **options)
+
+    def _is_repeated(self, content: dict[str, Any]) -> bool:
+        """Return whether a figure was shown as it is: by its name as the last line of the cell."""
+        data = content["data"]
+        if not str(data.get("text/plain")).startswith("<Figure ") or "image/png" not in data:
+            return False
+        picture = hash(data["image/png"])
+        is_repeated = picture in self.figures and not content.get("transient")
+        self.figures.add(picture)
+        return is_repeated
+
+    def begin(self, request: dict[str, Any], most_displays: int) -> None:
+        """Show everything for this request from now on, what has waited first."""
+        _GuestSession.execution, _GuestSession.displays_left = request, most_displays
+        self.figures.clear()
+        if self.printer is not None:
+            self.printer.begin(request)
+        while self.waiting:
+            stream, message, options = self.waiting.popleft()
+            self.send(stream, message, **options)
+
+    def end(self) -> None:
+        """Let what is shown wait for the next request."""
+        _GuestSession.execution = None
+        if self.printer is not None:
+            self.printer.end()
 
 
 def _make_fit(data: dict[str, Any]) -> None:
@@ -110,8 +168,10 @@ def _make_fit(data: dict[str, Any]) -> None:
 
 
 class _GuestKernel(ipkernel.IPythonKernel):
-    descriptors: standard_streams.Descriptors
+    most_displays: int
     home: str
+    open_files: open_files.OpenFiles
+    standard_input: standard_input.StandardInput
     is_at_home = False
     execution = ""
     _supports_kernel_subshells = False
@@ -131,22 +191,36 @@ class _GuestKernel(ipkernel.IPythonKernel):
         if _wants_echo(parent):
             super()._publish_execute_input(code, parent, *args)
 
-    async def do_execute(self, code: str, silent: bool, *args: Any, **options: Any) -> Any:
-        """Run a cell; its printed text is attributed to it."""
+    async def do_execute(
+        self, code: str, silent: bool, store_history: bool = True, *args: Any, **options: Any
+    ) -> Any:
+        """Run a cell; all that is shown meanwhile belongs to it, unless it is the bot's own."""
         owner = os.getpid()
         if not (self.is_at_home or silent):
             # The workspace is mounted when a spare kernel is leased, over the old directory.
             os.chdir(self.home)
             self.is_at_home = True
+            # Behind everything: a person's module hides none that is installed.
+            sys.path.append(self.home)
             interpreter_state.begin()
+            self.open_files = open_files.OpenFiles(self.home)
         parent = self.get_parent("shell")
-        self.descriptors.begin(parent)
+        is_own = silent or not store_history
+        if is_own:
+            _GuestSession.own_thread = threading.get_ident()
+            _GuestSession.displays_left = self.most_displays
+        else:
+            self._restore_streams()
+            self.session.begin(parent, self.most_displays)
+            self.open_files.begin()
+        muted = self.session.printer.muted() if is_own else contextlib.nullcontext()
         try:
-            self.shell.end_saving()
-            self.execution = parent["header"]["msg_id"]
-            self.iopub_thread.is_handing_over = True
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            reply = await super().do_execute(code, silent, *args, **options)
+            with muted:
+                self.shell.end_saving()
+                self.execution = parent["header"]["msg_id"]
+                self.iopub_thread.is_handing_over = True
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+                reply = await super().do_execute(code, silent, store_history, *args, **options)
         except (Exception, KeyboardInterrupt) as error:
             # ipykernel would send no reply, and the bot would wait until the timeout.
             self.shell.showtraceback()
@@ -158,13 +232,42 @@ class _GuestKernel(ipkernel.IPythonKernel):
             if os.getpid() != owner:
                 # A child that the cell forked and that returned here is no kernel.
                 os._exit(0)
-            self.descriptors.read()
-            for stream in _GuestSession.printing:
-                stream.push()
+            if is_own:
+                _GuestSession.own_thread = 0
+            else:
+                self._restore_streams()
+                self.open_files.end()
+                self.session.end()
         with contextlib.suppress(Exception):
             # Code may have replaced anything in its namespace; its names then remain unknown.
             reply["variables"] = self.shell.variables()
         return reply
+
+    def _restore_streams(self) -> None:
+        """Undo what code did to the standard streams, so that no later cell is mute."""
+        streams = self.session.printer.streams
+        for replaced in (sys.stdout, sys.stderr):
+            if replaced not in streams:
+                # Any exception: it is the code's own.
+                with contextlib.suppress(Exception):
+                    replaced.flush()
+        sys.stdout, sys.stderr = streams
+        sys.stdin = self.standard_input
+
+    def raw_input(self, prompt: Any = "") -> str:
+        """Answer `input()`: ask a person, or read what code has put in the place of `sys.stdin`."""
+        if sys.stdin is not self.standard_input:
+            sys.stdout.write(str(prompt))
+            line = sys.stdin.readline()
+            if not line:
+                raise EOFError(_END_OF_INPUT)
+            return line.removesuffix("\n")
+        if not self._allow_stdin:
+            raise EOFError("Nobody can be asked for input here: put the value into the code.")
+        try:
+            return str(super().raw_input(str(prompt)[:_MAX_PROMPT_CHARACTERS]))
+        except EOFError:
+            raise EOFError(_END_OF_INPUT) from None
 
     def _input_request(self, *args: Any, **options: Any) -> Any:
         # Beside a tool's call in a thread, one of them would read the other's answer.
@@ -186,6 +289,22 @@ def _has_handlers() -> bool:
     return any(callable(signal.getsignal(number)) for number in _LATE_SIGNALS)
 
 
+def _pack(content: Any) -> bytes:
+    """Write JSON in UTF-8: halves of a character are joined, a lone one becomes a substitute.
+
+    jupyter_client's own fails there, or sends bytes that are no text, and the message is lost.
+    """
+    options: dict[str, Any] = {"default": jsonutil.json_default, "ensure_ascii": False}
+    try:
+        text = json.dumps(content, allow_nan=False, **options)
+    except (TypeError, ValueError):
+        text = json.dumps(jsonutil.json_clean(content), allow_nan=False, **options)
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+
 def _failure(error: BaseException) -> dict[str, Any]:
     """Build the reply to a request that broke the kernel's own machinery."""
     name, message = type(error).__name__, compact_tracebacks.message(error)
@@ -202,7 +321,7 @@ class _GuestApp(kernelapp.IPKernelApp):
 
     def make_kernel(self) -> None:
         """Make the kernel around the shell, but for what each has of its own."""
-        self.session = _GuestSession(key=_NO_KEY, username="sandbox")
+        self.session = _GuestSession(key=_NO_KEY, username="sandbox", pack=_pack)
         self.shell = ipython_shells.GuestShell.instance()
         self.displayhook = sys.displayhook
         self.kernel: _GuestKernel = _GuestKernel.instance(
@@ -234,7 +353,13 @@ class _GuestApp(kernelapp.IPKernelApp):
         self.init_signal()
         gc.freeze()
         gc.enable()
-        self.start()
+        loop = asyncio.get_event_loop()
+        with contextlib.suppress(SystemExit):
+            self.start()
+        while True:
+            # A task of the code's has ended the loop, by `sys.exit()`; that ends the task alone.
+            with contextlib.suppress(SystemExit, KeyboardInterrupt):
+                loop.run_forever()
 
     def _accept(self, kind: int, descriptor: int) -> Any:
         """Make a ZMQ socket of a listening descriptor: the kernel never sees its address."""
@@ -251,32 +376,20 @@ class _GuestApp(kernelapp.IPKernelApp):
         return endpoint
 
     def _redirect(self, spec: dict[str, Any], thread: iopub_threads.IOPubThread) -> None:
-        def publish(name: str, text: str, parent: standard_streams.Parent) -> None:
-            content = {"name": name, "text": text}
-            topic = f"stream.{name}".encode()
+        def publish(content: dict[str, Any], parent: standard_streams.Parent) -> None:
+            topic = f"stream.{content['name']}".encode()
             self.session.send(thread, "stream", content, parent=parent, ident=topic)
 
-        def current() -> standard_streams.Parent:
-            parent: standard_streams.Parent = self.kernel.get_parent("shell")
-            return parent
-
-        out, err = (
-            standard_streams.Stream(
-                name, number, publish=publish, parent=current, push_soon=thread.push_soon
-            )
-            for number, name in enumerate(("stdout", "stderr"), start=1)
-        )
-        out.budget = err.budget = standard_streams.Budget(spec["output_bytes"])
-        _GuestSession.displays = standard_streams.Budget(
-            spec["displays"] * (1 + _UPDATES_PER_DISPLAY)
-        )
-        sys.stdout, sys.stderr = out, err
-        _GuestSession.printing = (out, err)
-        self.kernel._stdout, self.kernel._stderr = out, err
+        printer = standard_streams.Printer(publish, thread.push_soon, spec["output_bytes"])
+        printer.connect()
+        printer.read_after_programs()
+        _GuestSession.printer = printer
+        sys.stdout, sys.stderr = printer.streams
+        self.kernel._stdout, self.kernel._stderr = printer.streams
         self.kernel.home = spec["home"]
-        self.kernel.descriptors = standard_streams.Descriptors((out, err))
-        self.kernel.descriptors.read_after_programs()
-        thread.start((out, err), self.kernel.descriptors)
+        self.kernel.standard_input = standard_input.StandardInput(self.kernel.raw_input)
+        self.kernel.most_displays = spec["displays"] * (1 + _UPDATES_PER_DISPLAY)
+        thread.start(printer)
 
 
 def warm_up(start: dict[str, Any]) -> None:
@@ -303,6 +416,8 @@ def warm_up(start: dict[str, Any]) -> None:
     shell.reset(new_session=True)
     shell.execution_count = 1
     _propagate_context()
+    nested_loops.install()
+    compact_tracebacks.install()
     # OpenSSL seeds its generator at first use; each kernel then only adds to it.
     ssl.RAND_add(os.urandom(32), 0.0)
     ssl.RAND_bytes(1)
@@ -321,7 +436,11 @@ def run(spec: dict[str, Any]) -> None:
     gc.disable()
     preloads.reseed()
     os.chdir(spec["home"] if os.path.isdir(spec["home"]) else "/")
-    asyncio.set_event_loop(asyncio.new_event_loop())
+    # A script's own, not those of the process that makes kernels.
+    sys.argv[:] = sys.orig_argv[:] = ["main.py"]
+    loop = asyncio.new_event_loop()
+    background_errors.watch(loop)
+    asyncio.set_event_loop(loop)
     _app().start_confined(spec)
 
 

@@ -1,8 +1,8 @@
-"""Standard output and error of a kernel: buffered, bounded, attributed to the right execution.
+"""Standard output and error of a kernel: in the order of the code, bounded, for the code of now.
 
-Text printed by Python is sent in chunks rather than per write. Text that other programs write to
-descriptors 1 and 2 comes through a pair of pipes made anew for each execution, so what a left-over
-process prints later is still attributed to its own execution.
+Both streams, and a pipe behind each of the descriptors 1 and 2, end in one `Printer`. It sends text
+in chunks rather than per write, always for the execution that runs: what a thread or a program of
+an earlier one prints is shown there as well. What is printed while none runs waits for the next.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import fcntl
 import functools
 import io
 import os
-import selectors
+import select
 import subprocess
 import threading
 import time
@@ -22,14 +22,19 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 Parent = dict[str, Any]
-Publish = Callable[[str, str, Parent], None]
+Publish = Callable[[dict[str, Any], Parent], None]
 
-_CHUNK_CHARACTERS = 32 * 1024
 PAUSE_SECONDS = 0.05
 """How long printed text waits for more."""
 
-_PARENTS_REMEMBERED = 16
-_PIPES_KEPT = 32
+_NAMES = ("stdout", "stderr")
+_MAX_CHUNK_CHARACTERS = 32 * 1024
+_MAX_TAIL_BYTES = 32 * 1024
+_SHORTER = 8
+_MAX_WAITING_BYTES = 64 * 1024
+# Beyond so many, text of the two streams keeps its order only from one sending to the next: each
+# change of the stream costs a message.
+_MAX_CHANGES = 2000
 _PIPE_BYTES = 1024 * 1024
 _READ_BYTES = 64 * 1024
 _SET_PIPE_SIZE = 1031
@@ -37,62 +42,261 @@ now = time.monotonic
 """The clock as it is before code puts another in its place, which tests of what waits do."""
 
 
-class Budget:
-    """Output budget of each execution. The bot counts again; this saves the transport."""
+class _Share:
+    """One stream's part of an execution's output: its beginning, and its end if that is full."""
 
     def __init__(self, limit_bytes: int) -> None:
-        self._limit_bytes = limit_bytes
-        self._sent: collections.OrderedDict[str, int] = collections.OrderedDict()
+        self._max_tail_bytes = min(_MAX_TAIL_BYTES, limit_bytes // 8)
+        # Twice: for the end of all, and for what comes before text of the other stream.
+        self._tail_left = 2 * self._max_tail_bytes
+        self._head_left = limit_bytes - self._tail_left
+        self._tail: collections.deque[str] = collections.deque()
+        self._tail_bytes = 0
+        self._cut_characters = 0
 
-    def allows(self, parent: Parent, text: str) -> bool:
-        """Count `text`; False once the limit has been exceeded."""
-        name = parent.get("header", {}).get("msg_id", "")
-        sent = self._sent.get(name, 0)
-        if sent > self._limit_bytes:
-            return False
-        self._sent[name] = sent + len(text)
-        while len(self._sent) > _PARENTS_REMEMBERED:
-            self._sent.popitem(last=False)
-        return True
+    def take(self, text: str) -> str:
+        """Return how much of a text is sent now; the rest is kept, as the end of the output."""
+        if not self._tail and not self._cut_characters:
+            size = _size(text)
+            if size <= self._head_left:
+                self._head_left -= size
+                return text
+            head = text[: self._head_left if text.isascii() else self._head_left // 4]
+            self._head_left = 0
+            self._keep(text[len(head) :])
+            return head
+        self._keep(text)
+        return ""
+
+    def _keep(self, text: str) -> None:
+        most = self._max_tail_bytes if text.isascii() else self._max_tail_bytes // 4
+        if len(text) > most:
+            self._cut_characters += len(text) - most
+            text = text[len(text) - most :]
+        self._tail.append(text)
+        self._tail_bytes += _size(text)
+        while self._tail_bytes > self._max_tail_bytes:
+            dropped = self._tail.popleft()
+            self._tail_bytes -= _size(dropped)
+            self._cut_characters += len(dropped)
+
+    def end(self, *, is_last: bool) -> tuple[str, int]:
+        """Return the end of what was printed so far, and how many characters it goes without.
+
+        Args:
+            is_last: nothing more will come; else it is short, and only a few times there is one.
+        """
+        most = self._max_tail_bytes // (1 if is_last else _SHORTER)
+        if not self._tail or not (is_last or self._tail_left >= self._max_tail_bytes + most):
+            return "", 0
+        text, cut = "".join(self._tail), self._cut_characters
+        most = most if text.isascii() else most // 4
+        if len(text) > most:
+            text, cut = text[len(text) - most :], cut + len(text) - most
+        if cut and 0 <= (start := text.find("\n")) < len(text) - 1:
+            text, cut = text[start + 1 :], cut + start + 1
+        self._tail_left -= _size(text)
+        self._tail.clear()
+        self._tail_bytes = self._cut_characters = 0
+        return text, cut
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+class Printer:
+    """Sends what is printed, in order, for the execution that runs."""
+
+    def __init__(self, publish: Publish, push_soon: Callable[[], None], limit_bytes: int) -> None:
+        """Let text wait until an execution begins.
+
+        Args:
+            publish: sends the content of a `stream` message for an execution.
+            push_soon: has `push` called in a moment.
+            limit_bytes: of each stream and execution.
+        """
+        self._publish = publish
+        self._push_soon = push_soon
+        self._limit_bytes = limit_bytes
+        self.owner_pid = os.getpid()
+        # A handler of a signal may print, and read what a command wrote, amid another reading.
+        self._lock = threading.RLock()
+        self._is_reading = False
+        self._parent: Parent | None = None
+        self._muted_thread = 0
+        self._parts: list[tuple[str, str, int]] = []
+        self._size = 0
+        self._changes = 0
+        self._sent_at = 0.0
+        self._shares = {name: _Share(_MAX_WAITING_BYTES) for name in _NAMES}
+        self._epoll = select.epoll()
+        self.streams = tuple(Stream(self, name, number) for number, name in enumerate(_NAMES, 1))
+        self._pipes = tuple(map(_Pipe, _NAMES))
+        for pipe in self._pipes:
+            self._epoll.register(pipe.reading, select.EPOLLIN)
+
+    def connect(self) -> None:
+        """Let descriptors 1 and 2 lead here, wherever code has led them."""
+        for number, pipe in enumerate(self._pipes, 1):
+            os.dup2(pipe.writing, number, inheritable=True)
+
+    def begin(self, parent: Parent) -> None:
+        """From now on text belongs to this execution, what waits first."""
+        self.read()
+        with self._lock:
+            self._end_shares()
+            waiting, self._parts = self._parts, []
+            self._shares = {name: _Share(self._limit_bytes) for name in _NAMES}
+            self._parent, self._size, self._changes = parent, 0, 0
+            for name, text, cut in waiting:
+                self._add(name, self._shares[name].take(text), cut)
+        self.connect()
+
+    def end(self) -> None:
+        """Send all that the execution printed; what comes now waits for the next one."""
+        self.read()
+        for pipe, stream in zip(self._pipes, self.streams, strict=True):
+            self.write(stream.name, pipe.decoder.decode(b"", final=True))
+            self.write(stream.name, stream.buffer.decoder.decode(b"", final=True))
+        with self._lock:
+            self._end_shares()
+            self.push()
+            self._parent = None
+            self._shares = {name: _Share(_MAX_WAITING_BYTES) for name in _NAMES}
+
+    @contextlib.contextmanager
+    def muted(self) -> Any:
+        """Drop what this thread prints: it runs code that is not a person's."""
+        self._muted_thread = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._muted_thread = 0
+
+    def write(self, name: str, text: str) -> None:
+        """Take text of a stream, behind what programs have written until now."""
+        if not text or threading.get_ident() == self._muted_thread:
+            return
+        if self._epoll.poll(0):
+            self.read()
+        self._write(name, text)
+
+    def _write(self, name: str, text: str) -> None:
+        with self._lock:
+            if self._parts and self._parts[-1][0] != name:
+                self._changes += 1
+            if self._changes <= _MAX_CHANGES:
+                for other, share in self._shares.items():
+                    if other != name:
+                        self._add(other, *share.end(is_last=False))
+            self._add(name, self._shares[name].take(text), 0)
+            if self._size >= _MAX_CHUNK_CHARACTERS:
+                self.push()
+                return
+        self._push_soon()
+
+    def _add(self, name: str, text: str, cut: int) -> None:
+        if text:
+            self._parts.append((name, text, cut))
+            self._size += len(text)
+
+    def _end_shares(self) -> None:
+        for name, share in self._shares.items():
+            self._add(name, *share.end(is_last=True))
+
+    def flush(self) -> None:
+        """Send what waits, unless something was sent a moment ago."""
+        if os.getpid() == self.owner_pid and now() - self._sent_at > PAUSE_SECONDS:
+            self.push()
+
+    def push(self) -> None:
+        """Send what waits, if there is an execution to send it for."""
+        with self._lock:
+            if self._parent is None or not self._parts:
+                return
+            parts, self._parts, self._size = self._parts, [], 0
+            self._sent_at = now()
+            if self._changes > _MAX_CHANGES:
+                parts.sort(key=lambda part: part[0])
+            start = 0
+            for place in range(1, len(parts) + 1):
+                if (
+                    place < len(parts)
+                    and parts[place][0] == parts[start][0]
+                    and not parts[place][2]
+                ):
+                    continue
+                name, _, cut = parts[start]
+                self._send(name, "".join(text for _, text, _ in parts[start:place]), cut)
+                start = place
+
+    def _send(self, name: str, text: str, cut: int) -> None:
+        for start in range(0, len(text), 2 * _MAX_CHUNK_CHARACTERS):
+            content: dict[str, Any] = {
+                "name": name,
+                "text": text[start : start + 2 * _MAX_CHUNK_CHARACTERS],
+            }
+            if cut and not start:
+                content["cut"] = cut
+            if self._parent is not None:
+                self._publish(content, self._parent)
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable while `read` would read something."""
+        return self._epoll.fileno()
+
+    def read(self) -> None:
+        """Take what has been written to descriptors 1 and 2 so far."""
+        with self._lock:
+            if self._is_reading:
+                return
+            self._is_reading = True
+            try:
+                for pipe in self._pipes:
+                    for text in pipe.read():
+                        self._write(pipe.name, text)
+            finally:
+                self._is_reading = False
+
+    def read_after_programs(self) -> None:
+        """From now on, read what a program wrote as soon as code has waited for it.
+
+        So it is shown before what code prints afterwards.
+        """
+
+        def then_read(run: Callable[..., int]) -> Callable[..., int]:
+            @functools.wraps(run)
+            def waiting(*arguments: Any, **options: Any) -> int:
+                try:
+                    return run(*arguments, **options)
+                finally:
+                    # In a forked child, this would take what belongs to the kernel.
+                    if os.getpid() == self.owner_pid:
+                        self.read()
+
+            return waiting
+
+        subprocess.Popen.wait = then_read(subprocess.Popen.wait)  # type: ignore[method-assign]
+        os.system = then_read(os.system)
+        # Where it is found, by which a variable that is this function is saved.
+        os.system.__module__ = "os"
 
 
 class Stream(io.TextIOBase):
-    """`sys.stdout` or `sys.stderr` of a kernel."""
+    """`sys.stdout` or `sys.stderr` of a kernel. Nothing that code does to it closes it."""
 
     encoding = "utf-8"
     errors = "replace"
+    line_buffering = True
+    mode = "w"
 
-    def __init__(
-        self,
-        name: str,
-        descriptor: int,
-        *,
-        publish: Publish,
-        parent: Callable[[], Parent],
-        push_soon: Callable[[], None],
-    ) -> None:
-        """Publish nothing yet.
-
-        Args:
-            name: of the stream in messages.
-            descriptor: that other programs write to instead.
-            publish: sends text of an execution.
-            parent: tells the execution that runs in this context.
-            push_soon: has `push` called in a moment.
-        """
+    def __init__(self, printer: Printer, name: str, descriptor: int) -> None:
+        """Print to `descriptor` instead in a forked child."""
         self.name = name
+        self._printer = printer
         self._descriptor = descriptor
-        self._publish = publish
-        self._parent = parent
-        self._push_soon = push_soon
-        self._pid = os.getpid()
-        self._lock = threading.RLock()
-        self._parts: list[str] = []
-        self._size = 0
-        self._owner: Parent = {}
-        self._sent_at = 0.0
-        self.budget = Budget(0)
-        self.buffer = io.BufferedWriter(io.FileIO(descriptor, "w", closefd=False), 1)
+        self.buffer = _Bytes(self)
 
     def writable(self) -> bool:
         """Say that this stream is for writing."""
@@ -107,143 +311,88 @@ class Stream(io.TextIOBase):
         return self._descriptor
 
     def write(self, text: str) -> int:
-        """Buffer text for the execution that runs in this context."""
+        """Print text for the execution that runs."""
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
-        if os.getpid() != self._pid:
+        if os.getpid() != self._printer.owner_pid:
             # A forked child has no connection to the bot; its parent reads the descriptor.
             os.write(self._descriptor, text.encode(errors="replace"))
-            return len(text)
-        self.write_for(self._parent(), text)
+        else:
+            self._printer.write(self.name, text)
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:  # type: ignore[override]
-        """Buffer several texts."""
+        """Print several texts."""
         for line in lines:
             self.write(line)
 
-    def write_for(self, parent: Parent, text: str) -> None:
-        """Buffer text for one execution."""
-        if not text or not self.budget.allows(parent, text):
-            return
-        with self._lock:
-            if parent is not self._owner:
-                self.push()
-                self._owner = parent
-            self._parts.append(text)
-            self._size += len(text)
-            if self._size >= _CHUNK_CHARACTERS:
-                self.push()
-                return
-        self._push_soon()
+    def flush(self) -> None:
+        """Send what was printed, unless something was sent a moment ago."""
+        self._printer.flush()
+
+    def close(self) -> None:
+        """Stay open."""
+        self.flush()
+
+    def detach(self) -> Any:
+        """Return the stream of bytes, and stay as it is."""
+        return self.buffer
+
+    def reconfigure(self, **_: Any) -> None:
+        """Stay as it is: every text can be printed, and is sent soon."""
+
+
+class _Bytes(io.BufferedIOBase):
+    """`sys.stdout.buffer`: bytes in UTF-8, of which a character may come in two pieces."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    @property
+    def raw(self) -> Any:
+        """Itself: there is no buffer of its own."""
+        return self
+
+    def writable(self) -> bool:
+        """Say that this stream is for writing."""
+        return True
+
+    def fileno(self) -> int:
+        """Return the descriptor of the stream."""
+        return self._stream.fileno()
+
+    def write(self, data: Any) -> int:
+        """Print bytes."""
+        size_bytes = memoryview(data).nbytes
+        self._stream.write(self.decoder.decode(bytes(data)))
+        return size_bytes
 
     def flush(self) -> None:
-        """Send the buffer, unless something was sent a moment ago."""
-        if os.getpid() == self._pid and now() - self._sent_at > PAUSE_SECONDS:
-            self.push()
+        """Send what was printed, unless something was sent a moment ago."""
+        self._stream.flush()
 
-    def push(self) -> None:
-        """Send the buffer now."""
-        with self._lock:
-            if not self._parts:
-                return
-            text, owner = "".join(self._parts), self._owner
-            self._parts, self._size = [], 0
-            self._sent_at = now()
-            for start in range(0, len(text), 2 * _CHUNK_CHARACTERS):
-                self._publish(self.name, text[start : start + 2 * _CHUNK_CHARACTERS], owner)
+    def close(self) -> None:
+        """Stay open: what wraps it, such as `io.TextIOWrapper`, closes it when it is dropped."""
 
 
 class _Pipe:
-    def __init__(self, stream: Stream, parent: Parent) -> None:
-        self.stream = stream
-        self._parent = parent
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    """Pipe behind a descriptor to which programs write."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.reading, self.writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        # Writers block when the pipe is full; only its reader must not.
+        os.set_blocking(self.writing, True)
         with contextlib.suppress(OSError):
             fcntl.fcntl(self.reading, _SET_PIPE_SIZE, _PIPE_BYTES)
 
-    def read(self) -> bool:
-        """Pass on what is readable, of a flood no more than a full pipe; False at the end."""
+    def read(self) -> Iterable[str]:
+        """Return what is readable, of a flood no more than a full pipe."""
         for _ in range(_PIPE_BYTES // _READ_BYTES):
             try:
                 data = os.read(self.reading, _READ_BYTES)
             except BlockingIOError:
-                return True
-            self.stream.write_for(self._parent, self._decoder.decode(data, final=not data))
-            if not data:
-                return False
-        return True
-
-
-class Descriptors:
-    """Reader of what any process writes to descriptors 1 and 2."""
-
-    def __init__(self, streams: tuple[Stream, Stream]) -> None:
-        self._streams = streams
-        self._selector = selectors.EpollSelector()
-        # A handler of a signal may run a command, and read what it wrote, amid another reading.
-        self._lock = threading.RLock()
-        self._is_reading = False
-        self._pipes: collections.deque[_Pipe] = collections.deque()
-
-    def begin(self, parent: Parent) -> None:
-        """Point the descriptors at fresh pipes, which belong to `parent`."""
-        with self._lock:
-            for number, stream in enumerate(self._streams, start=1):
-                pipe = _Pipe(stream, parent)
-                # Writers block when the pipe is full; only this reader must not.
-                os.set_blocking(pipe.writing, True)
-                os.dup2(pipe.writing, number, inheritable=True)
-                os.close(pipe.writing)
-                self._selector.register(pipe.reading, selectors.EVENT_READ, pipe)
-                self._pipes.append(pipe)
-            # Those before have ended, mostly: the code to come sees none of them vanish.
-            self.read()
-            while len(self._pipes) > _PIPES_KEPT:
-                self._drop(self._pipes.popleft())
-
-    def read_after_programs(self) -> None:
-        """From now on, read what a program wrote as soon as code has waited for it.
-
-        So it is shown before what code prints afterwards.
-        """
-        own = os.getpid()
-
-        def then_read(run: Callable[..., int]) -> Callable[..., int]:
-            @functools.wraps(run)
-            def waiting(*arguments: Any, **options: Any) -> int:
-                try:
-                    return run(*arguments, **options)
-                finally:
-                    # In a forked child, this would take what belongs to the kernel.
-                    if os.getpid() == own:
-                        self.read()
-
-            return waiting
-
-        subprocess.Popen.wait = then_read(subprocess.Popen.wait)  # type: ignore[method-assign]
-        os.system = then_read(os.system)
-        # Where it is found, by which a variable that is this function is saved.
-        os.system.__module__ = "os"
-
-    def fileno(self) -> int:
-        """Return a descriptor that is readable while `read` would read something."""
-        return self._selector.fileno()
-
-    def read(self) -> None:
-        """Pass on what has been written so far."""
-        with self._lock:
-            is_nested, self._is_reading = self._is_reading, True
-            try:
-                ended = [key.data for key, _ in self._selector.select(0) if not key.data.read()]
-                # Another reading, amid which this one was called, may be at one of them.
-                for pipe in () if is_nested else ended:
-                    self._pipes.remove(pipe)
-                    self._drop(pipe)
-            finally:
-                self._is_reading = is_nested
-
-    def _drop(self, pipe: _Pipe) -> None:
-        self._selector.unregister(pipe.reading)
-        os.close(pipe.reading)
+                return
+            yield self.decoder.decode(data)

@@ -13,6 +13,7 @@ _NAME_CHARACTERS: Final = 256
 _MESSAGE_CHARACTERS: Final = 2000
 _TOOL_REQUEST_CHARACTERS: Final = 256 * 1024
 _TRACEBACK_CHARACTERS: Final = 20_000
+_MAX_CUT_CHARACTERS: Final = 10**15
 _DISPLAY_ID_CHARACTERS: Final = 128
 _UPDATES_PER_DISPLAY: Final = 20
 # One error ends an execution; the others are forged, or shown by code that goes on.
@@ -22,16 +23,17 @@ _DISPLAYS: Final = frozenset({"execute_result", "display_data", "update_display_
 Outputs = tuple[values.Output, ...]
 
 
-def prompt(text: str) -> str:
+def prompt(text: chunked_texts.AnyText) -> str:
     """Return the prompt of an input request, made harmless and bounded."""
     return safe_text.clipped(text, _MESSAGE_CHARACTERS)
 
 
 def tool_request(message: jupyter_messages.Message) -> str:
-    """Return what an input request asks the bot for tools; empty for a question to a person."""
+    """Return what an input request asks the bot for tools; empty if it asks for none."""
     prompt = message.content.get("prompt")
-    told = prompt.get("tools") if isinstance(prompt, dict) else None
-    return told if isinstance(told, str) and len(told) <= _TOOL_REQUEST_CHARACTERS else ""
+    request = prompt.get("tools") if isinstance(prompt, dict) else None
+    is_short = isinstance(request, str) and len(request) <= _TOOL_REQUEST_CHARACTERS
+    return str(request) if is_short else ""
 
 
 class OutputReader:
@@ -48,7 +50,7 @@ class OutputReader:
         self._cleaners = {
             name: safe_text.Cleaner(keeps_colours=True) for name in ("stdout", "stderr")
         }
-        self._bytes_left = limits.output_bytes
+        self._bytes_left = dict.fromkeys(self._cleaners, limits.output_bytes)
         self._is_cut = False
         self._displays_left = limits.displays
         self._updates_left = limits.displays * _UPDATES_PER_DISPLAY
@@ -78,20 +80,26 @@ class OutputReader:
 
     def _stream(self, content: dict[str, object]) -> Outputs:
         sent, name = content.get("text"), content.get("name")
-        if not isinstance(sent, chunked_texts.AnyText) or not sent or self._is_cut:
+        if not isinstance(sent, chunked_texts.AnyText) or not sent:
             return ()
         stream: Literal["stdout", "stderr"] = "stderr" if name == "stderr" else "stdout"
-        # Printed text counts before it is cleaned: escapes cost time and show nothing.
-        kept = safe_text.head(sent, self._bytes_left)
-        self._bytes_left -= len(kept.encode())
-        text = self._cleaners[stream].feed(kept)
-        outputs: Outputs = (values.Text(stream, text),) if text else ()
-        if len(kept) == len(sent):
-            return outputs
-        self._is_cut = True
-        limit = f"{self._limits.output_bytes:,}"
-        notice = f"The output was cut after {limit} bytes; the rest is not shown."
-        return (*outputs, values.Notice(notice))
+        # Each stream has the whole limit: warnings do not use up the room of the result. Printed
+        # text counts before it is cleaned: escapes cost time and show nothing.
+        left = self._bytes_left[stream]
+        kept = safe_text.head(sent, left)
+        self._bytes_left[stream] = left - len(kept.encode()) if len(kept) == len(sent) else 0
+        outputs: list[values.Output] = []
+        if left and type(cut := content.get("cut")) is int and 0 < cut < _MAX_CUT_CHARACTERS:
+            self._is_cut = True
+            outputs.append(values.Notice(f"{cut:,} characters of the output were cut here."))
+        if text := self._cleaners[stream].feed(kept):
+            outputs.append(values.Text(stream, text))
+        if left and len(kept) < len(sent):
+            self._is_cut = True
+            limit = f"{self._limits.output_bytes:,}"
+            notice = f"The output was cut after {limit} bytes; the rest is not shown."
+            outputs.append(values.Notice(notice))
+        return tuple(outputs)
 
     def _clear(self, clear: values.Clear) -> Outputs:
         # After something was dropped, a clear would remove output that nothing can replace.

@@ -303,4 +303,4 @@ async def test_input_without_anybody_to_ask_is_an_error(run):
     ran = await run("input()")
 
     assert ran.ending is Ending.ERROR
-    assert "StdinNotImplementedError" in {error.name for error in ran.errors}
+    assert "EOFError" in {error.name for error in ran.errors}

@@ -29,7 +29,8 @@ def ends(request):
 def start(ends):
     """Return a function that starts the thread."""
     outputs, _ = ends
-    return lambda: outputs.start((), standard_streams.Descriptors(()))
+    printer = standard_streams.Printer(lambda *_: None, outputs.push_soon, 1000)
+    return lambda: outputs.start(printer)
 
 
 def subscribe(outputs, subscriber):

@@ -84,12 +84,26 @@ def test_markdown_is_said_in_its_own_words():
 def test_printed_text_is_cut_once_on_a_character_and_says_so():
     reader = outputs.OutputReader(settings.Limits(output_bytes=5))
     first = reader.read(_message("stream", name="stdout", text="ab"))
-    second = reader.read(_message("stream", name="stderr", text="éé"))
+    second = reader.read(_message("stream", name="stdout", text="éé"))
     third = reader.read(_message("stream", name="stdout", text="more"))
+    other = reader.read(_message("stream", name="stderr", text="more"))
     assert first == (values.Text("stdout", "ab"),)
-    assert second[0] == values.Text("stderr", "é")
+    assert second[0] == values.Text("stdout", "é")
     assert isinstance(second[1], values.Notice)
     assert third == ()
+    assert other == (values.Text("stderr", "more"),)
+
+
+def test_what_the_kernel_cut_is_marked_where_it_was():
+    reader = outputs.OutputReader(settings.Limits())
+    shown = reader.read(_message("stream", name="stdout", text="end", cut=1234))
+    assert shown == (
+        values.Notice("1,234 characters of the output were cut here."),
+        values.Text("stdout", "end"),
+    )
+    for forged in (True, -1, "5", 10**30):
+        read = reader.read(_message("stream", name="stdout", text="x", cut=forged))
+        assert read == (values.Text("stdout", "x"),)
 
 
 def test_displays_over_the_number_are_left_out_with_one_notice():

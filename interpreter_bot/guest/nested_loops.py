@@ -1,0 +1,62 @@
+"""`asyncio.run()` and its like within a cell, where the kernel's own event loop runs already."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+# It comes with ipykernel.
+_NESTING = "nest_asyncio2"
+
+
+def install() -> None:
+    """Let scripts run coroutines as they do where no event loop runs."""
+    asyncio.run = asyncio.runners.run = _beside_the_kernel(asyncio.run)
+    asyncio.Runner.run = _beside_the_kernel(asyncio.Runner.run)  # type: ignore[method-assign]
+    loop: Any = asyncio.BaseEventLoop
+    loop.run_forever = _beside_the_kernel(loop.run_forever)
+    run_until_complete = _beside_the_kernel(loop.run_until_complete)
+
+    @functools.wraps(run_until_complete)
+    def run_nested(self: Any, future: Any) -> Any:
+        if self.is_running():
+            # What waits belongs to this loop, so no other can run it.
+            importlib.import_module(_NESTING).apply(self)
+            return self.run_until_complete(future)
+        return run_until_complete(self, future)
+
+    loop.run_until_complete = run_nested
+    former_name = _NESTING.removesuffix("2")
+    if importlib.util.find_spec(former_name) is None and importlib.util.find_spec(_NESTING):
+        # Scripts import it by that.
+        sys.modules[former_name] = importlib.import_module(_NESTING)
+
+
+def _beside_the_kernel(run: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(run)
+    def running(*arguments: Any, **options: Any) -> Any:
+        with _without_running_loop():
+            return run(*arguments, **options)
+
+    return running
+
+
+@contextlib.contextmanager
+def _without_running_loop() -> Iterator[None]:
+    """Let another loop run in this thread meanwhile."""
+    loop = asyncio._get_running_loop()
+    if loop is None:
+        yield
+        return
+    asyncio._set_running_loop(None)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(loop)
+        asyncio.set_event_loop(loop)

@@ -1,0 +1,116 @@
+"""Files that code leaves open or writes elsewhere, looked for after each cell.
+
+What waits in a buffer is written before files are given back; what would not be given back, or not
+be readable, is said.
+"""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import gc
+import gzip
+import io
+import lzma
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+
+_FILES = "/proc/self/fd"
+_BUFFERED = (
+    *(io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom),
+    *(gzip.GzipFile, bz2.BZ2File, lzma.LZMAFile),
+)
+# Their last bytes are written when they are closed, and nothing reads them without.
+_CLOSED_LAST = (
+    *(".zip", ".gz", ".bz2", ".xz", ".tar", ".tgz", ".xlsx", ".xlsm", ".docx", ".pptx"),
+    *(".parquet", ".feather", ".arrow", ".h5", ".hdf5", ".nc", ".npz", ".mp4", ".avi"),
+)
+_RESULTS = (
+    *_CLOSED_LAST,
+    *(".csv", ".tsv", ".txt", ".json", ".jsonl", ".md", ".html", ".pdf", ".xml", ".svg"),
+    *(".png", ".jpg", ".jpeg", ".gif", ".webp", ".db", ".sqlite", ".pkl", ".wav", ".mp3"),
+)
+_MAX_LOOKED_AT = 2000
+_MAX_NAMED = 5
+
+
+class OpenFiles:
+    """Looks after the files of one session's code, one cell after the other."""
+
+    def __init__(self, home: str) -> None:
+        """`home` is the directory whose files are given back."""
+        self._home = home
+        self._known: dict[str, int] = {}
+        self._told: set[str] = set()
+
+    def begin(self) -> None:
+        """Remember what lies elsewhere, before a cell runs."""
+        self._known = dict(self._elsewhere())
+
+    def end(self) -> None:
+        """Write what waits in buffers, and say what a person would miss."""
+        opened = dict(_open_for_writing())
+        if opened:
+            _flush(opened)
+        unfinished = {
+            path
+            for path in opened.values()
+            if path.startswith(self._home + "/") and path.lower().endswith(_CLOSED_LAST)
+        }
+        for path in sorted(unfinished - self._told)[:_MAX_NAMED]:
+            name = os.path.relpath(path, self._home)
+            sys.stderr.write(f"{name} is still open, so it is not complete: close it.\n")
+        self._told = unfinished
+        new = {path for path, time in self._elsewhere() if self._known.get(path) != time}
+        if new:
+            names = ", ".join(sorted(new)[:_MAX_NAMED]) + (", …" if len(new) > _MAX_NAMED else "")
+            sys.stderr.write(f"Only files in {self._home} are given back, not: {names}\n")
+
+    def _elsewhere(self) -> Iterator[tuple[str, int]]:
+        """Find results in the other places where code writes, with their times."""
+        places = [tempfile.gettempdir()]
+        with contextlib.suppress(OSError):
+            places.append(os.getcwd())
+        left = _MAX_LOOKED_AT
+        for place in dict.fromkeys(places):
+            if place == self._home or place.startswith(self._home + "/"):
+                continue
+            for directory, folders, names in os.walk(place):
+                # What is hidden, or begins as Python's temporary files do, is for no person.
+                folders[:] = [name for name in folders if not name.startswith((".", "tmp"))]
+                folders[:] = [name for name in folders if f"{directory}/{name}" != self._home]
+                for name in names:
+                    left -= 1
+                    if name.lower().endswith(_RESULTS) and not name.startswith((".", "tmp")):
+                        path = f"{directory}/{name}"
+                        with contextlib.suppress(OSError):
+                            yield path, os.stat(path).st_mtime_ns
+                if left < 0 or directory.count("/") - place.count("/") > 2:
+                    folders.clear()
+                if left < 0:
+                    break
+
+
+def _open_for_writing() -> Iterator[tuple[int, str]]:
+    """Find the regular files that this process has open and may write to."""
+    for name in os.listdir(_FILES):
+        with contextlib.suppress(OSError, ValueError):
+            number = int(name)
+            if stat.S_ISREG(os.fstat(number).st_mode):
+                with open(f"/proc/self/fdinfo/{name}") as described:
+                    flags = int(described.read().partition("flags:")[2].split()[0], 8)
+                if flags & os.O_ACCMODE != os.O_RDONLY:
+                    yield number, os.readlink(f"{_FILES}/{name}")
+
+
+def _flush(opened: dict[int, str]) -> None:
+    """Write what waits for these files; not for pipes and sockets, which may be full."""
+    for file in gc.get_objects():
+        if type(file) in _BUFFERED:
+            # Any exception: the disk may be full, or the file closed behind its back.
+            with contextlib.suppress(Exception):
+                if not file.closed and file.writable() and file.fileno() in opened:
+                    file.flush()

@@ -1,0 +1,65 @@
+"""Standard input of a kernel: a person is asked, as by `input()`."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+
+
+class StandardInput(io.TextIOBase):
+    """`sys.stdin` of a kernel. Who reads all of it, or line by line, reads one answer."""
+
+    encoding = "utf-8"
+    errors = "replace"
+    name = "stdin"
+    mode = "r"
+
+    def __init__(self, ask: Callable[[str], str]) -> None:
+        """`ask` returns a person's answer, or raises EOFError."""
+        self._ask = ask
+        self._rest = ""
+
+    def readable(self) -> bool:
+        """Say that this stream is for reading."""
+        return True
+
+    def isatty(self) -> bool:
+        """Return False: there is no terminal."""
+        return False
+
+    def fileno(self) -> int:
+        """Return the descriptor that programs started by the code read from, which is empty."""
+        return 0
+
+    def readline(self, size: int = -1) -> str:  # type: ignore[override]
+        """Return the next line of the last answer, or of a new one; empty if nobody answers."""
+        self._fill()
+        end = self._rest.find("\n") + 1
+        end = end if size < 0 else min(size, end)
+        line, self._rest = self._rest[:end], self._rest[end:]
+        return line
+
+    def read(self, size: int | None = -1) -> str:
+        """Return what is left of the last answer, or a new one."""
+        self._fill()
+        end = len(self._rest) if size is None or size < 0 else size
+        text, self._rest = self._rest[:end], self._rest[end:]
+        return text
+
+    def __iter__(self) -> Iterator[str]:  # type: ignore[override]
+        """Return the lines of one answer."""
+        return iter(self.read().splitlines(keepends=True))
+
+    def readlines(self, hint: int = -1) -> list[str]:  # type: ignore[override]
+        """Return the lines of one answer."""
+        return list(self)
+
+    def close(self) -> None:
+        """Stay open."""
+
+    def _fill(self) -> None:
+        if not self._rest:
+            try:
+                self._rest = self._ask("") + "\n"
+            except EOFError:
+                return
