@@ -8,7 +8,8 @@ a new root (`rootfs`), leaves `init_servers` behind, which forks one init proces
 confines itself (`confinement`, `landlock`, `seccomp`) and becomes the kernel (`kernel_apps`,
 `ipython_shells`; what it shows leaves through `standard_streams` and `iopub_threads`). `snapshots`
 saves and restores variables; `completions` and `table_files` look at them, and at files, for
-people, and run nothing of a user's. What they read of files, and `picture_scaling` of pictures, is
+people, `file_descriptions` for models (by `delimited_text` and `file_kinds`), and run nothing of a
+user's. What they read of files, and `picture_scaling` of pictures, is
 read in `bounded_children`.
 Displays go through `dataframe_displays` and `html_displays`; `display_previews` draws their
 pictures. The host's side is `kernels/provisioning`. `sandbox_launcher` is started by itself, in

@@ -21,6 +21,7 @@ from . import (
     completions,
     data_connection_objects,
     dataframe_displays,
+    file_descriptions,
     html_displays,
     package_requests,
     picture_scaling,
@@ -101,6 +102,11 @@ class GuestShell(package_requests.InstallingShell):
         """Read a file as a table, and show how it is looked at; the bot calls it by this name."""
         found = table_files.open_file(os.path.join(self.kernel.home, name), sheet)
         self.display_pub.publish({"application/json": json.dumps(found, ensure_ascii=False)})
+
+    def describe_files(self, names: list[str], mark: str) -> None:
+        """Print what files are and hold; the bot calls it by this name."""
+        paths = [os.path.join(self.kernel.home, name) for name in names]
+        file_descriptions.write(paths, mark)
 
     def describe_variables(self) -> None:
         """Show what variables there are; the bot calls it by this name."""

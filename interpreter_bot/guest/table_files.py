@@ -8,16 +8,25 @@ as long as the file stays what it is. Nothing of it comes into the variables.
 from __future__ import annotations
 
 import collections
+import csv
+import dataclasses
 import functools
 import importlib
 import io
+import itertools
 import os
 import pickle
 import zipfile
 from collections.abc import Callable
 from typing import Any
 
-from . import bounded_children, dataframe_displays, table_columns
+from . import (
+    bounded_children,
+    dataframe_displays,
+    delimited_text,
+    file_kinds,
+    table_columns,
+)
 
 _MOST_ROWS = 100_000
 _MOST_CELLS = 3_000_000
@@ -25,26 +34,29 @@ _MOST_SHEET_ROWS = 20_000
 _BATCH_ROWS = 10_000
 _MOST_SECONDS = 15.0
 _MOST_ANSWER_BYTES = 32_000_000
-_MOST_LINES_BYTES = 64_000_000
 # Rows of a sheet are read one by one, but its texts all at once.
 _MOST_UNPACKED_BYTES = 100_000_000
 _MOST_SHEETS = 50
 _KEPT = 2
-_SEPARATORS = ",;\t|"
 _TOO_MUCH = "It takes too much memory or time to read this file here. Let the code read it."
-_LONG_LINE = "The first line of this file is too long for a table."
+_ABOVE = "{count} rows stand above the table."
+_NO_TABLE = "There is no table in this file."
 _LARGE_BOOK = "The workbook is too large for that. Let the code read it."
 
-_Read = tuple[Any, bool, list[str]]
+_Read = tuple[Any, bool, list[str], list[str]]
 _opened: collections.OrderedDict[tuple[Any, ...], _Read] = collections.OrderedDict()
 
 
 def open_file(path: str, sheet: str) -> dict[str, Any]:
-    """Read a file as a table; return its handle, whether that is not all, and sheets there are.
+    """Read a file as a table.
 
     Args:
-        path: of a file of CSV, TSV, Parquet or a workbook, by its ending.
+        path: of a file of lines, Parquet or a workbook, whatever its ending says.
         sheet: which of a workbook; empty for the first.
+
+    Returns:
+        Its handle, whether that is not all, the sheets there are, and sentences on what was guessed
+        or left out.
 
     Raises:
         ValueError: the file is none, or more than can be read here.
@@ -55,17 +67,20 @@ def open_file(path: str, sheet: str) -> dict[str, Any]:
         _opened[key] = _read(path, sheet)
         while len(_opened) > _KEPT:
             _opened.popitem(last=False)
-    table, is_cut, sheets = _opened[key]
-    return {"handle": dataframe_displays.handle_of(table), "is_cut": is_cut, "sheets": sheets}
+    table, is_cut, sheets, notes = _opened[key]
+    handle = dataframe_displays.handle_of(table)
+    return {"handle": handle, "is_cut": is_cut, "sheets": sheets, "notes": notes}
 
 
 def _read(path: str, sheet: str) -> _Read:
-    read = _lines
-    libraries = ["pandas"]
-    if path.lower().endswith(".parquet"):
+    kind, sentence = file_kinds.find_kind(path)
+    read, libraries = _lines, ["pandas", "charset_normalizer"]
+    if kind == "workbook":
+        read, libraries = functools.partial(_workbook, sheet=sheet), ["pandas", "python_calamine"]
+    elif path.lower().endswith((".parquet", ".pq")):
         read, libraries = _parquet, ["pyarrow.parquet"]
-    elif path.lower().endswith((".xlsx", ".xlsm")):
-        read, libraries = functools.partial(_workbook, sheet=sheet), ["pandas", "openpyxl"]
+    elif kind != "text":
+        raise ValueError(sentence or _NO_TABLE)
     for library in libraries:
         importlib.import_module(library)
     answer = bounded_children.run(
@@ -74,13 +89,13 @@ def _read(path: str, sheet: str) -> _Read:
     told: dict[str, Any] = pickle.loads(answer) if answer else {"problem": _TOO_MUCH}
     if "problem" in told:
         raise ValueError(told["problem"])
-    return told["table"], told["is_cut"], told["sheets"]
+    return told["table"], told["is_cut"], told["sheets"], told["notes"]
 
 
 def _told(read: Callable[[str], _Read], path: str) -> bytes:
     """Return a problem, or what was read; of that no more rows than fit."""
     try:
-        table, is_cut, sheets = read(path)
+        table, is_cut, sheets, notes = read(path)
     except MemoryError:
         raise
     except Exception as error:
@@ -88,7 +103,7 @@ def _told(read: Callable[[str], _Read], path: str) -> bytes:
         return pickle.dumps({"problem": f"{error}" or type(error).__name__})
     numpy: Any = importlib.import_module("numpy")
     while True:
-        data = pickle.dumps({"table": table, "is_cut": is_cut, "sheets": sheets})
+        data = pickle.dumps({"table": table, "is_cut": is_cut, "sheets": sheets, "notes": notes})
         if len(data) <= _MOST_ANSWER_BYTES:
             return data
         # A slice would still hold all.
@@ -111,43 +126,98 @@ def _parquet(path: str) -> _Read:
             # Whoever takes it over would run what code has registered for it.
             hidden = arrow.repeat("<extension>", table.num_rows)
             table = table.set_column(number, table.schema.names[number], hidden)
-    return table, file.metadata.num_rows > table.num_rows, []
+    return table, file.metadata.num_rows > table.num_rows, [], []
+
+
+def open_workbook(path: str) -> tuple[list[str], Callable[[str, int], list[list[Any]]]]:
+    """Open a workbook of any kind; return its sheets, and what reads rows of one of them.
+
+    Raises:
+        ValueError: it is too large, or no workbook.
+    """
+    calamine: Any = importlib.import_module("python_calamine")
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as packed:
+            if sum(one.file_size for one in packed.infolist()) > _MOST_UNPACKED_BYTES:
+                raise ValueError(_LARGE_BOOK)
+    book = calamine.CalamineWorkbook.from_path(path)
+    sheets = [str(name) for name in book.sheet_names][:_MOST_SHEETS]
+
+    def read(sheet: str, most: int) -> list[list[Any]]:
+        rows = book.get_sheet_by_name(sheet).iter_rows()
+        return [list(map(_cell, row)) for row in itertools.islice(rows, most)]
+
+    return sheets, read
+
+
+def _cell(value: Any) -> Any:
+    """Return a cell's value; a workbook has no whole numbers, but people do."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    return None if value == "" else value
+
+
+@dataclasses.dataclass(frozen=True)
+class SheetTable:
+    """The table on a sheet.
+
+    Attributes:
+        names: of its columns.
+        rows: below the headings; all have as many values.
+        above: rows above the headings.
+        is_cut: there are more rows than were wanted.
+    """
+
+    names: list[str]
+    rows: list[list[Any]]
+    above: int
+    is_cut: bool
+
+
+def read_sheet(read: Callable[[str, int], list[list[Any]]], sheet: str, most: int) -> SheetTable:
+    """Read the table of a sheet, with at most so many rows."""
+    rows = read(sheet, most + 1)
+    texts = [["" if value is None else str(value) for value in row] for row in rows]
+    lengths = [max((n for n, text in enumerate(row, 1) if text), default=0) for row in texts]
+    places = [place for place, length in enumerate(lengths) if length]
+    if not places:
+        return SheetTable([], [], 0, is_cut=False)
+    header, _ = delimited_text.locate([texts[place][: lengths[place]] for place in places])
+    first = places[header]
+    width = max(lengths[first:])
+    names = [*texts[first], *[""] * width][:width]
+    below = [[*row[:width], *[None] * (width - len(row))] for row in rows[first + 1 :]]
+    return SheetTable(delimited_text.unique(names), below[:most], first, len(rows) > most)
 
 
 def _workbook(path: str, *, sheet: str) -> _Read:
-    with zipfile.ZipFile(path) as packed:
-        if sum(one.file_size for one in packed.infolist()) > _MOST_UNPACKED_BYTES:
-            raise ValueError(_LARGE_BOOK)
     pandas: Any = importlib.import_module("pandas")
-    with pandas.ExcelFile(path, engine="openpyxl") as book:
-        sheets = [str(one) for one in book.sheet_names][:_MOST_SHEETS]
-        table = book.parse(sheet or 0, nrows=_MOST_SHEET_ROWS + 1)
-    return table.iloc[:_MOST_SHEET_ROWS], len(table) > _MOST_SHEET_ROWS, sheets
+    sheets, read = open_workbook(path)
+    if not sheets:
+        raise ValueError(_NO_TABLE)
+    table = read_sheet(read, sheet or sheets[0], _MOST_SHEET_ROWS)
+    notes = [_ABOVE.format(count=table.above)] if table.above else []
+    return pandas.DataFrame(table.rows, columns=table.names), table.is_cut, sheets, notes
 
 
 def _lines(path: str) -> _Read:
     pandas: Any = importlib.import_module("pandas")
-    with open(path, "rb") as opened:
-        beginning = opened.read(_MOST_LINES_BYTES)
-        is_cut = bool(opened.read(1))
-    if is_cut:
-        # Of the line where it is cut, the rest is missing.
-        beginning = beginning[: beginning.rfind(b"\n") + 1]
-        if not beginning:
-            raise ValueError(_LONG_LINE)
-    first = beginning[: beginning.find(b"\n") + 1 or None].decode("utf-8", "replace")
-    separator = max(_SEPARATORS, key=first.count)
-    most = _most_rows(first.count(separator) + 1)
+    layout = delimited_text.find_layout(path)
+    names = layout.names
+    rows, sentence = delimited_text.read_rows(path, layout, _most_rows(len(names)))
+    width = max([len(names), *map(len, rows)])
+    names = delimited_text.unique([*names, *[""] * (width - len(names))])
+    text = io.StringIO()
+    csv.writer(text).writerows([*row, *[""] * (width - len(row))] for row in rows)
+    text.seek(0)
+    lossy = {names[place]: str for place, column in enumerate(layout.columns) if column.is_lossy}
+    # Empty lines of a table of one column are rows here.
+    options = {"decimal": ","} if layout.is_decimal_comma else {}
     table = pandas.read_csv(
-        io.BytesIO(beginning),
-        sep=separator,
-        nrows=most + 1,
-        compression=None,
-        encoding="utf-8-sig",
-        encoding_errors="replace",
-        on_bad_lines="skip",
+        text, header=None, names=names, dtype=lossy, skip_blank_lines=False, **options
     )
-    return table.iloc[:most], is_cut or len(table) > most, []
+    notes = [*layout.notes(), *([sentence] if sentence else [])]
+    return table, bool(sentence), [], notes
 
 
 def _most_rows(columns: int) -> int:

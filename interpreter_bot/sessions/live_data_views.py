@@ -149,11 +149,13 @@ class TableFile(_Strict):
         handle: to look into it.
         is_cut: only its beginning was read.
         sheets: which a workbook has.
+        notes: sentences on what was guessed of it, or left out.
     """
 
     handle: Annotated[str, pydantic.Field(pattern=r"^t[0-9]{1,12}$")]
     is_cut: bool
     sheets: Annotated[tuple[Text, ...], pydantic.Field(max_length=50)]
+    notes: Annotated[tuple[Text, ...], pydantic.Field(max_length=10)] = ()
 
 
 _TABLE_FILE: Final = pydantic.TypeAdapter(TableFile)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import datetime
-import inspect
 import json
 import logging
 import mimetypes
@@ -21,7 +20,6 @@ from interpreter_bot import code_activity, errors, settings, values
 from interpreter_bot.agent import chat_messages, context_windows, observations, prompt_texts
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import (
-    in_kernel_file_descriptions,
     requests,
     stored_transcripts,
     turn_environments,
@@ -167,10 +165,7 @@ async def _looked_into(
         if isinstance(output, values.Text) and output.stream == "stdout":
             printed.append(output.text)
 
-    # In a namespace of its own, so that no variable of the person is touched.
-    call = f"describe({[info.name for info in infos]!r}, {mark!r})"
-    source = inspect.getsource(in_kernel_file_descriptions)
-    code = f"exec({source + call!r}, {{}})"
+    code = f"get_ipython().describe_files({[info.name for info in infos]!r}, {mark!r})"
     finished = await environment.run_aside(code, show=show, seconds=_DESCRIBING_SECONDS)
     if finished.ending is not values.Ending.OK:
         _log.info("files could not be described: %s", finished)

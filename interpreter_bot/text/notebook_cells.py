@@ -1,9 +1,9 @@
-"""Code cells of Jupyter notebooks. Whatever else is in one is passed over; it may be hostile."""
+"""Code cells of Jupyter notebooks: all that is needed of one is the source of its cells."""
 
 from __future__ import annotations
 
 import json
-import warnings
+from collections.abc import Iterator
 from typing import Any
 
 from interpreter_bot import errors
@@ -23,35 +23,34 @@ def read(data: bytes, name: str) -> list[str]:
     Raises:
         NotebookError: it is no notebook, or not one in Python.
     """
-    # Imported here: its schemas take longer than a cell of a kernel that is at hand.
-    import nbformat
-
     try:
-        with warnings.catch_warnings():
-            # Warnings about notebooks that are merely old are no use to the person here.
-            warnings.simplefilter("ignore")
-            text = json.dumps(_without_outputs(json.loads(data.decode("utf-8-sig"))))
-            notebook: Any = nbformat.reads(text, as_version=4)
-            nbformat.validate(notebook)
-    except (
-        nbformat.ValidationError,
-        AttributeError,
-        KeyError,
-        RecursionError,
-        TypeError,
-        ValueError,
-    ) as error:
+        notebook = json.loads(data.decode("utf-8-sig"))
+        language, cells = _language(notebook), [_source(cell) for cell in _cells(notebook)]
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise NotebookError(f"{name} is not a notebook.") from error
-    language = notebook.metadata.get("kernelspec", {}).get("language", "python")
-    if str(language).lower() != "python":
+    if language not in ("python", "python3", "ipython"):
         raise NotebookError(f"{name} is a notebook, but not one in Python.")
-    cells = (cell.source for cell in notebook.cells if cell.cell_type == "code")
     return [cell for cell in cells if cell.strip()]
 
 
-def _without_outputs(notebook: Any) -> Any:  # noqa: ANN401
-    """Drop what cells showed: most of a notebook, long to check, and often not quite in order."""
-    for cell in notebook.get("cells", []):
-        if cell["cell_type"] == "code":
-            cell |= {"outputs": [], "execution_count": None}
-    return notebook
+def _cells(notebook: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Iterate over the cells of code, also of those formats that have sheets of cells."""
+    sheets = notebook.get("worksheets")
+    for part in [notebook] if sheets is None else sheets:
+        if not isinstance(part["cells"], list):
+            raise TypeError(part["cells"])
+        yield from (cell for cell in part["cells"] if cell["cell_type"] == "code")
+
+
+def _source(cell: dict[str, Any]) -> str:
+    source = cell["source"] if "source" in cell else cell["input"]
+    if isinstance(source, dict):
+        raise TypeError(source)
+    return source if isinstance(source, str) else "".join(source)
+
+
+def _language(notebook: dict[str, Any]) -> str:
+    """Return the language; Python if the notebook names none."""
+    metadata = notebook.get("metadata") or {}
+    described = (metadata.get("kernelspec") or {}).get("language")
+    return str(described or (metadata.get("language_info") or {}).get("name") or "python").lower()

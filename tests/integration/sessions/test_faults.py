@@ -134,7 +134,7 @@ async def test_a_table_from_elsewhere_is_described_as_it_is_to_be_read(opened):
     async with opened(openai_server.text("Ja.")) as house:
         await house.ask("Was ist das?", attachments=(sent,))
         told = house.server.requests[0].messages[-1]["content"]
-    assert "Größe (float64)" in told
+    assert "Größe (number)" in told
     assert "sep=';', encoding='cp1252', decimal=','" in told
 
 

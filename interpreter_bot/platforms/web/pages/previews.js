@@ -7,7 +7,7 @@ import { PICTURE, PAGE, fileAddress } from "./files.js";
 import { Words } from "./markdown.js";
 import { framed } from "./outputs.js";
 
-const TABLE = /\.(?:csv|tsv|parquet|xlsx|xlsm)$/i;
+const TABLE = /\.(?:csv|tsv|tab|parquet|pq|xlsx|xlsm|xlsb|xls|ods)$/i;
 const PLAYED = { audio: /\.(?:mp3|m4a|wav|flac|ogg)$/i, video: /\.(?:mp4|m4v|webm)$/i };
 const BUSY_MILLISECONDS = 700;
 const MOST_TRIES = 20;
@@ -65,7 +65,7 @@ function tableOf(query, say) {
       ? el("label", { class: "sheets" }, "Sheet ", el("select", { onchange: (event) => again(event.target.value) },
           opened.sheets.map((one) => el("option", { value: one, selected: one === query.sheet }, plain(one)))))
       : null;
-    const place = el("div", { class: "preview-place" }, sheets, live.element);
+    const place = el("div", { class: "preview-place" }, sheets, opened.notes.map((note) => told(plain(note))), live.element);
     return place;
   });
 }

@@ -1,0 +1,406 @@
+"""Tables as lines of text: in which encoding, how they are divided, and where the table begins.
+
+What a file does not say of itself is a guess, and told as one.
+"""
+
+from __future__ import annotations
+
+import codecs
+import collections
+import csv
+import dataclasses
+import importlib
+import io
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+SAMPLE_BYTES = 256 * 1024
+_DETECTED_BYTES = 64 * 1024
+_CHECKED_BYTES = 64 * 1024 * 1024
+_PIECE_BYTES = 1 << 20
+_SAMPLE_ROWS = 2000
+_MAX_FIELD = 1_000_000
+_MAX_PREAMBLE = 30
+_DELIMITERS = ",;\t|"
+_NAMED_DELIMITER = re.compile(r"\ufeff?\"?sep=([^\r\n])\"?\r?\n?\Z", re.IGNORECASE)
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+# Of encodings that differ in a few letters, the most frequent one.
+_WESTERN = "cp1252"
+# That people meet; of those the detector knows, most are museum pieces that fit nearly any text.
+_ENCODINGS = [
+    *("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp874"),
+    *("cp932", "euc_jp", "iso2022_jp", "cp949", "gb18030", "big5", "koi8_r", "cp866", "cp850"),
+    *("iso8859_2", "mac_roman"),
+]
+_CLOSE = 0.05
+_INTEGER = re.compile(r"[+-]?[0-9]+\Z")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z")
+_COMMA_NUMBER = re.compile(r"[+-]?(?:[0-9]+|[0-9]{1,3}(?:\.[0-9]{3})+),[0-9]+\Z")
+_MAX_INTEGER = 2**63 - 1
+_MAX_EXACT = 2**53
+# What pandas takes for a missing value.
+_MISSING = frozenset(("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "n/a", "<NA>", "#N/A"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Encoding:
+    """In which encoding a text is.
+
+    Attributes:
+        name: of Python's codec.
+        is_certain: the file says so, or nothing else is possible.
+        others: what it may be instead, the likeliest first.
+    """
+
+    name: str
+    is_certain: bool = True
+    others: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """One column, by its values among the first rows.
+
+    Attributes:
+        name: of it; the heading.
+        kind: "integer", "number", "text" or "empty".
+        is_lossy: read as numbers, its values would not be what stands in the file.
+        has_comma: its numbers have decimal commas.
+    """
+
+    name: str
+    kind: str
+    is_lossy: bool = False
+    has_comma: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """What a file looks like.
+
+    Attributes:
+        encoding: of it.
+        delimiter: between its values.
+        is_delimiter_named: its first line names it.
+        preamble: lines above the table, with those that are blank.
+        columns: of the table.
+        has_header: its first row are headings.
+        rows: the first ones below the headings.
+        lines: the first lines of the file, as they are.
+        ragged: the numbers of the lines, from 1, that have more or fewer values than the headings.
+        width: the most values that a line has.
+        is_whole: all lines were looked at.
+    """
+
+    encoding: Encoding
+    delimiter: str
+    is_delimiter_named: bool
+    preamble: tuple[str, ...]
+    columns: tuple[Column, ...]
+    has_header: bool
+    rows: tuple[tuple[str, ...], ...]
+    lines: tuple[str, ...]
+    ragged: tuple[int, ...]
+    width: int
+    is_whole: bool
+
+    @property
+    def skipped_lines(self) -> int:
+        """Lines above the table."""
+        return len(self.preamble) + self.is_delimiter_named
+
+    @property
+    def is_decimal_comma(self) -> bool:
+        """Whether numbers have decimal commas."""
+        return self.delimiter != "," and any(column.has_comma for column in self.columns)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all columns, also of those for which lines have values but no headings."""
+        more = (f"Unnamed: {place}" for place in range(len(self.columns), self.width))
+        return unique([*(column.name for column in self.columns), *more])
+
+    def pandas_options(self) -> dict[str, Any]:
+        """Return the arguments with which pandas reads the file without loss."""
+        options: dict[str, Any] = {}
+        if self.delimiter != ",":
+            options["sep"] = self.delimiter
+        if self.encoding.name != "utf-8":
+            options["encoding"] = self.encoding.name
+        if self.is_decimal_comma:
+            options["decimal"] = ","
+        if self.skipped_lines:
+            options["skiprows"] = self.skipped_lines
+        if not self.has_header:
+            options["header"] = None
+        elif self.width > len(self.columns):
+            # Else pandas stops at the first line that has more values.
+            options |= {"header": 0, "names": self.names}
+        lossy: dict[Any, type] = {
+            column.name if self.has_header else place: str
+            for place, column in enumerate(self.columns)
+            if column.is_lossy
+        }
+        if lossy:
+            options["dtype"] = lossy
+        return options
+
+    def notes(self) -> list[str]:
+        """Return sentences of what is guessed, and of what is not a plain table."""
+        notes = []
+        if not self.encoding.is_certain:
+            others = (
+                f", it may be {' or '.join(self.encoding.others)}" if self.encoding.others else ""
+            )
+            notes.append(
+                f"The file does not say its encoding: {self.encoding.name} is a guess{others}. "
+                "If letters look wrong, it is another one."
+            )
+        if self.preamble:
+            count = len(self.preamble)
+            lines = "1 line stands" if count == 1 else f"{count} lines stand"
+            notes.append(f"{lines} above the table.")
+        if not self.has_header:
+            notes.append("It seems to have no row of headings.")
+        if self.ragged:
+            shown = ", ".join(map(str, self.ragged[:5]))
+            more = f" and {len(self.ragged) - 5} more" if len(self.ragged) > 5 else ""
+            notes.append(
+                f"There are {len(self.columns)} columns, but more or fewer values in "
+                f"line{'s' if len(self.ragged) > 1 else ''} {shown}{more}."
+            )
+        return notes
+
+
+def find_encoding(path: str) -> Encoding:
+    """Return the encoding of a file: by its mark, as UTF-8, or by a detector."""
+    with open(path, "rb") as file:
+        head = file.read(SAMPLE_BYTES)
+        for mark, name in _MARKS:
+            if head.startswith(mark):
+                return Encoding(name)
+        if (wide := _wide_encoding(head)) is not None:
+            return wide
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        piece, size = head, len(head)
+        try:
+            while piece:
+                decoder.decode(piece)
+                piece = file.read(_PIECE_BYTES) if size < _CHECKED_BYTES else b""
+                size += len(piece)
+            if size < _CHECKED_BYTES:
+                decoder.decode(b"", True)
+        except UnicodeDecodeError:
+            return _detected(_around(head, piece))
+    return Encoding("utf-8")
+
+
+def _wide_encoding(head: bytes) -> Encoding | None:
+    """Return the encoding of a text whose every second byte is mostly zero."""
+    even, odd = head[::2].count(0), head[1::2].count(0)
+    if max(even, odd) < 0.3 * len(head) / 2 or min(even, odd) > 0.05 * len(head) / 2:
+        return None
+    return Encoding("utf-16-le" if odd > even else "utf-16-be", is_certain=False)
+
+
+def _around(head: bytes, piece: bytes) -> bytes:
+    """Return whole lines of a file's beginning, and of where it is no UTF-8."""
+    sample = head[:_DETECTED_BYTES]
+    if len(head) > len(sample):
+        sample = sample[: sample.rfind(b"\n") + 1] or sample
+    foreign = re.search(rb"[^\x00-\x7f]", piece)
+    if piece is head or foreign is None:
+        return sample
+    begin = piece.rfind(b"\n", 0, foreign.start()) + 1
+    end = piece.find(b"\n", foreign.end() + _DETECTED_BYTES)
+    return sample + piece[begin : end if end > 0 else begin + _DETECTED_BYTES]
+
+
+def _detected(sample: bytes) -> Encoding:
+    detector: Any = importlib.import_module("charset_normalizer")
+    matches = list(detector.from_bytes(sample, cp_isolation=_ENCODINGS))
+    if not matches:
+        return Encoding(_WESTERN, is_certain=False)
+    close = [match for match in matches if match.chaos - matches[0].chaos <= _CLOSE]
+    # The order of those that fit as well is chance.
+    close.sort(key=lambda match: _WESTERN not in match.could_be_from_charset)
+    names = [
+        _WESTERN if _WESTERN in match.could_be_from_charset else str(match.encoding)
+        for match in close
+    ]
+    return Encoding(names[0], is_certain=False, others=tuple(names[1:3]))
+
+
+def find_layout(path: str) -> Layout:
+    """Find out what a file looks like.
+
+    Raises:
+        ValueError: it is no table of lines.
+    """
+    encoding = find_encoding(path)
+    with open(path, encoding=encoding.name, errors="replace", newline="") as file:
+        text = file.read(SAMPLE_BYTES)
+        is_whole = not file.read(1)
+    if not is_whole:
+        text = text[: text.rfind("\n") + 1]
+        if not text:
+            raise ValueError("The first line of this file is too long for a table.")
+    lines = list(io.StringIO(text, newline=""))
+    named = _NAMED_DELIMITER.match(lines[0]) if lines else None
+    body = lines[1:] if named else lines
+    delimiters = named[1] if named else _by_ending(path)
+    tables = [(delimiter, _rows(body, delimiter)) for delimiter in delimiters]
+    delimiter, rows = max(tables, key=lambda table: _regularity(table[1]))
+    header, width = locate([row for _, row in rows])
+    first = rows[header : header + 1]
+    below = rows[header + 1 :]
+    has_header = not first or not _is_data(first[0][1])
+    if not has_header:
+        below = rows[header:]
+    names = first[0][1] if first and has_header else [str(place) for place in range(width)]
+    first_line = first[0][0] if first else 1
+    offset = 1 if named else 0
+    return Layout(
+        encoding,
+        delimiter,
+        named is not None,
+        tuple(line.rstrip("\r\n") for line in body[: first_line - 1]),
+        tuple(_columns(unique(names), [row for _, row in below[:_SAMPLE_ROWS]])),
+        has_header,
+        tuple(tuple(row) for _, row in below),
+        tuple(line.rstrip("\r\n") for line in lines[:8]),
+        tuple(line + offset for line, row in below if len(row) != width),
+        max((len(row) for _, row in below), default=width),
+        is_whole,
+    )
+
+
+def read_rows(path: str, layout: Layout, most: int) -> tuple[list[list[str]], str]:
+    """Read the rows below the headings, all of the same length.
+
+    Returns:
+        At most so many, and why it was none more: a sentence; empty at the end of the file.
+    """
+    rows: list[list[str]] = []
+    with open(path, encoding=layout.encoding.name, errors="replace", newline="") as file:
+        for _ in range(layout.skipped_lines):
+            file.readline()
+        reader = _reader(file, layout.delimiter)
+        try:
+            if layout.has_header:
+                next((row for row in reader if row), None)
+            for row in reader:
+                if len(rows) >= most:
+                    return rows, "Only the beginning of this file is shown."
+                if row:
+                    rows.append(row)
+        except csv.Error:
+            line = reader.line_num + layout.skipped_lines
+            return rows, f"Line {line} of this file cannot be read: the table ends before it."
+    return rows, ""
+
+
+def locate(rows: Sequence[Sequence[str]]) -> tuple[int, int]:
+    """Return where a table begins among rows, and how many columns it has.
+
+    Above it there may be lines of words, which have fewer values than its headings.
+    """
+    lengths = collections.Counter(len(row) for row in rows[:_SAMPLE_ROWS])
+    wide = {length: count for length, count in lengths.items() if length > 1}
+    if not wide:
+        return 0, max(lengths, default=0)
+    width = max(wide, key=lambda length: (wide[length], length))
+    header = next((place for place, row in enumerate(rows) if len(row) == width), 0)
+    if header > _MAX_PREAMBLE:
+        return 0, len(rows[0])
+    # A wider row above is one of headings, too, of which the last columns are mostly empty.
+    for place in range(header):
+        if len(rows[place]) > width:
+            return place, len(rows[place])
+    return header, width
+
+
+def unique(names: Sequence[str]) -> list[str]:
+    """Return names for columns as pandas makes them: none is empty or there twice."""
+    made: list[str] = []
+    taken: set[str] = set()
+    for place, name in enumerate(names):
+        base = (name.strip() and name) or f"Unnamed: {place}"
+        numbered = (f"{base}.{number}" for number in itertools.count(1))
+        name = base if base not in taken else next(one for one in numbered if one not in taken)
+        taken.add(name)
+        made.append(name)
+    return made
+
+
+def _by_ending(path: str) -> str:
+    return f"\t{_DELIMITERS}" if path.lower().endswith((".tsv", ".tab")) else _DELIMITERS
+
+
+def _reader(lines: Any, delimiter: str) -> Any:
+    csv.field_size_limit(_MAX_FIELD)
+    return csv.reader(lines, delimiter=delimiter)
+
+
+def _rows(lines: Sequence[str], delimiter: str) -> list[tuple[int, list[str]]]:
+    """Return the rows of some lines, each with the number of its line; blank ones are left out."""
+    rows, begin = [], 1
+    reader = _reader(iter(lines), delimiter)
+    try:
+        for row in reader:
+            if row:
+                rows.append((begin, row))
+            begin = reader.line_num + 1
+    except csv.Error:
+        # Those before it are known.
+        pass
+    return rows
+
+
+def _regularity(rows: Sequence[tuple[int, list[str]]]) -> tuple[float, int]:
+    """Return how much like a table rows are: the share of the most frequent length above one."""
+    if not rows:
+        return 0.0, 0
+    _, width = locate([row for _, row in rows])
+    if width < 2:
+        return 0.0, 0
+    return sum(len(row) == width for _, row in rows) / len(rows), width
+
+
+def _is_data(row: Sequence[str]) -> bool:
+    """Say whether a row is none of headings: all of its values are numbers."""
+    values = [value.strip() for value in row]
+    return any(values) and all(_NUMBER.match(value) or not value for value in values)
+
+
+def _columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[Column]:
+    for place, name in enumerate(names):
+        values = [row[place].strip() if place < len(row) else "" for row in rows]
+        yield _column(name, values)
+
+
+def _column(name: str, values: Sequence[str]) -> Column:
+    present = [value for value in values if value not in _MISSING]
+    if not present:
+        return Column(name, "empty")
+    if all(map(_INTEGER.match, present)):
+        digits = [value.lstrip("+-") for value in present]
+        has_zeros = any(len(value) > 1 and value.startswith("0") for value in digits)
+        most = max(int(value) if len(value) < 40 else 10**40 for value in digits)
+        # With values missing, whole numbers become floating ones.
+        is_rounded = most > _MAX_EXACT and len(present) < len(values)
+        is_lossy = has_zeros or is_rounded or most > _MAX_INTEGER
+        return Column(name, "text" if has_zeros else "integer", is_lossy)
+    if all(map(_NUMBER.match, present)):
+        return Column(name, "number")
+    if all(_COMMA_NUMBER.match(value) or _INTEGER.match(value) for value in present):
+        return Column(name, "number", has_comma=True)
+    return Column(name, "text")

@@ -1,0 +1,228 @@
+"""Descriptions of files that people send, for models: what a file really is, and how it begins.
+
+Values are those of the file, not what a library makes of them. Each file is read in a child
+process, see `bounded_children`.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+import os
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from . import bounded_children, delimited_text, file_kinds, table_files
+
+_MAX_SECONDS = 10.0
+_MAX_BYTES = 64 * 1024
+_MAX_COLUMNS = 60
+_SHOWN_ROWS = 3
+_SHOWN_COLUMNS = 20
+_SHOWN_SHEETS = 5
+_SHEET_ROWS = 200
+_LINE_CHARACTERS = 300
+_CELL_CHARACTERS = 200
+_TEXTS = frozenset(
+    (
+        "txt",
+        "dat",
+        "json",
+        "jsonl",
+        "ndjson",
+        "md",
+        "py",
+        "xml",
+        "html",
+        "htm",
+        "yaml",
+        "yml",
+        "log",
+    )
+)
+_TABLES = frozenset(("csv", "tsv", "tab", "xls", "xlsx", "xlsm", "xlsb", "ods"))
+_PICTURES = frozenset(("png", "jpg", "jpeg", "gif", "webp", "bmp", "tif", "tiff"))
+_TEXT_CHARACTERS = 1000
+_FAILED = "It cannot be read here: it may be damaged, or take too much memory or time."
+
+
+def describe(path: str) -> str:
+    """Return what a file is and holds; empty if there is nothing to say."""
+    for library in ("charset_normalizer", "pandas", "python_calamine", *_libraries(path)):
+        importlib.import_module(library)
+    answer = bounded_children.run(
+        lambda: _description(path).encode("utf-8", "replace")[:_MAX_BYTES],
+        seconds=_MAX_SECONDS,
+        most_bytes=_MAX_BYTES,
+    )
+    return answer.decode("utf-8", "replace") if answer else _FAILED
+
+
+def _ending(path: str) -> str:
+    return path.rpartition(".")[2].lower()
+
+
+def _libraries(path: str) -> tuple[str, ...]:
+    if _ending(path) in _PICTURES:
+        return ("PIL.Image",)
+    return ("pyarrow.parquet",) if _ending(path) in ("parquet", "pq") else ()
+
+
+def _description(path: str) -> str:
+    """Return a description; a space if there is none, as an empty answer is a failure."""
+    name, ending = os.path.basename(path), _ending(path)
+    if not os.path.getsize(path):
+        return " "
+    kind, sentence = file_kinds.find_kind(path)
+    describers: dict[str, Callable[[], str]] = {
+        "picture": lambda: _picture(path),
+        "workbook": lambda: _workbook(path, name),
+        "zip": lambda: _archive(path),
+        "html": lambda: f"{sentence}\n{_beginning(path)}",
+    }
+    if kind in describers:
+        return describers[kind]()
+    if kind == "text" and ending in _TABLES:
+        return _lines(path, name)
+    if kind == "text":
+        return _beginning(path) if ending in _TEXTS else " "
+    if ending in ("parquet", "pq"):
+        return _parquet(path, name)
+    return sentence
+
+
+def _picture(path: str) -> str:
+    pictures: Any = importlib.import_module("PIL.Image")
+    with pictures.open(path) as image:
+        return f"A picture of {image.width}x{image.height} pixels, mode {image.mode}."
+
+
+def _archive(path: str) -> str:
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+    more = f", and {len(names) - 50} more" if len(names) > 50 else ""
+    return f"It holds: {', '.join(names[:50])}{more}"
+
+
+def _beginning(path: str) -> str:
+    encoding = delimited_text.find_encoding(path)
+    with open(path, encoding=encoding.name, errors="replace") as file:
+        text = file.read(_TEXT_CHARACTERS)
+    doubt = "" if encoding.is_certain else f", in {encoding.name}, which is a guess"
+    return f"Its beginning{doubt}:\n{text}"
+
+
+def _lines(path: str, name: str) -> str:
+    layout = delimited_text.find_layout(path)
+    wrong = "" if _ending(path) in ("csv", "tsv", "tab") else "It is a text with a table of lines. "
+    rows = str(len(layout.rows)) if layout.is_whole else f"about {_count_lines(path):,}"
+    columns = [f"{column.name} ({column.kind})" for column in layout.columns]
+    parts = [f"{wrong}{rows} rows. Columns: {_shortened(columns)}", *layout.notes()]
+    if layout.notes():
+        shown = "\n".join(line[:_LINE_CHARACTERS] for line in layout.lines)
+        parts.append(f"The first lines of the file, as they are:\n{shown}")
+        parts += _other_readings(path, layout.encoding)
+    else:
+        header = [column.name for column in layout.columns]
+        parts.append(_table(header, layout.rows))
+    parts.append(f"Read it with {_call('read_csv', name, layout.pandas_options())}")
+    return "\n".join(parts)
+
+
+def _other_readings(path: str, encoding: delimited_text.Encoding) -> Iterator[str]:
+    """Iterate over what a line with letters beyond ASCII is in other encodings."""
+    if not encoding.others:
+        return
+    with open(path, "rb") as file:
+        lines = file.read(delimited_text.SAMPLE_BYTES).splitlines()
+    for name in encoding.others:
+        readings = (
+            (line.decode(name, "replace"), line.decode(encoding.name, "replace"))
+            for line in lines
+            if not line.isascii()
+        )
+        line = next((other for other, guess in readings if other != guess), "")
+        if line:
+            yield f"In {name} a line of it is: {line[:_LINE_CHARACTERS]}"
+
+
+def _workbook(path: str, name: str) -> str:
+    sheets, read = table_files.open_workbook(path)
+    parts = [] if len(sheets) < 2 else [f"It has {len(sheets)} sheets."]
+    for sheet in sheets[:_SHOWN_SHEETS]:
+        table = table_files.read_sheet(read, sheet, _SHEET_ROWS)
+        count = f"{'at least ' if table.is_cut else ''}{len(table.rows)}"
+        above = f" {table.above} above the table." if table.above else ""
+        rows = [[_text(value) for value in row] for row in table.rows]
+        parts.append(
+            f"Sheet {sheet!r}: {count} rows.{above} Columns: {_shortened(table.names)}\n"
+            f"{_table(table.names, rows)}"
+        )
+    options = {"engine": "calamine", **({"sheet_name": None} if len(sheets) > 1 else {})}
+    parts.append(f"Read it with {_call('read_excel', name, options)}")
+    return "\n".join(parts)
+
+
+def _parquet(path: str, name: str) -> str:
+    file = importlib.import_module("pyarrow.parquet").ParquetFile(path, pre_buffer=False)
+    schema = file.schema_arrow
+    columns = [f"{field.name} ({field.type})" for field in schema]
+    first = next(file.iter_batches(batch_size=_SHOWN_ROWS, use_threads=False), None)
+    rows = [[_text(value) for value in row.values()] for row in first.to_pylist()] if first else []
+    return "\n".join(
+        (
+            f"{file.metadata.num_rows} rows. Columns: {_shortened(columns)}",
+            _table(schema.names, rows),
+            f"Read it with {_call('read_parquet', name, {})}",
+        )
+    )
+
+
+def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    for row in (names, *rows[:_SHOWN_ROWS]):
+        writer.writerow([value[:_CELL_CHARACTERS] for value in row[:_SHOWN_COLUMNS]])
+    return f"First rows, as they are in the file:\n{written.getvalue().strip()}"
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _shortened(names: Sequence[str]) -> str:
+    more = f", and {len(names) - _MAX_COLUMNS} more" if len(names) > _MAX_COLUMNS else ""
+    return ", ".join(names[:_MAX_COLUMNS]) + more
+
+
+def _call(function: str, name: str, options: dict[str, Any]) -> str:
+    arguments = "".join(f", {key}={_written(value)}" for key, value in options.items())
+    return f"pandas.{function}({name!r}{arguments})"
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key!r}: str' for key in value)}}}"
+    return repr(value)
+
+
+def _count_lines(path: str) -> int:
+    """Count the lines after the first."""
+    lines, last = 0, b""
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 20):
+            lines += piece.count(b"\n")
+            last = piece
+    return lines - last.endswith(b"\n")
+
+
+def write(paths: Iterable[str], mark: str) -> None:
+    """Print for each file the mark, its number and what it holds."""
+    for number, path in enumerate(paths):
+        try:
+            text = describe(path)
+        except (ImportError, OSError) as error:
+            text = f"It could not be looked into: {error}"
+        print(f"{mark}{number}\n{text.replace(mark, '')}")
