@@ -6,6 +6,8 @@ Addresses are put in angle brackets, so that Discord does not fetch what a model
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -30,6 +32,21 @@ _ADDRESS: Final = re.compile(r"https?://|www\.|[\w-]+\.[a-z]{2,}(?:/|\s|$)", re.
 _MARKUP: Final = re.compile(r"[\\*_~`|\[\]<>]")
 _ROW: Final = re.compile(r"\s*\|.*\|\s*\Z")
 _RULE: Final = re.compile(r"\s*\|(?:\s*:?-+:?\s*\|)+\s*\Z")
+_SEPARATOR: Final = re.compile(r"[ ]{0,3}(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,})")
+_DEEP_HEADING: Final = re.compile(r"[ ]{0,3}#{4,6}[ \t]+(?P<title>[^\n]*?)[ \t]*#*[ \t]*")
+_TASK: Final = re.compile(r"\A(\s{0,20}(?:[-*+]|\d{1,9}[.)])[ \t]+)\[([ xX])\][ \t]+")
+_FILE_LINK: Final = re.compile(
+    r"!?\[(?P<label>[^\[\]\n]{0,300})\]"
+    r"\(<?(?!https?:)(?P<target>(?:sandbox:|attachment:)?[\w./ -]{1,300})>?\)"
+)
+_INLINE_MATH: Final = re.compile(
+    r"\\\((?P<code>[^\n`]{1,500}?)\\\)"
+    r"|(?<![\w$\\])\$(?=[^\s$`])(?=[^$\n`]*[\\^_=])(?P<dollars>[^$\n`]{1,200})(?<!\s)\$(?![\w$])"
+)
+_DISPLAY_MATH: Final = re.compile(r"\s{0,3}(?P<marks>\$\$|\\\[)")
+_MATH_ENDS: Final = {"$$": "$$", "\\[": "\\]"}
+_MAX_MATH_LINES: Final = 40
+_MAX_TABLE: Final = 1700
 
 
 def code(text: str, language: str = "") -> str:
@@ -64,10 +81,30 @@ def prose(text: str) -> str:
     Code blocks get fences that Discord knows and their text cannot leave; tables, which it does
     not know, become aligned code blocks.
     """
-    return "\n".join(_blocks(safe_text.harmless(text).split("\n"))).strip("\n")
+    return "\n".join(block.text for block in blocks(text)).strip("\n")
 
 
-def _blocks(lines: list[str]) -> Iterator[str]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Block:
+    """A part of a text that is shown as one.
+
+    Attributes:
+        text: harmless Discord Markdown.
+        is_line: it is a line of words; otherwise a code block.
+        is_open: how it goes on is not known yet.
+    """
+
+    text: str
+    is_line: bool = False
+    is_open: bool = False
+
+
+def blocks(text: str, *, is_whole: bool = True) -> Iterator[Block]:
+    """Iterate over the blocks of a model's Markdown; without `is_whole` more of it may come.
+
+    A block that is not open does not change, whatever comes after it.
+    """
+    lines = safe_text.harmless(text).split("\n")
     place, open_after = 0, [after for _, _, after in fences.scanned(lines)]
     while place < len(lines):
         fence = open_after[place]
@@ -76,17 +113,52 @@ def _blocks(lines: list[str]) -> Iterator[str]:
             while end < len(lines) and open_after[end] is not None:
                 end += 1
             inside = "\n".join(lines[place + 1 : end])
-            yield fences.fenced(inside, language=fence.language, style="broken")
+            code_block = fences.fenced(inside, language=fence.language, style="broken")
+            yield Block(code_block, is_open=not is_whole and end == len(lines))
             place = end + 1
         elif _is_table(lines, place):
             end = place
             while end < len(lines) and _ROW.match(lines[end]):
                 end += 1
-            yield _table(lines[place:end])
+            *whole, last = _tables(lines[place], lines[place + 2 : end])
+            yield from map(Block, whole)
+            # The last line may still be a row.
+            yield Block(last, is_open=not is_whole and end >= len(lines) - 1)
+            place = end
+        elif end := _end_of_math(lines, place, is_whole=is_whole):
+            yield Block(_formula(lines[place:end]), is_open=end > len(lines))
             place = end
         else:
-            yield _row(lines[place])
+            is_open = not is_whole and place == len(lines) - 1
+            # It may become a table, a fence, or a row of its table.
+            is_unclear = is_open and lines[place].lstrip()[:1] in ("|", "`", "~", "$", "\\")
+            is_unclear |= (
+                not is_whole and place == len(lines) - 2 and bool(_ROW.match(lines[place]))
+            )
+            yield Block(_row(lines[place]), is_line=not is_unclear, is_open=is_open or is_unclear)
             place += 1
+
+
+def _end_of_math(lines: list[str], place: int, *, is_whole: bool) -> int:
+    """Return the line after a formula that begins at a line, 0 if none does; one beyond the last if
+    its end may come."""
+    opening = _DISPLAY_MATH.match(lines[place])
+    if opening is None:
+        return 0
+    marks = opening["marks"]
+    for number in range(place, min(place + _MAX_MATH_LINES, len(lines))):
+        rest = lines[number][opening.end() :] if number == place else lines[number]
+        if rest.rstrip().endswith(_MATH_ENDS[marks]):
+            return number + 1
+    may_come = not is_whole and len(lines) - place < _MAX_MATH_LINES
+    return len(lines) + 1 if may_come else 0
+
+
+def _formula(lines: list[str]) -> str:
+    text = "\n".join(lines).strip()
+    for mark in (*_MATH_ENDS, *_MATH_ENDS.values()):
+        text = text.removeprefix(mark).removesuffix(mark)
+    return fences.fenced(text.strip(), language="tex", style="broken")
 
 
 def _is_table(lines: list[str], place: int) -> bool:
@@ -97,11 +169,30 @@ def _is_table(lines: list[str], place: int) -> bool:
     )
 
 
-def _table(lines: list[str]) -> str:
-    rows = [
-        [cell.strip().replace("**", "").strip("`") for cell in row.strip().strip("|").split("|")]
-        for row in (lines[0], *lines[2:])
-    ]
+def _tables(head: str, rows: list[str]) -> list[str]:
+    """Draw a table, in parts that fit into a message; each has the head."""
+    tables: list[str] = []
+    part: list[list[str]] = []
+    widths = [len(cell) for cell in _cells(head)]
+    for row in rows:
+        cells = _cells(row)
+        wider = [
+            max(column) for column in itertools.zip_longest(widths, map(len, cells), fillvalue=0)
+        ]
+        if part and (sum(wider) + 2 * len(wider)) * (len(part) + 3) > _MAX_TABLE:
+            tables.append(_table([_cells(head), *part]))
+            part, wider = [], [len(cell) for cell in cells]
+        part.append(cells)
+        widths = wider
+    return [*tables, _table([_cells(head), *part])]
+
+
+def _cells(row: str) -> list[str]:
+    cells = row.strip().strip("|").split("|")
+    return [cell.strip().replace("**", "").strip("`") for cell in cells]
+
+
+def _table(rows: list[list[str]]) -> str:
     count = max(map(len, rows))
     filled = [row + [""] * (count - len(row)) for row in rows]
     widths = [max(len(row[index]) for row in filled) for index in range(count)]
@@ -111,7 +202,13 @@ def _table(lines: list[str]) -> str:
 
 
 def _row(row: str) -> str:
-    """Make a line harmless outside of its spans of code."""
+    """Make a line harmless outside of its spans of code; write what Discord does not know as what
+    it knows."""
+    if _SEPARATOR.fullmatch(row):
+        return "─" * 20
+    if heading := _DEEP_HEADING.fullmatch(row):
+        row = f"**{heading['title'].replace('**', '')}**"
+    row = _TASK.sub(lambda task: f"{task[1]}{'☐' if task[2] == ' ' else '☑'} ", row, count=1)
     parts = []
     place = 0
     for span in _SPAN.finditer(row):
@@ -124,9 +221,20 @@ def _row(row: str) -> str:
 
 def _outside(text: str) -> str:
     # Backticks that close nothing could open code together with others, or close it.
-    text = _LINK.sub(_link, text.replace("`", _LOOKALIKE))
+    text = _FILE_LINK.sub(_file, text.replace("`", _LOOKALIKE))
+    text = _LINK.sub(_link, text)
+    text = _INLINE_MATH.sub(_inline_formula, text)
     text = _INVITATION.sub(f"\\g<0>{_BREAK}", text)
     return _MENTION.sub(lambda found: f"{found[0]}{_BREAK}", text)
+
+
+def _inline_formula(formula: re.Match[str]) -> str:
+    return f"`{(formula['code'] or formula['dollars']).strip()}`"
+
+
+def _file(link: re.Match[str]) -> str:
+    """Return the words of a link that leads to no address: files come with the answer."""
+    return link["label"].strip() or link["target"].rpartition("/")[2]
 
 
 def _link(found: re.Match[str]) -> str:

@@ -16,6 +16,10 @@ from interpreter_bot.platforms.rendering import message_splitting
 
 MOST_CHARACTERS: Final = 1900
 """The most characters of a message: somewhat less than Discord's 2,000."""
+_MAX_WITH_STATUS: Final = 1990
+_ALMOST_FULL: Final = 1300
+"""From here on a line that does not fit begins the next message, instead of being broken."""
+_LONG_WORD: Final = 200
 MOST_FILES: Final = 10
 MOST_TOGETHER_BYTES: Final = 24 * 1024 * 1024
 """The most bytes of all files of one message; a larger request is refused as a whole."""
@@ -79,26 +83,93 @@ class Break:
     pings: bool = False
 
 
-Part: TypeAlias = str | Upload | Break
+@dataclasses.dataclass(frozen=True, slots=True)
+class Line:
+    """A line of words, which may be broken between them; with `is_open` it may grow."""
+
+    text: str
+    is_open: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Status:
+    """What goes on right now; it stands at the end, and moves on with it."""
+
+    text: str
+
+
+Part: TypeAlias = str | Line | Status | Upload | Break
+"""Text as a string stays in one message if it fits into one."""
 
 
 class _Layout:
+    """Fills messages one after the other.
+
+    Where a part goes depends on what comes before it alone. So messages only grow while an answer
+    is written: nothing that was read moves.
+    """
+
     def __init__(self) -> None:
         self.drafts: list[MessageDraft] = []
         self._words: list[str] = []
+        self._characters = 0
         self._uploads: list[Upload] = []
         self._pings = False
 
     def add(self, part: Part) -> None:
-        if isinstance(part, Break):
-            self.close()
-            self._pings = part.pings
-        elif isinstance(part, Upload):
-            self._attach(part)
-        elif part.strip():
-            if self._uploads:
+        match part:
+            case Break():
                 self.close()
-            self._words.append(part)
+                self._pings = part.pings
+            case Upload():
+                self._attach(part)
+            case Line():
+                self._follow(part)
+                self._write_line(part.text, is_open=part.is_open)
+            case Status():
+                self._follow(part)
+                if self._characters + len(part.text) > _MAX_WITH_STATUS:
+                    self.close()
+                self._append(part.text)
+            case str() if part.strip():
+                self._follow(part)
+                self._write(part)
+
+    def _follow(self, part: str | Line | Status) -> None:
+        """Begin a new message for words after files: Discord shows those below."""
+        if self._uploads and (isinstance(part, str) or part.text.strip()):
+            self.close()
+
+    def _append(self, text: str) -> None:
+        self._words.append(text)
+        self._characters += len(text) + 1
+
+    def _write(self, text: str) -> None:
+        """Write text that should stay together."""
+        if self._characters + len(text) > MOST_CHARACTERS:
+            self.close()
+        *whole, last = message_splitting.split(text, MOST_CHARACTERS) or ("",)
+        for piece in whole:
+            self._append(piece)
+            self.close()
+        self._append(last)
+
+    def _write_line(self, text: str, *, is_open: bool) -> None:
+        text, room = text.rstrip(), MOST_CHARACTERS - self._characters
+        if len(text) <= room:
+            # Near the end of a message it, or its last word, may turn out to belong to the next.
+            if is_open and room - len(text) < _LONG_WORD:
+                text = text[: text.rfind(" ") + 1].rstrip()
+            if not (is_open and self._characters > _ALMOST_FULL):
+                self._append(text)
+        elif self._characters > _ALMOST_FULL:
+            self.close()
+            self._write_line(text, is_open=is_open)
+        else:
+            place = message_splitting.break_before(text, room, is_code=False)
+            self._append(text[:place].rstrip())
+            self.close()
+            self._write_line(text[place:].lstrip(), is_open=is_open)
 
     def _attach(self, upload: Upload) -> None:
         together = sum(known.size_bytes for known in self._uploads) + upload.size_bytes
@@ -108,14 +179,11 @@ class _Layout:
         self._uploads.append(upload)
 
     def close(self) -> None:
-        if not self._words and not self._uploads:
-            return
-        pieces = message_splitting.split("\n".join(self._words), MOST_CHARACTERS) or ("",)
-        for piece in pieces[:-1]:
-            self.drafts.append(MessageDraft(piece, pings=self._pings))
+        content = "\n".join(self._words).strip("\n").rstrip()
+        if content.strip() or self._uploads:
+            self.drafts.append(MessageDraft(content, tuple(self._uploads), pings=self._pings))
             self._pings = False
-        self.drafts.append(MessageDraft(pieces[-1], tuple(self._uploads), pings=self._pings))
-        self._words, self._uploads, self._pings = [], [], False
+        self._words, self._uploads, self._characters = [], [], 0
 
 
 def lay_out(parts: Iterable[Part], buttons: tuple[Button, ...] = ()) -> tuple[MessageDraft, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
@@ -34,7 +36,8 @@ _OF_CODE: Final = display_items.Capabilities(
     pictures=display_items.RASTERS,
 )
 _CODE_LINES, _CODE_LINES_OF_ALL, _CODE_CHARACTERS = 12, 30, 900
-_ANSWER_PAGES: Final = 4
+_ANSWER_CHARACTERS: Final = 8 * message_layout.MOST_CHARACTERS
+_TAIL_CHARACTERS: Final = 1500
 _MOST_PROMPT: Final = 500
 _LANGUAGES: Final = {"json": "json", "latex": "tex"}
 
@@ -47,6 +50,14 @@ _MARKS: Final = {
     values.Ending.STOPPED: "⏹️",
     values.Ending.REFUSED: "🚫",
 }
+
+
+_STATUS: Final = re.compile(r"\n?^-# (?:⏳|✍️) .*\Z", re.MULTILINE)
+
+
+def without_status(content: str) -> str:
+    """Return the content of a message without the line on what goes on."""
+    return _STATUS.sub("", content).rstrip()
 
 
 class TurnRenderer:
@@ -76,18 +87,32 @@ class TurnRenderer:
             yield from self._end(self._contents.end)
 
     def _words(self, entry: answer_contents.Words) -> Iterator[message_layout.Part]:
-        text = markdown.prose(entry.text)
-        if len(text) <= _ANSWER_PAGES * message_layout.MOST_CHARACTERS:
-            yield text
+        """Render the model's words; of very many the beginning and, in the end, the end."""
+        is_last = entry is self._contents.entries[-1]
+        is_whole = self._contents.end is not None or not is_last
+        parts: list[str | message_layout.Line] = []
+        is_held_back = False
+        for block in markdown.blocks(entry.text, is_whole=is_whole):
+            if block.is_line:
+                parts.append(message_layout.Line(block.text, is_open=block.is_open))
+            elif not block.is_open or len(block.text) > message_layout.MOST_CHARACTERS:
+                parts += message_splitting.split(block.text, message_layout.MOST_CHARACTERS)
+            else:
+                is_held_back = True
+        ends = itertools.accumulate(map(_length, parts))
+        head = parts[: sum(end <= _ANSWER_CHARACTERS for end in ends)]
+        yield from head
+        if not is_whole and (is_held_back or len(head) < len(parts)):
+            yield message_layout.Status(markdown.small("✍️ writing …"))
+        if not is_whole or len(head) == len(parts):
             return
-        yield from message_splitting.split(text, message_layout.MOST_CHARACTERS)[
-            : _ANSWER_PAGES - 1
-        ]
-        if self._contents.end is not None:
-            yield markdown.small("The whole answer is in the file.")
-            which = self._contents.entries.index(entry)
-            data = entry.text.encode("utf-8", "replace")
-            yield self._wrap(f"answer-{which + 1}.md", "The whole answer", data)
+        tail = _last(parts[len(head) :])
+        missing = sum(map(_length, parts[len(head) : len(parts) - len(tail)]))
+        yield markdown.small(f"… {missing:,} characters are only in the file, then the end.")
+        which = self._contents.entries.index(entry)
+        data = entry.text.encode("utf-8", "replace")
+        yield self._wrap(f"answer-{which + 1}.md", "The whole answer", data)
+        yield from tail
 
     def _now(self) -> Iterator[message_layout.Part]:
         """Render what is going on."""
@@ -95,18 +120,20 @@ class TurnRenderer:
         last = log.entries[-1] if log.entries else None
         if log.ahead is not None:
             before = "1 request comes" if log.ahead == 1 else f"{log.ahead} requests come"
-            yield markdown.small(f"⏳ {before} before yours.")
+            yield message_layout.Status(markdown.small(f"⏳ {before} before yours."))
         elif log.awaited:
-            yield markdown.small(f"⏳ {markdown.plain(log.awaited)}")
+            yield message_layout.Status(markdown.small(f"⏳ {markdown.plain(log.awaited)}"))
         elif log.draft:
             yield markdown.code(_tail(log.draft, _CODE_LINES, _CODE_CHARACTERS), "py")
-            yield markdown.small("✍️ writing code …")
+            yield message_layout.Status(markdown.small("✍️ writing code …"))
         elif isinstance(last, answer_contents.Cell) and last.finished is None:
-            yield markdown.small("⏳ running …")
+            yield message_layout.Status(markdown.small("⏳ running …"))
         elif isinstance(last, answer_contents.Question) and not last.verdict:
             return
         elif not (isinstance(last, answer_contents.Words) and last.text.strip()):
-            yield markdown.small("⏳ thinking …" if log.has_begun else "⏳ one moment …")
+            yield message_layout.Status(
+                markdown.small("⏳ thinking …" if log.has_begun else "⏳ one moment …")
+            )
 
     def _end(self, end: ports.End) -> Iterator[message_layout.Part]:
         log = self._contents
@@ -218,6 +245,18 @@ class TurnRenderer:
                 yield self._wrap(item.name, item.title, item.html)
             case display_items.NoteItem():
                 yield markdown.small(f"🔹 {markdown.plain(item.text)}")
+
+
+def _length(part: str | message_layout.Line) -> int:
+    return len(part) if isinstance(part, str) else len(part.text)
+
+
+def _last(parts: list[str | message_layout.Line]) -> list[str | message_layout.Line]:
+    """Return the last parts that fit into one message; at least one with words."""
+    count = 1
+    while count < len(parts) and sum(map(_length, parts[-count - 1 :])) <= _TAIL_CHARACTERS:
+        count += 1
+    return parts[-count:]
 
 
 def _tail(text: str, lines: int, characters: int) -> str:

@@ -1,7 +1,9 @@
 """Single requests to Discord fail; answers arrive all the same, and once."""
 
 import asyncio
+import itertools
 import random
+import re
 
 import pytest
 
@@ -301,6 +303,70 @@ async def test_long_answers_come_in_pieces_with_fences_closed(discord_server, co
     assert all(f"x{n} = {n}\n" in joined for n in range(400))
 
 
+_SECTION = """\
+#### Part {n}
+
+The words of part {n} go on for a while, so that there is something to read in it. {words}
+
+```py
+{code}
+```
+
+| name | value |
+|---|---|
+{rows}
+
+- [x] done {n}
+- [ ] open {n}
+"""
+
+
+def _long_answer(parts):
+    sections = [
+        _SECTION.format(
+            n=n,
+            words="More of them follow. " * (3 * n),
+            code="\n".join(f"part_{n}_line_{k} = {k}" for k in range(12 * n)),
+            rows="\n".join(f"| part {n} row {k} | {k} |" for k in range(16 * n)),
+        )
+        for n in range(1, parts + 1)
+    ]
+    return "".join(sections) + "\nThis is the conclusion."
+
+
+async def test_while_an_answer_is_written_its_messages_only_grow(discord_server, connect):
+    text = _long_answer(6)
+
+    async def script(turn):
+        turn.reply.step(1)
+        for place in range(0, len(text), 97):
+            turn.reply.text(text[place : place + 97])
+            await asyncio.sleep(0.02)
+        return turn.done(text)
+
+    alice = worlds.User("alice")
+    direct = discord_server.direct(alice)
+    async with connect(script, edit_seconds=0.05):
+        discord_server.say(alice, direct, "go")
+        await steps.answered(direct, 4)
+    messages = direct.of_bots
+    assert sum(len(message.forms) for message in messages) > 12
+    for message in messages:
+        forms = [re.sub(r"\n*-# [✍⏳].*", "", form) for _, form in message.forms]
+        shrunk = [(a, b) for a, b in itertools.pairwise(forms) if not b.startswith(a)]
+        assert shrunk == []
+        assert message.content.count("```") % 2 == 0
+    assert "This is the conclusion." in messages[-1].content
+    joined = "\n".join(message.content for message in messages)
+    for n in range(1, 5):
+        # Code that fits into one message is in one.
+        code = "\n".join(f"part_{n}_line_{k} = {k}" for k in range(12 * n))
+        assert f"```py\n{code}\n```" in joined
+    tables = [block for block in joined.split("```")[1::2] if " row " in block]
+    assert len(tables) > 6
+    assert all(block.startswith("\nname") for block in tables)
+
+
 async def test_very_long_answers_come_as_a_file_too(discord_server, connect):
     text = "\n".join(f"Line {n} of a very long answer." for n in range(1000))
 
@@ -314,8 +380,10 @@ async def test_very_long_answers_come_as_a_file_too(discord_server, connect):
     async with connect(script):
         discord_server.say(alice, direct, "go")
         await steps.answered(direct, 3)
-    assert direct.of_bots[-1].files == {"answer-1.md": text.encode()}
-    assert len(direct.of_bots) <= 4
+    assert direct.of_bots[-2].files == {"answer-1.md": text.encode()}
+    assert "characters are only in the file" in direct.of_bots[-2].content
+    assert direct.of_bots[-1].content.endswith("Line 999 of a very long answer.")
+    assert len(direct.of_bots) <= 10
 
 
 async def test_long_output_is_cut_and_attached(discord_server, connect):

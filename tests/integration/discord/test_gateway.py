@@ -152,7 +152,7 @@ async def test_without_the_content_intent_it_says_what_is_lost(
         await steps.answered(thread, 3)
         told = await discord_server.command(alice, channel, "interpreter help")
         assert "message-content" in await steps.finished(told)
-    assert "cannot read messages here that do not mention me" in thread.of_bots[1].content
+    assert "can only read messages here that mention me" in thread.of_bots[1].content
     assert [request.text for request in service.handled] == ["hello", "readable"]
 
 

@@ -112,7 +112,7 @@ async def test_lists_by_guild_channel_role_and_person(discord_server, lab, conne
         discord_server.say(bob, direct, "and here?")
         await until(lambda: direct.of_bots)
         thread = await steps.ask_in_thread(discord_server, alice, allowed)
-        discord_server.say(bob, thread, "let me in")
+        discord_server.say(bob, thread, f"{mention} let me in")
         await until(lambda: "not among those" in thread.of_bots[-1].content)
     assert [request.text for request in service.handled] == ["hello"]
     assert far.of_bots == other.of_bots == []

@@ -93,6 +93,19 @@ def test_every_sheet_is_within_the_limit_and_balanced(texts):
         ("~~~py\nx\n~~~", "```py\nx\n```"),
         ("````py\nx\n`````\ny\n    ~~~\nz\n~~~", "```py\nx\n```\ny\n```\nz\n```"),
         ("```\n|a|\n|-|\n```\n|a|\n|-|\n```\nx", "```\n|a|\n|-|\n```\n```\na\n─\n```\n```\nx\n```"),
+        ("#### Deep", "**Deep**"),
+        ("###### Deep **er** ##", "**Deep er**"),
+        ("### Known", "### Known"),
+        ("a\n\n---\nb\n* * *", f"a\n\n{'─' * 20}\nb\n{'─' * 20}"),
+        ("- [ ] open\n  1. [x] done\n- [c] no", "- ☐ open\n  1. ☑ done\n- [c] no"),
+        ("![Sales](sales.png) and ![](sandbox:/mnt/data/b.png)", "Sales and b.png"),
+        ("[the file](sandbox:/mnt/data/a.csv)", "the file"),
+        ("$$E = mc^2$$", "```tex\nE = mc^2\n```"),
+        ("so\n$$\na_1\n+ b\n$$\nyes", "so\n```tex\na_1\n+ b\n```\nyes"),
+        ("\\[ x \\]", "```tex\nx\n```"),
+        ("with $x^2$ and \\(y\\), $5 and $6", "with `x^2` and `y`, $5 and $6"),
+        ("costs $$$", "costs $$$"),
+        ("$$ for nothing", "$$ for nothing"),
         ("| a | b |\n|---|:-:|\n| 1 | 22 |", "```\na  b\n─  ──\n1  22\n```"),
     ],
 )
@@ -100,6 +113,9 @@ def test_prose_examples(text, told):
     assert markdown.prose(text) == told
 
 
-@pytest.mark.parametrize("text", ["[" * 50_000, "|" * 50_000, "`" * 50_000, "https://" * 10_000])
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 50_000, "|" * 50_000, "`" * 50_000, "https://" * 10_000, "$" * 50_000, "\n$$" * 9_000],
+)
 def test_takes_no_longer_for_hostile_text(text):
     markdown.prose(text)
