@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from interpreter_bot import values
-from interpreter_bot.sessions import ports
+from interpreter_bot.sessions import past_turns, ports
 from interpreter_bot.text import output_screens
 
 # A kernel's handle is hostile: anything else would not fit into a button.
@@ -75,6 +76,20 @@ class Question:
 Entry: TypeAlias = Words | Cell | Note | Question
 
 
+def _shown(output: values.StoredOutput, contents: Mapping[str, bytes]) -> values.Output | None:
+    if not isinstance(output, values.StoredDisplay):
+        return output
+    data = contents.get(output.sha256)
+    if data is None:
+        return None
+    shown: values.Html | values.Image = values.Image(mime=output.mime, data=data)
+    if output.mime == "text/html":
+        shown = values.Html(html=data)
+    return dataclasses.replace(
+        shown, plain=output.plain, display_id=output.display_id, is_update=output.is_update
+    )
+
+
 class AnswerContents:
     """The log of one turn.
 
@@ -99,9 +114,38 @@ class AnswerContents:
         self.artifacts: list[values.Artifact] = []
         self.end: ports.End | None = None
         self._draft: list[str] = []
+        self._is_replayed = False
+
+    def replay(self, turn: past_turns.PastTurn, contents: Mapping[str, bytes]) -> None:
+        """Fill the log with what is recorded of a turn that a bot began which is gone.
+
+        Args:
+            turn: the turn.
+            contents: of its pictures and pages, by digest.
+        """
+        for part in turn.parts:
+            match part:
+                case past_turns.PastText(text):
+                    self.entries.append(Words([text]))
+                case past_turns.PastCode(cell, code):
+                    self.begin(cell, code)
+                case past_turns.PastNotice(text):
+                    self.entries.append(Note(text))
+                case past_turns.PastOutput(number, output):
+                    known, shown = self.cell(number), _shown(output, contents)
+                    if known is not None and shown is not None:
+                        known.screen.show(shown)
+                case past_turns.PastFinished(number, finished):
+                    if (known := self.cell(number)) is not None:
+                        known.finished = finished
+        self._is_replayed = True
 
     def step(self, number: int) -> None:
         """Begin the text of a new step."""
+        if self._is_replayed and (last := self._words()) is not None:
+            # The model is asked again for what it had begun to say.
+            self.entries.remove(last)
+        self._is_replayed = False
         self.steps = number
         self.entries.append(Words())
 
@@ -129,10 +173,12 @@ class AnswerContents:
         self._draft = [self.draft]
 
     def begin(self, cell: int, code: str) -> None:
-        """Add code that runs now."""
+        """Add code that runs now, unless it is there since another bot began it."""
         self._draft.clear()
         self.draft = ""
-        self.entries.append(Cell(cell, code))
+        known = self.cell(cell)
+        if known is None or known.finished is not None:
+            self.entries.append(Cell(cell, code))
 
     def cell(self, number: int) -> Cell | None:
         """Return the cell of that number, if there is one."""

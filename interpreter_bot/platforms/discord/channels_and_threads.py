@@ -77,6 +77,12 @@ def of_thread(place: Place, thread_id: int) -> Place:
     return dataclasses.replace(place, key=key, channel_id=thread_id)
 
 
+def of_session(key: values.SessionKey, guild: discord.Guild | None) -> Place:
+    """Return the place of a session, where the bot is a member."""
+    guild_id = int(key.workspace) if key.workspace else None
+    return Place(key, channel_of(key) or 0, guild_id, _most_bytes(guild))
+
+
 def of_interaction(interaction: discord.Interaction, owner: int | None = None) -> Place:
     """Return the place of an interaction.
 

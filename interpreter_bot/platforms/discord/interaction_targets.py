@@ -153,6 +153,10 @@ class InteractionTarget:
             return await self._channel.find(draft, since, known)
         return None
 
+    async def standing(self, number: int) -> list[discord.Message]:
+        """Return none: what is there of an answer is reached by its token."""
+        return []
+
     async def edit(
         self,
         posted: message_targets.Posted,

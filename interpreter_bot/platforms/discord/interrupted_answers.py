@@ -7,7 +7,6 @@ notified of an interruption, and when a person presses Stop.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -18,13 +17,12 @@ from interpreter_bot.platforms.discord import (
     markdown,
     message_layout,
     persistent_buttons,
+    turn_rendering,
 )
 
 _log = logging.getLogger(__name__)
 
 _MOST_LOOKED_AT: Final = 30
-# The last line of `turn_rendering` for an answer that is being written.
-_GOING_ON: Final = re.compile(r"^-# (?:⏳|✍️) .*\n?", re.MULTILINE)
 _ENDED: Final = markdown.small("⏹️ This answer was interrupted.")
 
 IsRunning = Callable[[int], Awaitable[bool]]
@@ -51,7 +49,7 @@ async def mend(message: discord.Message, is_running: IsRunning) -> None:
     """
     if not await _is_stale(message, is_running):
         return
-    content = f"{_GOING_ON.sub('', message.content).rstrip()}\n{_ENDED}".strip()
+    content = f"{turn_rendering.without_status(message.content)}\n{_ENDED}".strip()
     await message.edit(
         content=content[-message_layout.MOST_CHARACTERS :],
         view=None,

@@ -78,6 +78,7 @@ class MessageEvents:
         self._members = permissions.Memberships(client, config, in_flight.limits)
         self._orders: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
         self.recent_requests = requests_in_flight.RequestsByMessage()
+        self._taken_again: set[int] = set()
         self._told = cachetools.LRUCache[int, None](_MOST_TOLD)
 
     @property
@@ -153,6 +154,7 @@ class MessageEvents:
             channel = self._client.get_channel(number) or await self._client.fetch_channel(number)
             if isinstance(channel, discord.abc.Messageable):
                 message = await channel.fetch_message(event.content["message"])
+                self._taken_again.add(message.id)
                 await self._take_or_say_why_not(message, message.channel, stack)
 
     async def on_edit(self, message: discord.Message) -> None:
@@ -373,7 +375,9 @@ class MessageEvents:
         target = message_targets.ChannelTarget(
             self._client, place, message.author.id, answers=answers
         )
-        recent.run = requests_in_flight.InFlight(request, place, target)
+        adopts = message.id in self._taken_again
+        self._taken_again.discard(message.id)
+        recent.run = requests_in_flight.InFlight(request, place, target, adopts)
         return recent.run
 
     async def _open_thread(

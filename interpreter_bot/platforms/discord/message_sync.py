@@ -21,7 +21,9 @@ from interpreter_bot.platforms.discord import (
     api_errors,
     message_layout,
     message_targets,
+    persistent_buttons,
     rate_limits,
+    turn_rendering,
 )
 from interpreter_bot.sessions import ports
 
@@ -111,6 +113,33 @@ class MessageSync:
         self._is_last = False
         self.is_lost = asyncio.Event()
         """Set when nothing can be shown there any more."""
+
+    async def adopt(self, number: int) -> None:
+        """Go on in the messages that a bot which is gone has posted for a request.
+
+        The last one has the request's Stop button. Those before it begin as ours do.
+        """
+        try:
+            standing = await self._target.standing(number)
+        except api_errors.ANY as error:
+            _log.info("the messages of an answer could not be looked up", exc_info=error)
+            return
+        stops = {
+            message.id: [*persistent_buttons.numbers(message, ("stop",))] for message in standing
+        }
+        last = next((message for message in standing if number in stops[message.id]), None)
+        if last is None:
+            return
+        drafts = self._draw()
+        for message in standing:
+            place = len(self._slots)
+            if message.id == last.id:
+                draft = drafts[place] if place < len(drafts) else message_layout.MessageDraft("")
+                self._slots.append(_adopted(message, draft))
+                return
+            is_ours = place < len(drafts) and _begins(drafts[place], message)
+            if is_ours and not stops[message.id]:
+                self._slots.append(_adopted(message, drafts[place]))
 
     def change(self, *, is_urgent: bool = False) -> None:
         """Signal that the wanted state has changed."""
@@ -296,6 +325,24 @@ async def type_until(is_over: asyncio.Event, type_: Callable[[], Awaitable[objec
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_TYPING_SECONDS):
                 await is_over.wait()
+
+
+def _adopted(message: discord.Message, draft: message_layout.MessageDraft) -> _Slot:
+    """Return the slot of a message that stands already, of which a draft goes on."""
+    names = [file.filename for file in message.attachments]
+    kept = [upload for upload in draft.uploads if upload.name in names]
+    files = {file.filename: file for file in message.attachments}
+    posted = message_targets.Posted(message.id, tuple(files[upload.name] for upload in kept))
+    # Whatever differs is sent, the buttons in any case.
+    standing = message_layout.MessageDraft(message.content, tuple(kept), pings=draft.pings)
+    return _Slot(standing, posted)
+
+
+def _begins(draft: message_layout.MessageDraft, message: discord.Message) -> bool:
+    """Say whether a draft begins with what stands in a message."""
+    names = [upload.name for upload in draft.uploads]
+    is_same = all(file.filename in names for file in message.attachments)
+    return is_same and draft.content.startswith(turn_rendering.without_status(message.content))
 
 
 def _is_about_files(draft: message_layout.MessageDraft, error: discord.HTTPException) -> bool:

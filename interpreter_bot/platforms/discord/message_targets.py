@@ -63,6 +63,9 @@ class MessageTarget(Protocol):
             known: ids of others.
         """
 
+    async def standing(self, number: int) -> list[discord.Message]:
+        """Return the messages of the bot since a request, oldest first."""
+
     async def edit(
         self,
         posted: Posted,
@@ -136,6 +139,13 @@ class ChannelTarget:
         except discord.Forbidden as error:
             _log.info("whether a message was posted could not be looked up", exc_info=error)
         return None
+
+    async def standing(self, number: int) -> list[discord.Message]:
+        """Return the messages of the bot since a request, oldest first."""
+        history = self._channel.history(
+            limit=_MOST_LOOKED_AT, after=discord.Object(number), oldest_first=True
+        )
+        return [message async for message in history if message.author.id == self._me]
 
     async def edit(
         self,

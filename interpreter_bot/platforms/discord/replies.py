@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from typing import TypeAlias
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.discord import (
@@ -20,11 +21,12 @@ from interpreter_bot.platforms.discord import (
     turn_rendering,
 )
 from interpreter_bot.platforms.rendering import status_sentences
-from interpreter_bot.sessions import pending_questions, ports
+from interpreter_bot.sessions import pending_questions, ports, turn_stops
 
 _log = logging.getLogger(__name__)
 
 _MOST_TABLES = 5
+Replay: TypeAlias = Callable[[answer_contents.AnswerContents], Awaitable[None]]
 _LOST = "Discord does not let me show anything there any more."
 
 
@@ -102,6 +104,8 @@ class DiscordReply:
         tell: Callable[[int, str], Awaitable[bool]],
         limits: rate_limits.RateLimits,
         instead_of: DiscordReply | None = None,
+        adopts: bool = False,
+        replay: Replay | None = None,
     ) -> AsyncIterator[DiscordReply]:
         """Show a turn inside the context, which ends when all of it stands.
 
@@ -113,9 +117,15 @@ class DiscordReply:
             tell: sends a person a direct message; says whether they take any.
             limits: of the client.
             instead_of: an earlier reply whose messages become this one's.
+            adopts: messages that a bot which is gone posted for the request become this one's.
+            replay: fills the log with what is recorded of the turn.
         """
         reply = cls(style, target, waiting, tell, limits, instead_of)
         try:
+            if replay is not None:
+                await replay(reply._contents)
+            if adopts:
+                await reply._sync.adopt(style.number)
             async with asyncio.TaskGroup() as tasks:
                 watching = tasks.create_task(reply._watch(on_lost), name="watch an answer")
                 shown = tasks.create_task(reply._show(), name="show an answer")
@@ -297,6 +307,12 @@ class DiscordReply:
         """Show nothing: `/interpreter usage` does."""
 
     def ended(self, end: ports.End) -> None:
-        """Record the end; it is shown when the files have been packed."""
-        self._contents.finish(end)
+        """Record the end; it is shown when the files have been packed.
+
+        A turn that goes on in the next bot looks as if it went on: that bot adopts its messages.
+        """
+        if end.sentence == turn_stops.SUSPENDED:
+            self._contents.awaited = end.sentence
+        else:
+            self._contents.finish(end)
         self._has_ended.set()

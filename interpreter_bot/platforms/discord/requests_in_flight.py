@@ -17,6 +17,7 @@ import discord
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.platforms.discord import (
+    answer_contents,
     api_errors,
     channels_and_threads,
     message_layout,
@@ -27,6 +28,7 @@ from interpreter_bot.platforms.discord import (
 )
 from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.sessions import (
+    past_turns,
     pending_questions,
     ports,
     replica_calls,
@@ -35,6 +37,7 @@ from interpreter_bot.sessions import (
 )
 
 _MOST: Final = 1000
+_MAX_TURNS_BACK: Final = 5
 _DIRECT_SECONDS: Final = 20.0
 # What other processes of the bot are asked for.
 _CANCEL: Final = "discord cancel"
@@ -89,6 +92,7 @@ class InFlight:
     """One request in flight.
 
     Attributes:
+        adopts: a bot that is gone may have posted messages for it.
         reply: what shows it, once it does.
         is_over: set when it has ended and all of it stands.
     """
@@ -96,6 +100,7 @@ class InFlight:
     request: requests.Request
     place: channels_and_threads.Place
     target: message_targets.MessageTarget
+    adopts: bool = False
     reply: replies.DiscordReply | None = None
     is_over: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
 
@@ -252,6 +257,8 @@ class RequestsInFlight:
                 tell=self._tell,
                 limits=self.limits,
                 instead_of=instead_of.reply if instead_of is not None else None,
+                adopts=run.adopts,
+                replay=functools.partial(self._replay, request) if request.goes_on_with else None,
             ) as reply:
                 run.reply = reply
                 self._runs[style.number] = run
@@ -270,6 +277,24 @@ class RequestsInFlight:
             if self._runs.get(style.number) is run:
                 del self._runs[style.number]
             run.is_over.set()
+
+    async def _replay(
+        self, request: requests.Request, contents: answer_contents.AnswerContents
+    ) -> None:
+        """Fill the log of an answer with what is recorded of its turn, which goes on."""
+        queries = self._service.queries
+        history = await queries.history(request.key, most=_MAX_TURNS_BACK)
+        turn = next((turn for turn in history if turn.id == request.goes_on_with), None)
+        if turn is None:
+            return
+        digests = {
+            part.output.sha256
+            for part in turn.parts
+            if isinstance(part, past_turns.PastOutput)
+            and isinstance(part.output, values.StoredDisplay)
+        }
+        blobs = {digest: await queries.blob(digest) for digest in digests}
+        contents.replay(turn, {digest: blob for digest, blob in blobs.items() if blob is not None})
 
 
 def request_in(

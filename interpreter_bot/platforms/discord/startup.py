@@ -132,7 +132,7 @@ async def running(
         service.notify_through(
             channels_and_threads.PLATFORM,
             _notifying(client, in_flight),
-            go_on=_going_on(client, in_flight),
+            go_on=_going_on(client, in_flight, has_models=bool(service.queries.models)),
         )
         service.events.open_platform(channels_and_threads.PLATFORM, client.take_again)
         try:
@@ -340,7 +340,10 @@ def _notifying(
 
 
 def _going_on(
-    client: gateway_client.Client, in_flight: requests_in_flight.RequestsInFlight
+    client: gateway_client.Client,
+    in_flight: requests_in_flight.RequestsInFlight,
+    *,
+    has_models: bool,
 ) -> suspended_turns.GoOn:
     """Return the function that shows how a request goes on that a bot began which is gone."""
 
@@ -349,13 +352,13 @@ def _going_on(
         if number is None:
             return
         guild_id = int(request.key.workspace) if request.key.workspace else None
-        if client.user is not None:
-            channel = client.get_partial_messageable(number, guild_id=guild_id)
-            await interrupted_answers.mend_all(channel, client.user.id, in_flight.is_running)
-        place = channels_and_threads.Place(request.key, number, guild_id)
+        guild = client.get_guild(guild_id) if guild_id is not None else None
+        place = channels_and_threads.of_session(request.key, guild)
         target = message_targets.ChannelTarget(client, place, int(request.person.id))
-        run = requests_in_flight.InFlight(request, place, target)
+        run = requests_in_flight.InFlight(request, place, target, adopts=True)
         chosen = await in_flight.chosen_by(place, request.person)
-        await in_flight.carry_out(run, chosen)
+        # With a model, code of a person came by a command, which does not show it.
+        shows_code = request.is_code and has_models
+        await in_flight.carry_out(run, chosen, shows_code=shows_code)
 
     return go_on

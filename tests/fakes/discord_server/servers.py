@@ -53,13 +53,13 @@ class Server:
         )
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self._origin = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
-        self.gateway.url = self._origin.replace("http", "ws") + "/gw"
+        self.origin = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        self.gateway.url = self.origin.replace("http", "ws") + "/gw"
         self._before = (
             discord.http.Route.BASE,
             discord.gateway.DiscordWebSocket.DEFAULT_GATEWAY,
         )
-        discord.http.Route.BASE = self._origin + "/api/v10"
+        discord.http.Route.BASE = self.origin + "/api/v10"
         discord.gateway.DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(self.gateway.url)
         return self
 
@@ -135,7 +135,7 @@ class Server:
     ) -> worlds.Attachment:
         """A file on the CDN."""
         made = worlds.Attachment(name, data, description=description, **others)
-        made.url = f"{self._origin}/cdn/{made.id}/{name}"
+        made.url = f"{self.origin}/cdn/{made.id}/{name}"
         self._attachments[made.id] = made
         return made
 
