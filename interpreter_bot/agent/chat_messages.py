@@ -137,21 +137,13 @@ class Finish(enum.StrEnum):
     """The provider's filter, or the model itself, refused."""
 
 
-class CallFormat(enum.StrEnum):
-    """How a reply's calls were made."""
-
-    NATIVE = "native"
-    JSON = "json"
-    """As text that names a tool."""
-    PYTHON = "python"
-    """As a block of code in text."""
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
     """One reply of a model.
 
     Attributes:
+        unread_call: what was clearly meant as a call, in a markup that cannot be read; without
+            calls.
         usage: None if the server did not count.
         reasoning: what is to be given back with this reply.
         is_reasoning_refused: the reasoning given back with earlier replies was refused; it is
@@ -161,7 +153,7 @@ class ModelReply:
 
     text: str = ""
     calls: tuple[Call, ...] = ()
-    call_format: CallFormat = CallFormat.NATIVE
+    unread_call: str = ""
     finish: Finish = Finish.STOP
     usage: values.Usage | None = None
     is_second_try: bool = False

@@ -6,21 +6,27 @@ Nothing here runs or compiles what it reads, and every pattern takes linear time
 from __future__ import annotations
 
 import ast
+import io
+import itertools
 import json
 import re
+import tokenize
 import warnings
 from typing import Final
 
 _TRIPLE: Final = re.compile(r'"""(.*?)"""|\'\'\'(.*?)\'\'\'', re.DOTALL)
 _FENCES: Final = ("```", "~~~")
-_CODE: Final = re.compile(r'"(?:code|source|python|script)"\s*:\s*"')
-_BEGINNING: Final = re.compile(r'\s*\{+\s*"(?:code|source|python|script)"\s*:\s*"')
+_BEGINNING: Final = re.compile(r'\s*\{+\s*"(?:code|python_code|source|python|script)"\s*:\s*"')
 # Whole characters and whole escapes; the first half of a surrogate pair waits for the second.
 _STRING: Final = re.compile(
     r'(?:[^"\\]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}'
     r"|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\[^u])*+"
 )
-_END: Final = re.compile(r'"\s*\}*\s*\Z')
+# What may follow a string in an object that is broken later on: its end, or another key.
+_AFTER_STRING: Final = re.compile(
+    r'(?:\s|\\n)*+(?:(?:\s|\\n|\})*+\Z|,(?:\s|\\n)*+"\w+"(?:\s|\\n)*+:)'
+)
+_BRACES: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|\{\{|\}\}', re.DOTALL)
 _LONGEST: Final = 200_000
 _ESCAPES: Final = {
     "n": "\n",
@@ -36,24 +42,22 @@ _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 # IPython's magics, and comments.
 _MAGIC: Final = ("%", "!", "#", "?")
 _PROSE_CHARACTERS: Final = 2000
-_NAMED: Final = ("name", "function", "tool", "tool_name")
-_GIVEN: Final = ("arguments", "parameters", "args", "input", "tool_input")
 
 
 def parse(text: str) -> object:
     """Parse JSON, or a model's approximation of it; ValueError if it is neither.
 
     Also accepted: Python's triple quotes, Python's literals, doubled braces, raw line ends in
-    strings.
+    strings. Whatever leaves open where a string ends is refused.
     """
     if len(text) > _LONGEST:
         raise ValueError("too long")
     text = text.strip()
-    mended = _TRIPLE.sub(lambda match: json.dumps(match[1] or match[2] or ""), text)
-    attempts = [text, mended]
-    if text.startswith("{{"):
-        attempts.append(mended.replace("{{", "{").replace("}}", "}"))
-    for attempt in attempts:
+    if text.startswith("{{") and text.endswith("}}"):
+        # Strings are left alone: a doubled brace in code is code.
+        text = _BRACES.sub(lambda match: match[0][:1] if match[0][0] in "{}" else match[0], text)
+    quoted = _TRIPLE.sub(lambda match: json.dumps(match[1] or match[2] or ""), text)
+    for attempt in (text, quoted):
         try:
             return json.loads(attempt, strict=False)
         except (ValueError, RecursionError):
@@ -69,58 +73,34 @@ def _literal(text: str) -> object:
             # Python warns of invalid escapes in strings, which are the model's fault, not ours.
             warnings.simplefilter("ignore")
             value: object = ast.literal_eval(text)
+            if _has_adjacent_strings(text):
+                raise ValueError("quotes within a string are not escaped")
             return value
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
         raise ValueError("neither JSON nor a literal") from error
 
 
-def read_call(text: str, names: frozenset[str]) -> tuple[str, str] | None:
-    """Read the call of one of the named tools that makes up a text.
+def _has_adjacent_strings(text: str) -> bool:
+    """Say whether Python would join strings: then quotes within one end it too early."""
+    kinds = [
+        token.type
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type not in (tokenize.NL, tokenize.NEWLINE)
+    ]
+    return any(first == second == tokenize.STRING for first, second in itertools.pairwise(kinds))
 
-    Args:
-        text: a fenced block, the inside of tags, or bare JSON.
-        names: the tools there are.
 
-    Returns:
-        The tool's name and its arguments as text; None if it is no such call.
-    """
-    text = re.sub(r"</?tool_call>", "", without_fence(text))
-    try:
-        value = parse(text)
-    except ValueError:
-        return _read_broken_call(text, names)
-    if isinstance(value, list) and len(value) == 1:
-        value = value[0]
-    if not isinstance(value, dict):
+def intact_code(text: str) -> str | None:
+    """Return the code of an object that is broken elsewhere; None unless its string is whole."""
+    start = code_start(text)
+    if start is None:
         return None
-    if isinstance(value.get("function"), dict):
-        value = value["function"]
-    name = next((value[key] for key in _NAMED if isinstance(value.get(key), str)), None)
-    given = next((value[key] for key in _GIVEN if key in value), None)
-    if name not in names:
+    end, is_closed = string_end(text[start:])
+    if not is_closed or not _AFTER_STRING.match(text, start + end + 1):
         return None
-    return name, given if isinstance(given, str) else json.dumps(given or {})
-
-
-def _read_broken_call(text: str, names: frozenset[str]) -> tuple[str, str] | None:
-    """Read a call whose code breaks its JSON, such as by unescaped quotes."""
-    name = re.match(r'\s*\{+\s*"(?:name|function|tool)"\s*:\s*"(\w+)"', text)
-    if not name or name[1] not in names:
-        return None
-    code = broken_code(text)
-    return (name[1], json.dumps({"code": code})) if code else None
-
-
-def broken_code(text: str) -> str | None:
-    """Extract the code from an object that is not quite JSON."""
-    start = _CODE.search(text)
-    if not start:
-        return None
-    rest = text[start.end() :]
-    end = _END.search(rest[-200:])
-    if end:
-        rest = rest[: max(len(rest) - 200, 0) + end.start()]
-    return without_escapes(rest)
+    code = without_escapes(text[start : start + end])
+    lines = ["pass" if line.startswith(_MAGIC) else line for line in code.splitlines()]
+    return code if _parses("\n".join(lines)) else None
 
 
 def code_start(text: str) -> int | None:
@@ -177,10 +157,14 @@ def printed_text(code: str) -> str:
 def _is_python(line: str) -> bool:
     if line.startswith(_MAGIC) or "(" in line or "import " in line:
         return True
+    return _parses(line)
+
+
+def _parses(code: str) -> bool:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            ast.parse(line)
+            ast.parse(code)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return False
     return True

@@ -38,6 +38,10 @@ _GO_ON: Final = (
     "A call that you had begun has to be made again.]"
 )
 _AGAIN: Final = "The model was asked to check this answer, and answers again."
+_NOT_RUN: Final = (
+    "[Your last message was meant as a call, in a form that cannot be read here: nothing was run, "
+    "and the person has not seen it. Call run_code as a tool, or answer the person.]"
+)
 _SAY_SOMETHING: Final = "[Your last message was empty. Call run_code, or answer the person.]"
 
 
@@ -232,16 +236,18 @@ class _Turn:
             self._transcript.forget_pictures()
         if asked.is_cut or reply.finish is chat_messages.Finish.LENGTH:
             return self._cut(reply, "by a lost connection" if asked.is_cut else "at its longest")
-        if not asked.may_call and reply.calls and not reply.text.strip():
+        if not asked.may_call and (reply.calls or reply.unread_call) and not reply.text.strip():
             self._close(asked.is_last)
         calls = reply.calls if asked.may_call else ()
+        if reply.unread_call:
+            return self._misread(reply)
         self._transcript.add_reply(reply.text, calls, reply.reasoning)
         # Words before a call stand by themselves; only words that go on belong together.
         self._words = [] if calls else [*self._words, reply.text]
         return dataclasses.replace(reply, calls=calls)
 
     def _is_answer(self, reply: chat_messages.ModelReply) -> bool:
-        if reply.calls or reply.finish is chat_messages.Finish.LENGTH:
+        if reply.calls or reply.unread_call or reply.finish is chat_messages.Finish.LENGTH:
             return False
         if "".join(self._words).strip():
             return True
@@ -276,6 +282,20 @@ class _Turn:
         entries = tuple(self._transcript.entries)
         return await asyncio.to_thread(file_references.missing, text, existing, entries)
 
+    def _misread(self, reply: chat_messages.ModelReply) -> chat_messages.ModelReply:
+        """Tell the model that what it meant as a call was not run."""
+        self._transcript.add_reply(f"{reply.text}{reply.unread_call}", (), reply.reasoning)
+        self._words = []
+        self._guard.misread()
+        self._check_misreadings()
+        self._transcript.add_note(_NOT_RUN)
+        return reply
+
+    def _check_misreadings(self) -> None:
+        if self._guard.misreadings >= self._job.limits.equal_failures:
+            sentence = "The language model's calls could not be understood."
+            raise _EndedError(OutcomeKind.MALFORMED, sentence)
+
     def _cut(self, reply: chat_messages.ModelReply, why: str) -> chat_messages.ModelReply:
         """Keep the text of an answer that broke off, and let the model continue."""
         self._transcript.add_reply(reply.text)
@@ -303,9 +323,7 @@ class _Turn:
             if self._guard.failures >= most:
                 same = f"the same error {most} times ({self._guard.last_failure})"
                 raise _EndedError(OutcomeKind.STUCK, f"The code ran into {same}.")
-            if self._guard.misreadings >= most:
-                sentence = "The language model's calls could not be understood."
-                raise _EndedError(OutcomeKind.MALFORMED, sentence)
+            self._check_misreadings()
             if self._guard.setbacks >= 2 * most:
                 raise _EndedError(OutcomeKind.STUCK, f"{2 * most} tries in a row came to nothing.")
         self._transcript.settle("[Not run: too many calls at once. Call again.]")

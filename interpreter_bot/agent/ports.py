@@ -5,17 +5,26 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeAlias
 
-from interpreter_bot import values
+from interpreter_bot import errors, values
 from interpreter_bot.agent import chat_messages
 
 Show: TypeAlias = Callable[[values.Output], None]
 """Takes an output at the moment it appears."""
 
 
+class NotApprovedError(errors.BotError):
+    """This code was not run: it was not allowed."""
+
+    def __init__(self, sentence: str, *, remark: str) -> None:
+        super().__init__(sentence)
+        self.remark = remark
+        """What the model is told; the sentence is for people."""
+
+
 Approve: TypeAlias = Callable[[str], Awaitable[str]]
 """Returns the code that may run in place of the proposed code: the same, or changed by a person.
 
-A `BotError` says that none may run.
+A `NotApprovedError` says that none may run.
 """
 
 

@@ -89,6 +89,10 @@ class RepetitionDetector:
         self._last_error = failure
         self.setbacks += 1
 
+    def declined(self) -> None:
+        """Record that code was not allowed to run, which is no failure of it."""
+        self._last_code = ""
+
     @property
     def last_failure(self) -> str:
         """Return the last error in a few words."""
@@ -180,16 +184,23 @@ class ToolRunner:
 
         self._observer.code(code)
         allowed = code
+        remark = ""
         try:
             if self._approve is not None:
                 allowed = await self._approve(code)
             finished = await self._environment.run(allowed, show=show)
         except errors.StoreError:
             raise
+        except ports.NotApprovedError as error:
+            finished = values.Finished(values.Ending.REFUSED, 0.0, str(error))
+            remark = error.remark
         except errors.BotError as error:
             finished = values.Finished(values.Ending.REFUSED, 0.0, str(error))
         self._screen = None
         self._observer.finished(finished)
+        if remark:
+            self._guard.declined()
+            return remark, ()
         outputs = screen.outputs
         self._guard.ran(code, finished, observations.error(outputs))
         seen = await self._pictures_for_model(outputs, finished)

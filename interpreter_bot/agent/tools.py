@@ -6,6 +6,7 @@ The tool for code is named `run_code`: `python` is a name that OpenAI reserves.
 from __future__ import annotations
 
 import dataclasses
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
@@ -18,10 +19,17 @@ INSTALL_PACKAGES: Final = "install_packages"
 FIND_TOOLS: Final = "find_tools"
 DESCRIBE_TOOL: Final = "describe_tool"
 
-_CODE_NAMES: Final = ("code", "python", "source", "script", "input")
+_CODE_NAMES: Final = ("code", "python_code", "python", "source", "script", "input")
+# Arguments that models add to the code, none of which can be the code itself.
+_BESIDE_CODE: Final = frozenset(
+    {"language", "lang", "kernel", "title", "description", "explanation", "reasoning", "thought"}
+    | {"purpose", "summary", "note", "comment", "timeout", "id", "type"}
+)
+_LANGUAGES: Final = frozenset({"", "python", "py", "python3", "ipython", "ipython3", "jupyter"})
 _FILE_NAMES: Final = ("name", "path", "file", "filename", "file_name")
 _PACKAGE_NAMES: Final = ("names", "packages", "package", "name", "requirements")
 _WORDS_NAMES: Final = ("words", "query", *_FILE_NAMES)
+_MAX_ENCODINGS: Final = 3
 _FOLDER: Final = "/mnt/data/"
 
 
@@ -79,9 +87,30 @@ TOOLS: Final = (
 NAMES: Final = frozenset(tool.name for tool in TOOLS)
 
 # Names that models use for the code tool when they do not remember its own.
-_ALIASES: Final = frozenset({"python", "code_interpreter", "execute_code", "run_python", "ipython"})
-KNOWN: Final = NAMES | _ALIASES
-"""Every accepted tool name."""
+_ALIASES: Final = frozenset(
+    {"python", "ipython", "jupyter", "interpreter", "repl", "pythonrepl", "pythoninterpreter"}
+    | {"codeinterpreter", "codeexecution", "executecode", "executepython", "executepythoncode"}
+    | {"runpython", "runpythoncode", "pythonexecute", "pythonexec"}
+)
+# What models and servers add to a name: markup, the namespace before it, a number behind it.
+_DECORATION: Final = re.compile(
+    r"(?:^(?:functions?|tools?|default_api|namespace)[.:/])|(?:[<(\[{:\s|].*$)", re.DOTALL
+)
+_MAX_NAME_CHARACTERS: Final = 200
+
+
+def canonical_name(name: str) -> str:
+    """Return the tool that a name stands for, decorated or misspelt; empty if there is none."""
+    bare = name[:_MAX_NAME_CHARACTERS].strip().strip("\"'`")
+    key = _key(_DECORATION.sub("", _DECORATION.sub("", bare)))
+    return RUN_CODE if key in _ALIASES else _BY_KEY.get(key, "")
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[\s_-]", "", name).lower()
+
+
+_BY_KEY: Final = {_key(name): name for name in NAMES}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -127,7 +156,7 @@ class DescribeTool:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Misread:
-    """A call that cannot be understood; `sentence` is the result for the model."""
+    """A call that cannot be understood, and is not run; `sentence` is its result for the model."""
 
     sentence: str
 
@@ -153,7 +182,7 @@ def offered(*, can_see: bool, can_install: bool, can_find: bool) -> tuple[chat_m
 
 def read(call: chat_messages.Call, offered: Sequence[chat_messages.Tool] = TOOLS) -> ToolRequest:
     """Parse a call of one of the tools, reading its arguments as leniently as sense allows."""
-    name = RUN_CODE if call.name in _ALIASES else call.name
+    name = canonical_name(call.name)
     known = [tool.name for tool in offered]
     match name if name in known else "":
         case "run_code":
@@ -175,35 +204,54 @@ def read(call: chat_messages.Call, offered: Sequence[chat_messages.Tool] = TOOLS
 
 
 def _read_code(arguments: str) -> ToolRequest:
-    code = _code(arguments)
+    """Read code from an object, a string, either of them encoded twice, or plain code."""
+    text = arguments
+    for _ in range(_MAX_ENCODINGS):
+        try:
+            value = lenient_json.parse(text)
+        except ValueError:
+            is_object = text.lstrip().startswith("{")
+            return _run_code(lenient_json.intact_code(text) if is_object else text)
+        if isinstance(value, dict):
+            code = _code_argument(value)
+            if isinstance(code, Misread) or not _looks_encoded(code):
+                return code if isinstance(code, Misread) else _run_code(code)
+            text = code
+        elif isinstance(value, str):
+            text = value
+        else:
+            # Code can look like JSON, such as a lone number or list.
+            break
+    return _run_code(text)
+
+
+def _run_code(code: str | None) -> ToolRequest:
     if code is None:
         return Misread(
-            "The arguments could not be read: they must be a JSON object such as "
-            '{"code": "print(1)"}, with line ends written as \\n and quotes as \\". Call again.'
+            "The arguments could not be read, and nothing was run: they must be a JSON object "
+            'such as {"code": "print(1)"}, with line ends written as \\n and quotes as \\". '
+            "Call again."
         )
     code = _plain(code)
     return RunCode(code) if code.strip() else Misread('There was no code. Give it as "code".')
 
 
-def _code(arguments: str) -> str | None:
-    """Extract the code from an object, a string, either of them encoded twice, or plain code."""
-    text = arguments
-    for _ in range(3):
-        try:
-            value = lenient_json.parse(text)
-        except ValueError:
-            return lenient_json.broken_code(text) if text.lstrip().startswith("{") else text
-        if isinstance(value, dict):
-            value = _first(value, _CODE_NAMES)
-            if isinstance(value, list) and all(isinstance(line, str) for line in value):
-                return "\n".join(value)
-            if not isinstance(value, str) or not _looks_encoded(value):
-                return value if isinstance(value, str) else None
-        elif not isinstance(value, str):
-            # Code can look like JSON, such as a lone number or list.
-            return text
-        text = value
-    return text
+def _code_argument(arguments: Mapping[object, object]) -> str | Misread:
+    """Return the code among arguments: by a usual name, or as the only text there is."""
+    language = str(_first(arguments, ("language", "lang")) or "").strip().lower()
+    if language not in _LANGUAGES:
+        return Misread(f"Only Python can be run here, and not {language[:40]!r}.")
+    named = [name for name in _CODE_NAMES if name in arguments]
+    texts = [name for name, value in arguments.items() if isinstance(value, str)]
+    others = [name for name in texts if name not in _BESIDE_CODE]
+    key = named[0] if named else others[0] if len(others) == 1 else None
+    code = arguments.get(key)
+    if isinstance(code, list) and all(isinstance(line, str) for line in code):
+        return "\n".join(line.removesuffix("\n") for line in code)
+    if isinstance(code, str):
+        return code
+    keys = ", ".join(str(name)[:40] for name in [*arguments][:10]) or "none"
+    return Misread(f'There was no code, and nothing was run. Give it as "code"; given: {keys}.')
 
 
 def _looks_encoded(text: str) -> bool:

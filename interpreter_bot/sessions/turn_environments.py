@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from interpreter_bot import code_activity, errors, settings, values
 from interpreter_bot.agent import chat_messages, picture_selection
+from interpreter_bot.agent import ports as agent_ports
 from interpreter_bot.hosts import cancellable_executions
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import (
@@ -38,14 +39,17 @@ _CODE: Final = (
     "get_ipython().show_scaled({names!r}, {contents!r}, most_side={side}, most_bytes={most})"
 )
 
-_NO_PLAN: Final = (
-    "A plan in plain words is wanted before the first code: what it does, to which files."
+_NO_PLAN: Final = "This was not run: a plan comes first."
+_PLAN_WANTED: Final = (
+    "[Not run. A plan in plain words is wanted before the first code: what it does, and to which "
+    "files.]"
 )
 _UNKNOWN: Final = (
     "The bot was restarted meanwhile, and what this code did is not known: whether it ran, or how "
     "far. Variables may be gone."
 )
-_NOT_APPROVED: Final = "The person did not let this code run. Ask them what they want instead."
+_DECLINED: Final = "Not run: declined."
+_ASK_THEM: Final = "[Not run: the person declined this code. Ask them what they want instead.]"
 
 
 async def find_pictures(names: Sequence[str], workspace: host_ports.Workspace) -> list[str]:
@@ -123,7 +127,7 @@ class SessionEnvironment:
             The code that may run, perhaps edited.
 
         Raises:
-            BotError: it may not.
+            NotApprovedError: it may not.
         """
         if self.resumed is not None:
             # A person may have changed it: this is what ran.
@@ -133,10 +137,10 @@ class SessionEnvironment:
         if self.approval == "plan" and not (self._events.has_words or self._was_asked_for_plan):
             # Asked for once: code is a plan of its own if the model finds no words.
             self._was_asked_for_plan = True
-            raise errors.BotError(_NO_PLAN)
+            raise agent_ports.NotApprovedError(_NO_PLAN, remark=_PLAN_WANTED)
         approved = await self._events.approve(code)
         if approved is None:
-            raise errors.BotError(_NOT_APPROVED)
+            raise agent_ports.NotApprovedError(_DECLINED, remark=_ASK_THEM)
         return approved
 
     async def run(self, code: str, *, show: Callable[[values.Output], None]) -> values.Finished:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import json
@@ -28,26 +29,30 @@ _CAPTION: Final = (
 
 
 class ChatCompletionsLlm:
-    """A model with tool calling over Chat Completions."""
+    """A model with tool calling over Chat Completions.
+
+    Attributes:
+        habit: how the model marks its thoughts, as far as is known.
+    """
 
     def __init__(self, client: openai.AsyncOpenAI, model: settings.Model) -> None:
         self._client = client
         # The SDK imports it when it is first read: here, in the thread that opens the model.
         self._completions = client.chat.completions
         self._model = model
-        self._quirks = server_quirks.Quirks(is_modern=model.base_url.startswith(_OFFICIAL))
+        is_official = model.base_url.startswith(_OFFICIAL)
+        self._quirks = server_quirks.Quirks(is_modern=is_official)
+        # Small models do not think, and are slow.
+        tells = is_official or model.is_small
+        self.habit = model_reply_assembly.ThoughtHabit(False if tells else None)
         self._origin = reasoning_replay.origin("chat", model)
 
     async def reply(
-        self,
-        prompt: chat_messages.Prompt,
-        *,
-        listener: ports.ModelReplyListener,
-        finds_calls: bool = False,
+        self, prompt: chat_messages.Prompt, *, listener: ports.ModelReplyListener
     ) -> chat_messages.ModelReply:
-        """Request a reply; with `finds_calls`, calls that are written as text count as calls."""
+        """Request a reply."""
         assembler = model_reply_assembly.ModelReplyAssembler(
-            listener, prompt, finds_calls=finds_calls, origin=self._origin
+            listener, prompt, habit=self.habit, origin=self._origin
         )
         said: list[dict[str, Any]] = [{"role": "system", "content": prompt.system}]
         said.extend(wire_messages(prompt.messages, self._origin))
@@ -87,21 +92,34 @@ class ChatCompletionsLlm:
         if prompt.cache_key:
             parameters["prompt_cache_key"] = prompt.cache_key
         with sdk_errors.translate(assembler, api_key=self._client.api_key):
-            async with (
-                self._opened(parameters, assembler) as stream,
-                contextlib.aclosing(chunks(stream)) as pieces,
-            ):
-                async for chunk in pieces:
-                    _hear(chunk, assembler)
-                    if assembler.is_endless:
-                        assembler.finish = chat_messages.Finish.LENGTH
-                        break
-                    if stops_at_block and assembler.has_block:
-                        assembler.finish = chat_messages.Finish.STOP
-                        break
+            try:
+                await self._receive(parameters, assembler, stops_at_block=stops_at_block)
+            except asyncio.CancelledError:
+                assembler.release()
+                raise
         if assembler.finish is None:
             raise sdk_errors.cut(assembler, otherwise=model_errors.GarbledError())
         return assembler.reply()
+
+    async def _receive(
+        self,
+        parameters: dict[str, Any],
+        assembler: model_reply_assembly.ModelReplyAssembler,
+        *,
+        stops_at_block: bool,
+    ) -> None:
+        async with (
+            self._opened(parameters, assembler) as stream,
+            contextlib.aclosing(chunks(stream)) as pieces,
+        ):
+            async for chunk in pieces:
+                _hear(chunk, assembler)
+                if assembler.is_endless:
+                    assembler.finish = chat_messages.Finish.LENGTH
+                    break
+                if stops_at_block and assembler.has_block:
+                    assembler.finish = chat_messages.Finish.STOP
+                    break
 
     @contextlib.asynccontextmanager
     async def _opened(

@@ -139,7 +139,7 @@ class FencedLlm:
         listener: ports.ModelReplyListener,
     ) -> chat_messages.ModelReply:
         assembler = model_reply_assembly.ModelReplyAssembler(
-            listener, prompt, finds_calls=True, takes_python=True
+            listener, prompt, takes_python=True, habit=self._chat.habit
         )
         reply = await self._chat.converse(
             said, prompt, assembler=assembler, extra={}, stops_at_block=True

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import secrets
 from typing import Final
 
 from interpreter_bot import values
-from interpreter_bot.agent import chat_messages, picture_selection, ports, tool_calls_in_text, tools
+from interpreter_bot.agent import (
+    chat_messages,
+    picture_selection,
+    ports,
+    tool_calls_in_text,
+    tools,
+    written_calls,
+)
 from interpreter_bot.agent.llms import reasoning_replay
 
 # A server that ignores the limit on its answer is cut off at this multiple of the limit.
@@ -25,14 +33,26 @@ class _Started:
         self.peek = tools.CallPreview()
 
 
+@dataclasses.dataclass(slots=True)
+class ThoughtHabit:
+    """What the replies of one model have shown of it.
+
+    Attributes:
+        begins_in_thought: they begin with thoughts of which only the end is marked, as where a
+            server puts the opening tag into the prompt; None while that is not known.
+    """
+
+    begins_in_thought: bool | None = None
+
+
 class ModelReplyAssembler:
     """Assembles one streamed reply and forwards its text and code.
 
     Args:
         listener: receives text and code as they come.
         prompt: the prompt of the call.
-        finds_calls: calls written into the text, in any known form, count as calls.
-        takes_python: blocks of Python in the text are calls, too.
+        takes_python: blocks of Python in the text are calls, as those in any known markup are.
+        habit: what is known of how the model marks its thoughts.
         origin: the model's name in `reasoning_replay`; empty if no reasoning is given back.
 
     Attributes:
@@ -50,8 +70,8 @@ class ModelReplyAssembler:
         listener: ports.ModelReplyListener,
         prompt: chat_messages.Prompt,
         *,
-        finds_calls: bool = False,
         takes_python: bool = False,
+        habit: ThoughtHabit | None = None,
         origin: str = "",
     ) -> None:
         self.finish: chat_messages.Finish | None = None
@@ -63,16 +83,21 @@ class ModelReplyAssembler:
         self.is_reasoning_refused = False
         self._origin = origin
         self._listener = listener
-        names = tools.KNOWN if finds_calls else frozenset[str]()
-        self._splitter = (
-            tool_calls_in_text.Parser(names, takes_python=takes_python) if prompt.tools else None
+        self._finds_calls = bool(prompt.tools)
+        self._habit = habit or ThoughtHabit(begins_in_thought=False)
+        self._parser = tool_calls_in_text.Parser(
+            finds_calls=self._finds_calls,
+            takes_python=takes_python and self._finds_calls,
+            begins_in_thought=self._habit.begins_in_thought,
         )
+        self._is_over = False
+        self._unread = ""
         self._left = prompt.answer_tokens * _CHARACTERS_PER_TOKEN
         self._words: list[str] = []
+        self._thoughts: list[str] = []
         self._native: list[_Started] = []
         self._latest: dict[object, _Started] = {}
         self._found: list[chat_messages.Call] = []
-        self._call_format = chat_messages.CallFormat.NATIVE
         self._has_heard = False
 
     @property
@@ -91,13 +116,21 @@ class ModelReplyAssembler:
             return
         self._has_heard = True
         self._left -= len(delta)
-        self._take(
-            self._splitter.feed(delta) if self._splitter else [tool_calls_in_text.Words(delta)]
-        )
+        self._take(self._parser.feed(delta))
 
     def thought(self, delta: object) -> None:
         """Add the reasoning in a chat completion chunk, which is never shown."""
-        self.count(self.reasoning.hear(delta))
+        characters = self.reasoning.hear(delta)
+        if characters and self._habit.begins_in_thought is None:
+            # The server itself tells thoughts from words.
+            self._habit.begins_in_thought = False
+            self._take(self._parser.settle())
+        self.count(characters)
+
+    def release(self) -> None:
+        """Forward words that are held back, for no more will come."""
+        if not self._habit.begins_in_thought:
+            self._take(self._parser.settle(), is_whole=False)
 
     def count(self, characters: int) -> None:
         """Count output that is neither text nor a call against the limit of the answer."""
@@ -120,6 +153,8 @@ class ModelReplyAssembler:
             if len(self._native) >= _CALLS:
                 self._left = -1
                 return _CALLS
+            if not self._native and not self._habit.begins_in_thought:
+                self._take(self._parser.settle())
             started = self._latest[key] = _Started(call_id, name)
             self._native.append(started)
         self._has_heard = True
@@ -127,7 +162,8 @@ class ModelReplyAssembler:
         started.id, started.name = started.id or call_id, started.name or name
         if arguments:
             started.arguments.append(arguments)
-        if started.name == tools.RUN_CODE and (code := started.peek.feed(arguments)):
+        is_code = tools.canonical_name(started.name) == tools.RUN_CODE
+        if is_code and (code := started.peek.feed(arguments)):
             self._listener.code(code)
         return self._native.index(started)
 
@@ -138,20 +174,33 @@ class ModelReplyAssembler:
 
     def reply(self, *, is_whole: bool = True) -> chat_messages.ModelReply:
         """Build the reply; of one that is not whole, only the text."""
-        if self._splitter:
-            self._take(self._splitter.finish(), is_whole=is_whole)
-            self._splitter = None
         finish = chat_messages.Finish.FILTERED if self.is_refused else self.finish
         finish = finish or chat_messages.Finish.STOP
         is_usable = is_whole and finish is chat_messages.Finish.STOP
+        if not self._is_over:
+            self._is_over = True
+            self._take(self._parser.finish(is_cut=not is_usable), is_whole=is_whole)
+            self._habit.begins_in_thought = self._parser.begins_in_thought
         native = [
-            chat_messages.Call(one.id, one.name, "".join(one.arguments)) for one in self._native
+            # Names that are decorated with markup would be refused when they are given back.
+            chat_messages.Call(
+                started.id,
+                tools.canonical_name(started.name) or started.name,
+                "".join(started.arguments),
+            )
+            for started in self._native
         ]
         calls = _with_unique_ids(native or self._found) if is_usable else ()
+        # A reply that ends with what seemed to end its thoughts is an answer after all.
+        is_answered = bool(calls) or any(word.strip() for word in self._words)
+        text = "".join(self._words if is_answered else [*self._thoughts, *self._words])
+        unread = "" if calls or not is_usable else self._unread
+        if is_usable and not calls and self._finds_calls and written_calls.is_unmarked(text):
+            text, unread = "", f"{text}{unread}"
         return chat_messages.ModelReply(
-            text="".join(self._words),
+            text=text,
             calls=calls,
-            call_format=chat_messages.CallFormat.NATIVE if native else self._call_format,
+            unread_call=unread,
             finish=finish,
             usage=self.usage,
             reasoning=self.reasoning.collected(self._origin) if is_whole and self._origin else None,
@@ -163,18 +212,20 @@ class ModelReplyAssembler:
             match piece:
                 case tool_calls_in_text.Words(text):
                     # After a call, a model goes on to invent what the code would print.
-                    if not self._found:
+                    if not self._found and not self._unread:
                         self._words.append(text)
                         self._listener.text(text)
+                case tool_calls_in_text.Forget():
+                    self._thoughts, self._words = self._words, []
+                case tool_calls_in_text.UnreadCall(text):
+                    self._unread = self._unread or text
                 case tool_calls_in_text.Writing(text):
                     self._listener.code(text)
                 case tool_calls_in_text.Block(code, is_closed) if is_closed or is_whole:
                     self.has_block = True
-                    self._call_format = chat_messages.CallFormat.PYTHON
                     arguments = json.dumps({"code": code})
                     self._found.append(chat_messages.Call("", tools.RUN_CODE, arguments))
-                case tool_calls_in_text.ParsedText(name, arguments):
-                    self._call_format = chat_messages.CallFormat.JSON
+                case tool_calls_in_text.ParsedCall(name, arguments):
                     self._found.append(chat_messages.Call("", name, arguments))
 
 

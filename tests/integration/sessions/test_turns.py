@@ -334,7 +334,7 @@ async def test_code_that_is_not_approved_does_not_run_and_the_model_hears_of_it(
         reply = await house.ask("go", replies.Reply(approvals=[None]), approval="every")
         told = house.server.requests[1].messages[-1]["content"]
     assert reply.of("code") == []
-    assert "did not let this code run" in told
+    assert "declined this code" in told
     assert reply.end.status is Status.DONE
 
 

@@ -23,8 +23,10 @@ def read(arguments, name="run_code"):
         ("[1, 2]", "[1, 2]"),
         ("import os\nprint(1)", "import os\nprint(1)"),
         ('{"code": "a = 1\nb = 2"}', "a = 1\nb = 2"),
-        ('{"code": "print("hi")"}', 'print("hi")'),
-        ('{"code": "print(1)\\nprint(2', "print(1)\nprint(2"),
+        ('{"python_code": "print(1)", "language": "python"}', "print(1)"),
+        ('{"cell": "print(1)", "title": "Sum"}', "print(1)"),
+        ('{"code": "print(1)", \\n"note": \\n"x"\\n}', "print(1)"),
+        ("""{"code": "re.findall('\\d+', s)"}""", r"re.findall('\d+', s)"),
         ('{"code": "a=1\\\\nb=2"}', "a=1\nb=2"),
         ('{"code": "print(\'a\\\\nb\')"}', "print('a\\nb')"),
         (json.dumps({"code": json.dumps({"code": "x"})}), "x"),
@@ -37,13 +39,30 @@ def test_code_is_found(arguments, code):
 
 
 @pytest.mark.parametrize(
-    "arguments", ["", "  ", "{}", "{", '{"code": ""}', '{"code": 5}', '{"x": 1}']
+    "arguments",
+    [
+        *("", "  ", "{}", "{", '{"code": ""}', '{"code": 5}', '{"x": 1}'),
+        '{"code": "print("hi")"}',
+        '{"code": "print(1)\\nprint(2',
+        '{"code": "x = ""a"""}',
+        '{"code": "print(", ")"}',
+        '{"code": "f(", "a": 1)"}',
+        '{"a": "print(1)", "b": "print(2)"}',
+        '{"code": "ls -l", "language": "bash"}',
+    ],
 )
 def test_what_holds_no_code_is_answered(arguments):
     assert isinstance(read(arguments), tools.Misread)
 
 
-@pytest.mark.parametrize("name", ["python", "code_interpreter"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("python", "code_interpreter", "run_code<|channel|>commentary", "functions.run_code"),
+        *("functions.run_code:0", "RunCode", "run-code", '"run_code"', "run_code()"),
+        *("default_api.run_code", "run_code <|constrain|>json", "functions.python"),
+    ],
+)
 def test_other_names_for_code_are_known(name):
     assert read("{'code': 'x'}", name) == tools.RunCode("x")
 
@@ -64,7 +83,7 @@ def test_files_are_found(arguments, wish):
     assert read(arguments, "read_file") == wish
 
 
-@hypothesis.given(st.text(), st.sampled_from([*sorted(tools.KNOWN), "other"]))
+@hypothesis.given(st.text(), st.sampled_from([*sorted(tools.NAMES), "other"]))
 def test_nothing_that_is_written_breaks_the_reading(arguments, name):
     read(arguments, name)
 

@@ -57,20 +57,49 @@ def offered(stage):
     return ["tools" in one.body for one in stage.server.requests]
 
 
-async def test_call_as_text_is_run_and_proves_that_tools_are_unknown():
-    replies = [server.text(*CALL), server.text("It is 42."), server.text("Yes.")]
-    async with scripts.stage(replies, scripts.printed("42")) as stage:
+@pytest.mark.parametrize("protocol", ["auto", "chat", "responses", "anthropic"])
+async def test_call_as_text_is_run_as_a_call(protocol):
+    replies = [server.text("Now:\n", *CALL), server.text("It is 42."), server.text("Yes.")]
+    async with scripts.stage(replies, scripts.printed("42"), protocol=protocol) as stage:
         outcome = await stage.run()
         stage.transcript.add_user_message("Sure?")
         await stage.run()
     assert outcome.text == "It is 42."
     assert stage.environment.ran == ["print(42)"]
-    assert offered(stage) == [True, False, False]
-    (told,) = stage.observer.of("notice")
-    assert told == (
-        "This language model turned out not to call tools (it writes its calls as text). From now "
-        "on it writes code as blocks in its words, and those are run."
-    )
+    assert offered(stage) == [True] * 3
+    assert stage.observer.of("notice") == []
+    assert stage.observer.said == "Now:\nIt is 42.Yes."
+
+
+@pytest.mark.parametrize("protocol", ["auto", "chat", "responses", "anthropic"])
+async def test_call_in_an_unknown_markup_is_not_run_and_the_model_is_told(protocol):
+    unknown = '<|strange|>{"tool": "run_code", "code": oops}'
+    replies = [server.text(*unknown), server.code("1"), server.text("Done.")]
+    async with scripts.stage(replies, scripts.printed("1"), protocol=protocol) as stage:
+        outcome = await stage.run()
+    assert (outcome.ending, outcome.text) == (OutcomeKind.ANSWERED, "Done.")
+    assert stage.environment.ran == ["1"]
+    assert "nothing was run" in json.dumps(stage.server.requests[1].messages[-1])
+
+
+async def test_model_that_only_writes_unknown_markup_ends_in_a_sentence():
+    replies = [server.text("<call:run_code>print(1)</call>")] * 4
+    async with scripts.stage(replies) as stage:
+        outcome = await stage.run()
+    assert (outcome.ending, outcome.text) == (OutcomeKind.MALFORMED, "")
+    assert outcome.sentence == "The language model's calls could not be understood."
+    assert stage.observer.said == ""
+
+
+async def test_thoughts_of_a_model_whose_server_opens_them_are_seen_by_nobody():
+    thinking = "Okay, the user wants 6*7.\n```python\nprint(1)\n```\n</think>\n\n"
+    replies = [server.text(*thinking, *"It is 42."), server.text(*thinking, *"Yes.")]
+    async with scripts.stage(replies) as stage:
+        outcome = await stage.run()
+        stage.transcript.add_user_message("Sure?")
+        await stage.run()
+    assert outcome.text == "It is 42."
+    assert stage.observer.said == "It is 42.Yes."
 
 
 @pytest.mark.parametrize("protocol", ["auto", "chat", "responses"])
@@ -95,74 +124,26 @@ async def test_code_that_a_model_shows_after_it_has_called_is_never_run():
     assert stage.environment.ran == ["1"]
 
 
-@pytest.mark.parametrize("protocol", ["chat", "responses"])
-async def test_call_as_text_is_only_shown_where_tools_are_insisted_on(protocol):
-    async with scripts.stage([server.text(*CALL)], protocol=protocol) as stage:
-        outcome = await stage.run()
-    assert outcome.text == CALL
-    assert stage.environment.ran == []
-
-
-async def test_model_that_can_call_is_told_so_where_it_writes_a_call_as_text():
-    replies = [server.code("1"), server.text("Now:\n", *CALL), server.code("2"), server.text("2")]
-    played = [scripts.printed("1"), scripts.printed("2")]
-    async with scripts.stage(replies, *played) as stage:
-        outcome = await stage.run()
-    assert outcome.text == "2"
-    assert stage.environment.ran == ["1", "2"]
-    assert offered(stage) == [True] * 4
-    said, told = stage.server.requests[2].messages[-2:]
-    assert "print(42)" in said["content"]
-    assert "has not been run" in told["content"]
-    assert outcome.spent.input_tokens == 400
-    assert stage.observer.of("notice") == []
-
-
-async def test_model_that_does_not_call_any_more_is_found_out():
-    replies = [
-        *(server.code("1"), server.text(*CALL), server.text(*CALL), server.text("It is 42.")),
-        server.text("Yes."),
-    ]
-    played = [scripts.printed("1"), scripts.printed("42")]
-    async with scripts.stage(replies, *played) as stage:
-        outcome = await stage.run()
-        stage.transcript.add_user_message("Sure?")
+async def test_answer_that_ends_in_a_stray_tag_is_an_answer():
+    async with scripts.stage([server.text("Hello."), server.text("It is 42.</think>")]) as stage:
         await stage.run()
-    assert outcome.text == "It is 42."
-    assert stage.environment.ran == ["1", "print(42)"]
-    assert offered(stage) == [True, True, True, False, False]
-    assert len(stage.observer.of("notice")) == 1
+        stage.transcript.add_user_message("Sure?")
+        outcome = await stage.run()
+    assert (outcome.ending, outcome.text) == (OutcomeKind.ANSWERED, "It is 42.")
 
 
-async def test_model_gets_its_tools_back_when_it_calls_one(monkeypatch):
+async def test_server_that_takes_tools_again_is_given_them(monkeypatch):
     monkeypatch.setattr(tool_support, "_TRIAL_SECONDS", 0.0)
-    replies = [server.text(*CALL), server.text("It is 42.")]
-    replies += [server.code("1"), server.text("It is 1."), server.text(*SHOWN)]
-    played = [scripts.printed("42"), scripts.printed("1")]
-    async with scripts.stage(replies, *played) as stage:
+    refused = server.failure(400, "registry.ollama.ai/library/x does not support tools")
+    replies = [refused, server.text("Hello."), server.code("1"), server.text("It is 1.")]
+    async with scripts.stage(replies, scripts.printed("1")) as stage:
         await stage.run()
         stage.transcript.add_user_message("Again.")
         await stage.run()
-        stage.transcript.add_user_message("Only show me how.")
-        await stage.run()
-    assert offered(stage) == [True, False, True, True, True]
-    assert stage.environment.ran == ["print(42)", "1"]
+    assert offered(stage) == [True, False, True, True]
     assert stage.observer.of("notice")[1:] == [
         "This language model calls tools after all. From now on, code in its words is only shown."
     ]
-
-
-async def test_trial_that_shows_nothing_is_not_repeated_at_once(monkeypatch):
-    monkeypatch.setattr(tool_support, "_TRIAL_SECONDS", 0.0)
-    replies = [server.text(*CALL), server.text("It is 42."), server.text("Hello.")]
-    async with scripts.stage([*replies, server.text("Yes.")], scripts.printed("42")) as stage:
-        await stage.run()
-        stage.transcript.add_user_message("Hello?")
-        monkeypatch.setattr(tool_support, "_TRIAL_SECONDS", 1800.0)
-        await stage.run()
-        stage.transcript.add_user_message("Still there?")
-        await stage.run()
-    assert offered(stage) == [True, False, True, False]
 
 
 async def test_server_that_refuses_tools_is_asked_without():
@@ -174,7 +155,7 @@ async def test_server_that_refuses_tools_is_asked_without():
     async with scripts.stage(replies, scripts.printed("42")) as stage:
         outcome = await stage.run()
     assert outcome.text == "42"
-    assert "its server refuses them" in stage.observer.of("notice")[0]
+    assert "refuses tools" in stage.observer.of("notice")[0]
 
 
 @pytest.mark.parametrize(
