@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
-
-import markdown_it
 
 from interpreter_bot import values
 from interpreter_bot.sessions import exports, past_turns
@@ -43,19 +41,36 @@ iframe { width: 100%; height: 24rem; border: 1px solid #8886; background: #fff }
 }
 """
 _SCRIPTED: Final = "Interactive: it can be seen in the conversation, and in its notebook."
-_GONE: Final = "This picture is no longer kept."
+_GONE: Final = "This picture is not in this file."
 
 
-def write(title: str, turns: Iterable[past_turns.PastTurn], contents: Mapping[str, bytes]) -> bytes:
+def markdown_texts(turns: Iterable[past_turns.PastTurn]) -> Iterator[str]:
+    """Iterate over all Markdown that a page of some turns shows."""
+    for turn in turns:
+        for part in exports.told(turn):
+            match part:
+                case past_turns.PastText():
+                    yield part.text
+                case past_turns.PastOutput(output=values.Result(is_markdown=True) as result):
+                    yield result.plain
+
+
+def write(
+    title: str,
+    turns: Iterable[past_turns.PastTurn],
+    contents: Mapping[str, bytes],
+    drawn: Mapping[str, str],
+) -> bytes:
     """Write a page.
 
     Args:
         title: of the session.
         turns: the past turns.
-        contents: bytes of pictures and pages, by their SHA-256; a missing one is said to be gone.
+        contents: bytes of pictures and pages, by their SHA-256; of a missing one that is said.
+        drawn: HTML of all `markdown_texts`.
     """
     name = html.escape(title)
-    body = "\n".join(_section(turn, contents) for turn in turns)
+    body = "\n".join(_section(turn, contents, drawn) for turn in turns)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
@@ -65,7 +80,9 @@ def write(title: str, turns: Iterable[past_turns.PastTurn], contents: Mapping[st
     ).encode("utf-8", "replace")
 
 
-def _section(turn: past_turns.PastTurn, contents: Mapping[str, bytes]) -> str:
+def _section(
+    turn: past_turns.PastTurn, contents: Mapping[str, bytes], drawn: Mapping[str, str]
+) -> str:
     made = [f'<p class="note">{turn.started:%Y-%m-%d %H:%M} UTC</p>']
     if turn.request and not turn.is_code:
         made.append(f'<h2 class="note">Asked</h2><p class="asked">{html.escape(turn.request)}</p>')
@@ -74,22 +91,19 @@ def _section(turn: past_turns.PastTurn, contents: Mapping[str, bytes]) -> str:
     for part in exports.told(turn):
         match part:
             case past_turns.PastText():
-                made.append(_drawn(part.text))
+                made.append(drawn[part.text])
             case past_turns.PastCode():
                 made.append(f'<pre class="code"><code>{html.escape(part.code)}</code></pre>')
             case past_turns.PastOutput():
-                made.append(_output(part.output, contents))
+                made.append(_output(part.output, contents, drawn))
             case past_turns.PastNotice():
                 made.append(f'<p class="note">{html.escape(part.text)}</p>')
     return f"<section>{''.join(made)}</section>"
 
 
-def _drawn(markdown: str) -> str:
-    # HTML in it is shown as it is written, and links lead to no script.
-    return str(markdown_it.MarkdownIt("js-default").render(markdown))
-
-
-def _output(shown: values.StoredOutput, contents: Mapping[str, bytes]) -> str:
+def _output(
+    shown: values.StoredOutput, contents: Mapping[str, bytes], drawn: Mapping[str, str]
+) -> str:
     match shown:
         case values.Clear():
             return ""
@@ -102,7 +116,7 @@ def _output(shown: values.StoredOutput, contents: Mapping[str, bytes]) -> str:
         case values.Table():
             return exports.table(shown) + _extent(shown)
         case values.Result() if shown.is_markdown:
-            return _drawn(shown.plain)
+            return drawn[shown.plain]
         case values.StoredDisplay():
             return _display(shown, contents.get(shown.sha256))
     return f"<pre>{html.escape(shown.plain)}</pre>"

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import dataclasses
 import datetime
 import decimal
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from interpreter_bot import code_activity, values
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.store import databases, records
+
+_BATCH_TURNS: Final = 10
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,14 +164,25 @@ class PastTurn:
 
 async def load(database: databases.Database, session_id: int, *, most: int) -> tuple[PastTurn, ...]:
     """Load the latest turns of a session, in the order in which they began."""
+    turns = await database.turns.of_session(session_id, most=most)
+    past: list[PastTurn] = []
+    # A few at a time: what they showed is decoded on the event loop.
+    for begin in range(0, len(turns), _BATCH_TURNS):
+        past += await _load_batch(database, turns[begin : begin + _BATCH_TURNS])
+        await asyncio.sleep(0)
+    return tuple(past)
+
+
+async def _load_batch(
+    database: databases.Database, turns: Sequence[records.Turn]
+) -> Iterable[PastTurn]:
+    ids = [turn.id for turn in turns]
     async with database.together(is_writing=False):
-        turns = await database.turns.of_session(session_id, most=most)
-        ids = [turn.id for turn in turns]
         parts = _by_turn(await database.parts.of_turns(ids, without=records.PartKind.MEMORY))
         artifacts = _by_turn(await database.artifacts.of_turns(ids))
         executions = _by_turn(await database.executions.of_turns(ids))
         spent = await database.usage.of_turns(ids)
-    return tuple(
+    return [
         _past(
             turn,
             parts[turn.id],
@@ -177,7 +191,7 @@ async def load(database: databases.Database, session_id: int, *, most: int) -> t
             spent=spent.get(turn.id, values.Usage()),
         )
         for turn in turns
-    )
+    ]
 
 
 _Row = TypeVar("_Row", records.Part, records.Artifact, records.Execution)

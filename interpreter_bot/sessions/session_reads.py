@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+import weakref
 from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from interpreter_bot.sessions import (
     html_exports,
     live_completions,
     live_data_views,
+    markdown_rendering,
     past_turns,
     quotas,
     requests,
@@ -28,6 +30,8 @@ from interpreter_bot.sessions import (
 from interpreter_bot.store import third_party_tables
 
 _NOTEBOOK_TURNS: Final = 500
+_MAX_EXPORTS: Final = 2
+_MAX_CONTENT_BYTES: Final = 200 * settings.MIB
 _USED_CELLS: Final = 300
 _WAKING_SECONDS: Final = 10.0
 
@@ -38,6 +42,11 @@ class SessionReads:
     def __init__(self, services: session_dependencies.SessionDependencies) -> None:
         self._services = services
         self._waking = 0.0
+        self._markdown = markdown_rendering.MarkdownRenderer()
+        self._exports = asyncio.Semaphore(_MAX_EXPORTS)
+        self._export_locks: weakref.WeakValueDictionary[values.SessionKey, asyncio.Lock] = (
+            weakref.WeakValueDictionary()
+        )
 
     @property
     def limits(self) -> settings.Limits:
@@ -97,31 +106,50 @@ class SessionReads:
 
     async def script(self, key: values.SessionKey) -> bytes:
         """Export a session as a script of Python."""
-        past = await self.history(key, most=_NOTEBOOK_TURNS)
-        return await asyncio.to_thread(exports.script, past)
+        async with self._exporting(key):
+            past = await self.history(key, most=_NOTEBOOK_TURNS)
+            return await asyncio.to_thread(exports.script, past)
 
     async def notebook(self, key: values.SessionKey) -> bytes:
         """Export a session as a Jupyter notebook (nbformat 4, UTF-8)."""
-        return await asyncio.to_thread(exports.write, *await self._whole(key))
+        async with self._exporting(key):
+            return await asyncio.to_thread(exports.write, *await self._whole(key))
 
     async def document(self, key: values.SessionKey, title: str) -> bytes:
         """Export a session as a page of HTML that is read without a script."""
-        return await asyncio.to_thread(html_exports.write, title, *await self._whole(key))
+        async with self._exporting(key):
+            past, contents = await self._whole(key)
+            texts = await asyncio.to_thread(list, html_exports.markdown_texts(past))
+            drawn = await self._markdown.render(texts)
+            return await asyncio.to_thread(html_exports.write, title, past, contents, drawn)
+
+    @contextlib.asynccontextmanager
+    async def _exporting(self, key: values.SessionKey) -> AsyncIterator[None]:
+        """Let one export of a session be made at a time, and few in all."""
+        lock = self._export_locks.setdefault(key, asyncio.Lock())
+        async with lock, self._exports:
+            yield
 
     async def _whole(
         self, key: values.SessionKey
     ) -> tuple[tuple[past_turns.PastTurn, ...], dict[str, bytes]]:
         """Return the turns of a session, and the pictures and pages that are still kept of it."""
         past = await self.history(key, most=_NOTEBOOK_TURNS)
-        digests = {
+        digests = dict.fromkeys(
             part.output.sha256
             for turn in past
             for part in turn.parts
             if isinstance(part, past_turns.PastOutput)
             and isinstance(part.output, values.StoredDisplay)
-        }
-        contents = {digest: await self.blob(digest) for digest in digests}
-        return past, {digest: data for digest, data in contents.items() if data is not None}
+        )
+        contents: dict[str, bytes] = {}
+        left_bytes = _MAX_CONTENT_BYTES
+        for digest in digests:
+            data = await self.blob(digest)
+            if data is not None and len(data) <= left_bytes:
+                contents[digest] = data
+                left_bytes -= len(data)
+        return past, contents
 
     async def files(self, key: values.SessionKey) -> tuple[values.FileInfo, ...]:
         """Return the files of a session, by name."""
@@ -215,7 +243,13 @@ class SessionReads:
 
     @contextlib.asynccontextmanager
     async def reading(
-        self, key: values.SessionKey, name: str, *, start: int = 0, checkpoint: str = ""
+        self,
+        key: values.SessionKey,
+        name: str,
+        *,
+        start: int = 0,
+        may_be_sparse: bool = True,
+        checkpoint: str = "",
     ) -> AsyncIterator[tuple[values.FileInfo, AsyncIterator[bytes]]]:
         """Open a file of a session, to be read in pieces inside the context.
 
@@ -223,13 +257,16 @@ class SessionReads:
             key: the session.
             name: of the file, as listed.
             start: the first byte that is wanted.
+            may_be_sparse: whether a file of next to nothing but holes is given, in full.
             checkpoint: of `files.versions`: as it was then; empty for as it is now.
 
         Raises:
             WorkspaceError: there is no such file, or it cannot be read.
         """
         workspace = await self._services.hosts.workspace(values.text(key))
-        async with workspace.read(name, start=start, checkpoint=checkpoint) as content:
+        async with workspace.read(
+            name, start=start, may_be_sparse=may_be_sparse, checkpoint=checkpoint
+        ) as content:
             yield content.info, aiter(content)
 
     async def model(self, key: values.SessionKey, *, person: str = "") -> str:

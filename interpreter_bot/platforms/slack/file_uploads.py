@@ -16,6 +16,7 @@ from typing import IO, Any, Final
 import aiohttp
 
 from interpreter_bot.platforms.slack import api_errors, markdown, message_posting, web_api
+from interpreter_bot.text import file_names
 
 _log = logging.getLogger(__name__)
 
@@ -276,7 +277,7 @@ async def _read(file: IO[bytes]) -> AsyncIterator[bytes]:
 
 def _zip(outgoing: Outgoing, packed: IO[bytes]) -> None:
     outgoing.file.seek(0)
-    name = outgoing.name.rpartition("/")[2] or "file"
+    name = file_names.PortablePaths().path(outgoing.name.rpartition("/")[2])
     with (
         zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive,
         archive.open(name, "w", force_zip64=True) as target,

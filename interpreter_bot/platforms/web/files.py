@@ -10,11 +10,13 @@ from typing import Final
 from aiohttp import web
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.web import access, event_json, validation
+from interpreter_bot.platforms.web import access, event_json, session_slots, validation
 from interpreter_bot.sessions import live_data_views, requests, session_service
 from interpreter_bot.text import quantities
 
 _PIECE_BYTES: Final = 1024 * 1024
+# Browsers ask for six at a time.
+_MAX_OF_SESSION: Final = 8
 _MOST_NAME_CHARACTERS: Final = 8192
 _MOST_CHECKPOINT_CHARACTERS: Final = 64
 _MEDIA: Final = {
@@ -37,6 +39,7 @@ class Files:
 
     def __init__(self, service: session_service.SessionService) -> None:
         self._service = service
+        self._slots = session_slots.SessionSlots(_MAX_OF_SESSION)
 
     async def upload(self, request: web.Request) -> web.Response:
         """Put a file into a workspace; the body is the file. The response is its name there."""
@@ -52,6 +55,10 @@ class Files:
 
     async def download(self, request: web.Request) -> web.StreamResponse:
         """Serve a file of a workspace as a download, never inline."""
+        with self._slots.held(where(request)[0]):
+            return await self._download(request)
+
+    async def _download(self, request: web.Request) -> web.StreamResponse:
         async with opened(self._service, request) as (info, pieces):
             headers = {
                 "Content-Type": "application/octet-stream",
@@ -69,13 +76,19 @@ class Files:
             part = request.http_range
         except ValueError:
             part = slice(None)
-        # Of its last bytes nobody asks who does not know how many there are.
-        start = max(part.start or 0, 0)
         headers = {
             "Content-Type": kind,
             "Content-Security-Policy": _MEDIA_POLICY,
             "Accept-Ranges": "bytes",
         }
+        with self._slots.held(where(request)[0]):
+            return await self._media(request, part, headers)
+
+    async def _media(
+        self, request: web.Request, part: slice, headers: dict[str, str]
+    ) -> web.StreamResponse:
+        # Of its last bytes nobody asks who does not know how many there are.
+        start = max(part.start or 0, 0)
         async with opened(self._service, request, start=start) as (info, pieces):
             stop = min(part.stop or info.size_bytes, info.size_bytes)
             if part.start is None or part.start < 0:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import time
 import zipfile
-from collections.abc import Container
 from typing import Any, Final
 
 from aiohttp import web
 
 from interpreter_bot import cancellation, errors, values
-from interpreter_bot.platforms.web import files
+from interpreter_bot.platforms.web import files, session_slots
 from interpreter_bot.sessions import session_service
+from interpreter_bot.text import file_names
 
 _FIRST_SECOND: Final = 315_532_800
 _LAST_SECOND: Final = 4_354_819_199
 # What does not pack becomes larger by a little, and 2 GiB are the most without "zip64".
 _LARGE_BYTES: Final = 2**30
 _LEFT_OUT: Final = "left-out.txt"
+_TOO_MUCH: Final = "With it, the archive would be larger than a workspace may be."
+_MAX_OF_SESSION: Final = 2
+_MAX_AT_WORK: Final = 1
 _SHRANK: Final = "It became shorter while it was packed, and only its beginning is here."
 
 
@@ -28,10 +32,19 @@ class ZipArchives:
 
     def __init__(self, service: session_service.SessionService) -> None:
         self._service = service
+        self._slots = session_slots.SessionSlots(_MAX_OF_SESSION)
+        # To read and to compress takes threads and processors that others share.
+        self._working = asyncio.Semaphore(_MAX_AT_WORK)
 
     async def archive(self, request: web.Request) -> web.StreamResponse:
         """Serve all files of a session in one zip file, which is made as it is read."""
         key, title = files.where(request)
+        with self._slots.held(key):
+            return await self._archive(request, key, title)
+
+    async def _archive(
+        self, request: web.Request, key: values.SessionKey, title: str
+    ) -> web.StreamResponse:
         infos = await self._service.queries.files(key)
         if not infos:
             raise errors.FileMissingError("There are no files yet.")
@@ -44,11 +57,18 @@ class ZipArchives:
         packed = _Packed()
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
             refused = []
+            paths = file_names.PortablePaths()
+            left_bytes = self._service.queries.limits.workspace_bytes
             for info in infos:
-                if problem := await self._pack(key, info, archive, packed, response):
+                if info.size_bytes > left_bytes:
+                    refused.append(f"{info.name}: {_TOO_MUCH}\n")
+                    continue
+                left_bytes -= info.size_bytes
+                path = paths.path(info.name)
+                if problem := await self._pack(key, info, path, archive, packed, response):
                     refused.append(f"{info.name}: {problem}\n")
             if refused:
-                archive.writestr(_free(_LEFT_OUT, archive.NameToInfo), "".join(refused))
+                archive.writestr(paths.path(_LEFT_OUT), "".join(refused))
         await response.write(packed.taken())
         return response
 
@@ -56,6 +76,7 @@ class ZipArchives:
         self,
         key: values.SessionKey,
         info: values.FileInfo,
+        path: str,
         archive: zipfile.ZipFile,
         packed: _Packed,
         response: web.StreamResponse,
@@ -63,10 +84,11 @@ class ZipArchives:
         """Add a file to an archive, as large as it is when it is opened; return what is wrong."""
         # Code may give a file any time; archives know those of 1980 to 2107.
         seconds = min(max(info.modified_ns // 10**9, _FIRST_SECOND), _LAST_SECOND)
-        entry = zipfile.ZipInfo(info.name, time.gmtime(seconds)[:6])
+        entry = zipfile.ZipInfo(path, time.gmtime(seconds)[:6])
         entry.compress_type = zipfile.ZIP_DEFLATED
         async with contextlib.AsyncExitStack() as stack:
-            reading = self._service.queries.reading(key, info.name)
+            # Holes take no room in a workspace, but in an archive they do.
+            reading = self._service.queries.reading(key, info.name, may_be_sparse=False)
             try:
                 found, pieces = await stack.enter_async_context(reading)
             except errors.FileMissingError:
@@ -77,12 +99,14 @@ class ZipArchives:
             left = found.size_bytes
             is_large = left >= _LARGE_BYTES
             with archive.open(entry, "w", force_zip64=is_large) as opened:
-                async for piece in pieces:
-                    # What it has grown by meanwhile might be more than its header can tell.
-                    await cancellation.in_thread(opened.write, piece[:left])
+                while left > 0:
+                    async with self._working:
+                        piece = await anext(pieces, b"")
+                        # What it has grown by might be more than its header can tell.
+                        await cancellation.in_thread(opened.write, piece[:left])
                     await response.write(packed.taken())
                     left -= len(piece)
-                    if left <= 0:
+                    if not piece:
                         break
         return _SHRANK if left > 0 else ""
 
@@ -107,9 +131,3 @@ class _Packed(io.RawIOBase):
         """Return what was made since the last time."""
         made, self._made = bytes(self._made), bytearray()
         return made
-
-
-def _free(name: str, taken: Container[str]) -> str:
-    while name in taken:
-        name = f"_{name}"
-    return name

@@ -281,8 +281,60 @@ async def test_what_cannot_be_packed_is_named_in_the_archive(serving_fake):
             (bot.directory(KEY) / name).write_bytes(b"x" * size)
         async with client.get(_where("/archive", name="x")) as response:
             packed = zipfile.ZipFile(io.BytesIO(await response.read()))
-        assert sorted(packed.namelist()) == ["_left-out.txt", "left-out.txt", "small"]
-        assert packed.read("_left-out.txt").startswith(b"large: ")
+        assert sorted(packed.namelist()) == ["left-out (2).txt", "left-out.txt", "small"]
+        assert packed.read("left-out (2).txt").startswith(b"large: ")
+
+
+async def test_holes_take_no_room_in_an_archive_and_its_sum_is_bounded(serving_fake):
+    limits = settings.Limits(workspace_bytes=3_000_000)
+    async with serving_fake(limits=limits) as (bot, client):
+        for number in range(200):
+            path = bot.directory(KEY) / f"hole-{number:03}"
+            path.touch()
+            os.truncate(path, 1_200_000)
+        for name in ("a", "b", "c"):
+            (bot.directory(KEY) / name).write_bytes(os.urandom(1_400_000))
+        async with client.get(_where("/archive", name="x")) as response:
+            packed = zipfile.ZipFile(io.BytesIO(await response.read()))
+        assert packed.namelist() == ["a", "b", "left-out.txt"]
+        told = packed.read("left-out.txt").decode()
+        assert len(told.splitlines()) == 201
+
+
+async def test_few_downloads_of_a_session_are_made_at_a_time(serving_fake):
+    async with serving_fake() as (bot, client), contextlib.AsyncExitStack() as stack:
+        (bot.directory(KEY) / "a").write_bytes(os.urandom(40_000_000))
+        for path, most in ((_where("/archive", name="x"), 2), (_where("/download", name="a"), 8)):
+            begun = [await stack.enter_async_context(client.get(path)) for _ in range(most)]
+            assert {response.status for response in begun} == {200}
+            async with client.get(path) as refused:
+                assert refused.status >= 400
+                assert "Too many downloads" in await refused.text()
+            for response in begun:
+                response.close()
+            await asyncio.sleep(0.5)
+            async with client.get(path) as response:
+                assert response.status == 200
+
+
+async def test_names_in_an_archive_are_names_on_every_system(serving_fake):
+    names = ("..\\..\\evil.bat", 'a:*?"<>|\n.txt', "con.txt", "end.", "x?", "x*", "GROSSE.csv")
+    names += ("Große.csv", "data (1).csv", ".hidden")
+    async with serving_fake() as (bot, client):
+        for name in names:
+            (bot.directory(KEY) / name).write_bytes(name.encode())
+        (bot.directory(KEY) / "x_").mkdir()
+        (bot.directory(KEY) / "x_" / "b").write_bytes(b"x_/b")
+        listed = {one.name for one in await bot.queries.files(KEY)}
+        async with client.get(_where("/archive", name="x")) as response:
+            packed = zipfile.ZipFile(io.BytesIO(await response.read()))
+    paths = packed.namelist()
+    assert len(paths) == len({path.casefold() for path in paths}) == len(listed)
+    for path in paths:
+        assert not set(path) & set('\\:*?"<>|\n')
+        assert not any(part.endswith((".", " ")) for part in path.split("/"))
+    assert not {path for path in paths if any(other.startswith(f"{path}/") for other in paths)}
+    assert {"_con.txt", "data (1).csv", ".hidden", "end_"} <= set(paths)
 
 
 async def test_only_our_page_renames_deletes_and_opens(serving_fake):

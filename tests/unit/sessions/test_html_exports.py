@@ -2,10 +2,14 @@
 
 import datetime
 import hashlib
+import html
 import html.parser
+import time
+
+import pytest
 
 from interpreter_bot import values
-from interpreter_bot.sessions import exports, html_exports, past_turns
+from interpreter_bot.sessions import exports, html_exports, markdown_rendering, past_turns
 
 ATTACK = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 SVG = b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(3)</script></svg>"
@@ -68,9 +72,14 @@ EVERYTHING = (
 )
 
 
-def test_nothing_hostile_acts_in_the_page():
+async def page(turns, contents):
+    drawn = await markdown_rendering.MarkdownRenderer().render(html_exports.markdown_texts(turns))
+    return html_exports.write(ATTACK, turns, contents, drawn).decode()
+
+
+async def test_nothing_hostile_acts_in_the_page():
     contents = {digest(data): data for data in (SVG, PAGE, SCRIPTED)}
-    written = html_exports.write(ATTACK, [turn(*EVERYTHING)], contents).decode()
+    written = await page([turn(*EVERYTHING)], contents)
     reader = Reader()
     reader.feed(written)
     tags = reader.tags
@@ -82,8 +91,31 @@ def test_nothing_hostile_acts_in_the_page():
     assert (frame["sandbox"], frame["srcdoc"]) == (None, PAGE.decode())
     assert "script-src" not in written
     assert "default-src 'none'" in written
-    assert "no longer kept" in written
+    assert "not in this file" in written
     assert "The first 1 of 7 rows." in written
+
+
+@pytest.mark.parametrize(
+    "piece", ["![", "![a](b ", "[", "[[]", "> ", "* ", "|a|b\n|-|-\n", "[a]: b\n"]
+)
+async def test_hostile_markdown_costs_the_bot_nothing_and_is_there_as_text(piece):
+    hostile = piece * (90_000 // len(piece))
+    began, used = time.monotonic(), time.process_time()
+    written = await page([turn(past_turns.PastText(hostile), past_turns.PastText("**mine**"))], {})
+    assert time.monotonic() - began < 30
+    assert time.process_time() - used < 2
+    assert "<strong>mine</strong>" in written
+
+
+async def test_markdown_that_cannot_be_drawn_in_time_is_there_as_text(monkeypatch):
+    deep = "".join(f"{'> ' * 90}{'*a_b ' * 200}\n" for _ in range(80))
+    renderer = markdown_rendering.MarkdownRenderer()
+    drawn = await renderer.render(["x", deep, deep + "y", "x"])
+    assert drawn["x"] == "<p>x</p>\n"
+    assert len(drawn) == 3
+    again = time.monotonic()
+    assert await renderer.render(["x"]) == {"x": "<p>x</p>\n"}
+    assert time.monotonic() - again < 0.05
 
 
 def test_a_script_has_words_as_comments_and_divides_cells():

@@ -1,0 +1,121 @@
+"""Markdown as HTML, drawn in a process of its own, whose time and memory are bounded.
+
+What people, models and code wrote is hostile: a few kilobytes may take a parser minutes. What is
+not drawn in time is shown as plain text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import html
+import json
+import logging
+import os
+import resource
+import sys
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Final
+
+import markdown_it
+
+from interpreter_bot.text import markdown_cost
+
+_log = logging.getLogger(__name__)
+
+_MAX_CHARACTERS: Final = 100_000
+_MAX_SECONDS: Final = 10
+_MAX_MEMORY_BYTES: Final = 512 * 1024 * 1024
+_MAX_LINE_BYTES: Final = 8 * 1024 * 1024
+_MAX_KEPT_CHARACTERS: Final = 8_000_000
+_COMMAND: Final = ("-I", "-B", "-m", "interpreter_bot.sessions.markdown_rendering")
+
+
+class MarkdownRenderer:
+    """Draws Markdown, and keeps what it drew last."""
+
+    def __init__(self) -> None:
+        self._kept: collections.OrderedDict[str, str] = collections.OrderedDict()
+
+    async def render(self, texts: Iterable[str]) -> Mapping[str, str]:
+        """Return the HTML of some texts; plain text for those that cannot be drawn in time."""
+        wanted = list(dict.fromkeys(texts))
+        # Short ones first: a long one may use up the time.
+        missing = sorted((text for text in wanted if text not in self._kept), key=len)
+        drawn = {text: self._kept[text] for text in wanted if text in self._kept}
+        simple = [text for text in missing if _is_simple(text)]
+        if simple:
+            async for text, written in _drawn(simple):
+                drawn[text] = written
+        self._keep(drawn)
+        return {text: drawn.get(text) or f"<pre>{html.escape(text)}</pre>" for text in wanted}
+
+    def _keep(self, drawn: Mapping[str, str]) -> None:
+        for text, written in drawn.items():
+            self._kept[text] = written
+            self._kept.move_to_end(text)
+        size = sum(len(text) + len(written) for text, written in self._kept.items())
+        while size > _MAX_KEPT_CHARACTERS:
+            text, written = self._kept.popitem(last=False)
+            size -= len(text) + len(written)
+
+
+def _is_simple(text: str) -> bool:
+    return len(text) <= _MAX_CHARACTERS and not markdown_cost.is_excessive(text)
+
+
+async def _drawn(texts: list[str]) -> AsyncIterator[tuple[str, str]]:
+    """Let a process draw texts; what it has not drawn in time is missing."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, *_COMMAND),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={"PATH": "/usr/bin:/bin"},
+        cwd="/",
+        start_new_session=True,
+        limit=_MAX_LINE_BYTES,
+    )
+    assert process.stdin is not None  # noqa: S101
+    assert process.stdout is not None  # noqa: S101
+    writing = asyncio.create_task(_send(process.stdin, texts), name="Markdown to be drawn")
+    try:
+        async with asyncio.timeout(2 * _MAX_SECONDS):
+            for text in texts:
+                line = await process.stdout.readline()
+                if not line.endswith(b"\n"):
+                    break
+                yield text, json.loads(line)
+    except (TimeoutError, ValueError) as error:
+        _log.info("not all Markdown was drawn", exc_info=error)
+    finally:
+        writing.cancel()
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def _send(writer: asyncio.StreamWriter, texts: list[str]) -> None:
+    with contextlib.suppress(ConnectionError):
+        for text in texts:
+            writer.write(json.dumps(text).encode() + b"\n")
+            await writer.drain()
+        writer.close()
+
+
+def main() -> None:
+    """Draw each text of standard input, one a line, as JSON."""
+    os.nice(10)
+    resource.setrlimit(resource.RLIMIT_CPU, (_MAX_SECONDS, _MAX_SECONDS))
+    resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # HTML in it is shown as it is written, and links lead to no script.
+    parser = markdown_it.MarkdownIt("js-default")
+    for line in sys.stdin:
+        sys.stdout.write(json.dumps(parser.render(json.loads(line))) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
