@@ -17,17 +17,18 @@ from interpreter_bot.platforms.discord import (
     markdown,
     message_layout,
     modals,
+    persistent_buttons,
     subcommands,
 )
 from interpreter_bot.platforms.rendering import query_listings
 from interpreter_bot.sessions import past_turns, pending_questions
 from interpreter_bot.text import code_reading, safe_text
 
-_NOT_YOURS: Final = "Only who asked may do that."
+_NOT_YOURS: Final = "Only the person who asked can do that."
 _CHOICES: Final = frozenset({"once", "session", "install", "yes", "no"})
 _IN_WINDOWS: Final = frozenset({"answer", "change"})
 _QUESTIONS: Final = frozenset({"run", "refuse"}) | _IN_WINDOWS | _CHOICES
-_SLOW: Final = "The process of the bot that asked is slow to answer. Please press it again."
+_SLOW: Final = "That took too long. Please press the button again."
 
 
 class ButtonActions:
@@ -81,6 +82,8 @@ class ButtonActions:
             handle = answer_contents.table_handle(button.number)
             name = await self._service.save_table(place.key, handle)
             await subcommands.hand_out(self._handler, interaction, place, name)
+        else:
+            raise errors.BotError(persistent_buttons.UNKNOWN)
 
     async def _stop(
         self, interaction: discord.Interaction[Any], button: message_layout.Button
@@ -93,7 +96,7 @@ class ButtonActions:
             return
         in_flight = self._handler.in_flight
         if not await in_flight.cancel(button.number):
-            await self._handler.tell(interaction, "Nothing is running any more.")
+            await self._handler.tell(interaction, "Nothing is running.")
             if not await in_flight.is_running(button.number):
                 # Fetched anew: the person may have pressed the button on an older state.
                 message = await interaction.original_response()

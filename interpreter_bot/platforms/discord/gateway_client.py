@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import discord
 from discord import app_commands
 
-from interpreter_bot import settings
+from interpreter_bot import errors, settings
 from interpreter_bot.platforms.discord import (
     api_errors,
     button_actions,
@@ -154,9 +154,16 @@ class _Client(discord.Client):
             self.in_flight.spawn(self.listener.take_again(event), f"{event.event_id} again")
 
     async def on_interaction(self, interaction: discord.Interaction[Any]) -> None:
-        """Handle an interaction with a modal of an earlier run; the library handles all others."""
+        """Handle a modal of an earlier run, or a button that is unknown; the library handles all
+        others."""
+        data: Mapping[str, Any] = dict(interaction.data or {})
+        custom_id = str(data.get("custom_id", ""))
         if interaction.type is discord.InteractionType.modal_submit:
             await modals.take(self.handler, interaction)
+        elif interaction.type is discord.InteractionType.component and not (
+            persistent_buttons.is_known(custom_id)
+        ):
+            await self.handler.failed(interaction, errors.BotError(persistent_buttons.UNKNOWN))
 
     async def on_message(self, message: discord.Message) -> None:
         """Handle a message."""

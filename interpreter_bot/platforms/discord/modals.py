@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import discord
 
+from interpreter_bot import errors
 from interpreter_bot.platforms.discord import (
     api_errors,
     channels_and_threads,
@@ -36,6 +37,8 @@ _MOST_FILES: Final = 10
 _OPEN_SECONDS: Final = 30 * 60.0
 CODE, QUESTION, ANSWER, CHANGE = "code", "question", "answer", "change"
 """Kinds of modals; they stay in their ids."""
+_KINDS: Final = frozenset({CODE, QUESTION, ANSWER, CHANGE})
+_UNKNOWN: Final = "This form is from another version of me. Please open it again."
 _ID: Final = re.compile(r"ibw:(?P<kind>[a-z]+):(?P<number>[0-9]{1,20}):[0-9a-f]+")
 _TAKEN: Final = "taken"
 
@@ -115,12 +118,18 @@ class CodeModal(discord.ui.Modal):
 
 
 def sent_off(interaction: discord.Interaction[Any]) -> SubmittedModal | None:
-    """Parse the submission of an earlier run's modal; None if the modal is open in this process."""
+    """Parse the submission of an earlier run's modal; None if the modal is open in this process.
+
+    Raises:
+        BotError: the modal is unknown.
+    """
     told = cast("Mapping[str, Any]", interaction.data or {})
     found = _ID.fullmatch(str(told.get("custom_id", "")))
-    if found is None or _TAKEN in interaction.extras:
+    if found is None or found["kind"] not in _KINDS:
+        raise errors.BotError(_UNKNOWN)
+    if _TAKEN in interaction.extras:
         return None
-    known = told.get("resolved", {}).get("attachments", {})
+    known = (told.get("resolved") or {}).get("attachments") or {}
     text, files = "", []
     for field in _fields(told):
         if field.get("custom_id") == "text":
@@ -133,7 +142,7 @@ def sent_off(interaction: discord.Interaction[Any]) -> SubmittedModal | None:
 
 
 def _fields(told: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    for row in told.get("components", ()):
+    for row in told.get("components") or ():
         if isinstance(field := row.get("component"), Mapping):
             yield field
 

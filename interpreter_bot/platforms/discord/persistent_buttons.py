@@ -28,6 +28,7 @@ _LOOKS: Final = {
     "yes": ("Yes", discord.ButtonStyle.primary),
     "no": ("No", discord.ButtonStyle.danger),
 }
+UNKNOWN: Final = "This button is from another version of me. Use a newer one, or ask again."
 _TEMPLATE: Final = r"ib:(?P<verb>[a-z]+):(?P<number>[0-9]{1,19}):(?P<owner>[0-9]{1,20})"
 _ID: Final = re.compile(_TEMPLATE)
 
@@ -51,7 +52,8 @@ class Action(discord.ui.DynamicItem[discord.ui.Button[Any]], template=_TEMPLATE)
     """One button of the bot."""
 
     def __init__(self, button: message_layout.Button) -> None:
-        label, style = _LOOKS[button.verb]
+        # Another version may have buttons that are unknown here.
+        label, style = _LOOKS.get(button.verb, (button.verb, discord.ButtonStyle.secondary))
         custom_id = f"ib:{button.verb}:{button.number}:{button.owner}"
         label = button.label or label
         super().__init__(discord.ui.Button(label=label, style=style, custom_id=custom_id))
@@ -72,6 +74,11 @@ class Action(discord.ui.DynamicItem[discord.ui.Button[Any]], template=_TEMPLATE)
         """Run its action."""
         client: PressableClient = interaction.client
         await client.presser.press(interaction, self._button)
+
+
+def is_known(custom_id: str) -> bool:
+    """Say whether this is the id of a button of the bot."""
+    return _ID.fullmatch(custom_id) is not None
 
 
 def numbers(message: discord.Message, verbs: Collection[str]) -> Iterator[int]:

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from interpreter_bot import code_activity, values
+from tests.fakes.discord_server import worlds
 from tests.integration.discord import steps
 
 
@@ -97,7 +98,7 @@ async def test_only_who_asked_and_moderators_stop(discord_server, lab, connect, 
         thread = await steps.thread_in(channel)
         await until(lambda: thread.of_bots and "Stop" in thread.of_bots[0].buttons)
         refused = await discord_server.click(bob, thread.of_bots[0], "Stop")
-        await until(lambda: "Only who asked" in refused.text)
+        await until(lambda: "Only the person who asked" in refused.text)
         assert refused.messages[-1].seen_by is bob
         await discord_server.click(moderator, thread.of_bots[0], "Stop")
         await steps.answered(thread)
@@ -202,6 +203,40 @@ async def test_a_choice_is_made_by_a_button(discord_server, lab, connect, until)
         await discord_server.click(alice, thread.of_bots[-1], "Install and run again")
         await until(lambda: len(chosen) == 2)
     assert chosen == ["session", "install"]
+
+
+@pytest.mark.parametrize(
+    "custom_id",
+    [
+        *("ib:nope:1:2", "ib:stop:x:y", "ib:stop:1", "other", "ib:csv:9999999999999999999:1"),
+        *("ib:code:9999999999999999999:1", "ib:again:0:1", "ib:answer:1:{0}", "ib::1:2"),
+    ],
+)
+async def test_a_button_that_means_nothing_here_is_answered_by_a_sentence(
+    discord_server, lab, connect, until, custom_id, caplog
+):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    button = {"type": 2, "style": 2, "label": "Old", "custom_id": custom_id.format(alice.id)}
+    row = {"type": 1, "components": [button]}
+    async with connect():
+        message = worlds.Message(channel, discord_server.bot, "Old.", components=[row])
+        discord_server.post(message)
+        done = await discord_server.click(alice, message, "Old")
+        await until(lambda: done.text and not done.messages[-1].is_loading)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+@pytest.mark.parametrize("custom_id", ["ibw:nope:1:ff", "other", "ibw:answer:1:ff"])
+async def test_a_form_that_means_nothing_here_is_answered_by_a_sentence(
+    discord_server, lab, connect, until, custom_id, caplog
+):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect():
+        opened = await discord_server.command(alice, channel, "py")
+        opened.modal["custom_id"] = custom_id
+        done = await discord_server.submit(opened, {"text": "1"})
+        await until(lambda: done.text)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 async def _asked(until, thread):
@@ -310,7 +345,7 @@ async def test_input_is_answered_in_a_window(discord_server, lab, connect, until
         thread = await steps.thread_in(channel)
         question = await _asked(until, thread)
         refused = await discord_server.click(bob, question, "Answer")
-        await until(lambda: "Only who asked" in refused.text)
+        await until(lambda: "Only the person who asked" in refused.text)
         opened = await discord_server.click(alice, question, "Answer")
         twice = await discord_server.click(alice, question, "Answer")
         await discord_server.submit(opened, {"text": "Grace"})
@@ -501,6 +536,6 @@ async def test_only_who_asked_approves(discord_server, lab, connect, until):
         question = thread.of_bots[-1]
         assert question.pings == {alice.id}
         refused = await discord_server.click(boss, question, "Run")
-        await until(lambda: "Only who asked" in refused.text)
+        await until(lambda: "Only the person who asked" in refused.text)
         await _approve(discord_server, until, alice, thread, "Refuse")
     assert "Then not." in thread.of_bots[-1].content

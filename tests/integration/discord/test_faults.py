@@ -459,7 +459,7 @@ async def test_a_fault_of_our_own_is_said_and_its_request_forgotten(
         direct.of_bots[-1].components = stop
         late = await discord_server.click(alice, direct.of_bots[-1], "Stop")
         await until(lambda: late.text)
-    assert "Nothing is running any more" in late.text
+    assert "Nothing is running" in late.text
 
 
 async def test_a_fault_in_taking_a_message_is_said(

@@ -183,7 +183,7 @@ async def test_where_the_bot_is_not_others_get_nothing_out_of_a_conversation(
         await steps.finished(done)
         for label in ("Notebook", "Show code", "Re-run"):
             refused = await discord_server.click(bob, done.original, label, is_user_install=True)
-            assert "Only who asked" in await steps.finished(refused)
+            assert "Only the person who asked" in await steps.finished(refused)
         given = await discord_server.click(alice, done.original, "Notebook", is_user_install=True)
         await steps.finished(given)
         assert list(given.messages[-1].files) == ["conversation.ipynb"]
