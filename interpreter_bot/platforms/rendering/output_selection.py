@@ -5,6 +5,7 @@ File names are short, safe and stable: the same output gets the same one again.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -30,6 +31,9 @@ _PNG: Final = "image/png"
 _PRINTED: Final = -1
 # A line is cut rather than so much room left empty.
 _WHOLE_LINES: Final = 0.5
+# Of what is shown of a long text, this part is its end.
+_TAIL_PART: Final = 3
+_LEAST_OF_VALUE: Final = 4
 _ALT_CHARACTERS: Final = 200
 
 
@@ -91,10 +95,53 @@ class OutputSelector:
     ) -> tuple[display_items.Item, ...]:
         """Return the items to show of what stands on the screen of a cell.
 
-        Text beyond what may be shown ends with its head; all of it is in the file that follows
-        last.
+        Of text beyond what may be shown the beginning and the end are shown, with a line between
+        them that says so; all of it is in the file that follows last.
         """
         return tuple(_Execution(cell, self._capabilities, self._names).choose(standing))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Gap:
+    """What is left out of a text, and the line that stands there instead."""
+
+    start: int
+    end: int
+    mark: str
+
+
+def _gap(text: str, max_lines: int, max_characters: int) -> _Gap | None:
+    """Return what is to be left out of a text in its middle; None if all of it fits."""
+    lines = text.split("\n")
+    if len(lines) <= max_lines and len(text) <= max_characters:
+        return None
+    tail_lines = max(max_lines // _TAIL_PART, 1)
+    head = "\n".join(lines[: max(max_lines - tail_lines, 0)])
+    tail = "\n".join(lines[-tail_lines:])
+    tail_characters = max(max_characters // _TAIL_PART, 0)
+    start = _whole_lines(head, max(max_characters - tail_characters, 0))
+    end = len(text) - _whole_lines(tail[::-1], tail_characters)
+    end = max(message_splitting.grapheme_floor(text, end), start)
+    cut = text[start:end].strip("\n")
+    if not cut:
+        return None
+    is_within_line = "\n" not in cut
+    kept, total, unit = len(lines) - cut.count("\n") - 1, len(lines), "lines"
+    if is_within_line:
+        kept, total, unit = len(text) - len(cut), len(text), "characters"
+    before = "" if text[start - 1 : start] in ("", "\n") else "\n"
+    after = "" if text[end : end + 1] in ("", "\n") else "\n"
+    return _Gap(start, end, f"{before}… {kept:,} of {total:,} {unit} …{after}")
+
+
+def _whole_lines(text: str, most: int) -> int:
+    """Return how much of a text fits: whole lines, unless that leaves too much room empty."""
+    if len(text) <= most:
+        return len(text)
+    line_end = text.rfind("\n", 0, most)
+    return (
+        line_end if line_end > most * _WHOLE_LINES else message_splitting.grapheme_floor(text, most)
+    )
 
 
 class _Execution:
@@ -106,19 +153,17 @@ class _Execution:
         self._names = given
         self._characters_left = capabilities.text_characters
         self._lines_left = capabilities.text_lines
+        self._is_cut = False
 
     def choose(self, standing: Sequence[output_screens.ScreenItem]) -> Iterator[display_items.Item]:
-        is_cut = False
+        texts = [item.output.text for item in standing if isinstance(item.output, values.Text)]
+        excerpts = iter(self._excerpts([text.rstrip("\n") for text in texts]))
         for item in standing:
-            if isinstance(item.output, values.Text):
-                text = item.output.text.rstrip("\n")
-                head = self._head(text)
-                is_cut = is_cut or len(head) < len(text)
-                if head.strip():
-                    yield display_items.TextItem(head)
-            else:
+            if not isinstance(item.output, values.Text):
                 yield from self._other(item.number, item.output)
-        if is_cut:
+            elif (excerpt := next(excerpts)).strip():
+                yield display_items.TextItem(excerpt)
+        if self._is_cut:
             printed = "".join(
                 item.output.text for item in standing if isinstance(item.output, values.Text)
             )
@@ -147,12 +192,19 @@ class _Execution:
 
     def _text(self, number: int, text: str, language: str) -> Iterator[display_items.Item]:
         text = safe_text.harmless(text).rstrip("\n")
-        head = self._head(text)
-        if head.strip():
+        # A value is what the code was run for: something of it is shown in any case.
+        lines = max(self._lines_left, self._can.text_lines // _LEAST_OF_VALUE)
+        characters = max(self._characters_left, self._can.text_characters // _LEAST_OF_VALUE)
+        gap = _gap(text, lines, characters)
+        shown = f"{text[: gap.start]}{gap.mark}{text[gap.end :]}" if gap else text
+        self._count(shown)
+        if shown.strip():
             yield (
-                display_items.CodeItem(head, language) if language else display_items.TextItem(head)
+                display_items.CodeItem(shown, language)
+                if language
+                else display_items.TextItem(shown)
             )
-        if len(head) < len(text):
+        if gap:
             kind, suffix = ("data", ".json") if language == "json" else ("value", ".txt")
             yield self._file(number, kind, suffix, text, "all of it")
 
@@ -222,20 +274,29 @@ class _Execution:
         else:
             yield from self._text(number, formula.latex, "latex")
 
-    def _head(self, text: str) -> str:
-        """Return the part that still fits: whole lines, unless that leaves too much room empty."""
-        if not text.strip():
-            return text
-        lines = text.split("\n")
-        head = "\n".join(lines[: max(self._lines_left, 0)])
-        fitting = max(self._characters_left, 0)
-        if fitting < len(head):
-            line_end = head.rfind("\n", 0, fitting)
-            fitting = line_end if line_end > fitting * _WHOLE_LINES else fitting
-            head = head[: message_splitting.grapheme_floor(head, fitting)]
-        self._characters_left -= len(head)
-        self._lines_left -= head.count("\n") + 1
-        return head
+    def _excerpts(self, texts: Sequence[str]) -> list[str]:
+        """Return what is shown of each printed text; one of them has the gap in all of it."""
+        whole = "\n".join(texts)
+        gap = _gap(whole, self._lines_left, self._characters_left)
+        self._is_cut = gap is not None
+        self._count(f"{whole[: gap.start]}{whole[gap.end :]}" if gap else whole)
+        if gap is None:
+            return list(texts)
+        excerpts: list[str] = []
+        start, is_marked = 0, False
+        for text in texts:
+            end = start + len(text)
+            head = whole[start : max(min(end, gap.start), start)]
+            tail = whole[min(max(start, gap.end), end) : end]
+            is_here = not is_marked and gap.start <= end
+            is_marked = is_marked or is_here
+            excerpts.append(f"{head}{gap.mark if is_here else ''}{tail}")
+            start = end + 1
+        return excerpts
+
+    def _count(self, shown: str) -> None:
+        self._characters_left -= len(shown)
+        self._lines_left -= shown.count("\n") + 1
 
     def _name(self, number: int, kind: str, *, title: str = "") -> str:
         return self._names.name((self._cell, number), kind, title=title)

@@ -1,6 +1,7 @@
 """What is shown in a message and what becomes a file."""
 
 import base64
+import re
 import time
 
 import pytest
@@ -43,11 +44,12 @@ def table(columns, *rows, row_count=None):
     )
 
 
-def test_short_text_is_said_and_long_text_is_a_file_after_its_head():
+def test_short_text_is_said_and_of_long_text_both_ends_before_a_file():
     assert chosen(values.Text("stdout", "hi\n")) == (display_items.TextItem("hi"),)
     text = "".join(f"line {number}\n" for number in range(50))
     head, file = chosen(values.Text("stdout", text))
-    assert head.text == "".join(f"line {number}\n" for number in range(10)).rstrip("\n")
+    lines = [f"line {number}" for number in (*range(7), 47, 48, 49)]
+    assert head.text.split("\n") == [*lines[:7], "… 10 of 50 lines …", *lines[7:]]
     assert (file.name, file.data) == ("output-1.txt", text.encode())
 
 
@@ -63,7 +65,33 @@ def test_all_that_was_printed_is_one_file_in_order():
 def test_what_is_said_is_within_the_limit(one, other):
     can = display_items.Capabilities(text_characters=20, text_lines=3)
     found = chosen(values.Text("stdout", one), values.Result(plain=other), can=can)
-    assert sum(len(item.text) for item in found if isinstance(item, display_items.TextItem)) <= 20
+    texts = [item.text for item in found if isinstance(item, display_items.TextItem)]
+    shown = [re.sub(r"\n?… [\d,]+ of [\d,]+ \w+ …\n?", "", text) for text in texts]
+    # A value is shown in any case, as far as a quarter of the limit reaches.
+    assert sum(map(len, shown)) <= 20 + 5
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (("a" * 10 + "\n", "b" * 70 + "\n", "c" * 10), ["a" * 10, "b\n… ", "c" * 10]),
+        (("".join(f"{n}\n" for n in range(99)), "the end\n"), ["0\n1\n", "the end"]),
+        (("first\n", "".join(f"{n}\n" for n in range(99))), ["first", "\n97\n98"]),
+    ],
+)
+def test_the_end_of_what_is_printed_is_always_visible(texts, expected):
+    can = display_items.Capabilities(text_characters=40, text_lines=9)
+    outputs = [values.Text(("stdout", "stderr")[i % 2], text) for i, text in enumerate(texts)]
+    found = chosen(*outputs, can=can)
+    shown = [item.text for item in found if isinstance(item, display_items.TextItem)]
+    assert sum("… " in text for text in shown) == 1
+    assert all(any(part in text for text in shown) for part in expected)
+    assert found[-1].data.decode() == "".join(texts)
+
+
+def test_a_value_is_visible_after_much_that_was_printed():
+    found = chosen(values.Text("stdout", "x\n" * 999), values.Result(plain="42"))
+    assert display_items.TextItem("42") in found
 
 
 def test_of_a_long_traceback_the_end_is_shown():
