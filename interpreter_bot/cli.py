@@ -106,7 +106,7 @@ def _settings(options: argparse.Namespace) -> settings.Settings:
     import pydantic
 
     from interpreter_bot import settings
-    from interpreter_bot.setting_groups import unknown_names
+    from interpreter_bot.setting_groups import header_values, unknown_names
 
     prefix = str(settings.Settings.model_config["env_prefix"])
     if unknown := unknown_names.variable_sentences(os.environ, prefix, settings.Settings):
@@ -127,6 +127,9 @@ def _settings(options: argparse.Namespace) -> settings.Settings:
         raise errors.SettingsError(f"The settings file cannot be read: {error}.") from error
     except ValueError as error:
         raise errors.SettingsError(f"The settings cannot be read: {error}.") from error
+    named = tuple(model.api_key_variable for model in config.models)
+    if unusable := header_values.variable_sentences(os.environ, named):
+        raise errors.SettingsError("\n".join(unusable))
     if not config.sandbox.enabled:
         raise errors.SettingsError(
             "No file or variable turns the sandbox off; --unsafe-no-sandbox does."

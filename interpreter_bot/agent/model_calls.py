@@ -171,8 +171,10 @@ class ModelCall:
             reply = await self._llm.reply(prompt, listener=self)
         except model_errors.CutError as error:
             reply, is_cut = error.partial, True
-        except asyncio.CancelledError:
-            self._charge(values.Usage(estimate, self._written, is_estimated=True))
+        except (asyncio.CancelledError, model_errors.ModelError) as error:
+            # A filter may also refuse in the middle of a reply.
+            if self._written or isinstance(error, asyncio.CancelledError):
+                self._charge(values.Usage(estimate, self._written, is_estimated=True))
             raise
         usage = _counted(reply, estimate, self._written)
         self._charge(usage)

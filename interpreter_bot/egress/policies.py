@@ -10,6 +10,7 @@ from typing import Final
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.egress import address_rules, host_names
+from interpreter_bot.setting_groups import header_values
 
 _METHOD: Final = re.compile(r"[A-Z]{1,20}", re.ASCII)
 _FIELD: Final = re.compile(r"[A-Za-z0-9-]{1,100}", re.ASCII)
@@ -151,6 +152,8 @@ def _header(host: str, name: str, text: str, environment: Mapping[str, str]) -> 
         raise errors.SettingsError(f"egress, {host}: {error.args[0]} is not set.") from None
     except ValueError:
         raise errors.SettingsError(f"egress, {host}: the header {name} is malformed.") from None
+    if fault := header_values.header_fault(value):
+        raise errors.SettingsError(f"egress, {host}: the header {name} {fault}.")
     if not (_FIELD.fullmatch(name) and _VALUE.fullmatch(value)):
         raise errors.SettingsError(f"egress, {host}: the header {name} cannot be sent.")
     return value

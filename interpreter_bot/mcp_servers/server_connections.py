@@ -27,6 +27,7 @@ from interpreter_bot.mcp_servers import (
     program_cgroups,
     program_transport,
 )
+from interpreter_bot.setting_groups import header_values
 from interpreter_bot.store import records
 
 _log = logging.getLogger(__name__)
@@ -91,11 +92,11 @@ class ServerConnection:
         self._groups = groups
         self.secrets: frozenset[str] = frozenset()
         self._headers = {
-            name: _filled(server.name, name, text, environment)
+            name: _filled(server.name, name, text, environment, is_header=True)
             for name, text in server.headers.items()
         }
         self._environment = {
-            name: _filled(server.name, name, text, environment)
+            name: _filled(server.name, name, text, environment, is_header=False)
             for name, text in server.environment.items()
         }
         self._note_secrets(self._headers.values())
@@ -306,6 +307,9 @@ class ServerConnection:
         if server.token_file is not None:
             token = await asyncio.to_thread(private_files.read, server.token_file)
             self._note_secrets([token])
+            if fault := header_values.key_fault(token):
+                said = f"mcp_servers, {server.name}: the token in {server.token_file} {fault}."
+                raise errors.SettingsError(said)
             headers["Authorization"] = f"Bearer {token}"
         urls = [url, *([server.oauth.issuer] if server.oauth else [])]
         return httpx2.AsyncClient(
@@ -360,13 +364,18 @@ async def _listed(client: mcp.Client) -> definitions.Listing:
     return definitions.listed(client.instructions or "", tools)
 
 
-def _filled(server: str, name: str, text: str, environment: Mapping[str, str]) -> str:
-    """Return the value of a header."""
+def _filled(
+    server: str, name: str, text: str, environment: Mapping[str, str], *, is_header: bool
+) -> str:
+    """Return the value of a header, or of a variable of a program."""
     try:
-        return string.Template(text).substitute(environment)
+        value = string.Template(text).substitute(environment)
     except KeyError as error:
         said = f"mcp_servers, {server}: {error.args[0]} is not set."
         raise errors.SettingsError(said) from None
     except ValueError:
         said = f"mcp_servers, {server}: the header {name} is malformed."
         raise errors.SettingsError(said) from None
+    if is_header and (fault := header_values.header_fault(value)):
+        raise errors.SettingsError(f"mcp_servers, {server}: the header {name} {fault}.")
+    return value

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 
 import pydantic
 
-from interpreter_bot.setting_groups import fields
+from interpreter_bot.setting_groups import fields, header_values
 
 # Smaller models write better programs as code blocks than as tool calls, even where they support
 # those: as calls, one of 1.5 billion puts them on one line, and repeats the same mistake.
@@ -37,9 +37,7 @@ class Model(fields.Group):
     """What its server calls it."""
     label: str = ""
     """What people call it; empty means its name."""
-    base_url: Annotated[str, pydantic.Field(pattern=r"^https?://[^\s/]+")] = (
-        "https://api.openai.com/v1"
-    )
+    base_url: header_values.Address = "https://api.openai.com/v1"
     """Where its server is: any that speaks OpenAI's protocols, or Anthropic's; for that, its own by
     default."""
     api_key_variable: str = "OPENAI_API_KEY"

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import pydantic
 
-from interpreter_bot.setting_groups import fields
+from interpreter_bot.setting_groups import fields, header_values
 
 
 class Slack(fields.Group):
@@ -17,17 +17,17 @@ class Slack(fields.Group):
     holds in their workspace instead of what is set here.
     """
 
-    bot_token: pydantic.SecretStr = pydantic.SecretStr("")
+    bot_token: header_values.Token = pydantic.SecretStr("")
     """SLACK_BOT_TOKEN, `xoxb-…`: the bot in one workspace."""
-    app_token: pydantic.SecretStr = pydantic.SecretStr("")
+    app_token: header_values.Token = pydantic.SecretStr("")
     """SLACK_APP_TOKEN, `xapp-…` with `connections:write`: for Socket Mode."""
-    signing_secret: pydantic.SecretStr = pydantic.SecretStr("")
+    signing_secret: header_values.Token = pydantic.SecretStr("")
     """SLACK_SIGNING_SECRET: proves that an HTTP request comes from Slack."""
     client_id: str = ""
     """SLACK_CLIENT_ID: many workspaces, each installed through OAuth, instead of one token."""
-    client_secret: pydantic.SecretStr = pydantic.SecretStr("")
+    client_secret: header_values.Token = pydantic.SecretStr("")
     """SLACK_CLIENT_SECRET, for the same."""
-    api_base_url: str = "https://slack.com/api/"
+    api_base_url: header_values.Address = "https://slack.com/api/"
     """SLACK_API_BASE_URL: GovSlack, or a server for tests."""
     file_hosts: tuple[str, ...] = ("slack.com", "slack-edge.com", "slack-files.com")
     """Domains that may be sent the bot's token to fetch a file, besides the host of the API."""
@@ -95,7 +95,7 @@ class Slack(fields.Group):
 class Discord(fields.Group):
     """Discord. It is on when a token is set."""
 
-    token: pydantic.SecretStr = pydantic.SecretStr("")
+    token: header_values.Token = pydantic.SecretStr("")
     """DISCORD_TOKEN: the bot's."""
     guilds: tuple[int, ...] = ()
     """Ids of the only servers where it may be used; empty means all."""

@@ -21,6 +21,7 @@ from interpreter_bot.agent.llms import (
     model_reply_assembly,
     reasoning_replay,
     sdk_errors,
+    server_quirks,
     tls_contexts,
 )
 
@@ -135,30 +136,35 @@ class MessagesLlm:
         self, prompt: chat_messages.Prompt, assembler: model_reply_assembly.ModelReplyAssembler
     ) -> anthropic.AsyncStream[Any]:
         """Open the stream, retrying without what the server rejects."""
-        parameters = self._parameters(prompt)
-        while True:
-            sent = self._adapted(parameters)
-            try:
-                stream = await self._messages.create(
-                    model=self._model.name,
-                    max_tokens=prompt.answer_tokens,
-                    messages=[],
-                    stream=True,
-                    # Not by name, for the reason given in `chat_completions`.
-                    extra_body=sent,
-                )
-            except UnicodeEncodeError:
-                parameters = chat_completions.well_formed(parameters)
-                continue
-            except anthropic.APIStatusError as error:
-                if self._learn(error, sent):
-                    continue
-                if reasoning_replay.is_refused(error.status_code, str(error), parameters):
-                    parameters = reasoning_replay.without(parameters)
-                    assembler.is_reasoning_refused = True
-                    continue
-                raise
+
+        async def send(sent: dict[str, Any]) -> anthropic.AsyncStream[Any]:
+            stream = await self._messages.create(
+                model=self._model.name,
+                max_tokens=prompt.answer_tokens,
+                messages=[],
+                stream=True,
+                # Not by name, for the reason given in `chat_completions`.
+                extra_body=sent,
+            )
             return cast("anthropic.AsyncStream[Any]", stream)
+
+        def mend(
+            error: anthropic.APIStatusError, sent: dict[str, Any], parameters: dict[str, Any]
+        ) -> dict[str, Any] | None:
+            if self._learn(error, sent):
+                return parameters
+            if reasoning_replay.is_refused(error.status_code, str(error), parameters):
+                assembler.is_reasoning_refused = True
+                return reasoning_replay.without(parameters)
+            return None
+
+        return await server_quirks.open_accepted(
+            send,
+            self._parameters(prompt),
+            refusals=anthropic.APIStatusError,
+            adapt=self._adapted,
+            mend=mend,
+        )
 
     def _parameters(self, prompt: chat_messages.Prompt) -> dict[str, Any]:
         # Only what is sent again is worth the higher price of writing it into a cache.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import functools
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from typing import Any, Final, cast
@@ -126,48 +127,28 @@ class ChatCompletionsLlm:
         self, parameters: dict[str, Any], assembler: model_reply_assembly.ModelReplyAssembler
     ) -> AsyncIterator[openai.AsyncStream[Any]]:
         """Open the stream, retrying without the parameters that the server rejects."""
-        while True:
-            sent = self._quirks.adapted(parameters)
-            try:
-                stream = await self._completions.create(
-                    model=self._model.name,
-                    messages=[],
-                    stream=True,
-                    # The SDK looks through every argument given by name, for shapes we never use:
-                    # for a long transcript that took longer than all else in a turn.
-                    extra_body=sent,
-                )
-            except UnicodeEncodeError:
-                parameters = well_formed(parameters)
-                continue
-            except openai.APIStatusError as error:
-                if self._quirks.learn(error, sent):
-                    continue
-                said = f"{error.param} {error.message} {error.body}"
-                if reasoning_replay.is_refused(error.status_code, said, parameters):
-                    parameters = reasoning_replay.without(parameters)
-                    assembler.is_reasoning_refused = True
-                    continue
-                raise
-            break
+
+        async def send(sent: dict[str, Any]) -> openai.AsyncStream[Any]:
+            stream = await self._completions.create(
+                model=self._model.name,
+                messages=[],
+                stream=True,
+                # The SDK looks through every argument given by name, for shapes we never use: for a
+                # long transcript that took longer than all else in a turn.
+                extra_body=sent,
+            )
+            return cast("openai.AsyncStream[Any]", stream)
+
+        stream = await server_quirks.open_accepted(
+            send,
+            parameters,
+            refusals=openai.APIStatusError,
+            adapt=self._quirks.adapted,
+            mend=functools.partial(self._quirks.mend, assembler=assembler),
+        )
         # Closes the connection also on cancellation, so that the server stops at once.
         async with stream:
-            yield cast("openai.AsyncStream[Any]", stream)
-
-
-def well_formed(sent: Any) -> Any:  # noqa: ANN401
-    """Replace lone surrogates in anything that becomes JSON.
-
-    Half a character may be in a message of a platform, in an output, or in what a model's server
-    sent by escapes; it is remembered, and would fail each later request of the session.
-    """
-    if isinstance(sent, str):
-        return sent.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(sent, dict):
-        return {well_formed(name): well_formed(value) for name, value in sent.items()}
-    if isinstance(sent, list | tuple):
-        return [well_formed(one) for one in sent]
-    return sent
+            yield stream
 
 
 async def chunks(stream: AsyncIterator[object]) -> AsyncGenerator[object, None]:

@@ -85,7 +85,8 @@ class PictureFallbackLlm:
         self, prompt: chat_messages.Prompt, listener: ports.ModelReplyListener
     ) -> chat_messages.ModelReply:
         """Request a reply, with as many pictures as the server has shown to take."""
-        while True:
+        # Each time it is fewer of them.
+        for _ in range(self._most + 1):
             messages = picture_selection.newest(prompt.messages, self._most)
             limited = dataclasses.replace(prompt, messages=messages)
             try:
@@ -94,3 +95,4 @@ class PictureFallbackLlm:
                 if error.most >= self._most:
                     raise model_errors.PictureUnreadableError from error
                 self._most = error.most
+        raise model_errors.PictureUnreadableError

@@ -74,28 +74,28 @@ class ResponsesLlm:
         parameters = self._parameters(prompt)
         if assembler.is_reasoning_refused:
             parameters = reasoning_replay.without(parameters)
-        while True:
-            sent = self._quirks.adapted(parameters)
-            try:
-                # Passed this way for the reason given in `chat_completions`.
-                stream = await self._responses.create(stream=True, extra_body=sent)
-            except UnicodeEncodeError:
-                parameters = chat_completions.well_formed(parameters)
-                continue
-            except openai.APIStatusError as error:
-                if self._quirks.learn(error, sent):
-                    continue
-                said = f"{error.param} {error.message} {error.body}"
-                if reasoning_replay.is_refused(error.status_code, said, parameters):
-                    parameters = reasoning_replay.without(parameters)
-                    assembler.is_reasoning_refused = True
-                    continue
-                if self._shows_outputs and _TEXT_ONLY.search(str(error)):
-                    self._shows_outputs = False
-                    parameters = self._parameters(prompt)
-                    continue
-                raise
+
+        async def send(sent: dict[str, Any]) -> openai.AsyncStream[Any]:
+            # Passed this way for the reason given in `chat_completions`.
+            stream = await self._responses.create(stream=True, extra_body=sent)
             return cast("openai.AsyncStream[Any]", stream)
+
+        def mend(
+            error: openai.APIStatusError, sent: dict[str, Any], parameters: dict[str, Any]
+        ) -> dict[str, Any] | None:
+            mended = self._quirks.mend(error, sent, parameters, assembler)
+            if mended is None and self._shows_outputs and _TEXT_ONLY.search(str(error)):
+                self._shows_outputs = False
+                return self._parameters(prompt)
+            return mended
+
+        return await server_quirks.open_accepted(
+            send,
+            parameters,
+            refusals=openai.APIStatusError,
+            adapt=self._quirks.adapted,
+            mend=mend,
+        )
 
     def _parameters(self, prompt: chat_messages.Prompt) -> dict[str, Any]:
         parameters: dict[str, Any] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import itertools
 import random
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeAlias
@@ -93,7 +92,7 @@ class RetryingLlm:
         self, prompt: chat_messages.Prompt, *, listener: ports.ModelReplyListener
     ) -> chat_messages.ModelReply:
         """Request a reply, with retries."""
-        for attempt in itertools.count():
+        for attempt in range(self._patience.retries):
             try:
                 return await self._llm.reply(prompt, listener=listener)
             except model_errors.ModelError as error:
@@ -103,11 +102,11 @@ class RetryingLlm:
             if wait >= _NOTICED_SECONDS:
                 listener.notice(f"The language model is busy. Asking again in {wait:.0f} seconds.")
             await self._sleep(wait)
-        raise AssertionError("counting does not end")
+        return await self._llm.reply(prompt, listener=listener)
 
     def _wait(self, error: model_errors.ModelError, attempt: int) -> float | None:
         """Return the seconds to wait before the next try; None if there is none."""
-        if not error.is_worth_retrying or attempt >= self._patience.retries:
+        if not error.is_worth_retrying:
             return None
         wait = error.retry_after_seconds
         if wait is None:

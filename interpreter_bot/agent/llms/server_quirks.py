@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
 
 import openai
 
-from interpreter_bot.agent.llms import reasoning_replay
+from interpreter_bot.agent import model_errors
+from interpreter_bot.agent.llms import model_reply_assembly, reasoning_replay
 
 # Names of one parameter: what one server insists on, another does not know.
 _LENGTHS: Final = ("max_completion_tokens", "max_tokens")
@@ -28,6 +30,64 @@ _UNKNOWN: Final = re.compile(
 _INCLUDE: Final = re.compile(
     r"^include\b|['\"`]include['\"`\[]|encrypted content is not supported", re.IGNORECASE
 )
+
+
+_MAX_TRIES: Final = 10
+_T = TypeVar("_T")
+
+
+async def open_accepted(
+    send: Callable[[dict[str, Any]], Awaitable[_T]],
+    parameters: dict[str, Any],
+    *,
+    refusals: type[Exception],
+    adapt: Callable[[dict[str, Any]], dict[str, Any]],
+    mend: Callable[[Any, dict[str, Any], dict[str, Any]], dict[str, Any] | None],
+) -> _T:
+    """Send a request until the server accepts it, each time without what it refused.
+
+    Args:
+        send: sends it.
+        parameters: of the request.
+        refusals: what `send` raises if the server refuses it.
+        adapt: leaves out what is known to be refused.
+        mend: takes a refusal, what was sent, and the parameters; returns the parameters for another
+            try, or None if there is none.
+
+    Raises:
+        RequestRefusedError: it cannot be sent.
+    """
+    is_well_formed = False
+    for _ in range(_MAX_TRIES):
+        sent = adapt(parameters)
+        try:
+            return await send(sent)
+        except UnicodeEncodeError as error:
+            if is_well_formed:
+                # Not the body, but the key or the address cannot be sent.
+                raise model_errors.RequestRefusedError from error
+            parameters, is_well_formed = well_formed(parameters), True
+        except refusals as error:
+            mended = mend(error, sent, parameters)
+            if mended is None:
+                raise
+            parameters = mended
+    raise model_errors.RequestRefusedError
+
+
+def well_formed(sent: Any) -> Any:  # noqa: ANN401
+    """Replace lone surrogates in anything that becomes JSON.
+
+    Half a character may be in a message of a platform, in an output, or in what a model's server
+    sent by escapes; it is remembered, and would fail each later request of the session.
+    """
+    if isinstance(sent, str):
+        return sent.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(sent, dict):
+        return {well_formed(name): well_formed(value) for name, value in sent.items()}
+    if isinstance(sent, list | tuple):
+        return [well_formed(entry) for entry in sent]
+    return sent
 
 
 class Quirks:
@@ -80,6 +140,22 @@ class Quirks:
                 self._refused.add(name)
                 return True
         return False
+
+    def mend(
+        self,
+        error: openai.APIStatusError,
+        sent: dict[str, Any],
+        parameters: dict[str, Any],
+        assembler: model_reply_assembly.ModelReplyAssembler,
+    ) -> dict[str, Any] | None:
+        """Return the parameters for another try after a refusal; None if there is none."""
+        if self.learn(error, sent):
+            return parameters
+        said = f"{error.param} {error.message} {error.body}"
+        if reasoning_replay.is_refused(error.status_code, said, parameters):
+            assembler.is_reasoning_refused = True
+            return reasoning_replay.without(parameters)
+        return None
 
     def _learn_of_reasoning(self, said: str, sent: dict[str, Any]) -> bool:
         """Learn that the server does not know the reasoning fields that its own models sent."""

@@ -121,7 +121,7 @@ class Stage:
     cache_key: str = ""
     system: str = "You are a test."
 
-    async def run(self, *, stop=None, allowance=None):
+    async def run(self, *, stop=None, allowance=None, approve=None):
         budget = budgets.Budget(self.limits, self.model, allowance=allowance)
         job = loops.TurnSpec(
             llm=await self.catalogue.llm(),
@@ -133,6 +133,7 @@ class Stage:
             observer=self.observer,
             budget=budget,
             cache_key=self.cache_key,
+            approve=approve,
         )
         return await loops.run(job, stop=stop)
 

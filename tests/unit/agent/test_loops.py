@@ -4,10 +4,12 @@ import asyncio
 import decimal
 import json
 
+import pydantic
 import pytest
 
-from interpreter_bot import errors, values
-from interpreter_bot.agent import chat_messages, model_errors, transcripts
+from interpreter_bot import errors, settings, values
+from interpreter_bot.agent import chat_messages, model_errors, ports, transcripts
+from interpreter_bot.agent.llms import catalogues
 from interpreter_bot.agent.loops import OutcomeKind
 from tests.fakes import openai_server as server
 from tests.unit.agent import scripts
@@ -45,6 +47,37 @@ async def test_error_is_fed_back_and_repaired(protocol):
     assert "temperature" not in stage.server.requests[0].body
     if protocol != "anthropic":
         assert stage.server.requests[1].body["temperature"] > 0.5
+
+
+@PROTOCOLS
+async def test_a_key_that_cannot_be_sent_ends_the_turn_in_a_sentence(protocol):
+    async with scripts.stage([], protocol=protocol) as stage:
+        keys = {stage.model.api_key_variable: pydantic.SecretStr("sk-abc\u2022\u2022\u2022")}
+        patience = settings.Patience(retries=0)
+        stage.catalogue = catalogues.Catalogue([stage.model], keys=keys, patience=patience)
+        async with asyncio.timeout(30):
+            outcome = await stage.run()
+        await stage.catalogue.close()
+    assert outcome.ending is OutcomeKind.UNREACHABLE
+    assert "request" in outcome.sentence or "refused the API key" in outcome.sentence
+    assert stage.server.requests == []
+
+
+@PROTOCOLS
+async def test_code_that_a_person_declines_is_no_failure(protocol):
+    replies = [*(server.code(f"print({n})") for n in range(5)), server.text("What then?")]
+    async with scripts.stage(replies, protocol=protocol) as stage:
+
+        async def decline(code):
+            raise ports.NotApprovedError("Not run: declined.", remark="[The person declined.]")
+
+        outcome = await stage.run(approve=decline)
+    assert (outcome.ending, outcome.text) == (OutcomeKind.ANSWERED, "What then?")
+    assert stage.environment.ran == []
+    assert {one.reason for one in stage.observer.of("finished")} == {"Not run: declined."}
+    told = json.dumps(stage.server.requests[-1].messages)
+    assert "[The person declined.]" in told
+    assert "Not run: declined." not in told
 
 
 @PROTOCOLS

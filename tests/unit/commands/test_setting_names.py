@@ -60,3 +60,61 @@ def test_a_wrong_value_is_named_and_not_repeated(tmp_path):
     said = _stderr(tmp_path, INTERPRETER_BOT_WEB__PORT="sk-secret")
     assert said.startswith("interpreter-bot: The setting web.port is wrong: ")
     assert "sk-secret" not in said
+
+
+KEY = "sk-" + "a1b2" * 8
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        ("sk-abc•••••xyz", "has a character that cannot be sent (bullet)"),
+        (f"{KEY[:20]}\u200b{KEY[20:]}", "has a character that cannot be sent"),
+        (f"{KEY}\n", "has a space or a line break at its beginning or end"),
+        (f" {KEY}", "has a space or a line break at its beginning or end"),
+        (f"{KEY[:20]}\n{KEY[20:]}", "has a line break in it"),
+        (f"{KEY[:20]} {KEY[20:]}", "has a space in it"),
+        (f'"{KEY}"', "has quotes around it"),
+        (f"\u201c{KEY}\u201d", "has quotes around it"),
+        (f"Bearer {KEY}", "begins with 'Bearer'; give the key alone"),
+        (f"OPENAI_API_KEY={KEY}", "holds the name of a variable as well"),
+        ("sk-...abcd", "is a placeholder or was copied from a masked display"),
+        ("<your key>", "has a space in it"),
+        ("${OPENAI_API_KEY}", "is a placeholder"),
+    ],
+)
+def test_a_key_that_no_server_can_take_is_refused_at_once(tmp_path, value, fault):
+    for variable, name in {
+        "OPENAI_API_KEY": "OPENAI_API_KEY cannot be used: it",
+        "ANTHROPIC_API_KEY": "ANTHROPIC_API_KEY cannot be used: it",
+        "SLACK_BOT_TOKEN": "The setting slack.bot_token is wrong: it",
+        "DISCORD_TOKEN": "The setting discord.token is wrong: it",
+    }.items():
+        said = _stderr(tmp_path, **{variable: value})
+        assert said.startswith(f"interpreter-bot: {name} {fault}")
+        assert said.count("\n") == 1
+        assert "a1b2a1b2" not in said
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "fault"),
+    [
+        ("OPENAI_BASE_URL", "localhost:8000/v1", "has to be an address"),
+        ("OPENAI_BASE_URL", "http://127.0.0.1:80000/v1", "has to be an address"),
+        ("OPENAI_BASE_URL", "http://127.0.0.1:1/v1 ", "has a space or a line break"),
+        ("ANTHROPIC_BASE_URL", "'http://127.0.0.1:1'", "has quotes around it"),
+        ("OPENAI_ORG_ID", "org-é", "has a character that cannot be sent"),
+        ("OPENAI_PROJECT_ID", "proj\n1", "has a line break in it"),
+    ],
+)
+def test_other_headers_and_addresses_of_models_are_checked_too(tmp_path, variable, value, fault):
+    said = _stderr(tmp_path, **{variable: value})
+    assert said.startswith(f"interpreter-bot: {variable} cannot be used: it {fault}")
+
+
+def test_the_key_of_a_model_in_the_file_is_checked(tmp_path):
+    toml = '[[models]]\nname = "m"\napi_key_variable = "MY_KEY"'
+    said = _stderr(tmp_path, toml, MY_KEY=f"Bearer {KEY}")
+    assert said.startswith("interpreter-bot: MY_KEY cannot be used: it begins with 'Bearer'")
+    said = _stderr(tmp_path, '[[models]]\nname = "m"\nbase_url = "api.example/v1"')
+    assert "The setting models.0.base_url is wrong: it has to be an address" in said
