@@ -252,7 +252,7 @@ async def test_final_words_take_the_place_of_what_was_streamed(slack, service, a
     assert answer["blocks"][0]["text"] == "See it."
 
 
-async def test_long_output_is_a_file_with_its_head_shown(slack, service, app):
+async def test_long_output_is_a_file_with_both_ends_shown(slack, service, app):
     printed = "".join(f"{number}\n" for number in range(5_000))
 
     async def script(turn):
@@ -268,7 +268,9 @@ async def test_long_output_is_a_file_with_its_head_shown(slack, service, app):
     assert slack.world.contents[file["id"]].decode() == printed
     text = slack.answers("C1", ts)[0]["text"]
     assert "0\n1\n2\n" in text
-    assert "\n4999" not in text
+    assert " of 5,000 lines …\n" in text
+    assert "\n4999" in text
+    assert "\n3000" not in text
 
 
 async def test_table_too_large_for_a_block_is_csv(slack, service, app):
