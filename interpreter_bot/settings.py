@@ -31,7 +31,12 @@ from interpreter_bot.setting_groups.language_models import (
     Patience,
     TurnLimits,
 )
-from interpreter_bot.setting_groups.package_indexes import ChannelPackages, PackageIndex
+from interpreter_bot.setting_groups.package_indexes import (
+    CERTIFICATE_VARIABLES,
+    PROXY_VARIABLES,
+    ChannelPackages,
+    PackageIndex,
+)
 from interpreter_bot.setting_groups.platforms import Discord, Mcp, Slack, Web
 from interpreter_bot.setting_groups.sessions_and_storage import (
     Encryption,
@@ -45,9 +50,11 @@ from interpreter_bot.setting_groups.sessions_and_storage import (
 from interpreter_bot.setting_groups.tool_servers import McpServer, OAuthLogin, ToolLogins
 
 __all__ = [
+    "CERTIFICATE_VARIABLES",
     "GIB",
     "KIB",
     "MIB",
+    "PROXY_VARIABLES",
     "ChannelPackages",
     "Connection",
     "ConnectionLimits",

@@ -43,8 +43,10 @@ _WANTED: Final = "six"
 _UNKNOWN: Final = f"{_WANTED} was not found"
 _NO_PACKAGES: Final = "People and models cannot install packages."
 _CHECK_INDEX: Final = (
-    "Look at package_index.url and netrc_file, and whether the bot's machine may connect; an index "
-    "that does not tell when files were uploaded needs package_index.cooldown_days = 0."
+    "Look at package_index.url and netrc_file, and whether the bot's machine may connect. "
+    "SSL_CERT_FILE names a company's certificates, HTTPS_PROXY, HTTP_PROXY and NO_PROXY its proxy; "
+    "set them where the kernels' process is started. An index that does not tell when files were "
+    "uploaded needs package_index.cooldown_days = 0."
 )
 _LET_WRITE: Final = "Let the bot write to that directory (paths.data)."
 
@@ -135,7 +137,8 @@ async def _answered(
         seen = "answered"
     except errors.PackagesError as error:
         if _UNKNOWN not in str(error):
-            detail = f"{config.url}: {error}"
+            cause = " ".join(str(error.__cause__ or error).split())
+            detail = f"{config.url}: {cause}"
             return diagnosis.Finding("package index", False, _NO_PACKAGES, _CHECK_INDEX, detail)
         seen = f"answered, without a {_WANTED} that could be taken,"
     took = quantities.duration(time.monotonic() - began)

@@ -3,7 +3,8 @@
 Should a mount ever show more than it was meant to, code can list it and neither read nor write it.
 Other sessions' sockets and processes, which namespaces hide, are refused as well (ABI 6).
 
-TCP ports are left alone: rules name them one by one, and a session has its own loopback only.
+TCP ports are left alone in kernels: a session has its own loopback only. A program that keeps the
+host's network may be given the ports that it may connect to (ABI 4).
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ _FIRST_ACCESSES = _REFER - 1
 _ADDED_ACCESSES = {2: _REFER, 3: _TRUNCATE, 5: _DEVICE_IOCTL}
 # With the first, nothing could be moved from one directory to another.
 _OLDEST_ABI = 2
+_PORTS_ABI = 4
+_CONNECT = 2
 _SCOPING_ABI = 6
 _ABSTRACT_SOCKETS, _SIGNALS = 1, 2
 _LOGGING_ABI = 7
@@ -32,7 +35,12 @@ _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE
 
 
 def restrict(
-    readable: Iterable[str], writable: Iterable[str], devices: Iterable[str], *, listed: str = "/"
+    readable: Iterable[str],
+    writable: Iterable[str],
+    devices: Iterable[str],
+    *,
+    listed: str = "/",
+    ports: Iterable[int] | None = None,
 ) -> int:
     """Allow this process and its children these paths only; irrevocable.
 
@@ -44,6 +52,7 @@ def restrict(
         writable: may be written to as well, in every way but by making devices.
         devices: may be read and written.
         listed: its directories may be listed.
+        ports: TCP ports that may be connected to; None for all.
 
     Returns:
         the kernel's ABI of Landlock; 0 where it has none, and nothing is restricted.
@@ -58,7 +67,10 @@ def restrict(
     for since, accesses in _ADDED_ACCESSES.items():
         handled |= accesses if abi >= since else 0
     scoped = _ABSTRACT_SOCKETS | _SIGNALS if abi >= _SCOPING_ABI else 0
-    ruleset = syscalls.landlock_create_ruleset(handled, scoped)
+    connect = _CONNECT if ports is not None and abi >= _PORTS_ABI else 0
+    ruleset = syscalls.landlock_create_ruleset(handled, connect, scoped)
+    for port in (ports or ()) if connect else ():
+        syscalls.landlock_add_port(ruleset, port, connect)
     write = handled & ~(_MAKE_DEVICES | _DEVICE_IOCTL)
     wanted = {listed: _READ_DIRECTORY} | dict.fromkeys(readable, _READ)
     wanted |= dict.fromkeys(writable, write) | dict.fromkeys(devices, _READ_FILE | _WRITE_FILE)

@@ -1,7 +1,8 @@
 """Launcher of host programs that work on foreign files, behind walls that need no namespace.
 
 `python -m interpreter_bot.guest.landlock_launcher SPEC PROGRAM ARGUMENT…` becomes PROGRAM. SPEC
-is JSON: the directories that it may read and write, and its resource limits. It keeps the network.
+is JSON: the directories that it may read and write, its resource limits, and perhaps the TCP ports
+that it may connect to. It keeps the network.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ def main(arguments: list[str]) -> None:
     spec = json.loads(arguments[0])
     confinement.limit(spec["rlimits"])
     syscalls.forbid_new_privileges()
-    landlock.restrict(spec["readable"], spec["writable"], rootfs.device_paths())
+    landlock.restrict(
+        spec["readable"], spec["writable"], rootfs.device_paths(), ports=spec.get("ports")
+    )
     confinement.confine(is_watched=False)
     # After the change of privileges, which clears it.
     syscalls.die_with_parent(signal.SIGKILL)

@@ -65,6 +65,7 @@ _LINUX_CAPABILITY_VERSION_3 = 0x20080522
 _LAST_CAPABILITY = 63
 _LANDLOCK_CREATE_RULESET_VERSION = 1
 _LANDLOCK_RULE_PATH_BENEATH = 1
+_LANDLOCK_RULE_NET_PORT = 2
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -199,10 +200,11 @@ def landlock_abi() -> int:
     return max(0, abi)
 
 
-def landlock_create_ruleset(accesses: int, scopes: int) -> int:
-    """Create a ruleset that denies accesses to files, and scopes; returns its descriptor."""
-    # TCP ports, which stay open, are between the two.
-    attributes = struct.pack("QQQ", accesses, 0, scopes)
+def landlock_create_ruleset(accesses: int, network_accesses: int, scopes: int) -> int:
+    """Create a ruleset that denies accesses to files and TCP ports, and scopes; returns its
+    descriptor.
+    """
+    attributes = struct.pack("QQQ", accesses, network_accesses, scopes)
     arguments = attributes, ctypes.c_size_t(len(attributes)), 0
     return _check(_libc.syscall(_NR_LANDLOCK_CREATE_RULESET, *arguments), "landlock_create_ruleset")
 
@@ -211,6 +213,13 @@ def landlock_add_rule(ruleset: int, place: int, accesses: int) -> None:
     """Allow accesses to the file `place` is a descriptor of, and to everything below."""
     rule = struct.pack("=Qi", accesses, place)
     arguments = ruleset, _LANDLOCK_RULE_PATH_BENEATH, rule, 0
+    _check(_libc.syscall(_NR_LANDLOCK_ADD_RULE, *arguments), "landlock_add_rule")
+
+
+def landlock_add_port(ruleset: int, port: int, accesses: int) -> None:
+    """Allow accesses to a TCP port, at any address."""
+    rule = struct.pack("=QQ", accesses, port)
+    arguments = ruleset, _LANDLOCK_RULE_NET_PORT, rule, 0
     _check(_libc.syscall(_NR_LANDLOCK_ADD_RULE, *arguments), "landlock_add_rule")
 
 

@@ -36,10 +36,12 @@ from interpreter_bot.hosts import (
 _log = logging.getLogger(__name__)
 
 _LOCK: Final = "lock"
-# What is neither ours nor a secret: where programs, home and time zone are, and the language.
+# What is not ours: where programs, home and time zone are, the language, and how a package index
+# is reached.
 _INHERITED: Final = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "PYTHONPATH"}
     | {"XDG_RUNTIME_DIR", "XDG_STATE_HOME", "PYTHONDONTWRITEBYTECODE"}
+    | {*settings.CERTIFICATE_VARIABLES, *settings.PROXY_VARIABLES}
 )
 # Programs that are the first process of a container, and end it with the bot.
 _CONTAINER_INITS: Final = frozenset({"tini", "docker-init", "dumb-init", "catatonit"})

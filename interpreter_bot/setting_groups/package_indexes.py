@@ -11,6 +11,15 @@ import pydantic
 
 from interpreter_bot.setting_groups import fields
 
+CERTIFICATE_VARIABLES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+"""Variables of the environment by which programs know whose certificates a machine trusts."""
+
+PROXY_VARIABLES: Final = (
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+    *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
+)
+"""Variables of the environment by which programs know a network's proxy."""
+
 _NAME: Final = re.compile(r"[a-z0-9*?]([a-z0-9*?._-]*[a-z0-9*?])?", re.IGNORECASE)
 
 

@@ -7,7 +7,9 @@ import hashlib
 import http.server
 import io
 import json
+import ssl
 import threading
+import urllib.parse
 import zipfile
 
 TYPE = "application/vnd.pypi.simple.v1+json"
@@ -53,11 +55,17 @@ class PackageIndex:
         requests: the paths that were asked for, in order.
         asked: set by the first of them.
         hold: answers wait until it is set, as it is at first.
+        status: which it answers all with, unless it is 0.
+        location: where that leads, if it is a redirect.
+        proxied: addresses that were asked for as of a proxy.
     """
 
     def __init__(self):
         self.url = ""
         self.requests = []
+        self.proxied = []
+        self.status = 0
+        self.location = ""
         self.asked = threading.Event()
         self.hold = threading.Event()
         self.hold.set()
@@ -103,7 +111,19 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
-        found = self.server.index.answer(self.path)
+        index = self.server.index
+        if index.status:
+            self.send_response(index.status)
+            if index.location:
+                self.send_header("Location", index.location)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        # What is asked of a proxy begins with another server's name.
+        path = urllib.parse.urlsplit(self.path).path
+        if self.path.startswith("http://"):
+            index.proxied.append(self.path)
+        found = index.answer(path)
         kind, content = found or ("text/plain", b"there is none")
         self.send_response(200 if found else 404)
         self.send_header("Content-Type", kind)
@@ -120,12 +140,21 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def serving():
-    """Serve an empty index on a port of its own."""
+def serving(certificate=None):
+    """Serve an empty index on a port of its own.
+
+    Args:
+        certificate: files of a certificate and its key; then it is served over TLS.
+    """
     index = PackageIndex()
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
         server.index = index
         index.url = f"http://127.0.0.1:{server.server_port}/simple"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*certificate)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+            index.url = index.url.replace("http:", "https:")
         thread = threading.Thread(target=server.serve_forever, name="package index")
         thread.start()
         try:

@@ -16,6 +16,7 @@ import re
 import signal
 import sys
 import sysconfig
+import urllib.parse
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
@@ -37,6 +38,7 @@ _SYSTEM: Final = (
     *("/etc/gai.conf", "/etc/services", "/etc/ssl", "/etc/pki", "/etc/ca-certificates"),
     *("/etc/alternatives", "/etc/os-release", "/etc/localtime", "/run/systemd/resolve"),
 )
+_NETWORK: Final = (*settings.CERTIFICATE_VARIABLES, *settings.PROXY_VARIABLES)
 _ALWAYS: Final = ("--no-config", "--no-progress", "--color", "never", "--no-python-downloads")
 _PROCESSES: Final = 2
 _DATA_BYTES: Final = 2 * settings.GIB
@@ -54,7 +56,45 @@ _SAY_WHY: Final = (
     re.compile(r"(?<=error:).*", re.DOTALL),
     re.compile(r".*", re.DOTALL),
 )
-_UNREACHABLE: Final = re.compile(r"Failed to fetch|Request failed|error sending request|timed out")
+_OPERATOR: Final = "Whoever runs the bot can see why with `interpreter-bot doctor`."
+# What uv says of an index that does not work, and what people are told.
+_FAULTS: Final = (
+    (
+        re.compile(r"invalid peer certificate|certificate verify failed"),
+        f"The bot does not trust the certificate of the package index. {_OPERATOR}",
+    ),
+    (
+        re.compile(r"tunnel error|\b407\b|proxy authorization"),
+        f"The proxy between the bot and the package index does not let it through. {_OPERATOR}",
+    ),
+    (
+        re.compile(r"\b401 Unauthorized|\b403 Forbidden"),
+        f"The package index refuses the bot, or does not offer it this package. {_OPERATOR}",
+    ),
+    (
+        re.compile(r"dns error|lookup address"),
+        f"The name of the package index is unknown in the bot's network. {_OPERATOR}",
+    ),
+    (
+        re.compile(r"tcp connect error|Permission denied \(os error 13\)"),
+        f"The bot cannot connect to the package index. {_OPERATOR}",
+    ),
+    (
+        re.compile(r"Failed to fetch|Request failed|error sending request|timed out"),
+        "The package index does not answer properly right now. Please try again in a minute.",
+    ),
+)
+_USER: Final = re.compile(r"//[^/@\s]+@")
+_WEB_PORTS: Final = frozenset({53, 80, 443})
+# Certificates as distributions keep them; without any, uv has its own.
+_CERTIFICATES: Final = (
+    *("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"),
+    *("/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"),
+)
+
+
+class UvFailedError(Exception):
+    """uv ended with an error; the text is its own."""
 
 
 class Uv:
@@ -207,11 +247,18 @@ class Uv:
         program = os.path.join(sysconfig.get_path("scripts"), "uv")
         command = [program, *arguments, *_ALWAYS, "--python", python]
         command += ["--only-binary", ":all:", "--default-index", config.url]
+        if any(map(os.path.exists, _CERTIFICATES)):
+            command.append("--system-certs")
+        network = {name: os.environ[name] for name in _NETWORK if os.environ.get(name)}
+        proxies = [network[name] for name in settings.PROXY_VARIABLES if name in network]
         readable = [*_SYSTEM, *self._environment.readable, program]
         readable += filter(None, [str(config.netrc_file or "")])
+        readable += (network[name] for name in settings.CERTIFICATE_VARIABLES if name in network)
         spec = {
             "readable": readable,
             "writable": [str(staging), str(cache)],
+            # An index may name any address; what listens elsewhere is none of its business.
+            "ports": sorted(_ports([config.url, *proxies])),
             "rlimits": {
                 "FSIZE": config.unpacked_bytes,
                 "CPU": int(config.build_seconds) + 1,
@@ -224,6 +271,9 @@ class Uv:
             "TMPDIR": str(staging),
             "PATH": "/usr/bin:/bin",
             "UV_CACHE_DIR": str(cache),
+            # Somebody waits.
+            "UV_HTTP_RETRIES": "1",
+            **network,
         }
         if config.netrc_file is not None:
             variables["NETRC"] = str(config.netrc_file)
@@ -244,8 +294,9 @@ class Uv:
             )
             told = await self._ended(process)
         if process.returncode:
-            _log.info("uv ended with %s: %s", process.returncode, told)
-            raise errors.PackagesError(_sentence(told.replace(str(staging), "…")))
+            told = _USER.sub("//…@", told.replace(str(staging), "…"))
+            _log.warning("uv ended with %s: %s", process.returncode, told)
+            raise errors.PackagesError(_sentence(told)) from UvFailedError(told)
 
     async def _ended(self, process: asyncio.subprocess.Process) -> str:
         """Wait for the end of a process, or bring it about; returns what it said."""
@@ -275,12 +326,23 @@ def _is_much(cache: pathlib.Path) -> bool:
     return usage.is_over
 
 
+def _ports(addresses: Collection[str]) -> set[int]:
+    """Return the TCP ports of addresses, such as of an index and of proxies, and of the web."""
+    ports = set(_WEB_PORTS)
+    for address in addresses:
+        with contextlib.suppress(ValueError):
+            whole = address if "//" in address else f"//{address}"
+            ports.add(urllib.parse.urlsplit(whole).port or 443)
+    return ports
+
+
 def _sentence(told: str) -> str:
     """Return what uv says of a failure, as people can read it."""
     if _FILE_TOO_LARGE in told:
         return _TOO_LARGE
-    if _UNREACHABLE.search(told):
-        return "The package index could not be used right now. Please try again in a moment."
+    for pattern, sentence in _FAULTS:
+        if pattern.search(told):
+            return sentence
     found = next(filter(None, (pattern.search(told) for pattern in _SAY_WHY)))
     text = " ".join(found[0].split())
     return text[:_SENTENCE_CHARACTERS] or "The packages could not be installed."
