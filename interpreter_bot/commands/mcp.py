@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import importlib
 import importlib.util
 import os
 import signal
 import sys
+from typing import TextIO
 
-from interpreter_bot import errors, settings
-from interpreter_bot.app import service_startup
+from interpreter_bot import code_activity, errors, settings, values
+from interpreter_bot.app import execution_startup
 
 _NO_SDK = errors.missing_extra("MCP", "mcp")
 _TOKEN = "The token of {name}, which is shown this once:\n{token}\n"  # noqa: S105
@@ -53,19 +56,47 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
 
 
 async def _serve(config: settings.Settings) -> int:
-    from interpreter_bot.platforms.mcp import startup
+    """Answer the client's first requests at once, and open everything meanwhile."""
+    from interpreter_bot.platforms.mcp import first_answers, tool_definitions
 
     task = asyncio.current_task()
     if task is not None:
         for signum in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(signum, task.cancel)
     # Of one client and its time, as `ask` is; and without the keys of models, which are not asked.
-    opening = service_startup.open_conversations(
-        config.for_one_session(), {}, secrets=os.environ, is_ephemeral=True
-    )
+    config = config.for_one_session()
     try:
-        async with opening as service:
-            await startup.serve_stdio(service)
+        async with contextlib.AsyncExitStack() as stack:
+            opening = execution_startup.open_broker(config, os.environ)
+            broker = await stack.enter_async_context(opening)
+            reach = code_activity.NOWHERE
+            if broker is not None:
+                reach = broker.reach(values.text(values.SessionKey("mcp")))
+            instructions = tool_definitions.instructions(config.limits, reach)
+            lines = first_answers.ClientLines(sys.stdin.fileno(), _own_output(), instructions)
+            reading = asyncio.create_task(lines.read(), name="mcp: standard input")
+            stack.callback(reading.cancel)
+            rest = "interpreter_bot.app.service_startup", "interpreter_bot.platforms.mcp.startup"
+            for name in rest:
+                await asyncio.to_thread(importlib.import_module, name)
+            from interpreter_bot.app import service_startup
+            from interpreter_bot.platforms.mcp import startup
+
+            hosts = await stack.enter_async_context(
+                execution_startup.open_hosts(config, doorkeeper=broker, is_ephemeral=True)
+            )
+            conversations = service_startup.open_conversations(
+                config, {}, secrets=os.environ, is_ephemeral=True, hosts=hosts, broker=broker
+            )
+            service = await stack.enter_async_context(conversations)
+            await startup.serve_stdio(service, lines)
     except asyncio.CancelledError:
         return _ENDED
     return 0
+
+
+def _own_output() -> TextIO:
+    """Return standard output; what else is printed goes to the log, where it spoils no message."""
+    output = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return output

@@ -1,8 +1,12 @@
 """`interpreter-bot mcp` as an agent starts it: the real command, and the SDK's own client."""
 
+import contextlib
+import itertools
+import json
 import pathlib
 import subprocess
 import sys
+import time
 
 import mcp
 import pytest
@@ -63,6 +67,86 @@ async def test_an_agent_runs_code_and_moves_files(parameters, tmp_path):
         assert "NameError" in _said(gone)
     # The sessions of a client end with it.
     assert list((tmp_path / "data").rglob("out.txt")) == []
+
+
+class Client:
+    """A client that writes messages by hand."""
+
+    def __init__(self, process):
+        self._process = process
+        self._numbers = itertools.count(1)
+
+    def ask(self, method, params=None, *, version=None):
+        if version:
+            prefix = "io.modelcontextprotocol/"
+            about = {"protocolVersion": version, "clientCapabilities": {}}
+            about |= {"clientInfo": {"name": "x", "version": "1"}}
+            params = (params or {}) | {"_meta": {prefix + key: about[key] for key in about}}
+        request = {"jsonrpc": "2.0", "id": next(self._numbers), "method": method}
+        request |= {"params": params} if params is not None else {}
+        self.tell(request)
+        answer = self.answer()
+        assert answer["id"] == request["id"]
+        return answer["result"]
+
+    def answer(self):
+        return json.loads(self._process.stdout.readline())
+
+    def tell(self, message):
+        self._process.stdin.write(json.dumps(message).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def initialize(self, version="2025-06-18"):
+        about = {"name": "x", "version": "1"}
+        wanted = {"protocolVersion": version, "capabilities": {}, "clientInfo": about}
+        result = self.ask("initialize", wanted)
+        self.tell({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        return result
+
+
+@contextlib.contextmanager
+def connected(parameters, **environment):
+    with subprocess.Popen(
+        [parameters.command, *parameters.args],
+        env=parameters.env | environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        yield Client(process)
+        process.stdin.close()
+
+
+SLOW_SECONDS = 15
+CODE = {"name": "run_code", "arguments": {"code": "6 * 7"}}
+
+
+def test_a_client_hears_at_once_what_the_sdk_says_later(parameters, tmp_path):
+    slow = tmp_path / "python"
+    slow.write_text(f'#!/bin/sh\nsleep {SLOW_SECONDS}\nexec {sys.executable} "$@"\n')
+    slow.chmod(0o755)
+    began = time.monotonic()
+    with connected(parameters, INTERPRETER_BOT_KERNELS__PYTHON=str(slow)) as client:
+        first = client.initialize(), client.ask("tools/list"), client.ask("ping")
+        assert time.monotonic() - began < SLOW_SECONDS, "nothing can run code yet"
+        result = client.ask("tools/call", CODE)
+        assert result["content"][0]["text"].startswith("42")
+        assert client.ask("tools/list") == first[1]
+    with connected(parameters) as client:
+        version = "2026-07-28"
+        early = [client.ask(name, version=version) for name in ("server/discover", "tools/list")]
+        assert client.ask("tools/call", CODE, version=version)["content"]
+        late = [client.ask(name, version=version) for name in ("server/discover", "tools/list")]
+    assert early == late
+
+
+def test_an_early_handshake_is_as_the_sdk_would_have_it(parameters):
+    with connected(parameters) as client:
+        early = client.initialize()
+    with connected(parameters) as client:
+        # Only the SDK answers that, once it is there.
+        client.tell({"jsonrpc": "2.0", "id": 0, "method": "nonsense"})
+        client.answer()
+        assert client.initialize() == early
 
 
 def test_garbage_is_survived_and_a_signal_ends_it_though_its_client_stays(parameters):

@@ -9,10 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import pathlib
 import socket
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final
@@ -30,6 +28,7 @@ from uvicorn.protocols.http import h11_impl
 from interpreter_bot import errors, settings, values
 from interpreter_bot.platforms.mcp import (
     client_tokens,
+    first_answers,
     per_client_servers,
     tool_calls,
     tool_definitions,
@@ -41,11 +40,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_NAME: Final = "interpreter-bot"
 _PATH: Final = "/mcp"
 _LOCAL_CLIENT: Final = "stdio"
-_MESSAGE_BYTES: Final = 4 * 1024 * 1024
-_CHUNK_BYTES: Final = 64 * 1024
 _CONNECTIONS: Final = 256
 _CLIENT_SESSIONS: Final = 32
 _CLOSING_SECONDS: Final = 5
@@ -56,11 +52,14 @@ _NO_CLIENTS: Final = "; no client may use it yet: interpreter-bot mcp add NAME"
 _Context = context.ServerRequestContext[dict[str, Any], Any]
 
 
-async def serve_stdio(service: session_service.SessionService) -> None:
+async def serve_stdio(
+    service: session_service.SessionService, lines: first_answers.ClientLines
+) -> None:
     """Serve the client at standard input and output, until it closes them."""
     server = _server(service, lambda _: _LOCAL_CLIENT)
-    lines: Any = _InputLines(sys.stdin.fileno())
-    async with stdio.stdio_server(stdin=lines) as (reading, writing):
+    stdin: Any = lines
+    stdout: Any = _Output(lines)
+    async with stdio.stdio_server(stdin, stdout) as (reading, writing):
         await server.run(reading, writing, server.create_initialization_options())
 
 
@@ -94,7 +93,7 @@ async def serve(
         def app_of_client() -> Starlette:
             return _server(service, _authenticated).streamable_http_app(
                 streamable_http_path=_PATH,
-                max_request_body_size=_MESSAGE_BYTES,
+                max_request_body_size=first_answers.MESSAGE_BYTES,
                 max_sessions=_CLIENT_SESSIONS,
                 transport_security=_security(config),
                 auth=auth_settings.AuthSettings(
@@ -136,40 +135,20 @@ async def _served(
         await apps.close()
 
 
-class _InputLines:
-    """Lines of a descriptor, each bounded.
+class _Output:
+    """Standard output without the answers that the client has already; what the SDK writes to."""
 
-    The SDK's own reading thread could not be told to stop, and would keep a signal from ending us.
-    """
+    def __init__(self, lines: first_answers.ClientLines) -> None:
+        self._lines = lines
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    async def write(self, text: str) -> None:
+        """Write a message."""
+        if not self._lines.is_repeated(text):
+            await asyncio.to_thread(self._lines.output.write, text)
 
-    async def __aiter__(self) -> AsyncIterator[str]:
-        line = bytearray()
-        while chunk := await self._chunk():
-            *ended, rest = chunk.split(b"\n")
-            for end in ended:
-                line += end
-                yield line.decode("utf-8", "replace")
-                line.clear()
-            line += rest
-            if len(line) > _MESSAGE_BYTES:
-                _log.error("the client sent a message above %d bytes; that is the end", len(line))
-                return
-
-    async def _chunk(self) -> bytes:
-        """Read what is there, once something is."""
-        loop = asyncio.get_running_loop()
-        event = asyncio.Event()
-        # A regular file is always readable, and cannot be waited for.
-        with contextlib.suppress(PermissionError):
-            loop.add_reader(self._descriptor, event.set)
-            try:
-                await event.wait()
-            finally:
-                loop.remove_reader(self._descriptor)
-        return os.read(self._descriptor, _CHUNK_BYTES)
+    async def flush(self) -> None:
+        """Write what is held back."""
+        await asyncio.to_thread(self._lines.output.flush)
 
 
 class _HttpProtocol(h11_impl.H11Protocol):
@@ -235,7 +214,9 @@ def _server(
     async def list_tools(
         _: _Context, __: mcp_types.PaginatedRequestParams | None
     ) -> mcp_types.ListToolsResult:
-        return mcp_types.ListToolsResult(tools=tool_definitions.tools())
+        return mcp_types.ListToolsResult(
+            tools=[mcp_types.Tool.model_validate(tool) for tool in tool_definitions.tools()]
+        )
 
     async def call_tool(
         call: _Context, wanted: mcp_types.CallToolRequestParams
@@ -245,8 +226,8 @@ def _server(
         return await calls.call(client, wanted.name, wanted.arguments, report=report)
 
     return lowlevel.Server(
-        _NAME,
-        version=metadata.version(_NAME),
+        first_answers.NAME,
+        version=metadata.version(first_answers.NAME),
         instructions=tool_definitions.instructions(
             service.queries.limits, service.queries.reach(values.SessionKey(tool_calls.PLATFORM))
         ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Final, TypeAlias
 
-import mcp_types
 import pydantic
 
 from interpreter_bot import code_activity, errors, settings
@@ -79,23 +78,23 @@ _TOOLS: Final[dict[str, type[ToolRequest]]] = {
 }
 _HINTS: Final = {
     # What code does, it does within the walls.
-    "run_code": mcp_types.ToolAnnotations(open_world_hint=False),
-    "list_files": mcp_types.ToolAnnotations(read_only_hint=True, open_world_hint=False),
-    "get_file": mcp_types.ToolAnnotations(read_only_hint=True, open_world_hint=False),
-    "put_file": mcp_types.ToolAnnotations(destructive_hint=False, open_world_hint=False),
-    "reset": mcp_types.ToolAnnotations(destructive_hint=True, open_world_hint=False),
+    "run_code": {"openWorldHint": False},
+    "list_files": {"readOnlyHint": True, "openWorldHint": False},
+    "get_file": {"readOnlyHint": True, "openWorldHint": False},
+    "put_file": {"destructiveHint": False, "openWorldHint": False},
+    "reset": {"destructiveHint": True, "openWorldHint": False},
 }
 
 
-def tools() -> list[mcp_types.Tool]:
-    """Return all tools."""
+def tools() -> list[dict[str, object]]:
+    """Return all tools, as the protocol writes them."""
     return [
-        mcp_types.Tool(
-            name=name,
-            description=" ".join((kind.__doc__ or "").split()),
-            input_schema=kind.model_json_schema(),
-            annotations=_HINTS[name],
-        )
+        {
+            "name": name,
+            "description": " ".join((kind.__doc__ or "").split()),
+            "inputSchema": kind.model_json_schema(),
+            "annotations": _HINTS[name],
+        }
         for name, kind in _TOOLS.items()
     ]
 
