@@ -18,6 +18,7 @@ from interpreter_bot import errors, values
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import (
     lanes,
+    past_turns,
     ports,
     requests,
     stored_transcripts,
@@ -31,6 +32,7 @@ from interpreter_bot.text import output_screens
 _log = logging.getLogger(__name__)
 
 _MOST_CHARACTERS: Final = 3000
+_LATEST_TURNS: Final = 5
 _CUT: Final = "\n… (the rest is in this conversation's history)"
 _FILES: Final = "Files were made: {names}."
 _ASKED: Final = "The code waits for input, which can be given nowhere any more: {prompt}"
@@ -122,6 +124,51 @@ async def load(database: databases.Database, turn_id: int) -> tuple[records.Turn
     if turn is None or progress is None:
         raise errors.StoreError
     return turn, progress
+
+
+async def show_again(
+    database: databases.Database, reply: ports.Reply, *, session_id: int, turn_id: int
+) -> None:
+    """Give a reply what is recorded of a turn, as it was given to that of the bot that is gone.
+
+    Raises:
+        StoreError: that cannot be read.
+    """
+    latest = await past_turns.load(database, session_id, most=_LATEST_TURNS)
+    parts = next((past.parts for past in latest if past.id == turn_id), ())
+    steps = 0
+    for part in parts:
+        match part:
+            case past_turns.PastText(text=text):
+                steps += 1
+                reply.step(steps)
+                reply.text(text)
+            case past_turns.PastNotice(text=text):
+                reply.announcement(0, text)
+            case past_turns.PastCode(cell=cell, code=code):
+                reply.code(cell, code)
+            case past_turns.PastOutput(cell=cell, output=output):
+                if (shown := await _loaded(database, output)) is not None:
+                    reply.output(cell, shown)
+            case past_turns.PastFinished(cell=cell, finished=finished):
+                reply.finished(cell, finished)
+
+
+async def _loaded(
+    database: databases.Database, output: values.StoredOutput
+) -> values.Output | None:
+    """Return an output with its content; None if that is gone."""
+    if not isinstance(output, values.StoredDisplay):
+        return output
+    data = await database.files.load(output.sha256)
+    if data is None:
+        return None
+    same: dict[str, Any] = {
+        field.name: getattr(output, field.name) for field in dataclasses.fields(values.Display)
+    }
+    if output.mime == "text/html":
+        return values.Html(html=data, **same)
+    return values.Image(mime=output.mime, data=data, **same)
 
 
 def record_progress(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from interpreter_bot import values
 from interpreter_bot.sessions import ports
@@ -21,6 +21,7 @@ class TurnEvents:
         cell: number of the latest execution, from 0; -1 before the first.
         last: how the latest execution ended; None while it runs, and before the first.
         has_words: whether the model has written to the person.
+        reply: gets what happens.
     """
 
     def __init__(self, reply: ports.Reply, recorder: turn_recording.Recorder) -> None:
@@ -29,27 +30,27 @@ class TurnEvents:
         self.has_words = False
         self._has_begun = False
         self._is_repeated = False
-        self._reply = reply
+        self.reply: Final = reply
         self._recorder = recorder
 
     def started(self) -> None:
         """The turn has started."""
-        self._reply.started()
+        self.reply.started()
 
     def step(self, number: int) -> None:
         """The model is called."""
         self._recorder.step(number)
-        self._reply.step(number)
+        self.reply.step(number)
 
     def text(self, delta: str) -> None:
         """The model writes to the person."""
         self.has_words = self.has_words or bool(delta.strip())
         self._recorder.text(delta)
-        self._reply.text(delta)
+        self.reply.text(delta)
 
     def writing(self, delta: str) -> None:
         """The model writes code."""
-        self._reply.writing(delta)
+        self.reply.writing(delta)
 
     def code(self, code: str) -> None:
         """The agent wants code run; the environment reports its real start by `begin`."""
@@ -77,7 +78,7 @@ class TurnEvents:
         self._has_begun = True
         self.cell += 1
         self.last = None
-        self._reply.code(self.cell, code)
+        self.reply.code(self.cell, code)
 
     def hear(self, number: int) -> None:
         """The output that comes next has this number in its execution."""
@@ -89,25 +90,25 @@ class TurnEvents:
             self._is_repeated = False
             return
         self._recorder.output(output)
-        self._reply.output(self.cell, output)
+        self.reply.output(self.cell, output)
 
     async def ask(self, request: values.InputRequested) -> str:
         """The running code asks the person."""
-        return await self._reply.ask(self.cell, request)
+        return await self.reply.ask(self.cell, request)
 
     async def approve(self, code: str, *, choices: Sequence[str] = ()) -> str | None:
         """Ask the person whether code may run; see `ports.Reply.approve`."""
-        return await self._reply.approve(self.cell + 1, code, choices=choices)
+        return await self.reply.approve(self.cell + 1, code, choices=choices)
 
     async def tell_privately(self, sentence: str) -> bool:
         """Tell the person alone; nobody else hears of it, and it is not recorded."""
-        return await self._reply.tell_privately(sentence)
+        return await self.reply.tell_privately(sentence)
 
     def end(self, finished: values.Finished) -> None:
         """The running code has ended."""
         self.last = finished
         self._recorder.finished(finished)
-        self._reply.finished(self.cell, finished)
+        self.reply.finished(self.cell, finished)
 
     def finished(self, finished: values.Finished) -> None:
         """Ignore the agent's report: the environment has reported the end of all code by `end`."""
@@ -117,7 +118,7 @@ class TurnEvents:
     def usage(self, spent: values.Usage) -> None:
         """The usage of the turn until now."""
         self._recorder.spent(spent)
-        self._reply.usage(spent)
+        self.reply.usage(spent)
 
     def worked(self, cpu_seconds: float) -> None:
         """The processor time of the code until now."""
@@ -126,22 +127,22 @@ class TurnEvents:
     def notice(self, sentence: str) -> None:
         """Send the person a sentence about the turn or the session."""
         self._recorder.notice(sentence)
-        self._reply.announcement(max(self.cell, 0), sentence)
+        self.reply.announcement(max(self.cell, 0), sentence)
 
     def progress(self, text: str, share: float | None) -> None:
         """Show the person progress; it is not recorded."""
-        self._reply.progress(text, share)
+        self.reply.progress(text, share)
 
     def announcement(self, cell: int, text: str) -> None:
         """Send the person a sentence about a file."""
         self._recorder.notice(text)
-        self._reply.announcement(cell, text)
+        self.reply.announcement(cell, text)
 
     def save(self, cell: int, name: str) -> ports.FileWriter | None:
         """Return the reply's writer for a file."""
-        return self._reply.save(cell, name)
+        return self.reply.save(cell, name)
 
     def artifact(self, cell: int, artifact: values.Artifact) -> None:
         """Send a file to the person."""
         self._recorder.artifact(artifact)
-        self._reply.artifact(cell, artifact)
+        self.reply.artifact(cell, artifact)

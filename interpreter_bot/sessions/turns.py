@@ -211,6 +211,14 @@ class _Work:
                     self.events,
                     session_id=session.id,
                 )
+                if self._request.is_shown_again:
+                    await suspended_turns.show_again(
+                        services.database,
+                        self.events.reply,
+                        session_id=session.id,
+                        turn_id=self._request.goes_on_with,
+                    )
+                self.events.notice(turn_stops.WENT_ON)
             try:
                 end = await self._done(environment, stop)
             finally:
@@ -230,9 +238,7 @@ class _Work:
         turn, self._former = await suspended_turns.load(
             self._services.database, self._request.goes_on_with
         )
-        session = await self._recorder.take_over(turn)
-        self.events.notice(turn_stops.WENT_ON)
-        return session
+        return await self._recorder.take_over(turn)
 
     async def _tell_losses(
         self, session: records.Session, loss: variable_losses.Told | None, moved: str
