@@ -31,6 +31,10 @@ _MOST_CHARACTERS: Final = 256 * 1024
 _ENCRYPTED: Final = "encrypted"
 
 
+class LeftToNextBotError(Exception):
+    """This bot ends before it has begun with an event; the next one takes it."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class LostEvent:
     """An event whose bot died before it had begun with it; it is claimed by this one.
@@ -124,12 +128,17 @@ class EventClaims:
 
     @contextlib.asynccontextmanager
     async def settled(self, platform: str, event_id: str) -> AsyncIterator[None]:
-        """Answer an event that was claimed: after the context nobody waits any more."""
+        """Answer an event that was claimed: after the context nobody waits any more, unless it ends
+        in `LeftToNextBotError`."""
+        is_left = False
         try:
             yield
+        except LeftToNextBotError:
+            is_left = True
         finally:
             try:
-                await cancellation.shielded(self._events.settle(platform, event_id))
+                if not is_left:
+                    await cancellation.shielded(self._events.settle(platform, event_id))
             except errors.StoreError:
                 _log.exception("that a message was answered could not be recorded")
 

@@ -56,6 +56,11 @@ def ending_sentence(finished: values.Finished, *, has_shown: bool, has_error: bo
     return f"{text} {_KEPT}" if finished.ending in _INTERRUPTED else text
 
 
+def queued(ahead: int) -> str:
+    """Return what is said while so many requests come first; empty for none."""
+    return f"Queued: {quantities.count(ahead, 'request')} ahead" if ahead else ""
+
+
 def waiting_sentence(text: str, share: float | None) -> str:
     """Return one line on what is waited for, and how far it is.
 

@@ -131,9 +131,10 @@ class Answer:
         )
 
     def after(self, pictures: int) -> int:
-        """Return the index of the piece that follows the first `pictures` pictures."""
+        """Return the index of the piece that follows the first `pictures` pictures, or the last
+        one."""
         found = [n + 1 for n, piece in enumerate(self.pieces) if isinstance(piece, Picture)]
-        return found[pictures - 1] if pictures else 0
+        return [0, *found[:pictures]][-1]
 
     @property
     def _has_words(self) -> bool:

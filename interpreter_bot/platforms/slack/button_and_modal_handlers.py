@@ -71,20 +71,22 @@ class ButtonAndModalHandlers:
             place = _place(workspace, user, channel, body)
             work = self._interactions.send_link(workspace, user, place, value)
         else:
-            work = self._pressed(workspace, user, channel, name, value, trigger, tell)
+            place = _place(workspace, user, channel, body)
+            work = self._interactions.closing_unfinished(
+                place, self._pressed(place, name, value, trigger, tell)
+            )
         self._interactions.spawn(work, name, tell)
 
     async def _pressed(
         self,
-        workspace: installations.InstalledWorkspace,
-        user: str,
-        channel: str,
+        place: message_posting.Place,
         name: str,
         value: str,
         trigger: str,
         tell: subcommands.Tell | None,
     ) -> None:
         doing, form = self._interactions, self._modals
+        workspace, user, channel = place.workspace, place.user, place.channel
         match name:
             case blocks.STOP:
                 await doing.stop(workspace, user, channel, value)

@@ -27,7 +27,7 @@ from interpreter_bot.text import fences
 
 _log = logging.getLogger(__name__)
 
-_NOTHING: Final = "Nothing is running any more that this would stop."
+_NOTHING: Final = "Nothing is running."
 _NO_SESSION: Final = "There is no such conversation here."
 _TOO_LONG_AGO: Final = "That answer is too long ago."
 
@@ -84,6 +84,20 @@ class CommandActions:
                     await tell(status_sentences.error_sentence(error))
 
         self._in_flight.spawn(with_errors_told(), name)
+
+    async def closing_unfinished(self, place: message_posting.Place, work: Awaitable[None]) -> None:
+        """Do the work of a button; one that came to nothing may be that of a bot that is gone.
+
+        Raises:
+            BotError: of the work.
+        """
+        try:
+            await work
+        except errors.BotError:
+            team, channel = place.workspace.team, place.channel
+            key = values.SessionKey("slack", team, channel, place.thread)
+            await self._in_flight.close_unfinished(key)
+            raise
 
     async def command(
         self,
@@ -155,6 +169,7 @@ class CommandActions:
             thread_ts=root,
             status="active",
         )
+        await self._in_flight.close_unfinished(key)
         await message_posting.whisper(self._api, place, _NOTHING)
 
     async def send_table(

@@ -25,6 +25,7 @@ from interpreter_bot.platforms.slack import (
     handler_dependencies,
     markdown,
     message_posting,
+    unfinished_answers,
     web_api,
 )
 
@@ -85,10 +86,12 @@ class EditedAnswer:
         shared: handler_dependencies.HandlerDependencies,
         place: message_posting.Place,
         *,
+        request_id: str,
         heading: str = "",
         payload: dict[str, str] | None = None,
     ) -> None:
         """Show nothing yet; see `live_answers.LiveMessage` for what each is."""
+        self._request = {unfinished_answers.REQUEST: request_id}
         self.complaints: list[str] = []
         self._api = shared.api
         self._uploads = shared.uploads
@@ -98,7 +101,10 @@ class EditedAnswer:
         self._heading = heading
         self._payload = payload
         self._messages = message_posting.PostedMessages(
-            shared.api, place, most_characters=shared.config.stream_characters
+            shared.api,
+            place,
+            most_characters=shared.config.stream_characters,
+            payload=self._request,
         )
         self._root = ""
         # Pictures that stand there, and whether the text before the next one does for good.
@@ -113,6 +119,13 @@ class EditedAnswer:
     def adopt(self, timestamps: Sequence[str]) -> None:
         """Take over messages of the current section that were streamed."""
         self._messages.adopt(timestamps)
+
+    def resume(self, unfinished: unfinished_answers.Unfinished) -> None:
+        """Go on in the messages of a bot that is gone."""
+        self._root = unfinished.root
+        if unfinished.pictures:
+            self._next(unfinished.pictures)
+        self._messages.adopt(unfinished.texts)
 
     async def show(
         self, answer: answer_contents.Answer, live: str, below: Sequence[blocks.Block]
@@ -239,7 +252,9 @@ class EditedAnswer:
         notified = markdown.notification(blocks.words(texts)) or "A picture"
         place = dataclasses.replace(self._place, thread=self.thread)
         content = {"text": notified, "blocks": message}
-        await message_posting.post(self._api, place, content, self.thread)
+        pictures = sum(map(_is_picture, message))
+        payload = {**self._request, unfinished_answers.PICTURES: pictures}
+        await message_posting.post(self._api, place, content, self.thread, payload)
 
     async def _send(self, shown: Sequence[answer_contents.Picture]) -> None:
         """Show pictures as files."""
@@ -254,7 +269,9 @@ class EditedAnswer:
         self._payload = None
         place = dataclasses.replace(self._place, thread=self.thread)
         most = self._config.stream_characters
-        self._messages = message_posting.PostedMessages(self._api, place, most_characters=most)
+        self._messages = message_posting.PostedMessages(
+            self._api, place, most_characters=most, payload=self._request
+        )
 
     async def _tell(self, answer: answer_contents.Answer) -> None:
         """Show the text before the next picture for good."""

@@ -141,20 +141,25 @@ class InteractionRequests:
                 about: dict[str, Any] = {"key": key, "request_id": name, "content": content}
                 await self._events.claim(_PLATFORM, name, **about)
             await stack.enter_async_context(self._events.settled(_PLATFORM, name))
-            start = await self._begun(workspace, content, name)
+            start = await self._begun(workspace, content, name, is_again=bool(claimed))
             waiting = stack.pop_all()
         async with waiting:
             await start()
 
     async def _begun(
-        self, workspace: installations.InstalledWorkspace, content: Mapping[str, Any], name: str
+        self,
+        workspace: installations.InstalledWorkspace,
+        content: Mapping[str, Any],
+        name: str,
+        *,
+        is_again: bool,
     ) -> _Start:
         """Give the first sign of a request, if its person may; return what has it answered."""
         user, channel = str(content["user"]), str(content["channel"])
         profile = await self._permissions.require(workspace, user, channel)
         person = requests.Person(profile.user, profile.name)
         if "question" in content:
-            return await self._question(workspace, person, content, name)
+            return await self._question(workspace, person, content, name, is_again=is_again)
         if "facts" in content:
             code = await self._code_of(workspace, content["facts"])
             place, key = await self._at(workspace, user, channel, content["facts"])
@@ -163,7 +168,7 @@ class InteractionRequests:
             place = message_posting.Place(workspace, channel, thread="", asked="", user=user)
             key = values.SessionKey(_PLATFORM, workspace.team, channel)
         request = requests.Request(key=key, person=person, text=code, is_code=True, id=name)
-        return await self._in_flight.open_code(place, request)
+        return await self._in_flight.open_code(place, request, is_again=is_again)
 
     async def _question(
         self,
@@ -171,6 +176,8 @@ class InteractionRequests:
         person: requests.Person,
         content: Mapping[str, Any],
         name: str,
+        *,
+        is_again: bool,
     ) -> _Start:
         channel = str(content["channel"])
         facts = await self._message(workspace, channel, str(content["root"]))
@@ -190,7 +197,7 @@ class InteractionRequests:
             approval=self._config.approval,
         )
         title = requests_in_flight.title_of(request)
-        entry = await self._in_flight.open(key, place, name, title=title)
+        entry = await self._in_flight.open(key, place, name, title=title, is_again=is_again)
         return functools.partial(self._in_flight.answer, entry, request)
 
     async def _code_of(

@@ -19,6 +19,7 @@ from interpreter_bot.platforms.slack import (
     markdown,
     message_posting,
     streamed_messages,
+    unfinished_answers,
 )
 from interpreter_bot.text import quantities, safe_text
 
@@ -41,6 +42,7 @@ class LiveMessage:
         place: message_posting.Place,
         *,
         stop_key: str,
+        request_id: str,
         heading: str = "",
         payload: dict[str, str] | None = None,
         crowd: Callable[[], int] = lambda: 1,
@@ -49,6 +51,7 @@ class LiveMessage:
 
         Args:
             stop_key: what the Stop button carries.
+            request_id: of the request that is answered.
             heading: Markdown above everything else; there is only a heading for raw code.
             payload: facts about the first message, where it is not streamed.
             crowd: says how many answers are being shown, which share Slack's rates.
@@ -63,9 +66,11 @@ class LiveMessage:
         self._heading = heading
         self._crowd = crowd
         self.is_stopped = False
+        self.is_queued = False
         self._sections = edited_answers.EditedAnswer(
-            shared, place, heading=heading, payload=payload
+            shared, place, request_id=request_id, heading=heading, payload=payload
         )
+        self.request_id: Final = request_id
         self._stream: streamed_messages.StreamedMessage | None = None
         self._streamed = 0
         self._has_status = False
@@ -82,13 +87,24 @@ class LiveMessage:
         """Sentences about pictures that could not be shown."""
         return self._sections.complaints
 
-    async def begin(self, title: str = "") -> None:
+    async def begin(
+        self, title: str = "", *, unfinished: unfinished_answers.Unfinished | None = None
+    ) -> None:
         """Show a first sign of work.
 
         In channels a stream is live for one person only, and all others see its first words until
         it ends: there the answer is posted and edited.
+
+        Args:
+            title: of a session that begins with it.
+            unfinished: the messages of a bot that is gone, in which the answer goes on.
         """
         has_sessions = self._config.agent_view and self.place.thread and not self._heading
+        if unfinished is not None:
+            self._sections.resume(unfinished)
+            if has_sessions:
+                self._has_status = await self._set_status("processing")
+            return
         if has_sessions and self.place.is_direct:
             self._has_status = await self._set_status("processing", title)
             if self._has_status:
@@ -97,6 +113,7 @@ class LiveMessage:
                     self.place,
                     most_characters=self._config.stream_characters,
                     most_seconds=self._config.stream_seconds,
+                    payload={unfinished_answers.REQUEST: self.request_id},
                 )
                 return
         await self._edit(answer_contents.Answer())
@@ -139,6 +156,9 @@ class LiveMessage:
         """
         async with self._busy:
             self._last = time.monotonic()
+            if self._stream is not None and self.is_queued and not self._stream.timestamps:
+                # Streams have no metadata: only one of a thread at a time can be found again.
+                self._stream = None
             if self._stream is None:
                 await self._edit(answer, live())
                 return
@@ -257,6 +277,17 @@ class LiveMessage:
             content = {"text": "The table", "blocks": apart}
             await message_posting.post(self.api, self.place, content, self.thread)
         return True
+
+    async def suspend(self, answer: answer_contents.Answer, live: Callable[[], str]) -> None:
+        """Show how far it came; the next bot goes on in the same messages.
+
+        Raises:
+            SlackError: Slack refuses it.
+        """
+        await self.progress(answer, live)
+        async with self._busy:
+            if self._stream is not None:
+                await self._stream.abandon()
 
     async def refuse(self, sentence: str) -> None:
         """Show why nothing is going to be done, though there was a first sign.

@@ -98,7 +98,7 @@ class MessageEvents:
         thread = (workspace.team, incoming.message.channel, incoming.message.root)
         async with contextlib.AsyncExitStack() as stack, self._orders.at(thread):
             await stack.enter_async_context(settled)
-            start = await self._take_or_say_why_not(workspace, incoming)
+            start = await self._accept_or_refuse(workspace, incoming, is_again=True)
             waiting = stack.pop_all()
         async with waiting:
             if start is not None:
@@ -157,7 +157,7 @@ class MessageEvents:
             if not is_edit and await self._answer_elsewhere(workspace, incoming):
                 self._answers.append((workspace.team, message.channel, message.ts))
                 return
-            start = await self._take_or_say_why_not(workspace, incoming)
+            start = await self._accept_or_refuse(workspace, incoming)
             waiting = stack.pop_all()
         async with waiting:
             if start is not None:
@@ -241,14 +241,16 @@ class MessageEvents:
         events = self._service.events
         return await events.claim(PLATFORM, name, key=key, request_id=message.id, content=content)
 
-    async def _take_or_say_why_not(
+    async def _accept_or_refuse(
         self,
         workspace: installations.InstalledWorkspace,
         incoming: message_parsing.IncomingMessage,
+        *,
+        is_again: bool = False,
     ) -> _Start | None:
         place = message_posting.place_of(workspace, incoming.message)
         try:
-            return await self._permitted(incoming, place)
+            return await self._permitted(incoming, place, is_again=is_again)
         except api_errors.GoneError:
             raise
         except Exception as error:
@@ -260,7 +262,11 @@ class MessageEvents:
             return None
 
     async def _permitted(
-        self, incoming: message_parsing.IncomingMessage, place: message_posting.Place
+        self,
+        incoming: message_parsing.IncomingMessage,
+        place: message_posting.Place,
+        *,
+        is_again: bool,
     ) -> _Start | None:
         """See whether the author may; give what starts the message's command or request.
 
@@ -272,7 +278,7 @@ class MessageEvents:
             workspace, message.user, message.channel, user_team=message.user_team
         )
         if incoming.command is None:
-            return await self._request(incoming, place, profile)
+            return await self._request(incoming, place, profile, is_again=is_again)
         thread = await self._read_thread(workspace, message)
         key = message_requests.session_key(workspace, message, is_channels=thread.is_channels)
         if incoming.command.name == "again":
@@ -280,7 +286,7 @@ class MessageEvents:
                 return await self._cells_again(key, place, profile, message.id)
             except errors.BotError:
                 # Nothing is lost: it is meant for the model, as any other word is.
-                return await self._request(incoming, place, profile)
+                return await self._request(incoming, place, profile, is_again=is_again)
         return functools.partial(self._commands.run, incoming.command, key, place, profile)
 
     async def _cells_again(
@@ -305,6 +311,8 @@ class MessageEvents:
         incoming: message_parsing.IncomingMessage,
         place: message_posting.Place,
         profile: permissions.Profile,
+        *,
+        is_again: bool,
     ) -> _Start | None:
         """Make a request of a message, after a first sign."""
         message, workspace = incoming.message, place.workspace
@@ -315,7 +323,11 @@ class MessageEvents:
         if not incoming.is_code and (incoming.text or message.files):
             title = quantities.one_line(incoming.text, requests_in_flight.TITLE_CHARACTERS)
             entry = await self._in_flight.open(
-                key, place, message.id, title="" if message.thread else title
+                key,
+                place,
+                message.id,
+                title="" if message.thread else title,
+                is_again=is_again,
             )
         try:
             thread = await self._read_thread(workspace, message)
@@ -332,7 +344,9 @@ class MessageEvents:
         if entry is None:
             # Now rather than when it is taken: what is said next waits its turn behind it.
             heading = live_answers.heading(profile.name, request.text)
-            entry = await self._in_flight.open(request.key, place, message.id, heading=heading)
+            entry = await self._in_flight.open(
+                request.key, place, message.id, heading=heading, is_again=is_again
+            )
         self._threads.answer(workspace.team, message)
         return functools.partial(self._start, entry, request)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from interpreter_bot import values
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 METADATA: Final = "interpreter_bot"
 _PLAIN_CHARACTERS: Final = 3_500
-_MOST_FOUND: Final = 30
+_MOST_FOUND: Final = 100
 # Errors of a message that can no longer be edited: its content is posted instead.
 _LOST_MESSAGES: Final = frozenset(
     {"cant_update_message", "edit_window_closed", "message_not_found", "streaming_state_conflict"}
@@ -75,9 +75,17 @@ _PLAINER: Final[dict[Style, Style]] = {"blocks": "plain blocks", "plain blocks":
 class PostedMessages:
     """The messages of one answer, in order. No other code edits them."""
 
-    def __init__(self, api: web_api.WebApi, place: Place, *, most_characters: int) -> None:
+    def __init__(
+        self,
+        api: web_api.WebApi,
+        place: Place,
+        *,
+        most_characters: int,
+        payload: Mapping[str, str],
+    ) -> None:
         self._api = api
         self.place = place
+        self._payload = payload
         self._most = most_characters
         self._style: Style = "blocks"
         self._ts: list[str] = []
@@ -92,6 +100,7 @@ class PostedMessages:
     def adopt(self, timestamps: Sequence[str]) -> None:
         """Take over messages that were streamed."""
         self._ts = list(timestamps)
+        self.thread = self.thread or self.first
         self._shown = [_NOTHING] * len(self._ts)
 
     async def show(
@@ -140,7 +149,8 @@ class PostedMessages:
     ) -> None:
         for number, wanted in enumerate(contents):
             if number >= len(self._ts):
-                await self._post(wanted, payload if number == 0 else None)
+                more = payload or {}
+                await self._post(wanted, {**self._payload, **(more if number == 0 else {})})
             elif self._shown[number] != wanted:
                 await self._edit(number, wanted)
         for ts in self._ts[len(contents) :]:
@@ -153,7 +163,7 @@ class PostedMessages:
             await self._delete(ts)
         self.adopt(())
 
-    async def _post(self, wanted: dict[str, Any], payload: dict[str, str] | None) -> None:
+    async def _post(self, wanted: dict[str, Any], payload: dict[str, str]) -> None:
         self._ts.append(await _post_as_is(self._api, self.place, wanted, self.thread, payload))
         self._shown.append(wanted)
         self.thread = self.thread or self._ts[0]
@@ -175,7 +185,9 @@ class PostedMessages:
             before = self._ts[number]
             is_root = not self.place.thread and number == 0
             thread = "" if is_root else self.thread
-            self._ts[number] = await _post_as_is(self._api, self.place, wanted, thread)
+            self._ts[number] = await _post_as_is(
+                self._api, self.place, wanted, thread, self._payload
+            )
             self.thread = self._ts[0] if is_root else self.thread
             if is_last:
                 await self._delete(before)
@@ -222,7 +234,7 @@ async def post(
     place: Place,
     content: dict[str, Any],
     thread: str,
-    payload: dict[str, str] | None = None,
+    payload: Mapping[str, Any] | None = None,
 ) -> str:
     """Post a message exactly once, as plainly as Slack wants it; return its timestamp.
 
@@ -252,7 +264,7 @@ async def _post_as_is(
     place: Place,
     content: dict[str, Any],
     thread: str,
-    payload: dict[str, str] | None = None,
+    payload: Mapping[str, Any] | None = None,
 ) -> str:
     """Post a message exactly once despite broken connections; return its timestamp.
 
@@ -260,11 +272,10 @@ async def _post_as_is(
         SlackError: Slack refuses it.
     """
     nonce = uuid.uuid4().hex
-    facts = {"event_type": METADATA, "event_payload": {"id": nonce, **(payload or {})}}
 
     async def find() -> web_api.Answer | None:
         for message in await recent(api, place, thread):
-            if ((message.get("metadata") or {}).get("event_payload") or {}).get("id") == nonce:
+            if facts(message).get("id") == nonce:
                 return message
         return None
 
@@ -276,10 +287,20 @@ async def _post_as_is(
         thread_ts=thread or None,
         unfurl_links=False,
         unfurl_media=False,
-        metadata=facts,
+        metadata=metadata({"id": nonce, **(payload or {})}),
         **content,
     )
     return str(answer["ts"])
+
+
+def metadata(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Make the metadata of a message; any app of the workspace may read it."""
+    return {"event_type": METADATA, "event_payload": dict(payload)}
+
+
+def facts(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the facts in the metadata of a message of the bot."""
+    return (message.get("metadata") or {}).get("event_payload") or {}
 
 
 async def recent(api: web_api.WebApi, place: Place, thread: str) -> Sequence[dict[str, Any]]:
@@ -304,6 +325,7 @@ async def recent(api: web_api.WebApi, place: Place, thread: str) -> Sequence[dic
             place.workspace,
             "conversations.history",
             channel=place.channel,
+            oldest=place.asked or None,
             limit=_MOST_FOUND,
             include_all_metadata=True,
         )

@@ -16,6 +16,7 @@ from interpreter_bot.platforms.slack import (
     file_uploads,
     markdown,
     message_posting,
+    unfinished_answers,
     web_api,
 )
 from interpreter_bot.sessions import pending_questions
@@ -39,6 +40,8 @@ async def ask(
     place: message_posting.Place,
     thread: str,
     request: values.InputRequested,
+    *,
+    request_id: str,
 ) -> str:
     """Ask the person who started the turn, in the thread; for a password in a modal.
 
@@ -58,7 +61,8 @@ async def ask(
         answering = chosen or [blocks.button("Answer", blocks.ANSWER, question.id)]
         under = [blocks.actions(*answering)]
         content = {"text": "Python asks for input", "blocks": [*blocks.written(text), *under]}
-        payload = {ASKS: place.user, QUESTION: question.id} if where else None
+        payload: dict[str, Any] = {ASKS: place.user, QUESTION: question.id} if where else {}
+        payload |= _facts(request_id)
         ts = await message_posting.post(api, place, content, thread, payload)
         said = "No longer waiting for an answer."
         try:
@@ -78,6 +82,7 @@ async def approve(
     code: str,
     *,
     choices: Sequence[str] = (),
+    request_id: str,
 ) -> str | None:
     """Ask for approval of exactly this code; see `ports.Reply.approve`.
 
@@ -97,7 +102,7 @@ async def approve(
             f"May this run?\n{shown}", question.id, may_edit=may_edit, choices=choices
         )
         content: dict[str, Any] = {"text": "May this code run?", "blocks": list(under)}
-        ts = await message_posting.post(api, place, content, thread)
+        ts = await message_posting.post(api, place, content, thread, _facts(request_id))
         said = "No longer waiting."
         try:
             answer = await question.answer
@@ -113,6 +118,11 @@ async def approve(
     return answer
 
 
+def _facts(request_id: str) -> dict[str, Any]:
+    """Return the metadata by which the next bot finds a question of this one."""
+    return {unfinished_answers.REQUEST: request_id, unfinished_answers.IS_QUESTION: True}
+
+
 async def _show_all(
     api: web_api.WebApi, place: message_posting.Place, thread: str, code: str
 ) -> None:
@@ -124,7 +134,7 @@ async def _show_all(
 
 async def _settle(api: web_api.WebApi, place: message_posting.Place, ts: str, text: str) -> None:
     """Remove the buttons."""
-    metadata = {"event_type": message_posting.METADATA, "event_payload": {}}
+    metadata = message_posting.metadata({})
     shown = blocks.written(text)
     for blocks_tried in (shown, blocks.plainer(shown), []):
         try:

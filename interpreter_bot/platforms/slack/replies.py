@@ -26,7 +26,7 @@ from interpreter_bot.platforms.slack import (
     message_posting,
     questions_to_people,
 )
-from interpreter_bot.sessions import ports
+from interpreter_bot.sessions import lanes, ports, turn_stops
 from interpreter_bot.text import output_screens, quantities, safe_text
 
 _log = logging.getLogger(__name__)
@@ -45,7 +45,11 @@ class _Cell:
 
 @ports.silent_after_end
 class SlackReply:
-    """The reply to one request; see `sessions.ports.Reply`."""
+    """The reply to one request; see `sessions.ports.Reply`.
+
+    Attributes:
+        is_left: the bot ends before it has begun with the request, which the next one takes.
+    """
 
     def __init__(
         self,
@@ -80,6 +84,8 @@ class SlackReply:
         self._spent: values.Usage | None = None
         self._end: ports.End | None = None
         self._is_rewritten = False
+        self._is_suspended = False
+        self.is_left = False
         self._changed = asyncio.Event()
         self._over = asyncio.Event()
 
@@ -87,7 +93,8 @@ class SlackReply:
 
     def queued(self, ahead: int) -> None:
         """See the port."""
-        self._message.note = f"Waiting: {ahead} before this" if ahead else ""
+        self._message.note = status_sentences.queued(ahead)
+        self._message.is_queued = ahead > 0
         self._changed.set()
 
     def started(self) -> None:
@@ -122,6 +129,9 @@ class SlackReply:
 
     def code(self, cell: int, code: str) -> None:
         """See the port."""
+        if self._cell is not None and self._cell.number == cell:
+            # It goes on, and what it showed stands there already.
+            return
         self._cell = _Cell(cell, code)
         if self._config.code == "full" and not self._is_code:
             readable = safe_text.revealed(code)
@@ -142,7 +152,12 @@ class SlackReply:
         """See the port."""
         thread = await self._message.settled(self._answer, self._live)
         return await questions_to_people.ask(
-            self._message.api, self._questions, self._message.place, thread, request
+            self._message.api,
+            self._questions,
+            self._message.place,
+            thread,
+            request,
+            request_id=self._message.request_id,
         )
 
     async def approve(self, cell: int, code: str, *, choices: Sequence[str] = ()) -> str | None:
@@ -152,7 +167,13 @@ class SlackReply:
         await message.status("suspended")
         try:
             return await questions_to_people.approve(
-                message.api, pending, message.place, thread, code, choices=choices
+                message.api,
+                pending,
+                message.place,
+                thread,
+                code,
+                choices=choices,
+                request_id=message.request_id,
             )
         finally:
             await message.status("processing")
@@ -207,6 +228,14 @@ class SlackReply:
 
     def ended(self, end: ports.End) -> None:
         """See the port."""
+        self.is_left = end.sentence == lanes.CLOSED
+        self._is_suspended = self.is_left or end.sentence == turn_stops.SUSPENDED
+        if self._is_suspended:
+            self._message.note = turn_stops.SUSPENDED
+            self._end = end
+            self._changed.set()
+            self._over.set()
+            return
         self._is_rewritten = self._answer.end_step_with(end.text)
         if end.sentence:
             mark = "" if end.status is values.TurnStatus.DONE else "⚠️ "
@@ -227,7 +256,10 @@ class SlackReply:
                 self._changed.clear()
                 if self._end is None:
                     await self._progress()
-            await self._finish(self._end)
+            if self._is_suspended:
+                await self._message.suspend(self._answer, self._live)
+            else:
+                await self._finish(self._end)
         except api_errors.GoneError:
             _log.warning("an answer is not shown: the bot is no longer installed there")
         finally:

@@ -15,12 +15,14 @@ from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.platforms.slack import (
     api_errors,
     handler_dependencies,
+    installations,
     live_answers,
     message_posting,
     replies,
     thread_history,
+    unfinished_answers,
 )
-from interpreter_bot.sessions import ports, replica_calls, requests
+from interpreter_bot.sessions import event_claims, ports, replica_calls, requests
 from interpreter_bot.text import quantities
 
 _log = logging.getLogger(__name__)
@@ -97,6 +99,7 @@ class RequestsInFlight:
         *,
         title: str = "",
         heading: str = "",
+        is_again: bool = False,
     ) -> InFlight:
         """Show the first sign of an answer, which can be cancelled from now on.
 
@@ -106,6 +109,7 @@ class RequestsInFlight:
             request_id: of the request that is to be answered.
             title: of a session that begins with it.
             heading: above the answer to raw code.
+            is_again: a bot that is gone may have shown part of it, which is gone on with.
 
         Raises:
             SlackError: Slack refuses it.
@@ -115,24 +119,32 @@ class RequestsInFlight:
             self._services,
             place,
             stop_key=stop_value(key, request_id),
+            request_id=request_id,
             heading=heading,
             payload={"kernel": thread_history.CHANNELS_OWN} if is_channels else None,
             crowd=functools.partial(self._crowd, key.workspace),
         )
         entry = self._entries[_id(key, request_id)] = InFlight(key, request_id, live)
         try:
-            await live.begin(title)
+            unfinished = None
+            if is_again:
+                unfinished = await unfinished_answers.find(self._services.api, place, request_id)
+            await live.begin(title, unfinished=unfinished)
         except BaseException:
             self._close(entry)
             raise
         return entry
 
     async def open_code(
-        self, place: message_posting.Place, request: requests.Request
+        self,
+        place: message_posting.Place,
+        request: requests.Request,
+        *,
+        is_again: bool = False,
     ) -> Callable[[], Awaitable[None]]:
         """See `open`: the same for a request of code; return what has it answered."""
         heading = live_answers.heading(request.person.name, request.text)
-        entry = await self.open(request.key, place, request.id, heading=heading)
+        entry = await self.open(request.key, place, request.id, heading=heading, is_again=is_again)
         return functools.partial(self.answer, entry, request)
 
     async def refuse(self, entry: InFlight, error: Exception) -> None:
@@ -161,13 +173,36 @@ class RequestsInFlight:
             )
 
     async def go_on(self, request: requests.Request) -> None:
-        """Show in its thread how a request goes on that a bot began which is gone."""
-        key = request.key
+        """Show how a request goes on that a bot began which is gone, in the same messages."""
+        key, user = request.key, request.person.id
         workspace = await self._services.workspaces.get(key.workspace)
-        place = message_posting.Place(
-            workspace, key.channel, thread=key.thread, asked="", user=request.person.id
-        )
-        await self.answer(await self.open(key, place, request.id), request)
+        thread = key.thread or await self._thread_of(workspace, key.channel, request.id)
+        place = message_posting.Place(workspace, key.channel, thread=thread, asked="", user=user)
+        heading = ""
+        if request.is_code:
+            profile = await self._services.permissions.profile(workspace, user)
+            heading = live_answers.heading(profile.name, request.text)
+        entry = await self.open(key, place, request.id, heading=heading, is_again=True)
+        with contextlib.suppress(event_claims.LeftToNextBotError):
+            # Its turn is found by the next bot.
+            await self.answer(entry, dataclasses.replace(request, is_shown_again=True))
+
+    async def _thread_of(
+        self, workspace: installations.InstalledWorkspace, channel: str, request_id: str
+    ) -> str:
+        """Return the thread of a message that used the channel's own kernel; empty for none."""
+        message_ts = request_id.partition("-")[0]
+        if not unfinished_answers.is_timestamp(message_ts):
+            return ""
+        try:
+            answer = await self._services.api.call(
+                workspace, "conversations.replies", channel=channel, ts=message_ts, limit=1
+            )
+        except api_errors.SlackError as error:
+            _log.info("the thread of a request is not known: %s", error)
+            return ""
+        messages = answer.get("messages") or [{}]
+        return str(messages[0].get("thread_ts") or message_ts)
 
     async def _answer(self, entry: InFlight, request: requests.Request) -> None:
         reply = replies.SlackReply(
@@ -197,6 +232,22 @@ class RequestsInFlight:
             # Also on shutdown: the end is still shown, if that is quick.
             await asyncio.wait([pump], timeout=_LAST_WORDS_SECONDS)
             pump.cancel()
+        if reply.is_left:
+            raise event_claims.LeftToNextBotError
+
+    async def close_unfinished(self, key: values.SessionKey) -> None:
+        """Close what bots that are gone left in a session's thread, or in its channel."""
+        try:
+            workspace = await self._services.workspaces.get(key.workspace)
+            place = message_posting.Place(
+                workspace, key.channel, thread=key.thread, asked="", user=""
+            )
+            await unfinished_answers.close_all(self._services.api, place, self._is_running)
+        except api_errors.SlackError as error:
+            _log.info("unfinished answers cannot be looked for: %s", error)
+
+    def _is_running(self, request_id: str) -> bool:
+        return any(entry.request_id == request_id for entry in self._entries.values())
 
     def _crowd(self, team: str) -> int:
         return sum(entry.key.workspace == team for entry in self._entries.values())

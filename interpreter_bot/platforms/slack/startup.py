@@ -21,7 +21,7 @@ from slack_bolt.oauth.async_oauth_flow import AsyncOAuthFlow
 from slack_sdk import errors as sdk_errors
 from slack_sdk.web.async_client import AsyncWebClient
 
-from interpreter_bot import logs, settings
+from interpreter_bot import logs, settings, values
 from interpreter_bot.platforms.slack import (
     api_errors,
     bolt_handlers,
@@ -38,9 +38,10 @@ from interpreter_bot.platforms.slack import (
     requests_in_flight,
     subcommands,
 )
+from interpreter_bot.sessions import event_claims, turn_stops
 
 if TYPE_CHECKING:
-    from interpreter_bot.sessions import event_claims, session_service
+    from interpreter_bot.sessions import session_service
 
 _CONNECT_SECONDS = 15.0
 
@@ -72,8 +73,14 @@ async def running(
         session = await stack.enter_async_context(aiohttp.ClientSession())
         known, flow = await _workspaces(config, tables, session)
         shared = handler_dependencies.build(service, config, known, session)
-        notify = message_posting.Notifier(shared.api, known).notify
         in_flight = requests_in_flight.RequestsInFlight(shared)
+        notifier = message_posting.Notifier(shared.api, known)
+
+        async def notify(key: values.SessionKey, sentence: str) -> None:
+            if sentence in (turn_stops.INTERRUPTED, event_claims.LOST):
+                await in_flight.close_unfinished(key)
+            await notifier.notify(key, sentence)
+
         handlers = _handlers(shared, in_flight, notify)
         stack.push_async_callback(in_flight.drain, config.drain_seconds)
         service.notify_through("slack", notify, go_on=in_flight.go_on)

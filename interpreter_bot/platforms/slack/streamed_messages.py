@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from interpreter_bot.platforms.rendering import message_splitting
@@ -52,7 +52,9 @@ class StreamedMessage:
         *,
         most_characters: int,
         most_seconds: float,
+        payload: Mapping[str, str],
     ) -> None:
+        self._metadata = message_posting.metadata(payload)
         self._api = api
         self._place = place
         self._most_characters = max(most_characters, _LEAST_ROOM * 2)
@@ -195,7 +197,9 @@ class StreamedMessage:
         self.timestamps.append(self._open)
 
     async def _stop(self, **more: Any) -> None:
-        await self._try("chat.stopStream", channel=self._place.channel, **more)
+        await self._try(
+            "chat.stopStream", channel=self._place.channel, metadata=self._metadata, **more
+        )
         self._open = ""
 
     async def _try(self, method: str, **arguments: Any) -> web_api.Answer:

@@ -391,7 +391,7 @@ async def test_long_text_and_large_table_both_fit(slack, service, app, is_stream
     await slack.until(lambda: service.ends)
 
 
-async def test_request_that_waits_says_so_in_a_stream(slack, service, app):
+async def test_request_that_waits_in_a_direct_message_says_so(slack, service, app):
     going = asyncio.Event()
 
     async def script(turn):
@@ -402,11 +402,11 @@ async def test_request_that_waits_says_so_in_a_stream(slack, service, app):
     ts = slack.say("U1", "DU1", "<@UBOT> one")
     await slack.until(lambda: service.requests)
     slack.say("U1", "DU1", "<@UBOT> two", thread=ts)
-    [message] = await slack.until(lambda: [m for m in slack.replies("DU1", ts) if m.get("tasks")])
-    assert message["tasks"]["waiting"]["title"] == "Waiting: 1 before this"
+    [message] = await slack.until(lambda: [m for m in slack.replies("DU1", ts) if m.get("blocks")])
+    assert "Queued: 1 request ahead" in str(message["blocks"])
     going.set()
     await slack.until(lambda: len(slack.answers("DU1", ts)) == 2)
-    assert message["tasks"]["waiting"]["status"] == "complete"
+    assert "Queued" not in str(message["blocks"])
 
 
 @pytest.mark.parametrize("is_streamed", [True, False])

@@ -124,7 +124,7 @@ async def test_stop_of_what_no_process_has_any_more_clears_the_status(slack, ser
     ts = slack.say("U1", "C1", "hi")
     slack.press_stop("U1", "C1", ts)
     [told] = await slack.until(lambda: slack.world.ephemerals)
-    assert "Nothing is running any more" in told["text"]
+    assert "Nothing is running" in told["text"]
     assert slack.status("C1", ts) == "active"
 
 
@@ -405,7 +405,7 @@ async def _nothing_to_stop(slack, answer, stop):
     answer["blocks"] = stop
     slack.click("U1", "C1", answer["ts"], "stop")
     [told] = await slack.until(lambda: slack.world.responses)
-    assert "Nothing is running any more" in told["text"]
+    assert "Nothing is running" in told["text"]
 
 
 @pytest.mark.parametrize("where", ["before its turn", "in its turn"])
