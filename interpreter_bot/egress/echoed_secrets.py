@@ -12,6 +12,11 @@ from interpreter_bot.egress import policies
 _SHORTEST_SECRET: Final = 6
 _ECHO: Final = "{host} sent back what only the bot may know; the answer is not passed on."
 _PACKED: Final = "{host} packs what the bot has to look into; the answer is not passed on."
+_PIECE: Final = (
+    "{host} sent a piece of what the bot has to look into as a whole; the answer is not passed on."
+)
+# Partial content, and what has changed since (RFC 3229).
+_PIECES: Final = (206, 226)
 
 
 def secrets_of(added: Mapping[str, str]) -> list[str]:
@@ -41,12 +46,14 @@ class SecretsSieve:
         """Look into the head of a response, and see that the rest can be looked into.
 
         Raises:
-            Refusal: it holds a secret, or the body is packed.
+            Refusal: it holds a secret, or the body is packed or a piece.
         """
         self.check(bytes(response.reason), *(value for _, value in response.headers))
         codings = {value.lower() for name, value in response.headers if name == b"content-encoding"}
         if self._secrets and codings - {b"identity"}:
             raise policies.Refusal(_PACKED.format(host=self._host), status=502)
+        if self._secrets and response.status_code in _PIECES:
+            raise policies.Refusal(_PIECE.format(host=self._host), status=502)
 
     def passed(self, data: bytes) -> bytes:
         """Return what may be passed on of a stream so far; the rest may be a secret's beginning.

@@ -27,6 +27,8 @@ _TARGET: Final = re.compile(rb"/[\x21-\x7e]*")
 # What servers resolve in different ways: a path that a rule allows may be another one to them.
 _AMBIGUOUS_PATH: Final = re.compile(r"//|\\|%2e|%2f|%5c|%00|;|(?:^|/)\.{1,2}(?:/|$)", re.IGNORECASE)
 _SPELLINGS: Final = {80: ("",), 443: ("",)}
+# Where a secret is added, answers are looked into: they may be neither packed, pieces nor changes.
+_HIDING: Final = frozenset((b"accept-encoding", b"range", b"if-range", b"a-im", b"te"))
 _NO_TRACE: Final = "The method TRACE is not passed on."
 _METHOD: Final = "{host} may be asked here with {methods} only, not with {method}."
 _PATH: Final = "Of {host}, only what is below {paths} may be asked for here."
@@ -121,8 +123,7 @@ async def exchange(
     headers += http_streams.framing(request.headers)
     headers += [(name.encode("ascii"), value.encode("ascii")) for name, value in added.items()]
     if added:
-        # What is packed cannot be looked into.
-        headers = [entry for entry in headers if entry[0].lower() != b"accept-encoding"]
+        headers = [entry for entry in headers if entry[0].lower() not in _HIDING]
         headers.append((b"Accept-Encoding", b"identity"))
     headers.append((b"Connection", b"close"))
     passing = _Passing(client, server, count, contact, asyncio.timeout(limits.idle_seconds), limits)
