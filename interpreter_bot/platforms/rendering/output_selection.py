@@ -259,8 +259,9 @@ class _Execution:
         yield display_items.TableItem(table, text)
         is_whole = len(table.rows) <= can.table_rows and tables.width(table) <= can.table_width
         if not is_whole and not can.has_tables:
-            about = tables.size(table, len(table.rows))
-            yield self._file(number, "table", ".csv", tables.as_csv(table), about)
+            suffix = f"{tables.file_label(table)}.csv"
+            about = tables.file_size(table)
+            yield self._file(number, "table", suffix, tables.as_csv(table), about)
 
     def _latex(self, number: int, formula: values.Latex) -> Iterator[display_items.Item]:
         if self._can.has_latex:

@@ -15,6 +15,8 @@ from interpreter_bot.text import safe_text
 
 _GAP: Final = "  "
 _MOST_CELL_WIDTH: Final = 60
+# Longer values are cut by the kernel.
+_CUT_CHARACTERS: Final = 500
 _NUMBER: Final = re.compile(r"[-+]?[\d.,]+(?:[eE][-+]?\d+)?%?|[-+]?(?:nan|inf)|<NA>|NaT", re.I)
 # A spreadsheet would run a cell that begins like this (CWE-1236).
 _FORMULA: Final = re.compile(r"[=+@\t\r]|-(?![\d.])")
@@ -46,6 +48,42 @@ def size(table: values.Table, shown_rows: int) -> str:
     """Return the size of the whole table in words, and how much of it is shown."""
     text = f"{table.row_count:,} rows x {table.column_count:,} columns"
     return text if shown_rows >= table.row_count else f"{text}, the first {shown_rows} shown"
+
+
+def file_label(table: values.Table) -> str:
+    """Return how much of a table a file of what is shown has, for its name; empty for all."""
+    parts = []
+    if len(table.rows) < table.row_count:
+        parts.append(f"first-{len(table.rows)}-of-{table.row_count}-rows")
+    if shown_columns(table) < table.column_count:
+        parts.append(f"first-{shown_columns(table)}-of-{table.column_count}-columns")
+    if _is_shortened(table):
+        parts.append("long-values-cut")
+    return "".join(f"-{part}" for part in parts)
+
+
+def file_size(table: values.Table) -> str:
+    """Return in words how much of a table a file of what is shown has."""
+    rows, columns = len(table.rows), shown_columns(table)
+    parts = [
+        f"only the first {rows:,} of {table.row_count:,} rows" if rows < table.row_count else "",
+        f"only the first {columns:,} of {table.column_count:,} columns"
+        if columns < table.column_count
+        else "",
+        "long values are cut" if _is_shortened(table) else "",
+    ]
+    return ", ".join(filter(None, parts)) or size(table, rows)
+
+
+def _is_shortened(table: values.Table) -> bool:
+    return any(
+        len(cell) >= _CUT_CHARACTERS and cell.endswith("…") for row in table.rows for cell in row
+    )
+
+
+def shown_columns(table: values.Table) -> int:
+    """Return how many columns are shown, without those of row names."""
+    return len(table.columns) - table.index_count
 
 
 def width(table: values.Table) -> int:

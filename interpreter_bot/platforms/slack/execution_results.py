@@ -134,8 +134,8 @@ def _drawn_table(
         text = tables.draw(item.table, 80, most_rows=10)[:_DRAWN_CHARACTERS]
     if not is_whole and is_last:
         count = sum(made.name.startswith("table-") for made in files) + 1
-        name = f"table-{cell + 1}-{count}.csv"
-        about = tables.size(item.table, len(item.table.rows))
+        name = f"table-{cell + 1}-{count}{tables.file_label(item.table)}.csv"
+        about = tables.file_size(item.table)
         files.append(Made(name, tables.as_csv(item.table).encode("utf-8", "replace"), about))
     return fences.fenced(text)
 

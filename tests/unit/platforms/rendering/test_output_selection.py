@@ -196,6 +196,27 @@ def test_a_small_table_is_drawn_and_a_larger_one_is_csv_too():
     assert len(chosen(table(["a"], *[["1"]] * 5), can=WEB)) == 1
 
 
+@pytest.mark.parametrize(
+    ("rows", "columns", "cell", "name", "about"),
+    [
+        (200, 2, "1", "table-1-first-5-of-200-rows.csv", "only the first 5 of 200 rows"),
+        (5, 60, "1", "table-1-first-2-of-60-columns.csv", "only the first 2 of 60 columns"),
+        (5, 2, "x" * 499 + "…", "table-1-long-values-cut.csv", "long values are cut"),
+        (5, 2, "1", "table-1.csv", "5 rows x 2 columns"),
+    ],
+)
+def test_a_file_of_what_is_shown_of_a_table_says_how_much_that_is(rows, columns, cell, name, about):
+    shown = values.Table(
+        columns=("", "a", "b"),
+        rows=(("0", cell, "1"),) * 5,
+        row_count=rows,
+        column_count=columns,
+        index_count=1,
+    )
+    _, file = chosen(shown)
+    assert (file.name, file.about) == (name, about)
+
+
 def test_a_formula_is_drawn_shown_or_said():
     formula = values.Latex(latex="$x$", plain="x", preview=PNG)
     assert chosen(formula) == (display_items.PictureItem("formula-1.png", "image/png", PNG, "x"),)
