@@ -43,7 +43,9 @@ def normalized(host: str) -> str:
         NameRefusedError: it is neither.
     """
     if (address := literal(host)) is not None:
-        return str(address)
+        # Pythons write an address of IPv4 in IPv6 differently.
+        mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+        return f"::ffff:{mapped}" if mapped else str(address)
     try:
         name = host if host.isascii() else idna.encode(host, uts46=True).decode("ascii")
     except (idna.IDNAError, UnicodeError) as error:

@@ -5,6 +5,7 @@ Nothing is run. What a cell does by another way, such as `exec` or a file, is no
 
 from __future__ import annotations
 
+import ast
 import collections
 import dataclasses
 import logging
@@ -107,8 +108,32 @@ def _tables(code: str) -> list[symtable.SymbolTable]:
     if len(code) > _MOST_CELL_CHARACTERS:
         return []
     try:
-        return [symtable.symtable(code, "cell", "exec")]
+        return [symtable.symtable(_with_scopes(code), "cell", "exec")]
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         # IPython's own commands, or a cell that is made to be difficult.
         _log.info("a cell is not understood: %r", error)
         return []
+
+
+class _Comprehensions(ast.NodeTransformer):
+    """Turns comprehensions into generators: only these have a scope of their own in any Python."""
+
+    def __init__(self) -> None:
+        self.has_any = False
+
+    def _turned(self, node: ast.ListComp | ast.SetComp | ast.DictComp) -> ast.GeneratorExp:
+        self.has_any = True
+        self.generic_visit(node)
+        if isinstance(node, ast.DictComp):
+            element: ast.expr = ast.Tuple([node.key, node.value], ast.Load())
+        else:
+            element = node.elt
+        return ast.GeneratorExp(element, node.generators)
+
+    visit_ListComp = visit_SetComp = visit_DictComp = _turned  # noqa: N815 - names of ast
+
+
+def _with_scopes(code: str) -> str:
+    comprehensions = _Comprehensions()
+    tree = comprehensions.visit(ast.parse(code))
+    return ast.unparse(tree) if comprehensions.has_any else code
