@@ -31,10 +31,7 @@ def run(work: Callable[[], bytes], *, seconds: float, most_bytes: int) -> bytes:
         most_bytes: that it may return.
     """
     reading, writing = os.pipe()
-    with warnings.catch_warnings():
-        # The warning is about threads, of which the child has and needs none.
-        warnings.simplefilter("ignore")
-        child = os.fork()
+    child = os.fork()
     if not child:
         try:
             _bound(seconds)

@@ -14,6 +14,7 @@ import signal
 import ssl
 import sys
 import threading
+import warnings
 from typing import Any, ClassVar
 
 import zmq
@@ -438,6 +439,9 @@ def run(spec: dict[str, Any]) -> None:
     os.chdir(spec["home"] if os.path.isdir(spec["home"]) else "/")
     # A script's own, not those of the process that makes kernels.
     sys.argv[:] = sys.orig_argv[:] = ["main.py"]
+    # Python would warn whoever forks of threads: the kernel's own are always there.
+    threads = r"This process .* is multi-threaded, use of \w+\(\) may lead to deadlocks"
+    warnings.filterwarnings("ignore", threads, DeprecationWarning)
     loop = asyncio.new_event_loop()
     background_errors.watch(loop)
     asyncio.set_event_loop(loop)
