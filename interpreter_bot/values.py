@@ -201,7 +201,7 @@ class Table(Display):
         row_count: rows of the whole table, of which `rows` may be the head.
         column_count: columns of the whole table without its index.
         index_count: how many of the leading `columns` are the index.
-        handle: by which its kernel may still have the whole; empty where this is all of it.
+        handle: by which its kernel may still have the whole; empty if it never had.
     """
 
     columns: tuple[str, ...]
@@ -210,6 +210,13 @@ class Table(Display):
     column_count: int
     index_count: int = 0
     handle: str = ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the table is here, and no cell of it is cut."""
+        shown = (len(self.rows), len(self.columns) - self.index_count)
+        is_cut = any(cell.endswith("…") for row in self.rows for cell in row)
+        return shown == (self.row_count, self.column_count) and not is_cut
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,7 +67,7 @@ def _series(series: Any) -> dict[str, Any]:
 
 
 def _frame(frame: Any, source: Any = None) -> dict[str, Any]:
-    """Return the head of a frame, and a handle where there is more.
+    """Return the head of a frame, and a handle to all of it.
 
     {"columns", "rows", "row_count", "column_count", "index_count", "handle"}
     """
@@ -80,15 +80,13 @@ def _frame(frame: Any, source: Any = None) -> dict[str, Any]:
         [*map(_cell, key), *(_cell(column[number]) for column in values)]
         for number, key in enumerate(keys)
     ]
-    is_clipped = any(len(cell) > _CELL_CHARACTERS for row in rows for cell in row)
-    is_more = is_clipped or frame.shape != head.shape
     return {
         "columns": names + columns,
         "rows": rows,
         "row_count": int(frame.shape[0]),
         "column_count": int(frame.shape[1]),
         "index_count": len(names),
-        "handle": _handle(frame if source is None else source) if is_more else "",
+        "handle": _handle(frame if source is None else source),
     }
 
 
@@ -99,14 +97,13 @@ def _head(table: Any) -> dict[str, Any]:
     numbers = range(min(source.column_count, _COLUMNS))
     columns = [source.column(number).cells(rows) for number in numbers]
     cells = [[safe_reprs.text(cell) or "null" for cell in column] for column in columns]
-    is_whole = (rows.stop, len(numbers)) == (source.row_count, source.column_count)
     return {
         "columns": list(map(source.name, numbers)),
         "rows": [list(row) for row in zip(*cells, strict=True)],
         "row_count": source.row_count,
         "column_count": source.column_count,
         "index_count": 0,
-        "handle": "" if is_whole else _handle(table),
+        "handle": _handle(table),
     }
 
 

@@ -209,7 +209,9 @@ class AnswerContents:
     def tables(self) -> list[int]:
         """Return the numbers of tables that were shown in part and may be had as a whole."""
         shown = (item.output for cell in self.cells for item in cell.screen.items)
-        handles = (one.handle for one in shown if isinstance(one, values.Table))
+        handles = (
+            one.handle for one in shown if isinstance(one, values.Table) and not one.is_whole
+        )
         return [int(found[1]) for one in handles if (found := _HANDLE.fullmatch(one))]
 
     @property

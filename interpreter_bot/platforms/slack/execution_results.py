@@ -114,7 +114,9 @@ class ExecutionResults:
 
 
 def _whole_table(table: values.Table) -> list[tuple[str, str]]:
-    return [(table.handle, f"{table.row_count:,} rows")] if table.handle else []
+    return (
+        [(table.handle, f"{table.row_count:,} rows")] if table.handle and not table.is_whole else []
+    )
 
 
 def _size(table: values.Table) -> str:

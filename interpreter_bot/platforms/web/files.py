@@ -139,6 +139,22 @@ class Files:
             return web.json_response(event_json.problem(error))
         return web.json_response(opened.model_dump(mode="json"))
 
+    async def table(self, request: web.Request) -> web.StreamResponse:
+        """Serve the whole of a table that Python has; no file of it stays."""
+        key, _ = where(request)
+        handle = validation.handle(request.query.get("table"))
+        suffix = request.query.get("suffix", "csv")
+        if suffix not in ("csv", "parquet"):
+            raise validation.MalformedError
+        name = await self._service.save_table(key, handle, suffix)
+        try:
+            async with self._service.queries.reading(key, name) as (info, pieces):
+                headers = {"Content-Type": "application/octet-stream"}
+                return await stream(request, info, pieces, headers=headers)
+        finally:
+            with contextlib.suppress(errors.FileMissingError):
+                await self._service.files.delete(key, name)
+
     async def notebook(self, request: web.Request) -> web.Response:
         """Serve a session as a notebook, a script or a page, as a download."""
         key, title = where(request)

@@ -134,6 +134,7 @@ def _application(
         "/delete": stored.delete,
         "/bring-back": stored.bring_back,
         "/open": stored.open_table,
+        "/table": stored.table,
         "/visit": visited.enter,
         "/continue": visited.go_on,
         "/run-notebook": notebooks.begin,

@@ -69,7 +69,6 @@ class TabConnection:
             "answer": self._answer,
             "approve": self._approve,
             "show": self._show,
-            "save": self._save,
             "look": self._look,
         } | dict(session_actions.SessionActions(service, hub).by_name())
 
@@ -315,7 +314,7 @@ class TabConnection:
         elif name in command_panels.NAMES:
             await self._show(tab, {**message, "panel": name, "rest": argument})
         elif name == "notebook":
-            tab.send(tab_hub.encoded_message("download", {"what": name}))
+            tab.send(tab_hub.encoded_message("download", {}))
         else:
             await self._actions[name](tab, message)
 
@@ -354,15 +353,6 @@ class TabConnection:
         return command_table.Place(
             self._service, key, validation.PERSON, validation.HERE, self._approval
         )
-
-    async def _save(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
-        """Save the whole of a table, and let the tab download it."""
-        key = validation.key(message.get("thread"))
-        handle, suffix = validation.handle(message.get("table")), message.get("suffix", "csv")
-        if suffix not in ("csv", "parquet"):
-            raise validation.MalformedError
-        name = await self._service.save_table(key, handle, suffix)
-        tab.send(tab_hub.encoded_message("download", {"what": "file", "name": name}))
 
     async def _look(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
         """Ask Python something beside what else the tab says, as it may take seconds."""

@@ -70,3 +70,58 @@ async def test_a_million_rows_are_sorted_filtered_searched_and_paged(serving_ker
         said = "document.querySelector('.output.table .muted')?.innerText"
         await page.until(f"{said}?.includes('no longer has this table')")
         assert (await page.text(".output tbody tr:first-child")).split() == ["0", "<b>w0"]
+
+
+WIDE = (
+    "import pandas; pandas.DataFrame({f'column {n}': range(300) for n in range(90)},"
+    " index=[f'row {n}' for n in range(300)])"
+)
+NAMES = "[...document.querySelectorAll('.grid-body .pinned')].map(e => e.innerText)"
+
+
+async def _explored(browser, address, code):
+    page = await browser.page(width=1600)
+    await page.go(address)
+    await page.until("!document.getElementById('welcome').hidden")
+    await page.value("document.getElementById('message').focus()")
+    await page.type(code)
+    await page.press("Enter", modifiers=2)
+    await visits.answered(page)
+    await page.value(f"{EXPLORE}.click()")
+    await page.until(f"{STATUS}.includes('rows')")
+    return page
+
+
+async def test_names_of_rows_stay_in_sight_and_a_table_takes_all_room(serving_kernels, browsing):
+    async with serving_kernels() as (_, address), browsing() as browser:
+        page = await _explored(browser, address, WIDE)
+        assert await page.value(f"{GRID}.clientWidth") > 1000
+        await page.value(f"{GRID}.scrollTop = 28 * 250; {GRID}.scrollLeft = 5000")
+        await page.until(f"{NAMES}.includes('row 255')")
+        name = "document.querySelector('.grid-body .pinned').getBoundingClientRect().left"
+        assert await page.value(f"{name} - {GRID}.getBoundingClientRect().left") < 5
+        click = (
+            "[...document.querySelectorAll('.table-bar button')].find(e => e.innerText === '%s')"
+        )
+        await page.value(f"{click % 'Full screen'}.click()")
+        await page.until(f"{GRID}.clientHeight > 700 && {NAMES}.includes('row 255')")
+        assert await page.value(f"{GRID}.scrollLeft") == 5000
+        await page.press("Escape")
+        await page.until(f"!document.querySelector('dialog[open]') && {GRID}?.scrollLeft === 5000")
+        await page.value(f"{click % 'Close'}.click()")
+        await page.until("!document.querySelector('.grid')")
+
+
+async def test_a_small_table_is_explored_and_saved_and_leaves_no_file(serving_kernels, browsing):
+    code = "import pandas; pandas.DataFrame({'a': [1, 2], 'b': ['x', 'y']})"
+    async with serving_kernels() as (service, address), browsing() as browser:
+        page = await _explored(browser, address, code)
+        await page.value(
+            "[...document.querySelectorAll('.output-tools button')]"
+            ".find(e => e.innerText === 'All as CSV').click()"
+        )
+        saved = await browser.downloaded()
+        assert saved.name.endswith("table.csv")
+        assert saved.read_text() == ",a,b\n0,1,x\n1,2,y\n"
+        thread = await page.value("location.hash.slice(1)")
+        assert await service.queries.files(values.SessionKey("web", thread=thread)) == ()

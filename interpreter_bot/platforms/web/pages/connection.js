@@ -1,6 +1,6 @@
 // The websocket. It comes again by itself; whoever uses it is told when it is there and when not.
 
-import { address } from "./dom.js";
+import { address, download } from "./dom.js";
 
 const FIRST_MILLISECONDS = 250;
 const LONGEST_MILLISECONDS = 8000;
@@ -94,9 +94,20 @@ export class Connection {
   }
 }
 
-/** Ask the bot to do something to what an address names; gives its answer. */
-export async function post(path, query) {
+async function posted(path, query) {
   const response = await fetch(address(path, query), { method: "POST", headers: { "Interpreter-Bot-Key": pageKey } });
   if (!response.ok) throw new Error(await response.text());
-  return response.json();
+  return response;
+}
+
+/** Ask the bot to do something to what an address names; gives its answer. */
+export async function post(path, query) {
+  return (await posted(path, query)).json();
+}
+
+/** Let the browser save what the bot makes for it, under a name. */
+export async function postForDownload(path, query, name) {
+  const href = URL.createObjectURL(await (await posted(path, query)).blob());
+  download(href, name);
+  setTimeout(() => URL.revokeObjectURL(href), 60_000);
 }

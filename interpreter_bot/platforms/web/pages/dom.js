@@ -167,9 +167,9 @@ function copyBySelection(text) {
   return done;
 }
 
-/** Let the browser save what is at an address. */
-export function download(href) {
-  const link = el("a", { href, download: "" });
+/** Let the browser save what is at an address, under a name if one is given. */
+export function download(href, name = "") {
+  const link = el("a", { href, download: name });
   document.body.append(link);
   link.click();
   link.remove();

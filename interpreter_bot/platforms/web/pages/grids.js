@@ -13,7 +13,7 @@ let grids = 0;
 export class Grid {
   /**
    * @param {{cell(row: number, column: number): string | null | undefined, heading(column: number): Node,
-   * isEnd(column: number): boolean, seen(range: object): void, chosen(place: object): void}} source
+   * isEnd(column: number): boolean, pinned: number, seen(range: object): void, chosen(place: object): void}} source
    */
   constructor(source, label) {
     this.source = source;
@@ -21,6 +21,7 @@ export class Grid {
     this.widths = [];
     this.lefts = [0];
     this.top = 0;
+    this.left = 0;
     this.active = { row: 0, column: 0 };
     this.anchor = null;
     this.head = el("div", { role: "row", class: "grid-row grid-head", "aria-rowindex": 1 });
@@ -40,6 +41,7 @@ export class Grid {
     this.element.setAttribute("aria-colcount", columns);
     this.height = Math.min(rows * ROW, TALLEST);
     this.body.style.height = `${this.height}px`;
+    this.element.style.setProperty("--rows", Math.min(rows, 1000));
     if (isNew) {
       this.anchor = null;
       this.active.row = 0;
@@ -50,11 +52,20 @@ export class Grid {
   }
 
   setWidths(first, widths) {
-    for (const [place, width] of widths.entries()) this.widths[first + place] ??= width;
+    for (const [place, width] of widths.entries()) {
+      const column = first + place;
+      this.widths[column] = column < this.source.pinned ? Math.max(this.widths[column] ?? 0, width) : (this.widths[column] ?? width);
+    }
     this.lefts = [0];
     for (let column = 0; column < this.columns; column++) this.lefts.push(this.lefts[column] + (this.widths[column] ?? DEFAULT_WIDTH));
     this.body.style.width = this.head.style.width = `${this.lefts[this.columns]}px`;
-    this.head.end = null;
+    this.head.columns = null;
+  }
+
+  /** How many columns stay where they are; none where they would leave no room. */
+  get pinned() {
+    const { pinned } = this.source;
+    return this.lefts[pinned] <= this.element.clientWidth / 2 ? pinned : 0;
   }
 
   get visibleRows() {
@@ -86,6 +97,15 @@ export class Grid {
     this.draw();
   }
 
+  /** Let the grid be put elsewhere in the page, where browsers forget how far it is scrolled. */
+  move(put) {
+    const { top, left } = this;
+    put();
+    this.go(top);
+    this.element.scrollLeft = left;
+    this.draw();
+  }
+
   wheel(event) {
     if (!this.isScaled || event.ctrlKey || event.shiftKey || !event.deltaY) return;
     event.preventDefault();
@@ -102,26 +122,28 @@ export class Grid {
   }
 
   drawNow() {
-    if (this.rows === undefined || !this.element.isConnected) return;
-    const left = this.element.scrollLeft, right = left + this.element.clientWidth;
-    let first = 0;
-    while (first < this.columns - 1 && this.lefts[first + 1] <= left) first++;
+    if (this.rows === undefined || !this.element.clientWidth) return;
+    const left = (this.left = this.element.scrollLeft), right = left + this.element.clientWidth;
+    const { pinned } = this;
+    let first = pinned;
+    while (first < this.columns - 1 && this.lefts[first + 1] - this.lefts[pinned] <= left) first++;
     let end = first + 1;
     while (end < this.columns && this.lefts[end] < right) end++;
     const start = Math.max(Math.floor(this.top) - BEYOND, 0);
     const stop = Math.min(Math.ceil(this.top + this.visibleRows) + BEYOND, this.rows);
     const rows = [];
-    for (let row = start; row < stop; row++) rows.push(this.row(row, first, end));
+    end = Math.max(end, pinned);
+    const columns = [...Array(pinned).keys(), ...Array.from({ length: Math.max(end - first, 0) }, (_, place) => first + place)];
+    for (let row = start; row < stop; row++) rows.push(this.row(row, columns));
     this.body.replaceChildren(...rows);
-    if (this.head.first !== first || this.head.end !== end) this.drawHead(first, end);
+    if (this.head.columns?.join() !== columns.join()) this.drawHead(columns);
     this.element.setAttribute("aria-activedescendant", this.idOf(this.active));
     this.source.seen({ start, stop, first, end });
   }
 
-  drawHead(first = this.head.first, end = this.head.end) {
-    Object.assign(this.head, { first, end });
-    const cells = [];
-    for (let column = first; column < end; column++) cells.push(this.placed(this.source.heading(column), column));
+  drawHead(columns = this.head.columns ?? []) {
+    this.head.columns = columns;
+    const cells = columns.map((column) => this.placed(this.source.heading(column), column));
     const focused = this.head.contains(document.activeElement) ? document.activeElement : null;
     const column = focused?.closest("[aria-colindex]").getAttribute("aria-colindex");
     this.head.replaceChildren(...cells);
@@ -130,14 +152,15 @@ export class Grid {
 
   placed(cell, column) {
     cell.style.insetInlineStart = `${this.lefts[column]}px`;
+    cell.classList.toggle("pinned", column < this.pinned);
     cell.style.width = `${this.widths[column] ?? DEFAULT_WIDTH}px`;
     cell.setAttribute("aria-colindex", column + 1);
     return cell;
   }
 
-  row(row, first, end) {
+  row(row, columns) {
     const cells = [];
-    for (let column = first; column < end; column++) {
+    for (const column of columns) {
       const text = this.source.cell(row, column);
       const kind = text === undefined ? "unknown" : text === null ? "missing" : this.source.isEnd(column) ? "end" : "";
       const place = { row, column };
@@ -184,8 +207,10 @@ export class Grid {
   reveal() {
     const { row, column } = this.active, box = this.element;
     const left = this.lefts[column], right = this.lefts[column + 1];
-    if (left < box.scrollLeft) box.scrollLeft = left;
-    else if (right > box.scrollLeft + box.clientWidth) box.scrollLeft = Math.min(left, right - box.clientWidth);
+    const names = this.lefts[this.pinned];
+    const isPinned = column < this.pinned;
+    if (!isPinned && left - names < box.scrollLeft) box.scrollLeft = left - names;
+    else if (!isPinned && right > box.scrollLeft + box.clientWidth) box.scrollLeft = Math.min(left - names, right - box.clientWidth);
     const shown = Math.floor(this.visibleRows);
     if (row < this.top) this.go(row);
     else if (row >= this.top + shown) this.go(row - shown + 1);

@@ -1,7 +1,7 @@
 // Where everything is put together.
 
 import { Composer } from "./composer.js";
-import { Connection, post } from "./connection.js";
+import { Connection, post, postForDownload } from "./connection.js";
 import { Conversation, FIRST_TURNS } from "./conversation.js";
 import { $, address, download, el, icon, madeUp, moveByArrows, plain } from "./dom.js";
 import { completions, looked, unanswered } from "./kernel_lookups.js";
@@ -238,9 +238,8 @@ const hear = {
     const around = { thread, say, runAgain };
     (await import("./panels.js")).showPanel(message, around);
   },
-  download({ what, name }) {
-    if (what === "notebook") saveNotebook();
-    else download(address("/download", { thread, name }));
+  download() {
+    saveNotebook();
   },
 };
 
@@ -278,6 +277,15 @@ function drawModels(models) {
 
 function saveNotebook(suffix = "ipynb") {
   download(address("/notebook", { thread, name: sidebar.titleOf(thread), suffix }));
+}
+
+async function saveTable(table, suffix) {
+  spoke("Preparing the download");
+  try {
+    await postForDownload("/table", { thread, table, suffix }, `${sidebar.titleOf(thread) || "Conversation"} table.${suffix}`);
+  } catch (error) {
+    composer.complain(error.message);
+  }
 }
 
 /** Run the cells of a notebook, in a new conversation where this one has begun. */
@@ -333,6 +341,7 @@ addEventListener("click", async (event) => {
   event.preventDefault();
   (await import("./gallery.js")).enlarge(picture);
 });
+addEventListener("table", ({ detail: { table, suffix } }) => saveTable(table, suffix));
 addEventListener("reveal", ({ detail }) => conversation.reveal(detail));
 addEventListener("rest", () => post("/run-notebook", { to: thread, rest: "" }).catch((error) => composer.complain(error.message)));
 addEventListener("notebook", ({ detail }) => runNotebook(detail));

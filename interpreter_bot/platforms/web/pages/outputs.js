@@ -200,13 +200,13 @@ function table(event, say) {
 
 /** What can be done with a table of which Python has more, as long as it has it. */
 function ofWhole(event, { still, size, copy, say }) {
-  const save = (suffix) => () => say({ do: "save", table: event.handle, suffix });
+  const save = (suffix) => () => dispatchEvent(new CustomEvent("table", { detail: { table: event.handle, suffix } }));
   const button = (words, glyph, onclick) => el("button", { type: "button", class: "small", onclick }, icon(glyph), el("span", {}, words));
   const explore = button("Explore", "filter", open);
   async function open() {
     const { LiveTable } = await import("./tables.js");
-    const live = new LiveTable(event, { say, gone });
-    live.element.addEventListener("keydown", (pressed) => pressed.key === "Escape" && (pressed.stopPropagation(), gone("")));
+    const live = new LiveTable(event, { say, gone, close: () => gone("") });
+    live.element.addEventListener("keydown", (pressed) => pressed.key === "Escape" && !live.room && (pressed.stopPropagation(), gone("")));
     still.replaceWith(live.element);
     for (const one of [explore, size, copy]) one.hidden = true;
     live.search.focus();

@@ -40,11 +40,43 @@ export class LiveTable {
     this.search = el("input", { type: "search", placeholder: "Search all rows", "aria-label": "Search all rows", maxlength: 200, oninput: () => this.typed() });
     const copy = copier(() => this.copied(), "Copy cells");
     this.element = el("div", { class: "live-table" },
-      el("div", { class: "table-bar" }, this.search, this.status, copy), this.filtering, this.grid.element, this.detail);
+      el("div", { class: "table-bar" }, this.search, this.status, copy, this.enlarger(), user.close ? el("button", { type: "button", class: "small", onclick: user.close }, "Close") : null),
+      this.filtering, this.grid.element, this.detail);
     this.grid.element.addEventListener("keydown", (event) => {
       if (event.key === "c" && (event.ctrlKey || event.metaKey) && !getSelection().toString()) copy.click();
     });
     this.renew();
+  }
+
+  /** A button that gives the table all of the window, and takes it back. */
+  enlarger() {
+    const words = el("span", {}, "Full screen");
+    const button = el("button", { type: "button", class: "small", "aria-pressed": "false", onclick: () => (this.room ? this.room.close() : this.enlarge(button, words)) }, icon("open"), words);
+    return button;
+  }
+
+  enlarge(button, words) {
+    const place = el("div", {});
+    const still = (event) => event.stopPropagation();
+    this.room = el("dialog", { class: "table-room", "aria-label": "Table", oncancel: still, onkeydown: still });
+    const tell = (isLarge) => {
+      words.textContent = isLarge ? "Leave full screen" : "Full screen";
+      button.setAttribute("aria-pressed", String(isLarge));
+    };
+    this.room.addEventListener("close", () => {
+      this.grid.move(() => place.replaceWith(this.element));
+      this.room.remove();
+      this.room = null;
+      tell(false);
+      button.focus();
+    });
+    this.grid.move(() => {
+      this.element.replaceWith(place);
+      this.room.append(this.element);
+      document.body.append(this.room);
+      this.room.showModal();
+    });
+    tell(true);
   }
 
   // ---- what is wanted, and what is there
@@ -63,6 +95,7 @@ export class LiveTable {
 
   renew() {
     this.blocks = new Map();
+    this.names = new Map();
     this.version = (this.version ?? 0) + 1;
     this.isNew = true;
     this.wanted = { start: 0, stop: 1, first: 0, end: 1 };
@@ -80,17 +113,21 @@ export class LiveTable {
     this.isAsking = false;
     if (found.problem) return this.refused(found, version);
     if (found.summaries) this.takeSummaries(found.summaries);
+    else if (version === this.version && question.columns[0] === 0 && question.columns[1] === this.pinned) this.takeNames(found);
     else if (version === this.version) this.takeRows(found);
     this.fetch();
   }
 
   nextQuestion() {
     const { start, stop, first, end } = this.wanted;
-    for (let block = Math.floor(start / BLOCK); block * BLOCK < Math.max(stop, 1); block++)
-      if (!this.covers(this.blocks.get(block), first, end)) {
+    for (let block = Math.floor(start / BLOCK); block * BLOCK < Math.max(stop, 1); block++) {
+      const page = this.blocks.get(block);
+      if (page?.left > 0 && this.pinned && !this.names.has(block)) return { rows: [block * BLOCK, BLOCK], columns: [0, this.pinned], ...this.view };
+      if (!this.covers(page, first, end)) {
         const left = this.known && this.known.column_count > MOST_COLUMNS ? Math.max(Math.min(first - 5, this.known.column_count - MOST_COLUMNS), 0) : 0;
         return { rows: [block * BLOCK, BLOCK], columns: [left, MOST_COLUMNS], ...this.view };
       }
+    }
     for (let column = first; this.known && column < end; column++)
       if (!this.summaries.has(column)) return { summaries: [column] };
     return null;
@@ -111,7 +148,7 @@ export class LiveTable {
 
   takeRows(page) {
     const hasChanged = this.known && page.row_count !== this.known.row_count;
-    if (hasChanged) this.blocks.clear();
+    if (hasChanged) for (const known of [this.blocks, this.names]) known.clear();
     this.known = { ...page, columns: { ...(this.known?.columns ?? {}) } };
     for (const [place, column] of page.columns.entries()) this.known.columns[page.left + place] = column;
     this.blocks.set(Math.floor(page.first / BLOCK), page);
@@ -122,6 +159,19 @@ export class LiveTable {
     if (this.isNew || hasChanged) this.tell();
     this.isNew = false;
     this.grid.drawNow();
+  }
+
+  /** Take the names of rows whose other columns are far to the right. */
+  takeNames(page) {
+    this.names.set(Math.floor(page.first / BLOCK), page);
+    if (this.names.size > MOST_BLOCKS) this.names.delete(this.names.keys().next().value);
+    this.grid.setWidths(0, page.columns.map((column, place) => widthOf(column, page.rows, place)));
+    this.grid.drawNow();
+  }
+
+  /** How many columns stay in sight: those of the index. */
+  get pinned() {
+    return this.known?.index_count ?? 0;
   }
 
   takeSummaries(summaries) {
@@ -145,7 +195,9 @@ export class LiveTable {
   }
 
   cell(row, column) {
-    const page = this.blocks.get(Math.floor(row / BLOCK));
+    const block = Math.floor(row / BLOCK);
+    const wide = this.blocks.get(block);
+    const page = wide && column < wide.left ? this.names.get(block) : wide;
     return page?.rows[row - page.first]?.[column - page.left];
   }
 
@@ -224,5 +276,5 @@ function widthOf(column, rows, place) {
   // Beside a heading there is a button, and perhaps an arrow.
   let longest = Math.max(column.name.length * 1.15 + 5, column.dtype.length * 0.8);
   for (const row of rows) longest = Math.max(longest, row[place]?.length ?? 7);
-  return Math.round(Math.min(Math.max(longest * 7.6 + 24, 84), 300));
+  return Math.round(Math.min(Math.max(longest * 8.4 + 24, 84), 300));
 }
