@@ -43,12 +43,14 @@ _MOST_REMEMBERED: Final = 1000
 _CATCHING_UP_SECONDS: Final = 2.0
 
 _NO_MODEL: Final = (
-    "No language model is configured, so only code can be run (/py). Set OPENAI_API_KEY, or "
-    "ANTHROPIC_API_KEY, or OPENAI_BASE_URL for another server."
+    "There is no language model yet. Your own Python runs now: press Python, or type /py CODE. To "
+    "ask questions, run `export OPENAI_API_KEY=…` (or ANTHROPIC_API_KEY, or OPENAI_BASE_URL for a "
+    "server of your own) where the bot runs, and start it again."
 )
 _DEMO: Final = (
-    "This is a small demo model that runs on this machine and is often wrong. Set OPENAI_API_KEY, "
-    "ANTHROPIC_API_KEY, or OPENAI_BASE_URL for another server, to use a better one."
+    "This is a small demo model that runs on this machine and is often wrong. To use a better one, "
+    "run `export OPENAI_API_KEY=…` (or ANTHROPIC_API_KEY, or OPENAI_BASE_URL for a server of your "
+    "own) where the bot runs, and start it again."
 )
 
 

@@ -325,7 +325,7 @@ async def test_a_bot_that_is_killed_in_the_middle_shows_what_was_and_goes_on(
             await _say(page, "tell me a long story")
             await page.until("document.body.innerText.includes('Then that')", seconds=60)
             await _say(page, "and this one waits")
-            await page.until("document.body.innerText.includes('before yours')")
+            await page.until("document.body.innerText.includes('1 request ahead')")
             # What is shown is written down twice a second.
             await asyncio.sleep(1.2)
             await bot.kill()
@@ -356,7 +356,7 @@ async def test_a_bot_that_is_told_to_end_says_so_once_and_to_those_who_wait(runn
             await _say(page, "/py print('before')\nwhile True: pass")
             await page.until("document.querySelector('.printed.stdout')", seconds=60)
             await _say(page, "/py print('after')")
-            await page.until("document.body.innerText.includes('before yours')")
+            await page.until("document.body.innerText.includes('1 request ahead')")
             port = bot.port
         await page.until("!document.getElementById('banner').hidden")
         told = await page.text("#turns")

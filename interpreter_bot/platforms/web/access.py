@@ -40,7 +40,8 @@ Nothing inline or from elsewhere.
 """
 
 _DOOR_POLICY: Final = (
-    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:;"
+    " base-uri 'none'; frame-ancestors 'none'"
 )
 VISIT: Final = web.RequestKey("visit", share_links.Visit)
 """Of a request: the visit as which it was passed, if it was not passed by the token."""
@@ -72,6 +73,7 @@ _HEADERS: Final = {
 _DOOR: Final = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>interpreter-bot</title>
 <meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">
+<link rel="icon" href="data:,">
 {head}<style>
 body{{font:1rem/1.5 system-ui,sans-serif;max-width:32rem;margin:20vh auto;padding:0 1.5rem}}
 </style></head><body>{body}</body></html>

@@ -160,6 +160,7 @@ def greeting(service: session_service.SessionService) -> str:
     about = {
         "upload_bytes": service.queries.limits.upload_bytes,
         "text_characters": validation.MOST_TEXT_CHARACTERS,
+        "execution_seconds": service.queries.limits.execution_seconds,
         "is_sandboxed": service.queries.is_sandboxed,
         "models": service.queries.models,
         "model_notice": service.model_notice,

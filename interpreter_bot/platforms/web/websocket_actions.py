@@ -182,7 +182,8 @@ class TabConnection:
             raise errors.BotError("Please write something first.")
         if not is_code and not self._service.queries.models:
             raise errors.BotError(
-                "There is no model to answer this. Switch to Python to run code, or set one up."
+                "There is no model to answer this. Press Python to run your own code. To set up a"
+                " model, run `export OPENAI_API_KEY=…` where the bot runs, and start it again."
             )
 
     async def _branch(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:

@@ -97,9 +97,9 @@ async def test_a_person_chooses_and_the_operator_may_want_more(serving_fake, bro
             ".find(one => one.innerText.startsWith('Approval')).click()"
         )
         await page.until("document.getElementById('panel').open")
-        assert "Who runs this bot wants more" in await page.text("#panel")
+        assert "The operator requires a stricter setting" in await page.text("#panel")
         await page.click("#panel label:last-of-type")
-        await page.until("!document.getElementById('panel').innerText.includes('wants more')")
+        await page.until("!document.getElementById('panel').innerText.includes('stricter setting')")
         assert await page.value("document.activeElement.value") == "every"
         await page.press("Escape")
         await visits.say(page, "/approval sometimes")

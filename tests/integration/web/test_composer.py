@@ -417,3 +417,14 @@ async def test_a_message_that_ends_each_connection_is_given_back(serving_fake, b
         await page.until("document.getElementById('complaint').innerText.includes('kept here')")
         assert await page.value("document.getElementById('message').value") == "hello"
         assert len(tries) == 5
+
+
+async def test_a_long_line_of_code_hides_no_other(serving_fake, browsing):
+    async with serving_fake(models=()) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await page.until("document.querySelector('#code').shadowRoot")
+        await page.click("#code")
+        await page.type("first = 1\nlong = '" + "word " * 200 + "'")
+        scroller = "document.querySelector('#code').shadowRoot.querySelector('.cm-scroller')"
+        await page.until(f"{scroller}.innerText.includes('word word')")
+        assert await page.value(f"{scroller}.scrollWidth <= {scroller}.clientWidth")

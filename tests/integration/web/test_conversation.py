@@ -119,7 +119,7 @@ async def test_code_that_waits_is_seen_and_can_be_withdrawn_calmly(serving_fake,
         await visits.say(page, "wait")
         await page.until("document.querySelector('.turn')")
         await visits.say(page, "/py x = 12345")
-        await page.until(f"{LAST}.innerText.includes('before yours')")
+        await page.until(f"{LAST}.innerText.includes('Queued: 1 request ahead')")
         assert "x = 12345" in await page.text(".code-asked")
         await page.value(f"{LAST}.querySelector('.state button').click()")
         await page.until(f"{LAST}.innerText.includes('withdrawn')")
@@ -171,8 +171,12 @@ async def test_a_conversation_goes_on_in_a_copy_and_takes_its_last_answer_back(
         await visits.say(page, "/undo")
         await page.until("!document.body.innerText.includes('echo: more')")
         await page.until("document.body.innerText.includes('echo: hello')")
+        # It says what it did, and the question can be written anew.
+        await page.until("document.body.innerText.includes('are back to before “more”')")
+        assert await page.value("document.getElementById('message').value") == "more"
+        await page.value("document.getElementById('message').value = ''")
         await visits.say(page, "/again")
-        await page.until("document.body.innerText.includes('No variable is missing')")
+        await page.until("document.body.innerText.includes('Nothing to rebuild')")
         asked = [request.key.thread for request in bot.requests]
         assert asked == [source.removeprefix("#"), (await page.value("location.hash"))[1:]]
 
@@ -234,7 +238,7 @@ async def test_what_was_lost_can_be_made_again_from_the_panel_of_variables(servi
             "{panel: 'variables', rows: [['Saved', 'nothing']], variables: [], lost_cells: 2},"
             " {runAgain: () => document.title = 'ran'}))"
         )
-        assert "Run again: 2 cells" in await page.text("#panel-body")
+        assert "Rebuild lost variables: run 2 cells" in await page.text("#panel-body")
         await page.click("#panel-body button")
         assert await page.value("[document.title, document.getElementById('panel').open]") == [
             "ran",
@@ -398,3 +402,76 @@ async def test_queries_stand_folded_below_the_code_also_after_a_reload(serving_f
             assert "sales: It only reads." in shown
             assert await page.value("document.querySelectorAll('.queries img').length") == 0
             await page.reload()
+
+
+async def _drawn(turn):
+    import io
+
+    from matplotlib import figure
+
+    def png(**options):
+        file = io.BytesIO()
+        plot.savefig(file, format="png", **options)
+        return file.getvalue()
+
+    plot = figure.Figure()
+    plot.subplots().plot([1, 3, 2])
+    shown = values.Image(mime="image/png", data=png(bbox_inches="tight"), plain="<Figure>")
+    other = figure.Figure()
+    other.subplots().bar([1, 2, 3], [3, 1, 2])
+    file = io.BytesIO()
+    other.savefig(file, format="png")
+    files = {"plot.png": png(dpi=200), "other.png": file.getvalue()}
+    for name, data in files.items():
+        turn.directory.joinpath(name).write_bytes(data)
+    code = "\n".join(f"line_{number} = {number}" for number in range(20))
+    printed = "".join(f"line {number}\n" for number in range(300))
+    error = values.Error("ValueError", "no", "Cell 1, line 1\n    raise\nValueError: no\n")
+    await turn.run(0, code, values.Text("stdout", printed), shown, error)
+    for name, data in files.items():
+        turn.reply.artifact(0, values.Artifact(name, len(data), "0" * 64))
+    return "Here it is."
+
+
+async def test_an_answer_is_short_and_all_of_it_can_be_had(serving_fake, browsing):
+    async with serving_fake({"draw": _drawn}) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await visits.say(page, "draw")
+        await visits.answered(page)
+        for _ in range(2):
+            # What was saved as well as shown is seen once; what was only saved is seen, too.
+            previews = "[...document.querySelectorAll('.preview')].map(e => e.dataset.enlarged)"
+            await page.until(f"{previews}.join() === 'other.png'")
+            # The end of what was printed is in sight, and how much there is of it.
+            box = "document.querySelector('.printed')"
+            await page.until(f"{box}.scrollTop + {box}.clientHeight >= {box}.scrollHeight - 8")
+            assert "Show all 300 lines" in await page.text(".printed-box")
+            await page.click(".printed-box button")
+            await page.until(f"{box}.clientHeight === {box}.scrollHeight")
+            # An error is named once.
+            assert (await page.text(".output.error")).count("ValueError: no") == 1
+            # Long code folds away, and comes back.
+            assert (
+                await page.value("document.querySelector('.cell pre').checkVisibility()") is False
+            )
+            await page.click(".cell .code-head .cell-status + button")
+            assert await page.value("document.querySelector('.cell pre').checkVisibility()") is True
+            await page.reload()
+            await visits.answered(page)
+
+
+async def test_who_waits_sees_for_how_long_and_how_long_it_may_take(serving_fake, browsing):
+    gate = asyncio.Event()
+
+    async def wait(turn):
+        await turn.reply.code(0, "wait()")
+        await gate.wait()
+        turn.reply.finished(0, conversations.done())
+        return "Done."
+
+    async with serving_fake({"wait": wait}) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await visits.say(page, "wait")
+        await page.until(f"/Running… [34] s of at most \\d+ min/.test({LAST}.innerText)")
+        gate.set()
+        await visits.answered(page)

@@ -89,7 +89,7 @@ async def test_outputs_are_shown_in_order(serving_fake, browsing):
         await page.until("document.querySelector('.output img').naturalWidth === 3")
         classes = "[...document.querySelector('.outputs').children].map(e => e.className)"
         expected = [
-            *("printed stdout", "output picture", "printed stderr", "output table"),
+            *("printed-box", "output picture", "printed-box", "output table"),
             *("output error", "output json", "output notice"),
         ]
         assert await page.value(classes) == expected
@@ -120,7 +120,7 @@ async def test_all_of_a_table_is_downloaded_when_asked_for(serving_fake, browsin
         assert (await page.text("#turns")).count("All as CSV") == 1
         await page.click(".output.table .output-tools .small:nth-last-child(2)")
         file = await browser.downloaded()
-        assert (file.name, file.read_text()) == ("table-t7.csv", "all,of\nit,1\n")
+        assert (file.name, file.read_text()) == ("show table.csv", "all,of\nit,1\n")
 
 
 async def test_progress_is_one_line_and_displays_are_redrawn(serving_fake, browsing):
@@ -361,7 +361,7 @@ async def test_a_restart_in_the_middle_shows_what_was_and_goes_on(
             await visits.say(page, "long story")
             await page.until("document.querySelectorAll('.words').length === 2")
             await visits.say(page, "hello waiting")
-            await page.until("document.body.innerText.includes('before yours')")
+            await page.until("document.body.innerText.includes('1 request ahead')")
             await bot.recorded(bot.requests[0].key)
             # What is there now is what a bot that was killed leaves behind.
             shutil.copytree(tmp_path / "bot-0", tmp_path / "killed")

@@ -96,7 +96,7 @@ async def test_files_are_looked_into_renamed_deleted_and_taken_along(serving_ker
         assert await page.value("document.querySelectorAll('#pane script').length") == 0
         await page.until("document.querySelector('.file-versions summary')")
         told = await page.value("document.querySelector('.file-versions').textContent")
-        assert "Changed by 1 turn" in told
+        assert "History (1)" in told
         assert "made by: import pandas" in told.replace("\n", "")
         await press(page, "Rename")
         await page.until("document.querySelector('dialog[open] input')")

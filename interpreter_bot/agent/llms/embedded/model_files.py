@@ -40,14 +40,12 @@ _CONNECT_SECONDS: Final = 20.0
 _SILENCE_SECONDS: Final = 60.0
 # Failures in a row without a single byte in between.
 _TRIES: Final = 4
-# The same if no connection was ever made and nothing has come: most often there is no network.
-_TRIES_WITHOUT_NETWORK: Final = 2
 _POLL_SECONDS: Final = 0.5
 
 _UNREACHABLE: Final = (
-    "The demo model could not be downloaded from {host}: {reason}. Set "
-    "INTERPRETER_BOT_LOCAL__MODEL_PATH to a file of it that you have, or OPENAI_API_KEY to use "
-    "another model."
+    "The demo model could not be downloaded from {host}: {reason}. Python works without it: press "
+    "Python, or type /py CODE. To ask a model, whoever runs the bot runs `export OPENAI_API_KEY=…` "
+    "(or sets INTERPRETER_BOT_LOCAL__MODEL_PATH to a file of the demo model) and starts it again."
 )
 _WRONG: Final = (
     "What {host} gave as the demo model is not the expected file, and was thrown away. Set "
@@ -243,7 +241,8 @@ async def _complete(
                 except _LostError as error:
                     tries = 0 if file.tell() > had else tries + 1
                     is_absent = isinstance(error, _AbsentError) and not file.tell()
-                    if tries >= (_TRIES_WITHOUT_NETWORK if is_absent else _TRIES):
+                    # Most often there is no network, which is said at once.
+                    if is_absent or tries >= _TRIES:
                         sentence = _UNREACHABLE.format(host=wanted.host, reason=error)
                         raise NoLocalModelError(sentence) from error
                     await asyncio.sleep(pause_seconds * 2**tries)

@@ -7,8 +7,8 @@ const NEAR_THE_END = 120;
 export const FIRST_TURNS = 30;
 
 export class Conversation {
-  constructor({ say, spoke, again, branch, isWriting, changed }) {
-    this.links = { say, spoke, again, branch, isWriting };
+  constructor({ say, spoke, again, branch, isWriting, limit, changed }) {
+    this.links = { say, spoke, again, branch, isWriting, limit };
     this.changed = changed;
     this.list = $("turns");
     this.pane = $("scroll");
@@ -31,6 +31,7 @@ export class Conversation {
       say: (message) => this.links.say({ thread, ...message }),
       spoke: (words) => this.isLoaded && this.links.spoke(words),
       isWriting: () => !this.isLoaded || this.links.isWriting(),
+      limit: () => this.links.limit(),
       again: (turn) => this.links.again(turn.head),
       branch: (turn, text) => this.links.branch(turn, text),
     };
@@ -162,5 +163,5 @@ export class Conversation {
 
 const NEVER_BEGUN = {
   kind: "over", status: "lost", text: "", seconds: 0, turn: 0,
-  sentence: "The bot was restarted before it came to this.",
+  sentence: "The bot restarted before it got to this.",
 };

@@ -46,10 +46,10 @@ export async function asked(title, { label, value, action }) {
 export async function askedToReset() {
   const box = el("input", { type: "checkbox" });
   const content = [
-    el("p", {}, "Python starts anew: variables are gone, and the model forgets what was said."),
+    el("p", {}, "Variables are deleted, and the model no longer knows this conversation."),
     el("label", { class: "check" }, box, el("span", {}, "Delete the files as well")),
   ];
-  return (await shown(frame("Start anew?", content, { action: "Reset", isBad: true }))) ? { files: box.checked } : null;
+  return (await shown(frame("Restart Python?", content, { action: "Reset", isBad: true }))) ? { files: box.checked } : null;
 }
 
 export function openPanel(title, ...content) {

@@ -107,8 +107,8 @@ function versions(query) {
     const response = await fetch(address("/versions", query));
     if (!response.ok) throw new Error(await response.text());
     const found = (await response.json()).versions;
-    if (!found.length) return el("p", { class: "muted" }, "No turn has sent or made it yet.");
-    return el("details", {}, el("summary", {}, `Changed by ${count(found.length, "turn", "turns")}`), el("ol", {}, found.map((one, number) => version(query, one, number === 0))));
+    if (!found.length) return el("p", { class: "muted" }, "Not sent yet.");
+    return el("details", {}, el("summary", {}, `History (${found.length})`), el("ol", {}, found.map((one, number) => version(query, one, number === 0))));
   };
   fill().then((made) => place.replaceChildren(made), (error) => place.replaceChildren(el("p", { class: "notice" }, error.message)));
   return place;
@@ -171,7 +171,7 @@ async function rename(query) {
 }
 
 async function remove(query) {
-  if (!(await confirmed("Delete this file?", `${plain(query.name)} cannot be had back, neither by you nor by the code.`, { action: "Delete", isBad: true }))) return;
+  if (!(await confirmed("Delete this file?", `${plain(query.name)} is deleted for good. This can't be undone.`, { action: "Delete", isBad: true }))) return;
   try {
     await post("/delete", query);
     shown = null;

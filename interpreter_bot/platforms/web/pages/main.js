@@ -24,7 +24,7 @@ let isBranching = false;
 const dialogs = () => import("./dialogs.js");
 const say = (message) => connection.say({ thread, ...message }) || composer.complain(OFFLINE, "connection");
 const composer = new Composer({ send, stop: () => say({ do: "stop" }), say, recalled: () => conversation.codes, complete });
-const conversation = new Conversation({ say, spoke, again, branch, changed, isWriting: () => $("message").value !== "" });
+const conversation = new Conversation({ say, spoke, again, branch, changed, isWriting: () => $("message").value !== "", limit: () => about?.execution_seconds });
 const sidebar = new Sidebar({ say, begin: () => go(madeUp()), leave: (left) => composer.forget(left) });
 const connection = new Connection({ opened, closed, heard });
 
@@ -130,7 +130,7 @@ function branch({ number, head }, text) {
 }
 
 async function edit(code) {
-  const told = "What stands in the field now is replaced by this code.";
+  const told = "This replaces your draft.";
   if (!$("message").value.trim() || (await (await dialogs()).confirmed("Edit this code?", told, { action: "Edit" }))) composer.write(code, true);
 }
 
@@ -369,7 +369,7 @@ menuOf([
   ["Print", () => print()],
   ["Fork conversation", () => say({ do: "fork" })],
   ["Undo last answer…", undo],
-  ["Run lost cells again", runAgain],
+  ["Rebuild lost variables", runAgain],
   ["Hide or show code", () => showCode(document.body.classList.contains("without-code"))],
   ["Dark or light plots", darkenPlots],
   ["Model", () => say({ do: "show", panel: "model" })],

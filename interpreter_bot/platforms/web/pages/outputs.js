@@ -126,9 +126,17 @@ function typeset(latex) {
 function failure(event) {
   const said = event.message ? `${event.name}: ${event.message}` : event.name;
   const trace = el("details", {}, el("summary", {}, el("strong", { dir: "auto" }, said.slice(0, 500))),
-    scrollable(el("pre", {}, event.traceback)));
+    scrollable(el("pre", {}, withoutLast(event.traceback, said))));
   trace.open = true;
   return trace;
+}
+
+/** A traceback without the words in which it ends, which stand above it. */
+function withoutLast(traceback, words) {
+  const trace = traceback.trimEnd();
+  const [last] = /(?<=\n).*$/.exec(trace) ?? [];
+  if (trace !== words && trace.endsWith(words)) return trace.slice(0, -words.length).trimEnd();
+  return last && words.startsWith(last) ? trace.slice(0, -last.length).trimEnd() : trace;
 }
 
 function tools(...links) {

@@ -40,7 +40,7 @@ function listed(variables, say) {
 
 const APPROVALS = {
   never: "Never",
-  plan: "Once for each answer, about a plan in plain words",
+  plan: "Once per answer, about a plan in plain words",
   every: "Every time, about the code",
 };
 
@@ -57,7 +57,7 @@ const DRAWERS = {
     const choose = (event) => say({ do: "choose", thread, model: event.target.value });
     const choices = models.map((title) =>
       el("label", { class: "check" }, el("input", { type: "radio", name: "model", value: title, checked: title === model, onchange: choose }), el("span", {}, plain(title))));
-    openPanel("Models", el("fieldset", {}, el("legend", { class: "muted" }, "Who answers in this conversation"), choices));
+    openPanel("Models", el("fieldset", {}, el("legend", { class: "muted" }, "Model for this conversation"), choices));
   },
 
   approval({ chosen, holds }, { say }) {
@@ -65,13 +65,13 @@ const DRAWERS = {
     const choices = order.map((one) =>
       el("label", { class: "check" }, el("input", { type: "radio", name: "approval", value: one, checked: one === chosen, onchange: () => say({ do: "approve", approval: one }) }), el("span", {}, APPROVALS[one])));
     const more = order.indexOf(holds) > order.indexOf(chosen)
-      ? el("p", { class: "notice" }, `Who runs this bot wants more, which holds: ${APPROVALS[holds].toLowerCase()}`) : null;
-    openPanel("Approval", el("fieldset", {}, el("legend", { class: "muted" }, "Are you asked before the model's code runs?"), choices), ...[more].filter(Boolean));
+      ? el("p", { class: "notice" }, `The operator requires a stricter setting: ${APPROVALS[holds].toLowerCase()}`) : null;
+    openPanel("Approval", el("fieldset", {}, el("legend", { class: "muted" }, "Ask me before code runs"), choices), ...[more].filter(Boolean));
   },
 
   variables({ rows: all, lost_cells: cells, variables, problem }, { runAgain, say }) {
     const again = () => (closePanel(), runAgain());
-    const more = cells ? [el("button", { type: "button", class: "quiet", onclick: again }, `Run again: ${count(cells, "cell", "cells")}`)] : [];
+    const more = cells ? [el("button", { type: "button", class: "quiet", onclick: again }, `Rebuild lost variables: run ${count(cells, "cell", "cells")}`)] : [];
     const told = problem ? [el("p", { class: "notice" }, problem)] : variables.length ? [listed(variables, say)] : [];
     openPanel("Variables", ...told, rows(all), ...more);
   },

@@ -2,21 +2,31 @@
 // that a progress bar is one line that changes. Colours are kept, of other escapes nothing.
 
 import { dyed, restyled } from "./ansi.js";
-import { scrollable } from "./dom.js";
+import { count, el, scrollable } from "./dom.js";
 
 const ESCAPES = /(?!\u001b\[[\d;:]{0,64}m)(?:\u001b(?:\[[0-?]*[ -/]*[@-~]?|[\]PX^_][^\u0007\u001b\n]*(?:\u0007|\u001b\\)?|[ -/]*[0-~]?)|[\u0000-\u0007\u000b\u000c\u000e-\u001a\u001c-\u001f\u007f-\u009f])/g;
 const PARTS = /([\n\r\b]|\u001b\[[\d;:]*m)/;
 const MOST_SPANS = 4000;
 const MOST_OF_A_LINE = 400;
 
+function isAtEnd({ scrollTop, clientHeight, scrollHeight }) {
+  return scrollTop + clientHeight >= scrollHeight - 8;
+}
+
 export class Terminal {
   constructor(stream) {
     this.stream = stream;
-    this.element = scrollable(document.createElement("pre"));
-    this.element.className = `printed ${stream}`;
-    this.element.dir = "auto";
+    this.pre = scrollable(el("pre", { class: `printed ${stream}`, dir: "auto" }));
+    this.words = el("span", {});
+    this.more = el("button", { type: "button", class: "small", hidden: true, onclick: () => this.open() }, this.words);
+    this.element = el("div", { class: "printed-box" }, this.more, this.pre);
     this.last = document.createElement("span");
-    this.element.append(this.last);
+    this.pre.append(this.last);
+    this.lines = 0;
+    this.isAtEnd = true;
+    this.pre.addEventListener("scroll", () => (this.isAtEnd = isAtEnd(this.pre)), { passive: true });
+    // What is told of the past is laid out later.
+    new ResizeObserver(() => this.follow()).observe(this.pre);
     this.line = [];
     this.styles = [];
     this.column = 0;
@@ -40,14 +50,29 @@ export class Terminal {
 
   show() {
     this.isScheduled = false;
-    const isAtEnd = this.element.scrollTop + this.element.clientHeight >= this.element.scrollHeight - 8;
     const text = this.waiting.replace(ESCAPES, "").replace(/\r+\n/g, "\n");
     this.waiting = "";
     // What comes next may be the line feed that belongs to it.
     const end = text.endsWith("\r") ? text.length - 1 : text.length;
     if (end < text.length) this.waiting = "\r";
     this.take(text.slice(0, end));
-    if (isAtEnd) this.element.scrollTop = this.element.scrollHeight;
+    this.follow();
+  }
+
+  /** Let the end be seen, unless somebody reads what came before, and say that there is more. */
+  follow() {
+    if (this.isAtEnd) this.pre.scrollTop = this.pre.scrollHeight;
+    const isOpen = this.element.classList.contains("is-open");
+    const isCut = this.pre.scrollHeight > this.pre.clientHeight + 1;
+    this.more.hidden = !isCut && !isOpen;
+    this.more.setAttribute("aria-expanded", String(isOpen));
+    this.words.textContent = isOpen ? "Show the end only" : `… Show all ${count(this.lines + (this.line.length > 0), "line", "lines")}`;
+  }
+
+  open() {
+    this.element.classList.toggle("is-open");
+    this.isAtEnd = true;
+    this.follow();
   }
 
   take(text) {
@@ -71,6 +96,7 @@ export class Terminal {
 
   /** End a line: it stays as it is. */
   end() {
+    this.lines += 1;
     if (this.styles.length && this.spans < MOST_SPANS) {
       const nodes = this.drawn();
       this.spans += nodes.length;

@@ -12,6 +12,9 @@ const ENDINGS = {
 
 // More than that is read where it stands.
 const MOST_SPOKEN = 1500;
+const RUNNING = "Running…";
+// Longer code folds away once the answer is there.
+const SHORT_LINES = 8;
 const WHY = "Why did this code fail, and how can it be mended?";
 
 export class Turn {
@@ -50,19 +53,23 @@ export class Turn {
     this.stateWords.textContent = words;
     this.state.replaceChildren(...[this.state.firstChild, this.stateWords, beside].filter(Boolean));
     clearInterval(this.clock);
-    if (!words || beside || this.over) return;
-    const since = Date.now();
-    this.clock = setInterval(() => {
+    if (!words || this.over) return;
+    // The same wait goes on, however often it is told.
+    if (words !== this.awaited?.words) this.awaited = { words, since: Date.now() };
+    const { since } = this.awaited;
+    const most = words === RUNNING && this.around.limit?.();
+    const tell = () => {
       const seconds = (Date.now() - since) / 1000;
       if (!this.state.isConnected) clearInterval(this.clock);
-      else if (seconds > 2) this.stateWords.textContent = `${words} ${duration(Math.round(seconds))}`;
-    }, 1000);
+      else if (seconds > 2) this.stateWords.textContent = `${words} ${duration(Math.round(seconds))}${most ? ` of at most ${duration(most)}` : ""}`;
+    };
+    this.clock = setInterval(tell, 1000);
   }
 
   on_waiting({ ahead }) {
     const withdraw = () => this.around.say({ do: "withdraw", id: this.id });
     const button = el("button", { type: "button", class: "small", onclick: withdraw }, "Withdraw");
-    this.showState(`Waiting: ${count(ahead, "request", "requests")} before yours`, button);
+    this.showState(`Queued: ${count(ahead, "request", "requests")} ahead`, button);
   }
 
   on_withdrawn() {
@@ -120,7 +127,7 @@ export class Turn {
 
   on_code({ cell, code }) {
     // A bot that goes on with what another one began says again what it follows.
-    if (this.cells.has(cell)) return this.showState("Running…");
+    if (this.cells.has(cell)) return this.showState(RUNNING);
     const outputs = new Outputs(this.around.displays, this.around.say);
     const status = el("span", { class: "cell-status" });
     const block = codeBlock(code, "python");
@@ -128,12 +135,12 @@ export class Turn {
     const element = el("div", { class: "cell running", role: "group", "aria-label": "Code and what it showed" }, block, outputs.element);
     // From here on it is seen where it runs.
     this.asked.querySelector(".code")?.remove();
-    this.cells.set(cell, { element, outputs, status });
+    this.cells.set(cell, { element, outputs, status, fold: folder(block, code) });
     if (this.draft) {
       this.draft.replaceWith(element);
       this.draft = null;
     } else this.add(element);
-    this.showState("Running…");
+    this.showState(RUNNING);
     this.around.spoke("Running code");
   }
 
@@ -211,7 +218,7 @@ export class Turn {
   on_settled({ question, answer }) {
     this.questions.get(question)?.then((form) => form.settle(answer));
     this.questions.delete(question);
-    this.showState(answer === null ? "Thinking…" : "Running…");
+    this.showState(answer === null ? "Thinking…" : RUNNING);
   }
 
   on_artifact(file) {
@@ -236,6 +243,8 @@ export class Turn {
     for (const asked of this.questions.values()) asked.then((form) => form.settle());
     for (const cell of this.cells.values()) cell.element.classList.remove("running");
     this.finishWords(end);
+    if (!this.head.is_code && end.status === "done") for (const { fold } of this.cells.values()) fold?.();
+    this.foldPictures();
     this.showState("");
     this.state.remove();
     if (end.queries?.length) import("./queries.js").then(({ queriesOf }) => this.afterCode(queriesOf(end.queries)));
@@ -251,6 +260,22 @@ export class Turn {
   /** What is left to say: that it was stopped stands beside its time, or at the code that was. */
   wordsOf(end) {
     return end.status === "stopped" ? end.sentence.replace(/^stopped\.\s*/i, "") : end.sentence;
+  }
+
+  /** A picture that was saved as well as shown is seen once. */
+  foldPictures() {
+    const shown = [...this.body.querySelectorAll(".output.picture img")];
+    const previews = [...this.artifacts.values()].map((card) => card.querySelector(".preview img")).filter(Boolean);
+    if (!shown.length) return;
+    for (const preview of previews) {
+      const look = async () => {
+        const { areAlike } = await import("./likeness.js");
+        for (const picture of shown) if (await areAlike(picture, preview)) return preview.closest(".preview")?.remove();
+      };
+      // It is fetched when it comes near.
+      if (preview.complete) look();
+      else preview.addEventListener("load", look, { once: true });
+    }
   }
 
   finishWords(end) {
@@ -317,6 +342,22 @@ export class Turn {
     if (last) last.after(node);
     else this.add(node);
   }
+}
+
+/** Put a button before code by which it folds away and comes back; gives what folds long code. */
+function folder(block, code) {
+  const lines = code.trimEnd().split("\n").length;
+  if (lines <= SHORT_LINES) return null;
+  const words = el("span", {});
+  const button = el("button", { type: "button", class: "small", onclick: () => fold(!block.classList.contains("folded")) }, words);
+  function fold(isFolded = true) {
+    block.classList.toggle("folded", isFolded);
+    button.setAttribute("aria-expanded", String(!isFolded));
+    words.textContent = isFolded ? `Show code (${count(lines, "line", "lines")})` : "Hide code";
+  }
+  fold(false);
+  block.querySelector(".cell-status").after(button);
+  return fold;
 }
 
 /** What was asked, under a heading by which one can go from turn to turn. */

@@ -104,11 +104,11 @@ async def test_nobody_there_is_one_sentence(publisher, tmp_path):
     publisher.port = 9
     started = asyncio.get_running_loop().time()
     with pytest.raises(
-        model_files.NoLocalModelError, match=r"no connection could be made.*LOCAL__MODEL_PATH"
+        model_files.NoLocalModelError, match=r"no connection could be made.*Python works without it"
     ):
         await fetched(publisher, tmp_path, pause_seconds=100)
-    # Once more, after a pause: not as long as for a server that is there.
-    assert 200 <= asyncio.get_running_loop().time() - started < 290
+    # At once: a person waits, and most often there is no network.
+    assert asyncio.get_running_loop().time() - started < 1
 
 
 async def test_no_room_is_said_before_anything_is_fetched(publisher, tmp_path, monkeypatch):
