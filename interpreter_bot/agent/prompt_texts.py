@@ -77,7 +77,9 @@ def system(
     """
     text = read("system_small" if is_small else "system").format(
         seconds=f"{limits.execution_seconds:,.0f}",
+        cores=f"{limits.cpu_cores:g} CPU core{'s' * (limits.cpu_cores != 1)}",
         memory=quantities.size(limits.memory_bytes),
+        upload=quantities.size(limits.upload_bytes),
         workspace=quantities.size(limits.workspace_bytes),
         output=quantities.size(limits.output_bytes),
         packages=_installed(packages, added, can_install=can_install),

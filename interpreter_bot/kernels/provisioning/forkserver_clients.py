@@ -175,6 +175,8 @@ class ForkServer:
             "is_lasting": self._is_lasting,
             "temporary_bytes": self._limits.temporary_bytes,
             "output_bytes": self._limits.output_bytes,
+            "workspace_bytes": self._limits.workspace_bytes,
+            "cpu_cores": self._limits.cpu_cores,
             "displays": self._limits.displays,
         }
 

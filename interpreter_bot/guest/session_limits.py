@@ -1,0 +1,62 @@
+"""What code sees of disk and cores: the session's limits, not those of the machine.
+
+Nothing here is a wall; it lets programs that ask choose rightly.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+_MAX_COUNTED = 20_000
+_TEMPORARY = ("/tmp", "/dev/shm")
+
+
+def install(home: str, *, workspace_bytes: int, cpu_cores: float) -> None:
+    """Let `shutil.disk_usage`, `os.statvfs` and `os.cpu_count` tell the session's limits."""
+    measure = os.statvfs
+    cores = max(min(math.ceil(cpu_cores), os.cpu_count() or 1), 1)
+
+    def statvfs(path: Any) -> os.statvfs_result:
+        real = measure(path)
+        if _is_temporary(path):
+            return real
+        real = measure(home)
+        total = workspace_bytes // real.f_frsize
+        used = _used_bytes(home) // real.f_frsize
+        free = max(min(total - used, real.f_bavail), 0)
+        fields = list(real)
+        fields[2:5] = [total, free, free]
+        return os.statvfs_result(fields)
+
+    def cpu_count() -> int:
+        return cores
+
+    os.statvfs = statvfs
+    os.cpu_count = cpu_count
+    if hasattr(os, "process_cpu_count"):
+        os.process_cpu_count = cpu_count
+
+
+def _is_temporary(path: Any) -> bool:
+    if isinstance(path, int):
+        path = os.readlink(f"/proc/self/fd/{path}")
+    real = os.path.realpath(os.fsdecode(path))
+    return any(f"{real}/".startswith(f"{place}/") for place in _TEMPORARY)
+
+
+def _used_bytes(home: str) -> int:
+    """Return what the workspace holds, or the most of it that is counted."""
+    used, left = 0, _MAX_COUNTED
+    for directory, _, names in os.walk(home):
+        for name in names:
+            try:
+                used += os.lstat(os.path.join(directory, name)).st_blocks * 512
+            except OSError:
+                # Deleted meanwhile.
+                continue
+            left -= 1
+        if left < 0:
+            break
+    return used
