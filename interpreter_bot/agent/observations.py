@@ -12,7 +12,7 @@ from typing import Final
 
 from interpreter_bot import values
 from interpreter_bot.agent import context_windows, picture_selection
-from interpreter_bot.text import output_screens, quantities
+from interpreter_bot.text import output_screens, quantities, shortened_output
 
 _REPR: Final = re.compile(r"<Figure size [^>]*>|<Axes[^>]*>|Figure\(\S+\)")
 _TABLE_ROWS: Final = 20
@@ -58,7 +58,7 @@ def execution(
     outputs: Sequence[output_screens.Standing], finished: values.Finished, most_characters: int
 ) -> str:
     """Describe an execution: what is on its screen, then how it ended."""
-    shown = "\n".join(filter(None, (_in_words(one).strip("\n") for one in outputs)))
+    shown = _shown(outputs, most_characters)
     if outputs and all(isinstance(one, values.Image) for one in outputs):
         shown = f"{shown}\n{_ONLY_DRAWN}"
     # The way it ended must survive the cut, and the traceback is at the tail of the rest.
@@ -72,6 +72,24 @@ def execution(
             ),
         )
     )
+
+
+def _shown(outputs: Sequence[output_screens.Standing], most_characters: int) -> str:
+    """Write down a screen; of much printed text, the beginning and the end of each stream."""
+    words = [_in_words(output).strip("\n") for output in outputs]
+    places = [place for place, one in enumerate(outputs) if isinstance(one, values.Text)]
+    excess = sum(map(len, words)) - most_characters
+    if excess > 0 and places:
+        printed = [
+            shortened_output.Printed(one.stream, one.text)
+            for one in outputs
+            if isinstance(one, values.Text)
+        ]
+        room = max(sum(len(one.text) for one in printed) - excess, most_characters // 2)
+        short = shortened_output.shorten(printed, most_characters=room)
+        for place, text in zip(places, short, strict=True):
+            words[place] = text.strip("\n")
+    return "\n".join(filter(None, words))
 
 
 def _hint(failure: values.Error | None) -> str:

@@ -80,9 +80,25 @@ def test_table_is_told_with_its_counts():
 def test_long_output_keeps_its_head_its_tail_and_its_ending():
     text = told(out("head" + "x" * 90_000 + "tail"), finished=scripts.FAILED, most=1000)
     assert text.startswith("head")
-    assert "89,008 characters left out" in text
+    assert "characters left out" in text
     assert "tail\n[The code failed" in text
     assert len(text) < 1200
+
+
+def test_a_flood_of_one_stream_leaves_the_other_whole():
+    shown = told(
+        out("first\n"),
+        values.Text("stderr", "warning\n" * 9000),
+        out("middle 41\n"),
+        values.Text("stderr", "warning\n" * 9000),
+        out("answer 42\n"),
+        most=1000,
+    )
+    assert shown.startswith("first\nwarning\n")
+    assert "\nmiddle 41\n" in shown
+    assert shown.endswith("warning\nanswer 42")
+    assert "lines left out" in shown
+    assert len(shown) < 1100
 
 
 @pytest.mark.parametrize(
@@ -112,7 +128,8 @@ def test_empty_file_is_called_empty():
 
 def test_system_prompt_states_the_limits():
     text = prompt_texts.system(settings.Limits(), today=datetime.date(2026, 11, 21))
-    assert "60 seconds and 1.7 GiB of memory" in text
+    assert "60 seconds, 1 CPU core and 1.7 GiB of memory" in text
+    assert "may have 512 MiB" in text
     assert text.endswith("Today is Saturday, 21 November 2026.")
 
 

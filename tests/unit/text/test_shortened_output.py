@@ -1,0 +1,60 @@
+"""The beginning and the end of each stream survive."""
+
+import hypothesis
+from hypothesis import strategies
+
+from interpreter_bot.text import shortened_output
+
+Printed = shortened_output.Printed
+LINES = "".join(f"line {number}\n" for number in range(100))
+
+
+def test_what_fits_stays_as_it_is():
+    pieces = [Printed("stdout", "a\n"), Printed("stderr", "b\n")]
+    assert shortened_output.shorten(pieces, most_characters=4, most_lines=4) == ("a\n", "b\n")
+
+
+def test_the_middle_is_left_out_at_whole_lines_and_counted():
+    (shown,) = shortened_output.shorten(
+        [Printed("stdout", LINES)], most_characters=1000, most_lines=7
+    )
+    assert shown == ("line 0\nline 1\nline 2\n… 94 lines left out …\nline 97\nline 98\nline 99\n")
+
+
+def test_a_flood_of_one_stream_leaves_the_other_whole():
+    pieces = [
+        Printed("stdout", "first\n"),
+        Printed("stderr", LINES),
+        Printed("stdout", "middle\n"),
+        Printed("stderr", LINES),
+        Printed("stdout", "answer 42\n"),
+    ]
+    shown = shortened_output.shorten(pieces, most_characters=200, most_lines=20)
+    assert (shown[0], shown[2], shown[4]) == ("first\n", "middle\n", "answer 42\n")
+    assert shown[1].startswith("line 0\n")
+    assert shown[3].endswith("line 99\n")
+    assert "left out" in shown[1] + shown[3]
+
+
+def test_a_long_line_is_cut_between_letters():
+    (shown,) = shortened_output.shorten([Printed("stdout", "e\u0301" * 500)], most_characters=141)
+    head, mark, tail = shown.split("\n")
+    assert head == "e\u0301" * 25
+    assert mark.endswith("characters left out …")
+    assert set(tail) == {"e", "\u0301"}
+    assert tail[0] == "e"
+
+
+@hypothesis.given(
+    strategies.lists(
+        strategies.builds(
+            Printed, strategies.sampled_from(["stdout", "stderr"]), strategies.text("ab\n")
+        )
+    ),
+    strategies.integers(0, 40),
+    strategies.integers(1, 10),
+)
+def test_it_is_never_much_longer_than_allowed(pieces, most_characters, most_lines):
+    shown = shortened_output.shorten(pieces, most_characters=most_characters, most_lines=most_lines)
+    assert len(shown) == len(pieces)
+    assert sum(len(text.rstrip("\n")) for text in shown) <= most_characters
