@@ -373,11 +373,13 @@ class Artifact:
         name: relative path in the workspace.
         size_bytes: bytes that were read, which `sha256` is of.
         sha256: lower-case hex digest.
+        is_shown: the same picture was displayed in this turn.
     """
 
     name: str
     size_bytes: int
     sha256: str
+    is_shown: bool = False
 
 
 Output: TypeAlias = Text | Error | Image | Html | Table | Latex | Json | Result | Clear | Notice

@@ -6,25 +6,36 @@ which people and models see.
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import functools
 import importlib
 import os
 import sys
 import urllib.parse
 import urllib.request
 import warnings
+import weakref
 from typing import Any
 
 from IPython import display, get_ipython
+from IPython.core import pylabtools
 
 from . import preloads
 
 INLINE = "module://matplotlib_inline.backend_inline"
 _HTML = (".html", ".htm")
+_MAX_PICTURE_BYTES = 4 * 1024 * 1024
 _PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16")
+
+
+_saved: weakref.WeakKeyDictionary[Any, tuple[str, int]] = weakref.WeakKeyDictionary()
+_print_figure = pylabtools.print_figure
 
 
 def install() -> None:
     """Hook the libraries that are imported already, and those that will be."""
+    pylabtools.print_figure = _picture_of_figure
     preloads.after_import(
         {
             "PIL.ImageShow": _pillow,
@@ -33,6 +44,7 @@ def install() -> None:
             "bokeh.io.showing": _bokeh,
             "cv2": _opencv,
             "folium.folium": _folium,
+            "matplotlib.figure": _figure,
             "matplotlib.pyplot": _pyplot,
             "plotly.io._renderers": _plotly,
             "plotly.offline.offline": _plotly_offline,
@@ -56,6 +68,38 @@ def _pyplot(module: Any) -> None:
     shell = get_ipython()
     if shell is not None:
         shell.enable_matplotlib("inline")
+
+
+def _figure(module: Any) -> None:
+    """Remember which file a figure was saved to, until it is changed."""
+    savefig = module.Figure.savefig
+
+    @functools.wraps(savefig)
+    def save(figure: Any, fname: Any, **options: Any) -> Any:
+        result = savefig(figure, fname, **options)
+        if isinstance(fname, str | os.PathLike) and os.fspath(fname).endswith(".png"):
+            path = os.path.abspath(fname)
+            _saved[figure] = path, os.stat(path).st_mtime_ns
+            # Every change of it says again that what was drawn is stale.
+            figure.stale = False
+        return result
+
+    module.Figure.savefig = save
+
+
+def _picture_of_figure(figure: Any, fmt: str = "png", *args: Any, **options: Any) -> Any:
+    """Draw a figure; one that was saved as it is is shown as its file has it.
+
+    So the bot sees that both are the same, and shows people one of them.
+    """
+    path, time_ns = _saved.get(figure, ("", 0))
+    with contextlib.suppress(OSError):
+        if fmt == "png" and path and not figure.stale and os.stat(path).st_mtime_ns == time_ns:
+            with open(path, "rb") as file:
+                data = file.read(_MAX_PICTURE_BYTES + 1)
+            if data.startswith(b"\x89PNG") and len(data) <= _MAX_PICTURE_BYTES:
+                return base64.b64encode(data).decode() if options.get("base64") else data
+    return _print_figure(figure, fmt, *args, **options)
 
 
 def _pillow(module: Any) -> None:

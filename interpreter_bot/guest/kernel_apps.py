@@ -34,6 +34,7 @@ from . import (
     nested_loops,
     open_files,
     preloads,
+    session_limits,
     standard_input,
     standard_streams,
     tool_functions,
@@ -351,6 +352,9 @@ class _GuestApp(kernelapp.IPKernelApp):
         kernel.iopub_thread = kernel.iopub_socket = thread
         self.shell.displayhook.pub_socket = self.shell.display_pub.pub_socket = thread
         self._redirect(spec, thread)
+        session_limits.install(
+            spec["home"], workspace_bytes=spec["workspace_bytes"], cpu_cores=spec["cpu_cores"]
+        )
         self.init_signal()
         gc.freeze()
         gc.enable()

@@ -184,8 +184,6 @@ class Printer:
 
     def _write(self, name: str, text: str) -> None:
         with self._lock:
-            if self._parts and self._parts[-1][0] != name:
-                self._changes += 1
             if self._changes <= _MAX_CHANGES:
                 for other, share in self._shares.items():
                     if other != name:
@@ -198,6 +196,7 @@ class Printer:
 
     def _add(self, name: str, text: str, cut: int) -> None:
         if text:
+            self._changes += bool(self._parts) and self._parts[-1][0] != name
             self._parts.append((name, text, cut))
             self._size += len(text)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +32,7 @@ class TurnEvents:
         self.has_words = False
         self._has_begun = False
         self._is_repeated = False
+        self._pictures: set[str] = set()
         self.reply: Final = reply
         self._recorder = recorder
 
@@ -89,6 +92,8 @@ class TurnEvents:
         if self._is_repeated:
             self._is_repeated = False
             return
+        if isinstance(output, values.Image):
+            self._pictures.add(hashlib.sha256(output.data).hexdigest())
         self._recorder.output(output)
         self.reply.output(self.cell, output)
 
@@ -145,4 +150,6 @@ class TurnEvents:
     def artifact(self, cell: int, artifact: values.Artifact) -> None:
         """Send a file to the person."""
         self._recorder.artifact(artifact)
+        if artifact.sha256 in self._pictures:
+            artifact = dataclasses.replace(artifact, is_shown=True)
         self.reply.artifact(cell, artifact)

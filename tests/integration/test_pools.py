@@ -809,7 +809,7 @@ async def test_a_child_displays_nothing_and_waits_for_no_thread_that_it_does_not
     held, done = threading.Event(), threading.Event()
 
     def print_for_long():
-        with sys.stdout._lock:
+        with sys.stdout._printer._lock:
             print("printed")
             held.set()
             done.wait()

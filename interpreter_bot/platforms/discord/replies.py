@@ -150,7 +150,8 @@ class DiscordReply:
     async def _pack(self) -> None:
         files: list[message_layout.Part] = []
         for artifact in self._contents.artifacts:
-            files += await self._spool.prepare(artifact)
+            if not artifact.is_shown:
+                files += await self._spool.prepare(artifact)
         self._files = files
 
     async def _repack(self, refused: tuple[message_layout.Upload, ...]) -> None:

@@ -219,7 +219,11 @@ class SlackReply:
     def artifact(self, cell: int, artifact: values.Artifact) -> None:
         """See the port."""
         spool = self._spools.pop(artifact.name, None)
-        if spool is not None and spool.is_complete:
+        if spool is None or not spool.is_complete:
+            return
+        if artifact.is_shown:
+            spool.file.close()
+        else:
             self._made.append(file_uploads.Outgoing(artifact.name, spool.file))
 
     def usage(self, spent: values.Usage) -> None:

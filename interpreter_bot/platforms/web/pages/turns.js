@@ -29,6 +29,8 @@ export class Turn {
     this.cells = new Map();
     this.questions = new Map();
     this.artifacts = new Map();
+    /** Hashes of the pictures that are displayed: a file that has the same is not shown again. */
+    this.pictures = new Set();
     this.words = null;
     this.draft = null;
     this.said = [];
@@ -158,6 +160,7 @@ export class Turn {
   }
 
   on_output(event) {
+    if (event.type === "picture") this.pictures.add(event.sha256);
     this.outputsOf(event.cell).show(event);
   }
 
@@ -227,7 +230,7 @@ export class Turn {
       this.add(this.files);
     }
     this.artifacts.get(file.name)?.remove();
-    const card = fileCard(this.around.thread, file, { hasPreview: true });
+    const card = fileCard(this.around.thread, file, { hasPreview: !this.pictures.has(file.sha256) });
     this.artifacts.set(file.name, card);
     this.files.append(card);
   }
