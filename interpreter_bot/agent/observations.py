@@ -86,7 +86,7 @@ def _shown(outputs: Sequence[output_screens.Standing], most_characters: int) -> 
             if isinstance(one, values.Text)
         ]
         room = max(sum(len(one.text) for one in printed) - excess, most_characters // 2)
-        short = shortened_output.shorten(printed, most_characters=room)
+        short = shortened_output.shorten(printed, max_characters=room)
         for place, text in zip(places, short, strict=True):
             words[place] = text.strip("\n")
     return "\n".join(filter(None, words))

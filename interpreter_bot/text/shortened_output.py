@@ -9,7 +9,8 @@ from typing import Final
 
 # A line is cut rather than so much room left empty.
 _WHOLE_LINES: Final = 0.5
-_MARK_CHARACTERS: Final = 40
+# Of what is shown of a long text, this part is its end.
+_TAIL_PART: Final = 3
 _JOINED: Final = frozenset({"\u200d", "\ufe0e", "\ufe0f"})
 
 
@@ -21,79 +22,92 @@ class Printed:
     text: str
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Gap:
+    """What is left out of a text, and the line that stands there instead."""
+
+    start: int
+    end: int
+    mark: str
+
+
 def shorten(
-    pieces: Sequence[Printed], *, most_characters: int, most_lines: int | None = None
+    pieces: Sequence[Printed], *, max_characters: int, max_lines: int | None = None
 ) -> tuple[str, ...]:
     """Return the text of each piece, without the middle of a stream that is too long.
 
-    A short stream leaves its room to the other one. A line says what is left out.
+    A short stream leaves its room to the other one. The line that stands for what is left out
+    comes on top of the limits.
     """
-    streams = dict.fromkeys(piece.stream for piece in pieces)
-    whole = {name: "".join(p.text for p in pieces if p.stream == name) for name in streams}
-    characters = _shares({name: len(text) for name, text in whole.items()}, most_characters)
-    lines = {name: text.count("\n") + 1 for name, text in whole.items()}
-    line_shares = lines if most_lines is None else _shares(lines, most_lines)
-    gaps: dict[str, tuple[int, int]] = {}
-    for name, text in whole.items():
-        has_too_many_lines = lines[name] > line_shares[name]
-        if has_too_many_lines or len(text) > characters[name]:
-            room = line_shares[name] - 1 if has_too_many_lines else len(text)
-            gaps[name] = _gap(text, max(characters[name] - _MARK_CHARACTERS, 0), room)
-        else:
-            gaps[name] = len(text), len(text)
+    whole: dict[str, str] = {}
+    for piece in pieces:
+        whole[piece.stream] = whole.get(piece.stream, "") + piece.text
+    texts = {name: text.rstrip("\n") for name, text in whole.items()}
+    lines = {name: text.count("\n") + 1 for name, text in texts.items()}
+    characters = _shares({name: len(text) for name, text in texts.items()}, max_characters)
+    line_shares = lines if max_lines is None else _shares(lines, max_lines)
+    gaps = {name: _gap(text, line_shares[name], characters[name]) for name, text in texts.items()}
     shown: list[str] = []
-    places = dict.fromkeys(streams, 0)
+    places = dict.fromkeys(whole, 0)
     for piece in pieces:
         start = places[piece.stream]
         end = places[piece.stream] = start + len(piece.text)
-        first, last = gaps[piece.stream]
-        head = piece.text[: max(first - start, 0)]
-        if start <= first < end and first < last:
-            text = whole[piece.stream]
-            is_after_line = not first or text[first - 1] == "\n"
-            mark = _mark(text[first:last], is_after_line=is_after_line)
-            head += mark[: characters[piece.stream]]
-        shown.append(head + piece.text[max(last - start, 0) :] if last < end else head)
+        gap = gaps[piece.stream]
+        if gap is None:
+            shown.append(piece.text)
+            continue
+        head = whole[piece.stream][start : max(min(end, gap.start), start)]
+        tail = whole[piece.stream][min(max(start, gap.end), end) : end]
+        shown.append(f"{head}{gap.mark if start <= gap.start < end else ''}{tail}")
     return tuple(shown)
+
+
+def shorten_text(text: str, *, max_characters: int, max_lines: int) -> str:
+    """Return a text that is not printed, without its middle if it is too long."""
+    gap = _gap(text, max_lines, max_characters)
+    return f"{text[: gap.start]}{gap.mark}{text[gap.end :]}" if gap else text
 
 
 def _shares(needs: dict[str, int], most: int) -> dict[str, int]:
     """Divide room among streams, equally but for what one does not need."""
     shares: dict[str, int] = {}
     for name, need in sorted(needs.items(), key=lambda item: item[1]):
-        shares[name] = min(need, most // (len(needs) - len(shares)))
+        shares[name] = min(need, max(most, 0) // (len(needs) - len(shares)))
         most -= shares[name]
     return shares
 
 
-def _gap(text: str, most_characters: int, most_lines: int) -> tuple[int, int]:
-    """Return where the gap begins and ends, at whole lines unless those are long."""
-    stripped = len(text.rstrip("\n"))
-    tail_characters, tail_lines = most_characters // 2, max(most_lines // 2, 1)
-    first = _end_of_lines(text, max(most_lines - tail_lines, 0))
-    limit = most_characters - tail_characters
-    if first > limit:
-        line_end = text.rfind("\n", 0, limit) + 1
-        first = line_end if line_end > limit * _WHOLE_LINES else _whole_letters(text, limit)
-    last = stripped
-    for _ in range(tail_lines):
-        last = text.rfind("\n", 0, last) if last > 0 else -1
-    last = max(last + 1, 0)
-    limit = max(stripped - tail_characters, 0)
-    if last < limit:
-        line_start = text.find("\n", limit, stripped) + 1
-        is_near = 0 < line_start < stripped - tail_characters * _WHOLE_LINES
-        last = line_start if is_near else _whole_letters(text, limit)
-    return first, max(first, last)
+def _gap(text: str, max_lines: int, max_characters: int) -> _Gap | None:
+    """Return what is to be left out of a text in its middle; None if all of it fits."""
+    lines = text.split("\n")
+    if len(lines) <= max_lines and len(text) <= max_characters:
+        return None
+    head, tail = text, text
+    if len(lines) > max_lines:
+        tail_lines = max(max_lines // _TAIL_PART, 1)
+        head = "\n".join(lines[: max(max_lines - tail_lines, 0)])
+        tail = "\n".join(lines[-tail_lines:])
+    tail_characters = max(max_characters // _TAIL_PART, 0)
+    start = _whole_lines(head, max(max_characters - tail_characters, 0))
+    end = len(text) - _whole_lines(tail[::-1], tail_characters)
+    end = max(_whole_letters(text, end), start)
+    cut = text[start:end].strip("\n")
+    if not cut:
+        return None
+    kept, total, unit = len(lines) - cut.count("\n") - 1, len(lines), "lines"
+    if "\n" not in cut:
+        kept, total, unit = len(text) - len(cut), len(text), "characters"
+    before = "" if text[start - 1 : start] in ("", "\n") else "\n"
+    after = "" if text[end : end + 1] in ("", "\n") else "\n"
+    return _Gap(start, end, f"{before}… {kept:,} of {total:,} {unit} …{after}")
 
 
-def _end_of_lines(text: str, count: int) -> int:
-    end = 0
-    for _ in range(count):
-        end = text.find("\n", end) + 1
-        if not end:
-            return len(text)
-    return end
+def _whole_lines(text: str, most: int) -> int:
+    """Return how much of a text fits: whole lines, unless that leaves too much room empty."""
+    if len(text) <= most:
+        return len(text)
+    line_end = text.rfind("\n", 0, most)
+    return line_end if line_end > most * _WHOLE_LINES else _whole_letters(text, most)
 
 
 def _whole_letters(text: str, place: int) -> int:
@@ -103,10 +117,3 @@ def _whole_letters(text: str, place: int) -> int:
     ):
         place -= 1
     return place
-
-
-def _mark(left_out: str, *, is_after_line: bool) -> str:
-    lines = left_out.count("\n")
-    count = f"{lines:,} lines" if lines > 1 else f"{len(left_out):,} characters"
-    before = "" if is_after_line else "\n"
-    return f"{before}… {count} left out …\n"

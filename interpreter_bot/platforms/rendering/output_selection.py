@@ -5,7 +5,6 @@ File names are short, safe and stable: the same output gets the same one again.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -15,10 +14,9 @@ from interpreter_bot import values
 from interpreter_bot.platforms.rendering import (
     display_items,
     html_content,
-    message_splitting,
     tables,
 )
-from interpreter_bot.text import output_screens, safe_text
+from interpreter_bot.text import output_screens, safe_text, shortened_output
 
 _MOST_CHARACTERS: Final = 48
 _OTHER: Final = re.compile(r"[^\w]+")
@@ -29,10 +27,6 @@ _RESERVED: Final = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)", re.I)
 
 _PNG: Final = "image/png"
 _PRINTED: Final = -1
-# A line is cut rather than so much room left empty.
-_WHOLE_LINES: Final = 0.5
-# Of what is shown of a long text, this part is its end.
-_TAIL_PART: Final = 3
 _LEAST_OF_VALUE: Final = 4
 _ALT_CHARACTERS: Final = 200
 
@@ -101,49 +95,6 @@ class OutputSelector:
         return tuple(_Execution(cell, self._capabilities, self._names).choose(standing))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Gap:
-    """What is left out of a text, and the line that stands there instead."""
-
-    start: int
-    end: int
-    mark: str
-
-
-def _gap(text: str, max_lines: int, max_characters: int) -> _Gap | None:
-    """Return what is to be left out of a text in its middle; None if all of it fits."""
-    lines = text.split("\n")
-    if len(lines) <= max_lines and len(text) <= max_characters:
-        return None
-    tail_lines = max(max_lines // _TAIL_PART, 1)
-    head = "\n".join(lines[: max(max_lines - tail_lines, 0)])
-    tail = "\n".join(lines[-tail_lines:])
-    tail_characters = max(max_characters // _TAIL_PART, 0)
-    start = _whole_lines(head, max(max_characters - tail_characters, 0))
-    end = len(text) - _whole_lines(tail[::-1], tail_characters)
-    end = max(message_splitting.grapheme_floor(text, end), start)
-    cut = text[start:end].strip("\n")
-    if not cut:
-        return None
-    is_within_line = "\n" not in cut
-    kept, total, unit = len(lines) - cut.count("\n") - 1, len(lines), "lines"
-    if is_within_line:
-        kept, total, unit = len(text) - len(cut), len(text), "characters"
-    before = "" if text[start - 1 : start] in ("", "\n") else "\n"
-    after = "" if text[end : end + 1] in ("", "\n") else "\n"
-    return _Gap(start, end, f"{before}… {kept:,} of {total:,} {unit} …{after}")
-
-
-def _whole_lines(text: str, most: int) -> int:
-    """Return how much of a text fits: whole lines, unless that leaves too much room empty."""
-    if len(text) <= most:
-        return len(text)
-    line_end = text.rfind("\n", 0, most)
-    return (
-        line_end if line_end > most * _WHOLE_LINES else message_splitting.grapheme_floor(text, most)
-    )
-
-
 class _Execution:
     def __init__(
         self, cell: int, capabilities: display_items.Capabilities, given: FileNames
@@ -153,21 +104,27 @@ class _Execution:
         self._names = given
         self._characters_left = capabilities.text_characters
         self._lines_left = capabilities.text_lines
-        self._is_cut = False
 
     def choose(self, standing: Sequence[output_screens.ScreenItem]) -> Iterator[display_items.Item]:
-        texts = [item.output.text for item in standing if isinstance(item.output, values.Text)]
-        excerpts = iter(self._excerpts([text.rstrip("\n") for text in texts]))
+        printed = [
+            shortened_output.Printed(item.output.stream, item.output.text)
+            for item in standing
+            if isinstance(item.output, values.Text)
+        ]
+        texts = shortened_output.shorten(
+            printed, max_characters=self._characters_left, max_lines=self._lines_left
+        )
+        for text in texts:
+            self._count(text.rstrip("\n"))
+        excerpts = iter(texts)
         for item in standing:
             if not isinstance(item.output, values.Text):
                 yield from self._other(item.number, item.output)
-            elif (excerpt := next(excerpts)).strip():
+            elif (excerpt := next(excerpts).rstrip("\n")).strip():
                 yield display_items.TextItem(excerpt)
-        if self._is_cut:
-            printed = "".join(
-                item.output.text for item in standing if isinstance(item.output, values.Text)
-            )
-            yield self._file(_PRINTED, "output", ".txt", printed, "all that was printed")
+        whole = "".join(piece.text for piece in printed)
+        if "".join(texts) != whole:
+            yield self._file(_PRINTED, "output", ".txt", whole, "all that was printed")
 
     def _other(self, number: int, output: output_screens.Standing) -> Iterator[display_items.Item]:
         match output:
@@ -195,8 +152,7 @@ class _Execution:
         # A value is what the code was run for: something of it is shown in any case.
         lines = max(self._lines_left, self._can.text_lines // _LEAST_OF_VALUE)
         characters = max(self._characters_left, self._can.text_characters // _LEAST_OF_VALUE)
-        gap = _gap(text, lines, characters)
-        shown = f"{text[: gap.start]}{gap.mark}{text[gap.end :]}" if gap else text
+        shown = shortened_output.shorten_text(text, max_characters=characters, max_lines=lines)
         self._count(shown)
         if shown.strip():
             yield (
@@ -204,7 +160,7 @@ class _Execution:
                 if language
                 else display_items.TextItem(shown)
             )
-        if gap:
+        if shown != text:
             kind, suffix = ("data", ".json") if language == "json" else ("value", ".txt")
             yield self._file(number, kind, suffix, text, "all of it")
 
@@ -274,26 +230,6 @@ class _Execution:
             yield from self._text(number, formula.plain, "")
         else:
             yield from self._text(number, formula.latex, "latex")
-
-    def _excerpts(self, texts: Sequence[str]) -> list[str]:
-        """Return what is shown of each printed text; one of them has the gap in all of it."""
-        whole = "\n".join(texts)
-        gap = _gap(whole, self._lines_left, self._characters_left)
-        self._is_cut = gap is not None
-        self._count(f"{whole[: gap.start]}{whole[gap.end :]}" if gap else whole)
-        if gap is None:
-            return list(texts)
-        excerpts: list[str] = []
-        start, is_marked = 0, False
-        for text in texts:
-            end = start + len(text)
-            head = whole[start : max(min(end, gap.start), start)]
-            tail = whole[min(max(start, gap.end), end) : end]
-            is_here = not is_marked and gap.start <= end
-            is_marked = is_marked or is_here
-            excerpts.append(f"{head}{gap.mark if is_here else ''}{tail}")
-            start = end + 1
-        return excerpts
 
     def _count(self, shown: str) -> None:
         self._characters_left -= len(shown)

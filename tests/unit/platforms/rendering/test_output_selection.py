@@ -80,7 +80,7 @@ def test_what_is_said_is_within_the_limit(one, other):
     ],
 )
 def test_the_end_of_what_is_printed_is_always_visible(texts, expected):
-    can = display_items.Capabilities(text_characters=40, text_lines=9)
+    can = display_items.Capabilities(text_characters=44, text_lines=9)
     outputs = [values.Text(("stdout", "stderr")[i % 2], text) for i, text in enumerate(texts)]
     found = chosen(*outputs, can=can)
     shown = [item.text for item in found if isinstance(item, display_items.TextItem)]
