@@ -5,6 +5,7 @@ import contextlib
 import functools
 import json
 import os
+import urllib.parse
 
 import pytest
 
@@ -230,7 +231,7 @@ async def test_attachments_good_and_bad(opened):
     ]
     assert "0 bytes" in told
     assert "when (" in told
-    assert "how many (int64)" in told
+    assert "how many (integer)" in told
     assert "2026-01-01,3" in told
 
 
@@ -239,7 +240,7 @@ async def test_files_that_are_there_already_are_described_too(opened):
         name = await house.service.put(KEY, attachment("t.csv", b"a,b\n1,2\n"))
         await house.ask("look", files=(name,), context="Bob: what a table!")
         told = house.server.requests[0].messages[1]["content"]
-    assert told.index("Bob: what") < told.index("a (int64), b (int64)") < told.index("look")
+    assert told.index("Bob: what") < told.index("a (integer), b (integer)") < told.index("look")
 
 
 async def test_speakers_and_recent_messages_reach_the_model_as_data(opened):
@@ -491,3 +492,23 @@ async def test_a_download_is_shown_while_it_lasts_and_remembered_by_nobody(opene
     assert reply.of("announcement") == []
     assert reply.end.text == "Hello."
     assert [type(part) for part in turn.parts] == [past_turns.PastText]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["data (1).csv", "Q1 [final] 100%.csv", "Übersicht 'Mai'.csv", "写真 (2).csv", "a_b*c.csv"],
+)
+async def test_files_of_any_name_are_linked_by_their_real_name_and_exist(opened, name):
+    made = f"of {name}"
+    answer = (
+        f"I read [{name}](sandbox:/mnt/data/{name}) and saved "
+        f"[the rest](<sandbox:/mnt/data/{made}>) as `{made}`, see [it]({urllib.parse.quote(made)})."
+    )
+    script = [openai_server.code(f"open({made!r}, 'w').write('x')"), openai_server.text(answer)]
+    async with opened(*script) as house:
+        reply = await house.ask("go", attachments=(attachment(name, b"a,b\n1,2\n"),))
+    assert reply.of("announcement") == []
+    assert reply.files == {made: b"x"}
+    assert reply.end.text == (
+        f"I read `{name}` and saved the rest (`{made}`) as `{made}`, see it (`{made}`)."
+    )
