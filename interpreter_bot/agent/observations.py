@@ -6,6 +6,7 @@ again and again; so what the person saw is described in a sentence.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -47,6 +48,8 @@ FAILED: Final = (
 )
 """The last line of the output of code that raised."""
 _FILES: Final = 100
+# Of UTF-8, all bytes but the first of a letter.
+_RESTS_OF_LETTERS: Final = bytes(range(0x80, 0xC0))
 
 
 def error(outputs: Sequence[output_screens.Standing]) -> values.Error | None:
@@ -178,10 +181,17 @@ def files(found: Iterable[values.FileInfo]) -> str:
 def content(data: bytes, *, start: int, most_bytes: int) -> str:
     """Describe a part of a file's content."""
     if b"\0" in data[:1024]:
-        return "[This is not a text file. Use run_code to look at it.]"
-    text = data.decode("utf-8", "replace")
+        return "[This is not a text file in UTF-8. Use run_code to look at it.]"
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    # The first and the last letter may have been cut in two.
+    whole = data[:3].lstrip(_RESTS_OF_LETTERS) + data[3:] if start else data
+    try:
+        text = decoder.decode(whole, len(data) < most_bytes)
+    except UnicodeDecodeError:
+        return "[This text is not in UTF-8. Use run_code to find out its encoding and read it.]"
     if not text:
         return "[The file is empty, or ends before that.]"
     if len(data) < most_bytes:
         return text
-    return f"{text}\n[There may be more: go on with start={start + len(data)}.]"
+    following = start + len(data) - len(decoder.getstate()[0])
+    return f"{text}\n[There may be more: go on with start={following}.]"

@@ -225,7 +225,10 @@ def _around(head: bytes, piece: bytes) -> bytes:
 
 
 def _detected(sample: bytes) -> Encoding:
-    detector: Any = importlib.import_module("charset_normalizer")
+    try:
+        detector: Any = importlib.import_module("charset_normalizer")
+    except ImportError:
+        return Encoding(_WESTERN, is_certain=False)
     matches = list(detector.from_bytes(sample, cp_isolation=_ENCODINGS))
     if not matches:
         return Encoding(_WESTERN, is_certain=False)

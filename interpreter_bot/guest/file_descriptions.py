@@ -6,6 +6,7 @@ process, see `bounded_children`.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import importlib
 import io
@@ -51,9 +52,11 @@ _FAILED = "It cannot be read here: it may be damaged, or take too much memory or
 def describe(path: str) -> str:
     """Return what a file is and holds; empty if there is nothing to say."""
     for library in ("charset_normalizer", "pandas", "python_calamine", *_libraries(path)):
-        importlib.import_module(library)
+        # An environment of one's own may lack some.
+        with contextlib.suppress(ImportError):
+            importlib.import_module(library)
     answer = bounded_children.run(
-        lambda: _description(path).encode("utf-8", "replace")[:_MAX_BYTES],
+        lambda: _readable(path).encode("utf-8", "replace")[:_MAX_BYTES],
         seconds=_MAX_SECONDS,
         most_bytes=_MAX_BYTES,
     )
@@ -68,6 +71,13 @@ def _libraries(path: str) -> tuple[str, ...]:
     if _ending(path) in _PICTURES:
         return ("PIL.Image",)
     return ("pyarrow.parquet",) if _ending(path) in ("parquet", "pq") else ()
+
+
+def _readable(path: str) -> str:
+    try:
+        return _description(path)
+    except ImportError as error:
+        return f"It cannot be read here: {error.name} is not installed."
 
 
 def _description(path: str) -> str:

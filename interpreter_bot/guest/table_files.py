@@ -8,6 +8,7 @@ as long as the file stays what it is. Nothing of it comes into the variables.
 from __future__ import annotations
 
 import collections
+import contextlib
 import csv
 import dataclasses
 import functools
@@ -82,7 +83,8 @@ def _read(path: str, sheet: str) -> _Read:
     elif kind != "text":
         raise ValueError(sentence or _NO_TABLE)
     for library in libraries:
-        importlib.import_module(library)
+        with contextlib.suppress(ImportError):
+            importlib.import_module(library)
     answer = bounded_children.run(
         lambda: _told(read, path), seconds=_MOST_SECONDS, most_bytes=_MOST_ANSWER_BYTES
     )

@@ -66,6 +66,28 @@ async def test_json_is_indented_unless_it_is_nested_to_be_too_much(serving_fake,
             assert shown == lines, name
 
 
+async def test_a_text_is_shown_by_its_encoding_or_it_is_said_that_it_is_another(
+    serving_fake, browsing
+):
+    texts = {
+        "utf16": "Zoë\n".encode("utf-16"),
+        "bom": "\ufeffZoë".encode(),
+        "sjis": "日本".encode("cp932"),
+    }
+    shown = {}
+    async with serving_fake() as (bot, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        for name, data in texts.items():
+            (bot.directory(values.SessionKey("web", thread=THREAD)) / f"{name}.txt").write_bytes(
+                data
+            )
+            words = await page.value(PREVIEW % (THREAD, f"{name}.txt"))
+            notice = "document.querySelector('#turns .notice')?.innerText ?? ''"
+            shown[name] = (words.strip(), "not in UTF-8" in await page.value(notice))
+    assert shown.pop("sjis")[1]
+    assert shown == {"utf16": ("Zoë", False), "bom": ("Zoë", False)}
+
+
 @pytest.mark.kernel
 async def test_files_are_looked_into_renamed_deleted_and_taken_along(serving_kernels, browsing):
     async with serving_kernels() as (_, address), browsing() as browser:

@@ -104,7 +104,13 @@ def test_a_flood_of_one_stream_leaves_the_other_whole():
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        (b"\0\1", "[This is not a text file. Use run_code to look at it.]"),
+        (b"\0\1", "[This is not a text file in UTF-8. Use run_code to look at it.]"),
+        (
+            "日".encode("cp932"),
+            "[This text is not in UTF-8. Use run_code to find out its encoding and read it.]",
+        ),
+        (b"\xa9a\xc3\xa9", "aé\n[There may be more: go on with start=14.]"),
+        (b"abc\xc3", "abc\n[There may be more: go on with start=13.]"),
         (b"", "[The file is empty, or ends before that.]"),
         (b"abc", "abc"),
         (b"abcd", "abcd\n[There may be more: go on with start=14.]"),

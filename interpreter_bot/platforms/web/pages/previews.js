@@ -81,11 +81,12 @@ async function openedTable(query) {
 }
 
 async function text(query, bytes) {
-  const { words, isCut } = await beginning(fileAddress(query));
+  const { words, isCut, isWhole } = await beginning(fileAddress(query));
   if (words.includes("\0")) return told(`This is no text; there is nothing to show of its ${size(bytes)}.`);
   const shown = drawn(query.name, words, isCut);
-  return el("div", { class: "preview-place" }, isCut ? told(`The first ${size(MOST_BYTES)} of ${size(bytes)}:`) : null, shown,
-    el("div", { class: "output-tools" }, copier(() => words)));
+  return el("div", { class: "preview-place" }, isCut ? told(`The first ${size(MOST_BYTES)} of ${size(bytes)}:`) : null,
+    isWhole ? null : told("This text is not in UTF-8: letters that cannot be read here are shown as \ufffd. Python can find out its encoding."),
+    shown, el("div", { class: "output-tools" }, copier(() => words)));
 }
 
 function drawn(name, words, isCut) {
@@ -129,14 +130,26 @@ async function beginning(from) {
   const stop = new AbortController();
   const response = await fetch(from, { signal: stop.signal });
   if (!response.ok) throw new Error(await response.text());
-  const reader = response.body.getReader(), decoder = new TextDecoder();
-  let words = "", read = 0;
-  while (read < MOST_BYTES) {
+  const reader = response.body.getReader(), data = new Uint8Array(MOST_BYTES);
+  let read = 0, isCut = false;
+  while (!isCut) {
     const { done, value } = await reader.read();
-    if (done) return { words: words + decoder.decode(), isCut: false };
-    words += decoder.decode(value.subarray(0, MOST_BYTES - read), { stream: true });
-    read += value.length;
+    if (done) break;
+    isCut = read + value.length > MOST_BYTES;
+    data.set(value.subarray(0, MOST_BYTES - read), read);
+    read = Math.min(read + value.length, MOST_BYTES);
   }
-  stop.abort();
-  return { words, isCut: true };
+  if (isCut) stop.abort();
+  return { ...decoded(data.subarray(0, read), isCut), isCut };
+}
+
+/** The text of some bytes: by their mark, or as UTF-8, of which the last letter may be cut. */
+function decoded(data, isCut) {
+  const isWide = (data[0] === 0xff && data[1] === 0xfe) || (data[0] === 0xfe && data[1] === 0xff);
+  const encoding = isWide ? (data[0] === 0xff ? "utf-16le" : "utf-16be") : "utf-8";
+  try {
+    return { words: new TextDecoder(encoding, { fatal: true }).decode(data, { stream: isCut }), isWhole: true };
+  } catch {
+    return { words: new TextDecoder(encoding).decode(data), isWhole: false };
+  }
 }
