@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 
 from interpreter_bot import errors
 
-_MOST_BYTES = 64 * 1024
+_MAX_BYTES = 1024 * 1024
 
 
 def read(file: pathlib.Path) -> str:
     """Read a file; empty if there is none.
 
     Raises:
-        SettingsError: it cannot be read, or is readable by others.
+        SettingsError: it cannot be read, is readable by others, or is too large.
     """
     with _translated(file):
         try:
@@ -26,7 +26,10 @@ def read(file: pathlib.Path) -> str:
                     raise errors.SettingsError(
                         f"{file} can be read by others; make it private: chmod 600."
                     )
-                return stream.read(_MOST_BYTES).decode("ascii", "replace").strip()
+                data = stream.read(_MAX_BYTES + 1)
+                if len(data) > _MAX_BYTES:
+                    raise errors.SettingsError(f"{file} is larger than 1 MiB, which it cannot be.")
+                return data.decode("ascii", "replace").strip()
         except FileNotFoundError:
             return ""
 

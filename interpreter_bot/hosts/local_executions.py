@@ -171,7 +171,7 @@ class Executions:
         if (known := self._executions.get(execution_id)) is not None:
             return known
         ended = [key for key, one in self._executions.items() if one.running.done()]
-        for key in ended[: len(ended) - _MOST_ENDED]:
+        for key in ended[: max(len(ended) - _MOST_ENDED, 0)]:
             del self._executions[key]
         order = self._orders.setdefault(kernel, asyncio.Lock())
         execution = Execution(

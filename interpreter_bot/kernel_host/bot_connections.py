@@ -83,7 +83,8 @@ class BotConnection:
         self._in_turn = asyncio.Lock()
         self._epochs = epochs
         self._leases: dict[int, _Held] = {}
-        self._moved: set[int] = set()
+        # Those above, and those that are on their way.
+        self._leasing: dict[int, asyncio.Task[_Held]] = {}
         # What was asked for by number: kernels that start, executions that are followed.
         self._calls: dict[int, asyncio.Task[None]] = {}
         self._sending: set[asyncio.Task[None]] = set()
@@ -108,7 +109,11 @@ class BotConnection:
                 if message.type is not aiohttp.WSMsgType.TEXT:
                     break
                 said = json.loads(message.data)
-                await self._actions[said["do"]](said)
+                try:
+                    await self._actions[said["do"]](said)
+                except (errors.BotError, OSError):
+                    # Of one session: the others of the bot go on.
+                    _log.exception("what a bot asked for failed")
         except (ValueError, KeyError, TypeError, RecursionError):
             # A bot of another release at best; what it asked for cannot be told from nonsense.
             _log.exception("a bot said something that cannot be understood")
@@ -144,34 +149,46 @@ class BotConnection:
             del self._losses[number]
 
     async def _lease(self, said: dict[str, Any]) -> None:
-        key = str(said["key"])
-        try:
-            await self._epochs.enter(key, int(said["epoch"]))
-        except errors.SessionMovedError:
-            self._moved.add(int(said["call"]))
-            return
+        number, epoch = int(said["call"]), int(said["epoch"])
+        key, person = str(said["key"]), str(said["person"])
+        leasing = self._leased(
+            number, key, person, epoch=epoch, is_ephemeral=bool(said["ephemeral"])
+        )
+        # Beside other messages: a session that moves takes as long as its variables are saved.
+        task = asyncio.create_task(leasing, name=f"lease {number} of a bot")
+        self._leasing[number] = task
+        task.add_done_callback(_note_failure)
+
+    async def _leased(
+        self, number: int, key: str, person: str, *, epoch: int, is_ephemeral: bool
+    ) -> _Held:
+        await self._epochs.enter(key, epoch)
         if not self._may_start() and key not in await self._host.statuses([key]):
-            return  # Asked for its kernel, we say why there is none.
+            raise errors.KernelStartError(_ENDING)
         stack = contextlib.AsyncExitStack()
-        leasing = self._host.lease(key, person=str(said["person"]))
-        lease = await stack.enter_async_context(leasing)
-        is_ephemeral = bool(said["ephemeral"])
-        self._leases[int(said["call"])] = _Held(key, lease, stack, is_ephemeral)
+        lease = await stack.enter_async_context(self._host.lease(key, person=person))
+        held = self._leases[number] = _Held(key, lease, stack, is_ephemeral)
+        return held
+
+    async def _held(self, number: int) -> _Held | None:
+        """Return a lease once it is there; None if there is none.
+
+        Raises:
+            KernelError: it could not be had.
+        """
+        leasing = self._leasing.get(number)
+        return None if leasing is None else await asyncio.shield(leasing)
 
     async def _kernel(self, said: dict[str, Any]) -> None:
         number, lease = int(said["call"]), int(said["lease"])
-        held = self._leases.get(lease)
 
         def waiting(sentence: str) -> None:
             self._send_soon({"call": number, "waits": sentence})
 
         async def start() -> None:
+            held = await self._held(lease)
             if held is None:
-                raise (
-                    errors.SessionMovedError()
-                    if lease in self._moved
-                    else errors.KernelStartError(_ENDING)
-                )
+                raise errors.KernelStartError(_ENDING)
             kernel = await held.lease.kernel(waiting=waiting)
             held.kernels[kernel.id] = kernel
             beginning = host_messages.KernelBeginning(
@@ -186,26 +203,36 @@ class BotConnection:
         self._begin(number, start())
 
     async def _execute(self, said: dict[str, Any]) -> None:
-        number, held = int(said["call"]), self._leases.get(int(said["lease"]))
-        kernel = await self._given(held, str(said["kernel"])) if held is not None else None
-        if kernel is None and not self._executions.is_known(str(said["execution"])):
-            finished = values.Finished(values.Ending.REFUSED, 0.0, _REFUSED, kernel_lost=True)
-            end = host_messages.pack(ports.ExecutionEnd(finished, loss_reason=_REFUSED))
-            self._begin(number, self._send_event(number, 1, end))
-            return
-        if kernel is not None:
-            self._executions.begin(
-                str(said["execution"]),
-                kernel,
-                str(said["code"]),
-                can_ask=bool(said["asks"]),
-                seconds=None if said["seconds"] is None else float(said["seconds"]),
-                is_own=said.get("is_own") is True,
-            )
-        await self._follow(said)
+        number, after, asks = int(said["call"]), int(said["after"]), bool(said["asks"])
+        lease, kernel_id = int(said["lease"]), str(said["kernel"])
+        code, execution_id = str(said["code"]), str(said["execution"])
+        seconds = None if said["seconds"] is None else float(said["seconds"])
+        is_own = said.get("is_own") is True
 
-    async def _given(self, held: _Held, kernel_id: str) -> ports.Kernel | None:
+        async def execute() -> None:
+            kernel = await self._given(lease, kernel_id)
+            if kernel is not None:
+                self._executions.begin(
+                    execution_id, kernel, code, can_ask=asks, seconds=seconds, is_own=is_own
+                )
+            elif not self._executions.is_known(execution_id):
+                finished = values.Finished(values.Ending.REFUSED, 0.0, _REFUSED, kernel_lost=True)
+                end = ports.ExecutionEnd(finished, loss_reason=_REFUSED)
+                await self._send_event(number, 1, host_messages.pack(end))
+                return
+            await self._followed(number, execution_id, after, asks)
+
+        self._begin(number, execute())
+
+    async def _given(self, lease: int, kernel_id: str) -> ports.Kernel | None:
         """Return the kernel that a lease gave, perhaps through an earlier connection."""
+        try:
+            held = await self._held(lease)
+        except errors.KernelError:
+            # What the lease was refused for is told whoever asks for its kernel.
+            return None
+        if held is None:
+            return None
         if kernel_id not in held.kernels:
             status = (await self._host.statuses([held.key])).get(held.key)
             if status is None or status.kernel_id != kernel_id or status.loss_reason:
@@ -254,7 +281,9 @@ class BotConnection:
 
     async def _cancel(self, said: dict[str, Any]) -> None:
         number = int(said["call"])
-        self._moved.discard(number)
+        if (leasing := self._leasing.pop(number, None)) is not None:
+            leasing.cancel()
+            await asyncio.wait({leasing})
         if (held := self._leases.pop(number, None)) is not None:
             await self._end_lease(held)
         if (task := self._calls.get(number)) is not None:
@@ -289,6 +318,13 @@ class BotConnection:
                 await work
             except errors.BotError as error:
                 await self._send({"call": number, "error": host_messages.error_fields(error)})
+            except ConnectionError:
+                raise
+            except Exception:
+                # The last net of a call: else the bot would wait for ever.
+                _log.exception("what a bot asked for failed")
+                fault = host_messages.error_fields(errors.KernelError())
+                await self._send({"call": number, "error": fault})
 
         task = self._calls[number] = asyncio.create_task(told(), name=f"call {number} of a bot")
         task.add_done_callback(lambda _: self._over(number, task))
@@ -324,6 +360,11 @@ class BotConnection:
         for heard in self._losses.values():
             if not heard.done():
                 heard.set_exception(ConnectionResetError("the bot has gone"))
+        leasing = list(self._leasing.values())
+        for lease in leasing:
+            lease.cancel()
+        if leasing:
+            await asyncio.wait(leasing)
         for held in self._leases.values():
             await self._end_lease(held)
         self._leases.clear()
@@ -335,6 +376,12 @@ class BotConnection:
                 await self._host.forget(held.key)
             except errors.BotError:
                 _log.exception("a session could not be forgotten")
+
+
+def _note_failure(leasing: asyncio.Task[_Held]) -> None:
+    """Log why a lease could not be had; whoever asks for its kernel is told."""
+    if not leasing.cancelled() and (error := leasing.exception()) is not None:
+        _log.info("a lease could not be had", exc_info=error)
 
 
 class _Questioner:

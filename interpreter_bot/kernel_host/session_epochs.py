@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import pathlib
+import weakref
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
@@ -37,7 +38,8 @@ class SessionEpochs:
         self.on_known: Callable[[str, int], None] | None = None
         self._end_kernel = end_kernel
         self._known: dict[str, int] = {}
-        self._raising = asyncio.Lock()
+        # One of each session: to end a kernel takes as long as its variables are saved.
+        self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
     async def enter(self, key: str, epoch: int) -> None:
         """Be in an epoch of a session from now on; its kernel of an earlier one ends.
@@ -51,7 +53,7 @@ class SessionEpochs:
         """
         if epoch == 0 or self._known.get(key) == epoch:
             return
-        async with self._raising:
+        async with self._lock(key):
             digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
             file = self._directory / digest[:2] / digest
             known = self._known.get(key) or int(
@@ -69,6 +71,9 @@ class SessionEpochs:
             if self.on_known is not None:
                 self.on_known(key, epoch)
 
+    def _lock(self, key: str) -> asyncio.Lock:
+        return self._locks.setdefault(key, asyncio.Lock())
+
     async def leave(self, key: str, epoch: int) -> None:
         """Hear that a session is on another machine in an epoch, and end its kernel here.
 
@@ -77,7 +82,7 @@ class SessionEpochs:
         Raises:
             SessionMovedError: it came back in a later one.
         """
-        async with self._raising:
+        async with self._lock(key):
             if self._known.get(key) != epoch:
                 raise errors.SessionMovedError
             await self._end_kernel(key)

@@ -71,7 +71,8 @@ def write(
     new = file.with_suffix(".new")
     new.write_text(json.dumps(said))
     new.replace(file)
-    for old in checkpoint_files.listed(workspace.checkpoints)[:-most]:
+    listed = checkpoint_files.listed(workspace.checkpoints)
+    for old in listed[: max(len(listed) - most, 0)]:
         old.unlink(missing_ok=True)
 
 

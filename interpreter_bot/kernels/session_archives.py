@@ -228,7 +228,7 @@ class SessionArchives:
                 files=tuple(files),
                 variables=tuple(variables),
                 pointer="" if snapshot is None else snapshot_generations.read_pointer(workspace),
-                packages=private_files.read(workspace.packages_file),
+                packages=_text(workspace.packages_file),
             ),
             content,
             digests,
@@ -389,3 +389,11 @@ class SessionArchives:
             # It is here already: else it would take away here what comes after it.
             mark, workspace = archive_manifests.mark, await self._pool.workspace(key)
             await asyncio.to_thread(mark, workspace, epoch, is_restored=False)
+
+
+def _text(file: pathlib.Path) -> str:
+    """Return what a file of ours holds, which is no secret; empty if there is none."""
+    try:
+        return file.read_text("utf-8")
+    except FileNotFoundError:
+        return ""

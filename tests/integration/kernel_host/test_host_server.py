@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import os
 import stat
@@ -296,6 +297,47 @@ async def test_leases_end_with_the_bot(served, host, place):
         await (await lease.__aenter__()).kernel()
         assert "leased" in host.pool._holders
     await until(lambda: "leased" not in host.pool._holders)
+
+
+async def test_a_lease_that_fails_ends_no_other(served, host, place):
+    digest = hashlib.sha256(b"broken").hexdigest()
+    file = host.data / "epochs" / digest[:2] / digest
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("1")
+    file.chmod(0o644)
+    async with remote_host.RemoteHost.open(place / "host.sock") as remote, remote.lease("a") as a:
+        kernel = await a.kernel()
+        async with remote.at(1).lease("broken") as broken:
+            with pytest.raises(errors.BotError, match="can be read by others"):
+                await broken.kernel()
+        assert (await a.kernel()).id == kernel.id
+        assert len(served.connections) == 1
+        end = await kernel.execute("1", execution_id="after-a-failure", show=lambda *_: None)
+        assert end.finished.ending is values.Ending.OK
+
+
+async def test_a_session_that_moves_keeps_no_other_waiting(host, place, monkeypatch):
+    ending, may_end = asyncio.Event(), asyncio.Event()
+
+    async def release(key):
+        ending.set()
+        await may_end.wait()
+
+    monkeypatch.setattr(host, "release", release)
+    async with (
+        serving(host, place),
+        remote_host.RemoteHost.open(place / "host.sock") as remote,
+    ):
+        async with remote.at(1).lease("moving") as lease:
+            await lease.kernel()
+        async with remote.at(2).lease("moving") as moving, asyncio.timeout(60):
+            starting = asyncio.create_task(moving.kernel())
+            await ending.wait()
+            async with remote.at(1).lease("other") as other:
+                await other.kernel()
+            assert not starting.done()
+            may_end.set()
+            await starting
 
 
 async def test_bot_that_does_not_read_costs_no_memory_and_delays_nobody(served, host, place):

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from interpreter_bot import values
 from interpreter_bot.hosts import local_executions
 
 
@@ -38,3 +39,24 @@ async def test_all_executions_are_ended_at_once():
         for _ in range(3):
             await started.acquire()
         await executions.close()
+
+
+class QuickKernel(SlowKernel):
+    """A kernel whose code ends at once."""
+
+    async def execute(self, code, **options):
+        return values.Finished(values.Ending.OK, 0.0)
+
+    is_alive = True
+    loss_reason = ""
+    runs = 0
+
+
+async def test_what_ended_is_kept_until_there_are_many(monkeypatch):
+    executions = local_executions.Executions()
+    kernel = QuickKernel(None, None)
+    for number in range(60):
+        executions.begin(str(number), kernel, "", can_ask=False, seconds=None)
+        await asyncio.wait({executions.find(str(number)).running})
+    assert all(executions.find(str(number)) for number in range(60))
+    await executions.close()

@@ -95,3 +95,20 @@ async def test_who_hears_that_a_session_is_elsewhere_ends_its_kernel_of_no_epoch
     await epochs.enter("s", 2)
     with pytest.raises(errors.SessionMovedError):
         await epochs.leave("s", 1)
+
+
+async def test_a_kernel_that_takes_long_to_end_keeps_no_other_session_waiting(tmp_path):
+    ending, may_end = asyncio.Event(), asyncio.Event()
+
+    async def end(_):
+        ending.set()
+        await may_end.wait()
+
+    epochs = session_epochs.SessionEpochs(tmp_path / "epochs", end)
+    await epochs.enter("s", 1)
+    later = asyncio.create_task(epochs.enter("s", 2))
+    await ending.wait()
+    async with asyncio.timeout(5):
+        await epochs.enter("another", 1)
+    may_end.set()
+    await later
