@@ -48,6 +48,7 @@ class RecentMessage:
     Attributes:
         speaker: the writer's name; chosen by them, never trusted.
         text: their words.
+        id: as a request of it has it, so that the model is not told of it twice.
         files: names of files that came along.
         is_bot: another bot wrote it.
         is_referred: the request replies to it, quotes it or asks about it.
@@ -55,6 +56,7 @@ class RecentMessage:
 
     speaker: str
     text: str
+    id: str = ""
     files: tuple[str, ...] = ()
     is_bot: bool = False
     is_referred: bool = False

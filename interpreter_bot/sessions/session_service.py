@@ -161,13 +161,15 @@ class SessionService:
         """
         async with self._to_ourselves(key):
             await self._let_go(key, files=files)
-            session = await self._services.database.sessions.open(key)
-            await self._services.database.sessions.note_kernel(session.id, {})
-            turn = await self._services.database.turns.start(session.id, person="", text="")
             notice = records.NewPart(kind=records.PartKind.NOTICE, text=_RESET)
             memory = records.NewPart(kind=records.PartKind.MEMORY, detail=stored_transcripts.RESET)
-            await self._services.database.parts.add(turn.id, notice, memory)
-            await self._services.database.turns.finish(turn.id, values.TurnStatus.DONE)
+            database = self._services.database
+            async with database.together():
+                session = await database.sessions.open(key)
+                await database.sessions.note_kernel(session.id, {})
+                turn = await database.turns.start(session.id, person="", text="")
+                await database.parts.add(turn.id, notice, memory)
+                await database.turns.finish(turn.id, values.TurnStatus.DONE)
 
     async def save_table(self, key: values.SessionKey, handle: str, suffix: str = "csv") -> str:
         """Save the whole of a table whose head was shown, as CSV or Parquet; return its file name.

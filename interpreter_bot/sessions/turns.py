@@ -298,13 +298,24 @@ class _Work:
             memory=await stored_transcripts.new_memory(
                 services.database, self._session.id, before=self._recorder.turn_id
             ),
-            told=await turn_inputs.question_text(request, stored, infos, environment),
+            told=await turn_inputs.question_text(
+                await self._without_known(request), stored, infos, environment
+            ),
             seen=await environment.look(
                 [info.name for info in infos], services.config.turn.pictures
             )
             if model.can_see
             else (),
         )
+
+    async def _without_known(self, request: requests.Request) -> requests.Request:
+        """Leave out recent messages that the model has had as requests, such as queued ones."""
+        ids = {message.id for message in request.recent if message.id}
+        if not ids:
+            return request
+        known = await self._services.database.turns.request_ids(self._session.id, ids)
+        recent = tuple(message for message in request.recent if message.id not in known)
+        return dataclasses.replace(request, recent=recent)
 
     async def _run_code(
         self, environment: turn_environments.SessionEnvironment, stop: turn_stops.StopSignal

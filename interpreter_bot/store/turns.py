@@ -242,6 +242,14 @@ class Turns:
             rows = (await transaction.execute(query)).all()
         return tuple(map(_record, reversed(rows)))
 
+    async def request_ids(self, session_id: int, among: Collection[str]) -> frozenset[str]:
+        """Return which of some requests became turns of a session."""
+        query = sa.select(_T.c.request_id).where(
+            _T.c.session_id == session_id, _T.c.request_id.in_(among)
+        )
+        async with self._begin.reading() as transaction:
+            return frozenset((await transaction.execute(query)).scalars())
+
     async def people(self, session_id: int) -> frozenset[str]:
         """Return whose turns a session has had."""
         query = sa.select(_T.c.person).where(_T.c.session_id == session_id).distinct()

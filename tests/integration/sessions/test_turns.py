@@ -269,6 +269,17 @@ async def test_speakers_and_recent_messages_reach_the_model_as_data(opened):
     assert told.endswith("\n\nwhat is this?")
 
 
+async def test_queued_messages_are_told_to_the_model_once(opened):
+    first = requests.RecentMessage(id="m1", speaker="Anna", text="the first question")
+    other = requests.RecentMessage(id="m0", speaker="Bob", text="by the way")
+    async with opened(openai_server.text("One."), openai_server.text("Two.")) as house:
+        await house.ask("the first question", id="m1")
+        await house.ask("the second question", id="m2", recent=(other, first))
+        told = json.dumps(house.server.requests[1].messages)
+    assert told.count("the first question") == 1
+    assert told.count("by the way") == 1
+
+
 async def test_input_goes_to_the_person_and_the_answer_to_the_code(opened):
     async with opened() as house:
         reply = await house.run("print(input('Name? ') + '!')", replies.Reply(answers=["Eve"]))
