@@ -64,6 +64,17 @@ class Reasoning:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Note:
+    """What the bot tells a model. It is no string, so that no person is shown it by mistake."""
+
+    text: str
+
+    def filled(self, **values: object) -> Note:
+        """Return the note with values in their places."""
+        return Note(self.text.format(**values))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class UserMessage:
     """A message to the model; `is_ours` marks the bot's own notes among a person's words."""
 

@@ -436,9 +436,9 @@ def as_sentence(names: Sequence[str]) -> str:
     return f"The answer names files that do not exist: {', '.join(names)}."
 
 
-def as_objection(names: Sequence[str]) -> str:
+def as_objection(names: Sequence[str]) -> chat_messages.Note:
     """Return the note that asks the model to answer again."""
-    return (
+    return chat_messages.Note(
         f"[Your answer names files that do not exist: {', '.join(names)}. Save them with code now, "
         "or answer without them. The person has seen your answer: write a whole new one.]"
     )

@@ -33,16 +33,19 @@ _EMPTY: Final = 3
 _REFUSALS: Final = 2
 _CALLS_AT_ONCE: Final = 8
 
-_GO_ON: Final = (
+_GO_ON: Final = chat_messages.Note(
     "[Your last message was cut off {why}. Go on exactly where it stopped, without repeating it. "
     "A call that you had begun has to be made again.]"
 )
 _AGAIN: Final = "The model was asked to check this answer, and answers again."
-_NOT_RUN: Final = (
+_NOT_RUN: Final = chat_messages.Note(
     "[Your last message was meant as a call, in a form that cannot be read here: nothing was run, "
     "and the person has not seen it. Call run_code as a tool, or answer the person.]"
 )
-_SAY_SOMETHING: Final = "[Your last message was empty. Call run_code, or answer the person.]"
+_TOO_MANY: Final = chat_messages.Note("[Not run: too many calls at once. Call again.]")
+_SAY_SOMETHING: Final = chat_messages.Note(
+    "[Your last message was empty. Call run_code, or answer the person.]"
+)
 
 
 class OutcomeKind(enum.StrEnum):
@@ -303,7 +306,7 @@ class _Turn:
         self._cuts += 1
         if self._cuts >= _CUTS:
             raise _EndedError(OutcomeKind.CUT, f"The language model's answer was cut off {why}.")
-        self._transcript.add_note(_GO_ON.format(why=why))
+        self._transcript.add_note(_GO_ON.filled(why=why))
         return chat_messages.ModelReply(text=reply.text, finish=chat_messages.Finish.LENGTH)
 
     def _close(self, is_last: bool) -> None:
@@ -326,4 +329,4 @@ class _Turn:
             self._check_misreadings()
             if self._guard.setbacks >= 2 * most:
                 raise _EndedError(OutcomeKind.STUCK, f"{2 * most} tries in a row came to nothing.")
-        self._transcript.settle("[Not run: too many calls at once. Call again.]")
+        self._transcript.settle(_TOO_MANY)

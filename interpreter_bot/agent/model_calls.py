@@ -21,7 +21,7 @@ from interpreter_bot.agent import (
     transcripts,
 )
 
-_ANSWER_NOW: Final = (
+_ANSWER_NOW: Final = chat_messages.Note(
     "[No more code will be run. Answer the person now, in words, from the outputs above, and say "
     "what is missing.]"
 )
@@ -147,7 +147,7 @@ class ModelCall:
             return grant
         may_call = not (must_answer or grant.is_last)
         if not may_call:
-            fitted = (*fitted, chat_messages.UserMessage(_ANSWER_NOW, is_ours=True))
+            fitted = (*fitted, chat_messages.UserMessage(_ANSWER_NOW.text, is_ours=True))
         prompt = chat_messages.Prompt(
             system=system,
             messages=fitted,

@@ -15,7 +15,7 @@ Show: TypeAlias = Callable[[values.Output], None]
 class NotApprovedError(errors.BotError):
     """This code was not run: it was not allowed."""
 
-    def __init__(self, sentence: str, *, remark: str) -> None:
+    def __init__(self, sentence: str, *, remark: chat_messages.Note) -> None:
         super().__init__(sentence)
         self.remark = remark
         """What the model is told; the sentence is for people."""

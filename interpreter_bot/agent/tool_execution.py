@@ -21,7 +21,7 @@ _REPEATED: Final = (
 _AFTER_SUCCESS: Final = "It worked. Answer the person now, or run different code."
 _AFTER_FAILURE: Final = "It failed. Take another way, with other functions."
 
-NOT_RUN: Final = "[This was not run: the turn was over before.]"
+NOT_RUN: Final = chat_messages.Note("[This was not run: the turn was over before.]")
 
 _EDITED: Final = (
     "[The person changed the code before it ran. What ran is:]\n"
@@ -165,13 +165,13 @@ class ToolRunner:
             return f"[This could not be done: {error}]", ()
         raise AssertionError("unreachable")
 
-    def unfinished(self) -> str:
+    def unfinished(self) -> chat_messages.Note:
         """Return the output of code that was stopped while it ran."""
         if self._screen is None:
             return NOT_RUN
         stopped = values.Finished(values.Ending.STOPPED, 0.0, "It was stopped before its end.")
         most = self._limits.output_characters
-        return observations.execution(self._screen.outputs, stopped, most)
+        return chat_messages.Note(observations.execution(self._screen.outputs, stopped, most))
 
     async def _run(self, code: str) -> tuple[str, _Pictures]:
         if refusal := self._guard.refusal_of(code):
@@ -184,7 +184,7 @@ class ToolRunner:
 
         self._observer.code(code)
         allowed = code
-        remark = ""
+        remark: chat_messages.Note | None = None
         try:
             if self._approve is not None:
                 allowed = await self._approve(code)
@@ -198,9 +198,9 @@ class ToolRunner:
             finished = values.Finished(values.Ending.REFUSED, 0.0, str(error))
         self._screen = None
         self._observer.finished(finished)
-        if remark:
+        if remark is not None:
             self._guard.declined()
-            return remark, ()
+            return remark.text, ()
         outputs = screen.outputs
         self._guard.ran(code, finished, observations.error(outputs))
         seen = await self._pictures_for_model(outputs, finished)

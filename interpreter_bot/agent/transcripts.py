@@ -12,6 +12,7 @@ from typing import Final
 
 from interpreter_bot.agent import chat_messages, context_windows, picture_selection
 
+_UNKNOWN: Final = chat_messages.Note("[Nothing is known of what became of this.]")
 _QUOTED: Final = 120
 _REMEMBERED: Final = 10
 _REASONING_CHARACTERS: Final = 4 * 1024 * 1024
@@ -31,7 +32,7 @@ class Transcript:
         """
         self._entries = list(earlier)
         if not goes_on:
-            self.settle("[Nothing is known of what became of this.]")
+            self.settle(_UNKNOWN)
 
     @property
     def entries(self) -> tuple[chat_messages.Message, ...]:
@@ -43,9 +44,9 @@ class Transcript:
         self._entries.append(chat_messages.UserMessage(text, tuple(seen)))
         self._entries = picture_selection.within_limits(self._entries)
 
-    def add_note(self, text: str) -> None:
+    def add_note(self, note: chat_messages.Note) -> None:
         """Add a note of the bot to the model."""
-        self._entries.append(chat_messages.UserMessage(text, is_ours=True))
+        self._entries.append(chat_messages.UserMessage(note.text, is_ours=True))
 
     def add_reply(
         self,
@@ -66,14 +67,14 @@ class Transcript:
         if seen:
             self._entries = picture_selection.within_limits(self._entries)
 
-    def settle(self, text: str, *, rest: str = "") -> None:
-        """Answer every call that has no result yet: the first with `text`, the others with `rest`.
+    def settle(self, note: chat_messages.Note, *, rest: chat_messages.Note | None = None) -> None:
+        """Answer every call that has no result yet: the first with `note`, the others with `rest`.
 
         Without `rest`, all with the same.
         """
         for call in self.unanswered:
-            self.add_tool_result(call, text)
-            text = rest or text
+            self.add_tool_result(call, note.text)
+            note = rest or note
 
     @property
     def unanswered(self) -> tuple[chat_messages.Call, ...]:

@@ -28,7 +28,7 @@ _QUESTION: Final = (
 )
 _CUT: Final = "… (and {count} characters more)"
 _FIRST: Final = " It begins with {first!a}."
-_REFUSED: Final = "The person did not let code use {method} on {host}."
+_REFUSED: Final = "{method} on {host} was not allowed."
 _NOBODY: Final = (
     "Somebody has to let code use {method} on {host}, and nobody could be asked. "
     "Try again while code runs in a conversation."

@@ -15,14 +15,14 @@ _INSTALL: Final = "install"
 _YES: Final = frozenset({"y", "ok", values.YES, _INSTALL})
 _NO: Final = "no"
 _QUESTION: Final = "Install {summary}? Answer yes or no."
-_REFUSED: Final = "Nothing was installed: the person did not allow it."
+_REFUSED: Final = "Nothing was installed: it was not allowed."
 _OFFER: Final = "{module} is not installed. Install {summary} and run this again? Yes or no: "
 _LOOK: Final = (
     "{module} is not installed, and is not widely known. Ask the package index for {package}, "
     "which tells it that name? Yes or no: "
 )
 _OFFER_SECONDS: Final = 180.0
-_DECLINED: Final = "{package} was not installed: the person did not want it."
+_DECLINED: Final = "{package} was not installed: it was not allowed."
 _HINT: Final = "If you mean the package {package}, install it: %pip install {package}"
 
 

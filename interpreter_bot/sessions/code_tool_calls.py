@@ -45,16 +45,16 @@ _AUDIT_CHARACTERS: Final = 4_000
 _MOST_CALLS: Final = 500
 _TOO_MANY: Final = f"The code asked for tools more than {_MOST_CALLS} times in this turn."
 _MALFORMED: Final = "That is no call of a tool."
-_NOT_APPROVED: Final = "The person did not let the tool {tool} of {server} be called."
-_EDITED: Final = "The person did not let the tool be called so. They want instead:\n{code}"
+_NOT_APPROVED: Final = "The call of the tool {tool} of {server} was not allowed."
+_EDITED: Final = "The call was not allowed as it is. Wanted instead:\n{code}"
 _SENT: Final = (
     "{name} is used with each person's own account, and the person who asked has not logged in. "
-    "They were just sent a link that nobody else sees. Nothing was called; ask them to say when "
-    "they are done."
+    "A link to log in was just sent, which nobody else sees. Nothing was called: this can be asked "
+    "again after the login."
 )
 _UNSENT: Final = (
     "{name} is used with each person's own account, and the person who asked has not logged in. "
-    "They get a link that nobody else sees by the command `connect {name}`. Nothing was called."
+    "The command `connect {name}` sends a link that nobody else sees. Nothing was called."
 )
 _AS_YOU: Final = "# It is called with your own account."
 _BESIDE_OTHERS: Final = (

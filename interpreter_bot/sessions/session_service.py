@@ -164,7 +164,7 @@ class SessionService:
             notice = records.NewPart(kind=records.PartKind.NOTICE, text=_RESET)
             memory = records.NewPart(kind=records.PartKind.MEMORY, detail=stored_transcripts.RESET)
             database = self._services.database
-            async with database.together():
+            async with database.together(is_writing=True):
                 session = await database.sessions.open(key)
                 await database.sessions.note_kernel(session.id, {})
                 turn = await database.turns.start(session.id, person="", text="")

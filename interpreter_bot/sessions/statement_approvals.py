@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from interpreter_bot.data_connections.connection_service import ConnectionService
     from interpreter_bot.sessions import session_dependencies
 
-_NO: Final = "The person did not let this statement run on {name}."
+_NO: Final = "This statement was not allowed to run on {name}."
 _CHARACTERS: Final = 20_000
 _LONG: Final = "The statement is too long for a person to allow it."
 

@@ -40,7 +40,7 @@ _CODE: Final = (
 )
 
 _NO_PLAN: Final = "This was not run: a plan comes first."
-_PLAN_WANTED: Final = (
+_PLAN_WANTED: Final = chat_messages.Note(
     "[Not run. A plan in plain words is wanted before the first code: what it does, and to which "
     "files.]"
 )
@@ -49,7 +49,9 @@ _UNKNOWN: Final = (
     "far. Variables may be gone."
 )
 _DECLINED: Final = "Not run: declined."
-_ASK_THEM: Final = "[Not run: the person declined this code. Ask them what they want instead.]"
+_ASK_THEM: Final = chat_messages.Note(
+    "[Not run: the person declined this code. Ask them what they want instead.]"
+)
 
 
 async def find_pictures(names: Sequence[str], workspace: host_ports.Workspace) -> list[str]:

@@ -152,7 +152,7 @@ class _Work:
         self._recorder = recorder
         self._missing_files: tuple[str, ...] = ()
         self._memory: stored_transcripts.TurnMemory | None = None
-        self._remarks: list[str] = []
+        self._remarks: list[chat_messages.Note] = []
         """To the model, on what the session has lost."""
         self._until = time.monotonic() + services.config.turn.seconds
         self._former: suspended_turns.Progress | None = None
@@ -253,7 +253,7 @@ class _Work:
             self._remarks.append(loss.remark)
         elif gone:
             self.events.notice(gone)
-            self._remarks.append(f"[{gone}]")
+            self._remarks.append(chat_messages.Note(f"[{gone}]"))
 
     @property
     def _person(self) -> str:
@@ -275,7 +275,7 @@ class _Work:
         if question is None:
             return await self._run_code(environment, stop)
         # In the same message: it must not be dropped when older messages become too long.
-        told = "\n\n".join([*self._remarks, question.told])
+        told = "\n\n".join([*(note.text for note in self._remarks), question.told])
         question.memory.transcript.add_user_message(told, question.seen)
         return await self._ask(environment, question.model, question.memory, stop)
 
@@ -338,7 +338,7 @@ class _Work:
                 return end
             finished = self.events.last or values.Finished(values.Ending.STOPPED, 0.0, end.sentence)
         most = self._services.config.turn.output_characters
-        earlier = [chat_messages.UserMessage(one, is_ours=True) for one in self._remarks]
+        earlier = [chat_messages.UserMessage(note.text, is_ours=True) for note in self._remarks]
         entries = earlier + stored_transcripts.of_code(self._request.text, shown, finished, most)
         told = [chat_messages.to_dict(one) for one in entries]
         self._recorder.memory({"messages": told, "is_whole": False})

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from interpreter_bot import errors, session_variables, values
+from interpreter_bot.agent import chat_messages
 from interpreter_bot.hosts import ports as host_ports
 
 if TYPE_CHECKING:
@@ -70,10 +71,10 @@ class VariableLoss:
         )
 
     @property
-    def remark(self) -> str:
+    def remark(self) -> chat_messages.Note:
         """Return the same for a model."""
         listed = _listed(self.names, self.more)
-        return (
+        return chat_messages.Note(
             f"[A new Python was started, because the earlier one is gone. {self.reason} What was "
             f"defined or imported there is gone{f': {listed}' if listed else ''}. Define and "
             f"import again what you need of it, even where that has run before. {self.files}]"
@@ -106,10 +107,10 @@ class VariableReturn:
         return f"{told}{reason} {self.files}".strip()
 
     @property
-    def remark(self) -> str:
+    def remark(self) -> chat_messages.Note:
         """Return the same for a model."""
         since = self._since and f"{self._since}; what changed later is lost"
-        return (
+        return chat_messages.Note(
             f"[A new Python was started, because the earlier one is gone. {self.loss.reason} What "
             f"was defined and imported there is there again{since}."
             f"{self._exceptions(_REMARKED_CHARACTERS)} {self.files}".strip()

@@ -402,7 +402,7 @@ async def test_a_person_is_asked_for_what_a_rule_wants_approved_before_anybody_h
             got = get(port=server.port)
             assert status(await one.inside(got, port=server.port)) == 403
             again = await one.inside(got, port=server.port)
-            assert "did not let code use GET" in again, "who said no is not asked again at once"
+            assert "was not allowed" in again, "who said no is not asked again at once"
             for _ in range(2):
                 assert status(await one.inside(posted, port=server.port)) == 200
         async with door(rule, upstream=server) as nobody:

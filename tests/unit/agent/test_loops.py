@@ -69,7 +69,9 @@ async def test_code_that_a_person_declines_is_no_failure(protocol):
     async with scripts.stage(replies, protocol=protocol) as stage:
 
         async def decline(code):
-            raise ports.NotApprovedError("Not run: declined.", remark="[The person declined.]")
+            raise ports.NotApprovedError(
+                "Not run: declined.", remark=chat_messages.Note("[The person declined.]")
+            )
 
         outcome = await stage.run(approve=decline)
     assert (outcome.ending, outcome.text) == (OutcomeKind.ANSWERED, "What then?")

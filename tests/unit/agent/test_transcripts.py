@@ -85,7 +85,7 @@ def test_note_keeps_an_earlier_summary():
 def test_open_calls_are_settled_though_their_ids_were_used_before():
     transcript = conversation(1, steps=1)
     transcript.add_reply("", (chat_messages.Call("call_0", "run_code", "{}"),))
-    transcript.settle("[stopped]")
+    transcript.settle(chat_messages.Note("[stopped]"))
     assert transcript.entries[-1] == chat_messages.ToolResult("call_0", "[stopped]")
     assert is_whole(transcript.entries)
 
@@ -95,7 +95,7 @@ def test_only_the_first_open_call_is_told_what_was_shown():
     calls = tuple(chat_messages.Call(name, "run_code", "{}") for name in "abc")
     transcript.add_reply("", calls)
     transcript.add_tool_result(calls[0], "done")
-    transcript.settle("was running", rest="never ran")
+    transcript.settle(chat_messages.Note("was running"), rest=chat_messages.Note("never ran"))
     assert [one.text for one in transcript.entries[1:]] == ["done", "was running", "never ran"]
 
 

@@ -137,7 +137,7 @@ async def test_history_of_other_servers_is_made_fit():
             call = chat_messages.Call(key, name, arguments)
             stage.transcript.add_reply(" \n" if number else "See.", (call,))
             stage.transcript.add_tool_result(call, "\n" if number else "1")
-        stage.transcript.add_note(" ")
+        stage.transcript.add_note(chat_messages.Note(" "))
         stage.transcript.add_reply("  ")
         stage.transcript.add_user_message("and?")
         assert (await stage.run()).text == "ok"
