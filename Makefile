@@ -4,9 +4,9 @@ PYTHON ?= python3
 UV ?= uv
 VENV := .venv
 BIN := $(VENV)/bin
-# What packages ask for of which we only read a file: mplfonts (one of them ships no wheel), and
-# axe-playwright-python.
-UNUSED := fire fontmeta termcolor playwright pyee
+# What packages ask for of which we only read a file: mplfonts (one of them ships no wheel), those of
+# fontpkg, and axe-playwright-python.
+UNUSED := fire fontmeta fontpkg termcolor playwright pyee
 # Those that are locked: all but [cluster], as Ray is larger than most of the rest together.
 EXTRAS := analysis data anthropic mcp local
 # On a busy machine one of thousands may be late: it has two more chances, and the summary names it.

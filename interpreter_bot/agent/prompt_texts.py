@@ -19,6 +19,7 @@ _OFTEN_TRIED: Final = (
 )
 # Packages used by the displays; code has no use for them.
 _UNSEEN: Final = frozenset({"folium-offline", "mplfonts", "resvg-py", "vl-convert-python"})
+_FONTS: Final = "fontpkg-"
 _NOTHING: Final = "nothing can be downloaded or installed."
 _INSTALLABLE: Final = (
     "A package that is missing can be installed: %pip install NAME, on a line of its own. "
@@ -128,7 +129,7 @@ def _installed(packages: Mapping[str, str], added: Sequence[str], *, can_install
     names += [
         f"{name} {'.'.join(version.split('.')[:2])}"
         for name, version in packages.items()
-        if name not in _UNSEEN | {_FFMPEG}
+        if name not in _UNSEEN | {_FFMPEG} and not name.startswith(_FONTS)
     ]
     programs = " The program ffmpeg is there too." if _FFMPEG in packages else ""
     missing = ", ".join(name for name in _OFTEN_TRIED if name not in packages)

@@ -194,7 +194,8 @@ def install() -> None:
         *_: Any,
         **__: Any,
     ) -> str:
-        return f"{place(filename)}, line {lineno}: {category.__name__}: {message}\n"
+        text = f"{category.__name__}: {message}\n"
+        return text if _is_machinery(filename) else f"{place(filename)}, line {lineno}: {text}"
 
     original = traceback.StackSummary.format_frame_summary
 

@@ -90,9 +90,9 @@ def _fonts() -> list[str]:
     """List installed fonts: the sandbox need not have any of the system's."""
     from matplotlib import font_manager
 
-    names = ("DejaVu Sans", "Noto Sans CJK SC")
     fonts = {one.name: one.fname for one in font_manager.fontManager.ttflist}
-    return [fonts[name] for name in names if name in fonts and os.path.exists(fonts[name])]
+    names = [name for name in fonts if name == "DejaVu Sans" or name.startswith("Noto Sans ")]
+    return [fonts[name] for name in names if os.path.exists(fonts[name])]
 
 
 def text(title: Any) -> str:

@@ -140,6 +140,8 @@ class InstallingShell(zmqshell.ZMQInteractiveShell):
                 display.clear_output()
                 sys.stdout.write(f"{self._installed}\n")
                 self._installed = ""
+                # It is the same cell.
+                self.execution_count -= 1
                 result = await super().run_cell_async(raw_cell, store_history, **how)
             return result
         finally:

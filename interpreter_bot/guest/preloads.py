@@ -6,6 +6,7 @@ What is not imported there is set up by a hook right after its first import.
 from __future__ import annotations
 
 import contextlib
+import glob
 import importlib
 import importlib.machinery
 import importlib.util
@@ -27,8 +28,14 @@ Hook = Callable[[ModuleType], None]
 _SEED_BYTES = 32
 _NUMPY_STATE_WORDS = 624
 
-_FONT_PACKAGE = "mplfonts"
-_FONT_FILE = "NotoSansCJKsc-Regular.otf"
+# Packages, and the pattern of their font's file.
+_FONTS = {
+    "mplfonts": "fonts/NotoSansCJKsc-Regular.otf",
+    **{
+        f"fontpkg_noto_sans_{script}": "files/*.ttf"
+        for script in ("arabic", "devanagari", "tamil", "telugu", "thai")
+    },
+}
 _PLOT_DPI = 120
 
 # Imported lazily by a kernel's first execution, which would therefore be slow.
@@ -140,18 +147,19 @@ def drop_fonts() -> None:
 
 
 def _set_up_plots(font_manager: ModuleType) -> None:
-    """Make plots sharp, and add a font for Chinese, Japanese and Korean."""
+    """Make plots sharp, and add fonts for the scripts that matplotlib's own lacks."""
     import matplotlib
 
     matplotlib.rcParams["figure.dpi"] = _PLOT_DPI
     # A font that is not there is replaced; a line for each text of a plot would say so.
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
-    spec = importlib.util.find_spec(_FONT_PACKAGE)
-    if spec is None or not spec.submodule_search_locations:
-        return
-    path = os.path.join(spec.submodule_search_locations[0], "fonts", _FONT_FILE)
-    with contextlib.suppress(OSError):
-        font_manager.fontManager.addfont(path)
-        name = font_manager.get_font(path).family_name
-        # A list of concrete families falls back glyph by glyph; a generic one does not.
-        matplotlib.rcParams["font.family"] = ["DejaVu Sans", name]
+    names = ["DejaVu Sans"]
+    for package, pattern in _FONTS.items():
+        spec = importlib.util.find_spec(package)
+        for directory in (spec and spec.submodule_search_locations) or ():
+            for path in glob.glob(os.path.join(glob.escape(directory), pattern)):
+                with contextlib.suppress(OSError):
+                    font_manager.fontManager.addfont(path)
+                    names.append(font_manager.get_font(path).family_name)
+    # A list of concrete families falls back glyph by glyph; a generic one does not.
+    matplotlib.rcParams["font.family"] = names

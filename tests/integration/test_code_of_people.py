@@ -580,3 +580,14 @@ async def test_widgets_are_said_not_to_be_shown(run):
     ran = await run(f"display({{{mime!r}: {{}}, 'text/plain': 'IntSlider()'}}, raw=True)")
     assert ran.stderr == "Widgets cannot be shown here.\n"
     assert ran.of(values.Result)[0].plain == "IntSlider()"
+
+
+@pytest.mark.stack
+async def test_plots_show_the_scripts_of_the_world(run):
+    ran = await run("""
+        import matplotlib.pyplot as plt
+        plt.plot([1, 2])
+        plt.title("हिन्दी ไทย العربية தமிழ் తెలుగు 日本語 한국어 ελληνικά עברית 😀")
+        plt.show()
+    """)
+    assert (len(ran.pictures), ran.stderr) == (1, "")
