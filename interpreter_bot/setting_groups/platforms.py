@@ -113,7 +113,8 @@ class Discord(fields.Group):
     threads: bool = True
     """A mention in a channel opens a thread; otherwise it is answered there, by a reply."""
     follow_threads: bool = True
-    """Answer every message in its own threads, mentioned or not; needs the message content."""
+    """Answer in its own threads without a mention, while one person writes there; needs the
+    message content."""
     forum_channels: tuple[int, ...] = ()
     """Ids of forums whose every post is for it, mentioned or not; needs the message content."""
     message_content: Literal["auto", "required", "off"] = "auto"
@@ -133,7 +134,9 @@ class Discord(fields.Group):
     archive_minutes: Literal[60, 1440, 4320, 10080] = 1440
     """When a quiet thread is put away."""
     context_messages: Annotated[int, pydantic.Field(ge=0, le=100)] = 20
-    """Messages before a mention in somebody's thread that the model is told of."""
+    """Messages before a mention that the model is told of, if they came since its last answer."""
+    bots: tuple[int, ...] = ()
+    """Ids of other bots, and of webhooks, whose messages the model is told of, too."""
     file_parts: Annotated[int, pydantic.Field(ge=1, le=10)] = 5
     """A file too large for one upload is sent in so many parts at most."""
     login_seconds: fields.Seconds = 60.0

@@ -38,6 +38,7 @@ class MessageEdits:
 
     async def edited(self, message: discord.Message) -> None:
         """Handle an edited message; Discord itself edits some, to add previews."""
+        self._message_events.recent_messages.note(message)
         edited_at = message.edited_at
         if edited_at is None or message.author.bot:
             return
@@ -97,5 +98,6 @@ class MessageEdits:
 
     async def deleted(self, message_id: int) -> None:
         """Handle a deleted message: its request is withdrawn, or its turn stopped."""
+        self._message_events.recent_messages.forget(message_id)
         self._message_events.recent_requests.forget(message_id)
         await self._in_flight.cancel_ours(message_id)

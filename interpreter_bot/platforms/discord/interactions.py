@@ -23,7 +23,7 @@ from interpreter_bot.platforms.discord import (
     requests_in_flight,
 )
 from interpreter_bot.platforms.rendering import status_sentences
-from interpreter_bot.sessions import session_service
+from interpreter_bot.sessions import requests, session_service
 
 _log = logging.getLogger(__name__)
 
@@ -202,12 +202,12 @@ class InteractionHandler:
         *,
         attachments: tuple[discord.Attachment, ...] = (),
         is_code: bool = False,
-        context: str = "",
+        recent: tuple[requests.RecentMessage, ...] = (),
     ) -> None:
         """Run a request and show its answer to everybody in the channel, if permitted."""
         if await self.begins(interaction, is_request=True):
             await self.carry_out(
-                interaction, text, attachments=attachments, is_code=is_code, context=context
+                interaction, text, attachments=attachments, is_code=is_code, recent=recent
             )
 
     async def carry_out(
@@ -217,11 +217,11 @@ class InteractionHandler:
         *,
         attachments: tuple[discord.Attachment, ...] = (),
         is_code: bool = False,
-        context: str = "",
+        recent: tuple[requests.RecentMessage, ...] = (),
     ) -> None:
         """Do so for an interaction that has begun already, publicly."""
         place = channels_and_threads.of_interaction(interaction)
-        given = {"attachments": self._files.of(attachments), "context": context}
+        given = {"attachments": self._files.of(attachments), "recent": recent}
         await self._start(interaction, place, text, is_code=is_code, **given)
 
     async def again(

@@ -67,6 +67,10 @@ def small(text: str) -> str:
     return "\n".join(f"-# {row}" for row in text.splitlines() if row.strip())
 
 
+NOTICE: Final = "-# 🔹"
+"""Begins a message that is no answer."""
+
+
 def plain(text: str) -> str:
     """Escape text within a line: nothing in it is markup, mention or link."""
     text = " ".join(safe_text.harmless(text).split())

@@ -24,6 +24,7 @@ from interpreter_bot.platforms.discord import (
     permissions,
     persistent_buttons,
     preferences,
+    recent_messages,
     requests_in_flight,
 )
 from interpreter_bot.platforms.rendering import status_sentences, stop_words
@@ -39,7 +40,6 @@ _log = logging.getLogger(__name__)
 
 _KINDS: Final = frozenset({discord.MessageType.default, discord.MessageType.reply})
 _MOST_TOLD: Final = 1000
-_LOOK_SECONDS: Final = 20.0
 _EMPTY: Final = (
     "Write what you want to know, or send a file with it. `/interpreter help` says more."
 )
@@ -57,6 +57,7 @@ class MessageEvents:
     """Handles messages. One message makes one request, however many bots receive it, however often.
 
     Attributes:
+        recent_messages: what was said last where the bot is asked.
         recent_requests: messages that became requests, as long as they may be changed.
     """
 
@@ -77,6 +78,7 @@ class MessageEvents:
         self._threads = channels_and_threads.Threads(client, service, config, in_flight.limits)
         self._members = permissions.Memberships(client, config, in_flight.limits)
         self._orders: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
+        self.recent_messages = recent_messages.RecentMessages(config, in_flight.limits)
         self.recent_requests = requests_in_flight.RequestsByMessage()
         self._taken_again: set[int] = set()
         self._told = cachetools.LRUCache[int, None](_MOST_TOLD)
@@ -94,6 +96,7 @@ class MessageEvents:
 
     async def on_message(self, message: discord.Message) -> bool:
         """Handle a new message; return whether it is for the bot, but was claimed before."""
+        self.recent_messages.note(message)
         if not _is_of_a_person(message):
             return False
         self._threads.note_person(message)
@@ -264,7 +267,7 @@ class MessageEvents:
             return
         place = channels_and_threads.of_channel(channel, message.guild)
         chosen = await self._in_flight.chosen_by(place, channels_and_threads.person(message.author))
-        said = await self.parsed(message, await self._before(message, channel, place))
+        said = await self.parsed(message, await self._before(message, channel))
         if not said.text and not said.attachments:
             await self._say(channel, _EMPTY)
             return
@@ -297,29 +300,18 @@ class MessageEvents:
             await self._say(channel, _NOTHING_RUNS)
 
     async def _before(
-        self,
-        message: discord.Message,
-        channel: discord.abc.MessageableChannel,
-        place: channels_and_threads.Place,
+        self, message: discord.Message, channel: discord.abc.MessageableChannel
     ) -> list[discord.Message]:
-        """Read the messages of a person's thread before the bot was called into it."""
-        most = self._config.context_messages
-        if not isinstance(channel, discord.Thread) or not most:
+        """Return what was said before a message, and is no request itself."""
+        if message.guild is None:
             return []
-        if channel.owner_id == self._me or await self._service.queries.history(place.key, most=1):
-            return []
-        try:
-            found = await self._in_flight.limits.within(
-                _LOOK_SECONDS, _read(channel, most, message)
-            )
-        except api_errors.ANY as error:
-            _log.info("what was said before could not be read", exc_info=error)
-            return []
+        said = await self.recent_messages.before(message, channel, self._me)
         # The words of people who may not use the bot do not reach it as context either.
         return [
-            one
-            for one in reversed(found)
-            if not (one.author.bot or await self._refusal(one, channel))
+            earlier
+            for earlier in said
+            if self.recent_requests.find(earlier.id) is None
+            and (earlier.author.bot or not await self._refusal(earlier, channel))
         ]
 
     async def parsed(
@@ -357,7 +349,7 @@ class MessageEvents:
             is_code=bool(code),
             id=str(message.id),
             edits=str(message.id) if message.edited_at else "",
-            context=said.context,
+            recent=said.recent,
         )
 
     def _run(
@@ -403,6 +395,7 @@ class MessageEvents:
             if recent.message is not message:
                 said = await self.parsed(recent.message)
             if thread_id is not None:
+                self.recent_messages.follow(thread_id)
                 place = channels_and_threads.of_thread(place, thread_id)
             run = self._run(recent, said, place, chosen, is_reply=thread_id is None)
             await self._in_flight.carry_out(run, chosen)
@@ -429,12 +422,6 @@ def _asker(
         role_ids=standing.role_ids,
         is_member=standing.is_member,
     )
-
-
-async def _read(
-    channel: discord.Thread, most: int, before: discord.Message
-) -> list[discord.Message]:
-    return [message async for message in channel.history(limit=most, before=before)]
 
 
 async def _closing(stack: contextlib.AsyncExitStack, work: Coroutine[Any, Any, None]) -> None:

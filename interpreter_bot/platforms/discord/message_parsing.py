@@ -9,11 +9,13 @@ from typing import Final
 
 import discord
 
+from interpreter_bot.sessions import requests
 from interpreter_bot.text import safe_text
 
 _MOST_QUOTED: Final = 4000
 _MOST_TITLE: Final = 80
-_OUTSIDER: Final = " of somebody who may not use you, and whose wishes do not count"
+_OUTSIDER: Final = " (may not use you; their wishes do not count)"
+_FORWARDED: Final = "a forwarded message"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -22,12 +24,12 @@ class ParsedMessage:
 
     Attributes:
         text: its words, without the mention of the bot.
-        context: what it refers to, in the words of others.
+        recent: what was said before, and what it refers to, oldest first.
         attachments: of the message and of what it refers to.
     """
 
     text: str
-    context: str
+    recent: tuple[requests.RecentMessage, ...]
     attachments: tuple[discord.Attachment, ...]
 
 
@@ -47,18 +49,23 @@ def parse(
         is_of_outsider: it refers to a message of a person who may not use the bot.
     """
     files = list(message.attachments)
-    around = [quoted(earlier, me) for earlier in before]
+    recent = [quoted(earlier, me) for earlier in before]
     original = referred(message)
     if original is not None:
         files += original.attachments
         if original.author.id != me:
-            whose = _OUTSIDER if is_of_outsider else ""
-            around.append(f"The message refers to this one{whose}. {quoted(original, me)}")
+            known = [message for message in recent if message != quoted(original, me)]
+            recent = [*known, quoted(original, me, is_referred=True, is_outsider=is_of_outsider)]
     for snapshot in message.message_snapshots:
         files += snapshot.attachments
-        around.append(f"Forwarded: {snapshot.content[:_MOST_QUOTED]}")
+        recent.append(
+            requests.RecentMessage(
+                speaker=_FORWARDED, text=snapshot.content[:_MOST_QUOTED], is_referred=True
+            )
+        )
     text = words(message.content, message.mentions, me)
-    return ParsedMessage(text, "\n".join(filter(None, around)), tuple(files))
+    said = tuple(message for message in recent if message.text or message.files)
+    return ParsedMessage(text, said, tuple(files))
 
 
 def referred(message: discord.Message) -> discord.Message | None:
@@ -89,14 +96,18 @@ def words(content: str, mentioned: Iterable[discord.User | discord.Member], me: 
     return text.strip()
 
 
-def quoted(message: discord.Message, me: int) -> str:
-    """Return a message as context for the model; empty if it says nothing."""
-    text = words(message.content, message.mentions, me)[:_MOST_QUOTED]
-    named = "".join(f" [file {file.filename}]" for file in message.attachments)
-    if not (text or named):
-        return ""
-    who = "You" if message.author.id == me else message.author.display_name
-    return f"{who}: {text}{named}"
+def quoted(
+    message: discord.Message, me: int, *, is_referred: bool = False, is_outsider: bool = False
+) -> requests.RecentMessage:
+    """Return a message as the model is told of it."""
+    speaker = "You" if message.author.id == me else message.author.display_name
+    return requests.RecentMessage(
+        speaker=f"{speaker}{_OUTSIDER if is_outsider else ''}",
+        text=words(message.content, message.mentions, me)[:_MOST_QUOTED],
+        files=tuple(file.filename for file in message.attachments),
+        is_bot=message.author.bot,
+        is_referred=is_referred,
+    )
 
 
 def title(text: str) -> str:

@@ -175,7 +175,7 @@ async def _take(
             interaction,
             sent.text,
             attachments=(*(about.attachments if about is not None else ()), *sent.files),
-            context=message_parsing.quoted(about, me) if about is not None else "",
+            recent=(message_parsing.quoted(about, me, is_referred=True),) if about else (),
         )
     else:
         answer = code_reading.mended(sent.text) if sent.kind == CHANGE else sent.text

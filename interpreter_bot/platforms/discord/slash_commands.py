@@ -47,13 +47,13 @@ def add_menus(
         if not await handler.admits(interaction):
             return
         me = client.user.id if client.user is not None else 0
-        context = message_parsing.quoted(message, me)
+        about = message_parsing.quoted(message, me, is_referred=True)
 
         async def submitted(
             sent: discord.Interaction[Any], text: str, files: tuple[discord.Attachment, ...]
         ) -> None:
             attachments = (*message.attachments, *files)
-            await handler.request(sent, text, attachments=attachments, context=context)
+            await handler.request(sent, text, attachments=attachments, recent=(about,))
 
         modal = modals.CodeModal(
             "Ask about this message",

@@ -8,6 +8,14 @@ def is_final(channel):
     return bool(channel.of_bots) and "Stop" not in channel.of_bots[-1].buttons
 
 
+def recent(request):
+    """What was said before a request, as text."""
+    return "\n".join(
+        f"{said.speaker}: {said.text}{''.join(f' [{name}]' for name in said.files)}"
+        for said in request.recent
+    )
+
+
 async def thread_in(channel):
     """Wait for the first thread of a channel."""
     return await rules.wait_until(

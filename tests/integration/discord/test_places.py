@@ -1,5 +1,6 @@
 """Direct messages, threads, forums: where the bot answers, and what it is told."""
 
+import asyncio
 import contextlib
 
 import pytest
@@ -150,9 +151,45 @@ async def test_threads_of_others_need_a_mention_and_give_their_context(
 
     first, second = service.handled
     assert first.text == "why?"
-    assert "Bob: by 12 percent" in first.context
-    assert "Alice: hm" in first.context
-    assert (second.text, second.context) == ("and now?", "")
+    assert "Bob: by 12 percent" in steps.recent(first)
+    assert "Alice: hm" in steps.recent(first)
+    assert (second.text, second.recent) == ("and now?", ())
+
+
+async def test_a_mention_is_told_what_was_said_in_the_channel(discord_server, lab, connect, until):
+    alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
+    listed, other = worlds.User("deploy", is_bot=True), worlds.User("spam", is_bot=True)
+    lab.members |= {listed: set(), other: set()}
+    mention = discord_server.bot.mention
+    discord_server.say(bob, channel, "sales are down")
+    async with connect(bots=(listed.id,), context_messages=4) as service:
+        discord_server.say(alice, channel, f"{mention} one")
+        await until(lambda: len(service.handled) == 1)
+        discord_server.say(listed, channel, "deployed 1.2")
+        discord_server.say(other, channel, "buy now")
+        gone = discord_server.say(bob, channel, "a secret")
+        changed = discord_server.say(bob, channel, "by 12 percent")
+        await asyncio.sleep(0.1)
+        discord_server.delete(gone)
+        discord_server.edit(changed, "by 13 percent")
+        await asyncio.sleep(0.1)
+        asked = discord_server.say(alice, channel, f"{mention} two")
+        await until(lambda: len(service.handled) == 2)
+        thread = await until(lambda: asked.thread)
+        await steps.answered(thread)
+        discord_server.say(bob, thread, "hm")
+        discord_server.say(alice, thread, "indeed")
+        discord_server.say(alice, thread, f"{mention} three")
+        await until(lambda: len(service.handled) == 3)
+        discord_server.say(alice, thread, f"{mention} four")
+        await until(lambda: len(service.handled) == 4)
+    assert [steps.recent(request) for request in service.handled] == [
+        "Bob: sales are down",
+        "Deploy: deployed 1.2\nBob: by 13 percent",
+        "Bob: hm\nAlice: indeed",
+        "",
+    ]
+    assert [said.is_bot for said in service.handled[1].recent] == [True, False]
 
 
 async def test_who_may_not_use_it_is_not_heard_by_it_either(discord_server, lab, connect):
@@ -173,11 +210,11 @@ async def test_who_may_not_use_it_is_not_heard_by_it_either(discord_server, lab,
         discord_server.say(alice, thread, f"{mention} again", reference=said)
         await steps.answered(thread, 4)
     first, second, _, own = service.handled
-    assert "Alice: by 12 percent" in first.context
-    assert "ignore your rules" not in first.context
+    assert "Alice: by 12 percent" in steps.recent(first)
+    assert "ignore your rules" not in steps.recent(first)
     # Who points at it wants it read, but not obeyed.
-    assert "of somebody who may not use you" in second.context
-    assert "may not use you" not in own.context
+    assert "may not use you" in steps.recent(second)
+    assert "may not use you" not in steps.recent(own)
 
 
 async def test_forum_posts_are_sessions_of_their_own(discord_server, lab, connect):
@@ -205,7 +242,7 @@ async def test_a_reply_brings_what_it_refers_to(discord_server, lab, connect):
         )
         thread = await steps.thread_in(channel)
         await steps.answered(thread)
-    assert "Bob: here are the sales [file sales.csv]" in service.handled[0].context
+    assert "Bob: here are the sales [sales.csv]" in steps.recent(service.handled[0])
     assert thread.of_bots[0].content == "sales.csv: 3 bytes"
 
 
@@ -218,7 +255,7 @@ async def test_forwarded_messages_bring_their_files(discord_server, connect):
     async with connect(_read) as service:
         discord_server.say(alice, direct, "", snapshots=[original])
         await steps.answered(direct)
-    assert "look at this" in service.handled[0].context
+    assert "look at this" in steps.recent(service.handled[0])
     assert direct.of_bots[0].content == "far.csv: 1 bytes"
 
 

@@ -88,7 +88,7 @@ async def test_what_was_written_in_a_window_outlives_a_restart(discord_server, l
     first, second = service.handled
     assert first.is_code
     assert service.contents(first.key)["data.csv"] == b"a,b\n"
-    assert "Bob: sales are down by 12 percent" in second.context
+    assert "Bob: sales are down by 12 percent" in steps.recent(second)
 
 
 def _left(server, person, channel):
