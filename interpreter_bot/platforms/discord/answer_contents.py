@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from interpreter_bot import values
-from interpreter_bot.sessions import past_turns, ports
+from interpreter_bot.sessions import ports
 from interpreter_bot.text import output_screens
 
 # A kernel's handle is hostile: anything else would not fit into a button.
+_BRIEF_CHARACTERS: Final = 300
+_BRIEF_LINES: Final = 4
 _HANDLE: Final = re.compile(r"t([0-9]{1,12})")
 
 
@@ -76,20 +77,6 @@ class Question:
 Entry: TypeAlias = Words | Cell | Note | Question
 
 
-def _shown(output: values.StoredOutput, contents: Mapping[str, bytes]) -> values.Output | None:
-    if not isinstance(output, values.StoredDisplay):
-        return output
-    data = contents.get(output.sha256)
-    if data is None:
-        return None
-    shown: values.Html | values.Image = values.Image(mime=output.mime, data=data)
-    if output.mime == "text/html":
-        shown = values.Html(html=data)
-    return dataclasses.replace(
-        shown, plain=output.plain, display_id=output.display_id, is_update=output.is_update
-    )
-
-
 class AnswerContents:
     """The log of one turn.
 
@@ -114,38 +101,9 @@ class AnswerContents:
         self.artifacts: list[values.Artifact] = []
         self.end: ports.End | None = None
         self._draft: list[str] = []
-        self._is_replayed = False
-
-    def replay(self, turn: past_turns.PastTurn, contents: Mapping[str, bytes]) -> None:
-        """Fill the log with what is recorded of a turn that a bot began which is gone.
-
-        Args:
-            turn: the turn.
-            contents: of its pictures and pages, by digest.
-        """
-        for part in turn.parts:
-            match part:
-                case past_turns.PastText(text):
-                    self.entries.append(Words([text]))
-                case past_turns.PastCode(cell, code):
-                    self.begin(cell, code)
-                case past_turns.PastNotice(text):
-                    self.entries.append(Note(text))
-                case past_turns.PastOutput(number, output):
-                    known, shown = self.cell(number), _shown(output, contents)
-                    if known is not None and shown is not None:
-                        known.screen.show(shown)
-                case past_turns.PastFinished(number, finished):
-                    if (known := self.cell(number)) is not None:
-                        known.finished = finished
-        self._is_replayed = True
 
     def step(self, number: int) -> None:
         """Begin the text of a new step."""
-        if self._is_replayed and (last := self._words()) is not None:
-            # The model is asked again for what it had begun to say.
-            self.entries.remove(last)
-        self._is_replayed = False
         self.steps = number
         self.entries.append(Words())
 
@@ -204,6 +162,28 @@ class AnswerContents:
     def has_shown(self) -> bool:
         """Whether the code that ran has visible outputs."""
         return bool(self.artifacts) or any(cell.screen.items for cell in self.cells)
+
+    @property
+    def is_brief(self) -> bool:
+        """Whether a model answered in a line, and its code was short, went well and showed little.
+
+        Such an answer has no details below it.
+        """
+        end = self.end
+        if end is None or self.is_code or self.artifacts or end.sentence or end.queries:
+            return False
+        shown = [item.output for cell in self.cells for item in cell.screen.items]
+        return (
+            len(end.text) <= _BRIEF_CHARACTERS
+            and "\n" not in end.text.strip()
+            and all(isinstance(output, values.Text | values.Result) for output in shown)
+            and sum(output.plain.count("\n") + 1 for output in shown) <= _BRIEF_LINES
+            and sum(cell.code.count("\n") + 1 for cell in self.cells) <= _BRIEF_LINES
+            and all(
+                cell.finished is not None and cell.finished.ending is values.Ending.OK
+                for cell in self.cells
+            )
+        )
 
     @property
     def tables(self) -> list[int]:

@@ -19,6 +19,7 @@ import discord
 
 from interpreter_bot.platforms.discord import (
     api_errors,
+    markdown,
     message_layout,
     message_targets,
     persistent_buttons,
@@ -48,6 +49,12 @@ _CLOSED: Final = api_errors.CANNOT_DIRECT | {
     )
 }
 _TOO_LARGE: Final = 413
+_NO_FILES: Final = (
+    "⚠️ I may not attach files in this channel. `/interpreter files` with a name gives you one, and "
+    "`/interpreter notebook` all that was shown. An admin can let me attach files."
+)
+_MAX_NAMES: Final = 3
+_MAX_CONTENT: Final = 1950
 _RUN: Final = frozenset({"run", ports.FOR_SESSION})
 _AS_NEW: Final = frozenset({api_errors.TOO_MANY_EDITS, api_errors.ARCHIVED})
 
@@ -91,6 +98,7 @@ class MessageSync:
         limits: rate_limits.RateLimits,
         pace_seconds: float,
         instead_of: MessageSync | None = None,
+        adopts: int = 0,
     ) -> None:
         """Prepare an answer.
 
@@ -101,6 +109,7 @@ class MessageSync:
             limits: of the client.
             pace_seconds: between two rounds, while it changes.
             instead_of: an earlier answer in the same place, whose messages this one takes over.
+            adopts: the request for which a bot that is gone may have posted messages.
         """
         self._target = target
         self._draw = draw
@@ -108,13 +117,22 @@ class MessageSync:
         self._limits = limits
         self._pace_seconds = pace_seconds
         self._slots: list[_Slot] = instead_of._slots if instead_of is not None else []
+        self._adopts = adopts
+        self._has_begun = asyncio.Event()
         self._has_changed = asyncio.Event()
         self._is_urgent = asyncio.Event()
         self._is_last = False
+        self._is_told_of_files = False
+        self.is_refused = False
+        """Nothing may be shown there, and nothing was."""
         self.is_lost = asyncio.Event()
         """Set when nothing can be shown there any more."""
 
-    async def adopt(self, number: int) -> None:
+    def begin(self) -> None:
+        """Signal that the answer is known as far as the bot before this one showed it."""
+        self._has_begun.set()
+
+    async def _adopt(self, number: int) -> None:
         """Go on in the messages that a bot which is gone has posted for a request.
 
         The last one has the request's Stop button. Those before it begin as ours do.
@@ -154,6 +172,9 @@ class MessageSync:
 
     async def run(self) -> None:
         """Sync until the answer is finished and stands."""
+        await self._has_begun.wait()
+        if self._adopts:
+            await self._adopt(self._adopts)
         failures = 0
         with self._typing():
             while not self.is_lost.is_set():
@@ -205,6 +226,8 @@ class MessageSync:
             except api_errors.ANY as error:
                 if api_errors.code_of(error) in _CLOSED:
                     _log.warning("an answer cannot be shown where it was asked", exc_info=error)
+                    is_forbidden = isinstance(error, discord.Forbidden)
+                    self.is_refused = is_forbidden and not any(slot.posted for slot in self._slots)
                     self.is_lost.set()
                     return True
                 _log.info("a message could not be sent, it is tried again", exc_info=error)
@@ -258,7 +281,7 @@ class MessageSync:
                 slot.is_gone = True
                 return
             slot.is_refused = _is_about_files(slot.draft, error)
-            plain = _without(slot.draft, error)
+            plain = self._plain(slot.draft, error)
             if plain is None:
                 raise
             slot.nonce = secrets.token_hex(12)
@@ -300,11 +323,19 @@ class MessageSync:
                 await self._anew(index, slot, draft)
                 await self._remove(_Slot(draft, posted))
                 return
-            plain = _without(draft, error)
+            plain = self._plain(draft, error)
             if plain is None:
                 raise
             slot.posted = await self._target.edit(posted, slot.draft, plain)
         slot.draft = draft
+
+    def _plain(
+        self, draft: message_layout.MessageDraft, error: discord.HTTPException
+    ) -> message_layout.MessageDraft | None:
+        """Return a draft to send instead of one that is refused; see `_without`."""
+        plain = _without(draft, error, is_told=self._is_told_of_files)
+        self._is_told_of_files |= _is_about_attaching(draft, error)
+        return plain
 
     async def _remove(self, slot: _Slot) -> None:
         if slot.posted is None or slot.is_gone:
@@ -345,15 +376,24 @@ def _begins(draft: message_layout.MessageDraft, message: discord.Message) -> boo
     return is_same and draft.content.startswith(turn_rendering.without_status(message.content))
 
 
+def _is_about_attaching(draft: message_layout.MessageDraft, error: discord.HTTPException) -> bool:
+    return error.code == api_errors.NO_PERMISSION and bool(draft.uploads)
+
+
 def _is_about_files(draft: message_layout.MessageDraft, error: discord.HTTPException) -> bool:
     is_too_large = error.status == _TOO_LARGE or error.code in api_errors.FILES_REFUSED
     return is_too_large and bool(draft.uploads)
 
 
 def _without(
-    draft: message_layout.MessageDraft, error: discord.HTTPException
+    draft: message_layout.MessageDraft, error: discord.HTTPException, *, is_told: bool
 ) -> message_layout.MessageDraft | None:
     """Return a draft to send instead of one that is refused; None if that would not help.
+
+    Args:
+        draft: that is refused.
+        error: why.
+        is_told: people know that no files can be attached there.
 
     Raises:
         _FilesRefusedError: its files have to be other ones.
@@ -362,8 +402,11 @@ def _without(
         return None
     if _is_about_files(draft, error):
         raise _FilesRefusedError(draft.uploads) from error
-    if error.code == api_errors.NO_PERMISSION and draft.uploads:
-        told = "⚠️ I am not permitted to attach files here."
+    if _is_about_attaching(draft, error):
+        names = [markdown.line(upload.name, 60) for upload in draft.uploads]
+        more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+        told = f"-# 📎 {', '.join(names[:_MAX_NAMES])}{more}"
+        told += "" if is_told else f"\n{_NO_FILES}"
     elif error.status == 400 and error.code not in _CLOSED:
         _log.error("Discord refused a message", exc_info=error)
         return message_layout.MessageDraft("⚠️ Discord refused to show this part of the answer.")
@@ -374,5 +417,5 @@ def _without(
     offered = tuple(button for button in draft.buttons if button.verb not in _RUN)
     if offered != draft.buttons:
         told += " So you cannot see all of the code here: press Edit to see it, or refuse it."
-    content = f"{draft.content[: message_layout.MOST_CHARACTERS - 200]}\n{told}".strip()
+    content = f"{draft.content[: _MAX_CONTENT - len(told)]}\n{told}".strip()
     return dataclasses.replace(draft, content=content, uploads=(), buttons=offered)

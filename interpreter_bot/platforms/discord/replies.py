@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from typing import TypeAlias
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.discord import (
@@ -26,7 +25,10 @@ from interpreter_bot.sessions import pending_questions, ports, turn_stops
 _log = logging.getLogger(__name__)
 
 _MOST_TABLES = 5
-Replay: TypeAlias = Callable[[answer_contents.AnswerContents], Awaitable[None]]
+_REFUSED = (
+    "I cannot answer in <#{id}>: I am not allowed to write there. Ask an admin to let me send "
+    "messages, or ask me here."
+)
 _LOST = "Discord does not let me show anything there any more."
 
 
@@ -44,6 +46,8 @@ class ReplyStyle:
         file_bytes: the largest file that may be sent.
         file_parts: the most parts into which a larger one is split.
         is_visitable: a button leads to the session on the page.
+        adopts: messages that a bot which is gone has posted for the request are gone on with.
+        is_shown_again: the turn's events begin with those that are recorded of it.
     """
 
     number: int
@@ -55,6 +59,8 @@ class ReplyStyle:
     file_bytes: int
     file_parts: int
     is_visitable: bool
+    adopts: bool = False
+    is_shown_again: bool = False
 
 
 @ports.silent_after_end
@@ -90,7 +96,10 @@ class DiscordReply:
             limits=limits,
             pace_seconds=style.pace_seconds,
             instead_of=instead_of._sync if instead_of is not None else None,
+            adopts=style.number if style.adopts else 0,
         )
+        if not style.is_shown_again:
+            self._sync.begin()
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -104,8 +113,6 @@ class DiscordReply:
         tell: Callable[[int, str], Awaitable[bool]],
         limits: rate_limits.RateLimits,
         instead_of: DiscordReply | None = None,
-        adopts: bool = False,
-        replay: Replay | None = None,
     ) -> AsyncIterator[DiscordReply]:
         """Show a turn inside the context, which ends when all of it stands.
 
@@ -117,15 +124,9 @@ class DiscordReply:
             tell: sends a person a direct message; says whether they take any.
             limits: of the client.
             instead_of: an earlier reply whose messages become this one's.
-            adopts: messages that a bot which is gone posted for the request become this one's.
-            replay: fills the log with what is recorded of the turn.
         """
         reply = cls(style, target, waiting, tell, limits, instead_of)
         try:
-            if replay is not None:
-                await replay(reply._contents)
-            if adopts:
-                await reply._sync.adopt(style.number)
             async with asyncio.TaskGroup() as tasks:
                 watching = tasks.create_task(reply._watch(on_lost), name="watch an answer")
                 shown = tasks.create_task(reply._show(), name="show an answer")
@@ -138,6 +139,8 @@ class DiscordReply:
     async def _watch(self, on_lost: Callable[[], Awaitable[object]]) -> None:
         await self._sync.is_lost.wait()
         await on_lost()
+        if self._sync.is_refused:
+            await self._tell(self._style.owner, _REFUSED.format(id=self._style.channel_id))
 
     async def _show(self) -> None:
         """Sync the answer until all of it stands, including artifacts."""
@@ -168,10 +171,11 @@ class DiscordReply:
         end, owner = self._contents.end, self._style.owner
         if end is None:
             return (*self._buttons, message_layout.Button("stop", self._style.number, owner))
-        if not end.turn_id:
+        if not end.turn_id or self._contents.is_brief:
             return ()
         verbs = ["again", "notebook"]
-        if self._contents.cells:
+        is_code_hidden = not (self._contents.is_code or self._contents.shows_code)
+        if self._contents.cells and (is_code_hidden or end.queries):
             verbs.insert(0, "code")
         if self._style.is_visitable:
             verbs.append("page")
@@ -197,6 +201,9 @@ class DiscordReply:
 
     def announcement(self, cell: int, text: str) -> None:
         """Show a sentence about the session."""
+        if text == turn_stops.WENT_ON:
+            # All that is recorded was shown again: the former bot's messages can be told apart.
+            self._sync.begin()
         self._contents.entries.append(answer_contents.Note(text))
         self._sync.change()
 
@@ -312,6 +319,7 @@ class DiscordReply:
 
         A turn that goes on in the next bot looks as if it went on: that bot adopts its messages.
         """
+        self._sync.begin()
         if end.sentence == turn_stops.SUSPENDED:
             self._contents.awaited = end.sentence
         else:

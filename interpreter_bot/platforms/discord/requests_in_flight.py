@@ -17,7 +17,6 @@ import discord
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.platforms.discord import (
-    answer_contents,
     api_errors,
     channels_and_threads,
     message_layout,
@@ -28,7 +27,6 @@ from interpreter_bot.platforms.discord import (
 )
 from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.sessions import (
-    past_turns,
     pending_questions,
     ports,
     replica_calls,
@@ -37,7 +35,6 @@ from interpreter_bot.sessions import (
 )
 
 _MOST: Final = 1000
-_MAX_TURNS_BACK: Final = 5
 _DIRECT_SECONDS: Final = 20.0
 # What other processes of the bot are asked for.
 _CANCEL: Final = "discord cancel"
@@ -236,7 +233,8 @@ class RequestsInFlight:
         instead_of: InFlight | None = None,
     ) -> None:
         """Run a request to its end, and show it."""
-        request, place = run.request, run.place
+        place = run.place
+        request = dataclasses.replace(run.request, is_shown_again=bool(run.request.goes_on_with))
         style = replies.ReplyStyle(
             number=int(request.id),
             owner=int(request.person.id),
@@ -247,6 +245,8 @@ class RequestsInFlight:
             file_bytes=place.file_bytes,
             file_parts=self._config.file_parts,
             is_visitable=self._service.visits.is_on,
+            adopts=run.adopts,
+            is_shown_again=request.is_shown_again,
         )
         try:
             async with replies.DiscordReply.open(
@@ -257,8 +257,6 @@ class RequestsInFlight:
                 tell=self._tell,
                 limits=self.limits,
                 instead_of=instead_of.reply if instead_of is not None else None,
-                adopts=run.adopts,
-                replay=functools.partial(self._replay, request) if request.goes_on_with else None,
             ) as reply:
                 run.reply = reply
                 self._runs[style.number] = run
@@ -277,24 +275,6 @@ class RequestsInFlight:
             if self._runs.get(style.number) is run:
                 del self._runs[style.number]
             run.is_over.set()
-
-    async def _replay(
-        self, request: requests.Request, contents: answer_contents.AnswerContents
-    ) -> None:
-        """Fill the log of an answer with what is recorded of its turn, which goes on."""
-        queries = self._service.queries
-        history = await queries.history(request.key, most=_MAX_TURNS_BACK)
-        turn = next((turn for turn in history if turn.id == request.goes_on_with), None)
-        if turn is None:
-            return
-        digests = {
-            part.output.sha256
-            for part in turn.parts
-            if isinstance(part, past_turns.PastOutput)
-            and isinstance(part.output, values.StoredDisplay)
-        }
-        blobs = {digest: await queries.blob(digest) for digest in digests}
-        contents.replay(turn, {digest: blob for digest, blob in blobs.items() if blob is not None})
 
 
 def request_in(

@@ -141,8 +141,8 @@ class TurnRenderer:
             mark = "⏹️" if end.status is values.TurnStatus.STOPPED else "⚠️"
             yield f"{mark} {markdown.plain(end.sentence)}"
         elif not (log.is_code or log.has_shown or self._has_words()):
-            yield markdown.small("There is nothing to add.")
-        if log.cells and not log.is_code:
+            yield markdown.small("Done.")
+        if log.cells and not (log.is_code or log.is_brief):
             runs = quantities.count(len(log.cells), "run")
             yield markdown.small(f"{runs} · {quantities.duration(end.seconds)}")
 
@@ -159,13 +159,6 @@ class TurnRenderer:
             yield markdown.code(_head(cell.code, _CODE_LINES_OF_ALL, _CODE_CHARACTERS), "py")
         elif cell.finished is None:
             yield markdown.code(_tail(cell.code, _CODE_LINES, _CODE_CHARACTERS), "py")
-        if cell.finished is not None and not log.is_code:
-            lines = cell.code.strip().count("\n") + 1
-            words = quantities.count(lines, "line")
-            mark = _MARKS[cell.finished.ending]
-            yield markdown.small(
-                f"{mark} {words} of Python · {quantities.duration(cell.finished.seconds)}"
-            )
         chosen = self._chosen_of(cell)
         for item in chosen:
             yield from self._item(item)
@@ -202,7 +195,7 @@ class TurnRenderer:
         yield message_layout.Break(pings=True)
         owner = f"<@{self._contents.owner}>"
         if entry.is_approval:
-            yield f"{owner} **May this be run?**"
+            yield f"{owner} **Run this code?**"
             yield from self._code_to_approve(entry.prompt)
             return
         yield f"{owner} ⌨️ **Your code asks for input.**"
@@ -227,12 +220,6 @@ class TurnRenderer:
         match item:
             case display_items.TextItem():
                 yield markdown.code(item.text)
-            case display_items.CodeItem() if (
-                item.language == "traceback" and not self._contents.is_code
-            ):
-                # A model sees it and tries again; for people its last line says enough.
-                last = item.text.strip().rpartition("\n")[2]
-                yield markdown.small(markdown.line(last))
             case display_items.CodeItem():
                 yield markdown.code(item.text, _LANGUAGES.get(item.language, ""))
             case display_items.TableItem():

@@ -18,7 +18,7 @@ async def endless(turn):
 async def run_once(turn):
     turn.reply.step(1)
     await turn.run(0, "print(41 + 1)", "42\n")
-    return turn.done("It is 42.")
+    return turn.done("It is 42.\nIndeed.")
 
 
 async def test_stop_stops(discord_server, lab, connect, until):

@@ -14,7 +14,7 @@ async def run_code(turn):
     """Run what was sent as code; answer words with words."""
     if not turn.request.is_code:
         turn.reply.step(1)
-        return turn.done(f"{turn.request.text} / {turn.request.context}")
+        return turn.done(f"{turn.request.text} / {steps.recent(turn.request)}")
     shown = [f"{name} is there\n" for name in sorted(turn.files)] or ["2\n"]
     await turn.run(0, turn.request.text, *shown)
     return turn.done()
@@ -29,7 +29,7 @@ async def test_py_runs_code_and_shows_it(discord_server, lab, connect):
     assert "```\n2\n```" in text
     assert service.handled[0].is_code
     assert service.handled[0].key == values.SessionKey("discord", str(lab.id), str(channel.id))
-    assert list(done.messages[-1].buttons) == ["Show code", "Re-run", "Notebook"]
+    assert list(done.messages[-1].buttons) == ["Re-run", "Notebook"]
 
 
 async def test_py_takes_files(discord_server, lab, connect):

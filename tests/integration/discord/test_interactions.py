@@ -25,7 +25,7 @@ async def _pictures(turn):
 async def test_a_slow_database_costs_no_interaction(discord_server, lab, connect):
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect() as service:
-        thread = await steps.ask_in_thread(discord_server, alice, channel)
+        thread = await steps.ask_in_thread(discord_server, alice, channel, "one\ntwo")
         service.claim_seconds = 3.5
         done = await asyncio.gather(
             discord_server.command(alice, channel, "py", {"code": "1"}),
@@ -181,7 +181,7 @@ async def test_where_the_bot_is_not_others_get_nothing_out_of_a_conversation(
             alice, channel, "py", {"code": "1"}, is_user_install=True
         )
         await steps.finished(done)
-        for label in ("Notebook", "Show code", "Re-run"):
+        for label in ("Notebook", "Re-run"):
             refused = await discord_server.click(bob, done.original, label, is_user_install=True)
             assert "Only the person who asked" in await steps.finished(refused)
         given = await discord_server.click(alice, done.original, "Notebook", is_user_install=True)

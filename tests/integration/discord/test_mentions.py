@@ -3,6 +3,8 @@
 import asyncio
 import time
 
+import pytest
+
 from interpreter_bot import values
 from tests.fakes.discord_server import worlds
 from tests.integration.discord import steps
@@ -80,12 +82,61 @@ async def test_code_outputs_images_and_files_are_shown(discord_server, lab, conn
 
     first, second = thread.of_bots
     assert "Let me see." in first.content
-    assert "2 lines of Python" in first.content
     assert "```\nhello\n```" in first.content
     assert first.files == {"image-1.png": PNG}
     assert "That was it." in second.content
     assert second.files == {"report.csv": b"a,b\n1,2\n"}
+    assert "1 run · " in second.content
     assert list(second.buttons) == ["Show code", "Re-run", "Notebook"]
+
+
+@pytest.mark.parametrize("code", ["", "2**100"])
+async def test_a_short_answer_carries_nothing_below_it(discord_server, lab, connect, until, code):
+    async def script(turn):
+        turn.reply.step(1)
+        if code:
+            await turn.run(0, code, "1267650600228229401496703205376\n")
+            turn.reply.step(2)
+        return turn.done("It is about 1.27e30.")
+
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(script):
+        thread = await steps.ask_in_thread(discord_server, alice, channel)
+    [answer] = thread.of_bots
+    output = "```\n1267650600228229401496703205376\n```\n" if code else ""
+    assert answer.content == f"{output}It is about 1.27e30."
+    assert answer.buttons == {}
+
+
+async def test_where_a_model_failed_the_traceback_is_shown(discord_server, lab, connect):
+    error = values.Error("KeyError", "'a'", "Cell 1, line 1\n    x['a']\nKeyError: 'a'")
+
+    async def script(turn):
+        turn.reply.step(1)
+        await turn.run(0, "x['a']", error, ending=values.Ending.ERROR)
+        turn.reply.step(2)
+        return turn.done("There is no column a.")
+
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(script):
+        thread = await steps.ask_in_thread(discord_server, alice, channel)
+    text = "\n".join(message.content for message in thread.of_bots)
+    assert "```\nCell 1, line 1\n    x['a']\nKeyError: 'a'\n```" in text
+    assert "Show code" in thread.of_bots[-1].buttons
+
+
+async def test_where_it_may_not_write_the_person_is_told_directly(
+    discord_server, lab, connect, until
+):
+    discord_server.expect(50013)
+    alice = lab.person("alice")
+    denied = {"send_messages", "send_messages_in_threads", "create_public_threads"}
+    channel, direct = lab.channel("quiet", denied=denied), discord_server.direct(alice)
+    async with connect():
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} hello")
+        await until(lambda: direct.of_bots)
+    assert f"cannot answer in <#{channel.id}>" in direct.of_bots[0].content
+    assert [message.thread for message in channel.messages.values()] == [None]
 
 
 async def test_more_than_ten_files_take_more_messages(discord_server, lab, connect, until):

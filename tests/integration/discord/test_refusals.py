@@ -142,7 +142,7 @@ async def test_an_answer_that_says_nothing_is_said_so(discord_server, connect, t
     async with connect(script):
         discord_server.say(alice, direct, "go")
         await steps.answered(direct)
-    assert [message.content for message in direct.of_bots] == ["-# There is nothing to add."]
+    assert [message.content for message in direct.of_bots] == ["-# Done."]
 
 
 async def test_commands_that_discord_does_not_take_cost_only_themselves(

@@ -131,7 +131,7 @@ async def test_direct_messages_can_be_switched_off(discord_server, connect, unti
 async def test_buttons_ask_for_permission_too(discord_server, lab, connect):
     alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
     async with connect(people=(alice.id,)) as service:
-        thread = await steps.ask_in_thread(discord_server, alice, channel)
+        thread = await steps.ask_in_thread(discord_server, alice, channel, "one\ntwo")
         refused = await discord_server.click(bob, thread.of_bots[-1], "Re-run")
         assert "not among those" in await steps.finished(refused)
     assert len(service.handled) == 1

@@ -25,7 +25,7 @@ async def test_button_and_command_give_a_link_that_only_one_person_sees(
 ):
     alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
     async with connect(service=service):
-        thread = await steps.ask_in_thread(discord_server, alice, channel)
+        thread = await steps.ask_in_thread(discord_server, alice, channel, "one\ntwo")
         pressed = await discord_server.click(bob, thread.of_bots[-1], "Open on the page")
         told = await steps.finished(pressed)
         assert pressed.messages[-1].seen_by is bob
@@ -40,7 +40,7 @@ async def test_button_and_command_give_a_link_that_only_one_person_sees(
 async def test_who_may_not_use_the_bot_gets_none(discord_server, lab, connect, service):
     alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
     async with connect(service=service, people=(str(alice.id),)):
-        thread = await steps.ask_in_thread(discord_server, alice, channel)
+        thread = await steps.ask_in_thread(discord_server, alice, channel, "one\ntwo")
         pressed = await discord_server.click(bob, thread.of_bots[-1], "Open on the page")
         assert "/visit#" not in await steps.finished(pressed)
 
@@ -48,6 +48,6 @@ async def test_who_may_not_use_the_bot_gets_none(discord_server, lab, connect, s
 async def test_without_a_public_address_no_button_is_there(discord_server, lab, connect):
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect():
-        thread = await steps.ask_in_thread(discord_server, alice, channel)
+        thread = await steps.ask_in_thread(discord_server, alice, channel, "one\ntwo")
         assert "Notebook" in thread.of_bots[-1].buttons
         assert "Open on the page" not in thread.of_bots[-1].buttons
