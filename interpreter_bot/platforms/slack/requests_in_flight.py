@@ -30,6 +30,7 @@ _log = logging.getLogger(__name__)
 TITLE_CHARACTERS: Final = 80
 _SEPARATOR: Final = "/"
 _CANCEL: Final = "slack cancel"
+_RUNNING: Final = "slack running"
 _LAST_WORDS_SECONDS: Final = 5.0
 
 
@@ -63,6 +64,7 @@ class RequestsInFlight:
         self._entries: dict[tuple[str, str, str], InFlight] = {}
         self.is_closing = False
         self._service.replicas.serve(_CANCEL, self._cancelling)
+        self._service.replicas.serve(_RUNNING, self._running)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run work in a task of its own; its exceptions are logged and end nothing else."""
@@ -246,8 +248,20 @@ class RequestsInFlight:
         except api_errors.SlackError as error:
             _log.info("unfinished answers cannot be looked for: %s", error)
 
-    def _is_running(self, request_id: str) -> bool:
-        return any(entry.request_id == request_id for entry in self._entries.values())
+    async def _is_running(self, request_id: str) -> bool:
+        """Say whether a request is being answered, in whichever process."""
+        content = {"request": request_id}
+        return (
+            self._running(content) is not None
+            or await self._service.replicas.ask(_RUNNING, content) is not None
+        )
+
+    def _running(self, which: replica_calls.Content) -> replica_calls.Work | None:
+        async def say_so() -> replica_calls.Content:
+            return {}
+
+        is_here = any(one.request_id == which["request"] for one in self._entries.values())
+        return say_so if is_here else None
 
     def _crowd(self, team: str) -> int:
         return sum(entry.key.workspace == team for entry in self._entries.values())

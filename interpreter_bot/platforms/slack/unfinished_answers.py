@@ -8,7 +8,7 @@ import dataclasses
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from interpreter_bot.platforms.slack import api_errors, blocks, message_posting, web_api
@@ -27,7 +27,7 @@ UNASKED: Final = "I was restarted, so this question is closed."
 _TIMESTAMP: Final = re.compile(r"\d{6,}\.\d{6}")
 _OLDEST_SECONDS: Final = 86_400.0
 
-IsRunning: TypeAlias = Callable[[str], bool]
+IsRunning: TypeAlias = Callable[[str], Awaitable[bool]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ async def close_all(
     since = f"{time.time() - _OLDEST_SECONDS:.6f}"
     for message in await _own_messages(api, place, since):
         request_id = str(message_posting.facts(message).get(REQUEST, ""))
-        if request_id and is_answer(message) and not is_running(request_id):
+        if request_id and is_answer(message) and not await is_running(request_id):
             await close(api, place, message, INTERRUPTED)
 
 
