@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
@@ -18,6 +19,7 @@ FEEDBACK: Final = "feedback"
 WHOLE: Final = "whole_table"
 VISIT: Final = "open_page"
 QUERIES: Final = "queries"
+CONFIRM, DISMISS = "command_confirm", "command_dismiss"
 RUN, EDIT, CANCEL, ANSWER = "approval_run", "approval_edit", "approval_cancel", "input_answer"
 CHOICE: Final = "input_choice_"
 """Beginning of the actions that answer with one of the choices, which follows."""
@@ -136,6 +138,21 @@ def button(text: str, action: str, value: str, *, style: str = "") -> Block:
 def actions(*buttons: Block) -> Block:
     """Make a row of buttons."""
     return {"type": "actions", "elements": list(buttons)}
+
+
+def command_value(key: values.SessionKey, person: str, *command: str) -> str:
+    """Encode for a button a command that a person asked for in a session."""
+    return json.dumps([[key.workspace, key.channel, key.thread], person, command])
+
+
+def command_of(text: str) -> tuple[values.SessionKey, str, tuple[str, str]]:
+    """Decode the session, the person and the command of a button.
+
+    Raises:
+        ValueError: it is none.
+    """
+    place, person, (name, argument) = json.loads(text)
+    return values.SessionKey("slack", *place), person, (name, argument)
 
 
 def stop(key: str) -> Block:

@@ -39,7 +39,9 @@ class ButtonAndModalHandlers:
         modal_views: modals.Modals,
         home: home_tab.HomeTab,
         feedback: home_tab.Feedback,
+        commands: subcommands.CommandEffects,
     ) -> None:
+        self._commands = commands
         self._workspaces = shared.workspaces
         self._permissions = shared.permissions
         self._interactions = interaction_handlers
@@ -67,6 +69,14 @@ class ButtonAndModalHandlers:
         elif name.startswith(blocks.WHOLE):
             place = _place(workspace, user, channel, body)
             work = self._interactions.send_table(workspace, user, place, value)
+        elif name in (blocks.CONFIRM, blocks.DISMISS):
+            ts = str((body.get("message") or {}).get("ts", ""))
+            work = self._commands.confirmed(
+                _place(workspace, user, channel, body),
+                ts,
+                value,
+                is_confirmed=name == blocks.CONFIRM,
+            )
         elif name == blocks.VISIT:
             place = _place(workspace, user, channel, body)
             work = self._interactions.send_link(workspace, user, place, value)

@@ -114,9 +114,9 @@ class CommandActions:
         except permissions.NotAllowedError as error:
             await tell(str(error))
             return
-        command = message_parsing.parse_command(
-            message_parsing.words(text)
-        ) or message_parsing.SlackCommand("help")
+        command = message_parsing.parse_command(message_parsing.words(text))
+        if command is None or not command.may_be_meant:
+            command = message_parsing.SlackCommand("help")
         if command.name == "py":
             code = message_parsing.code(text.strip()[2:].lstrip())
             await self._requests.run_code(workspace, user, channel, code)

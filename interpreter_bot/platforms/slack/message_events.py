@@ -277,17 +277,36 @@ class MessageEvents:
         profile = await self._services.permissions.require(
             workspace, message.user, message.channel, user_team=message.user_team
         )
-        if incoming.command is None:
+        command = incoming.command
+        if command is None:
             return await self._request(incoming, place, profile, is_again=is_again)
         thread = await self._read_thread(workspace, message)
         key = message_requests.session_key(workspace, message, is_channels=thread.is_channels)
-        if incoming.command.name == "again":
+        if not await self._is_meant(incoming, key, requests.Person(profile.user, profile.name)):
+            return await self._request(incoming, place, profile, is_again=is_again)
+        if command.is_destructive:
+            return functools.partial(self._commands.confirm, command, key, place)
+        if command.name == "again":
             try:
                 return await self._cells_again(key, place, profile, message.id)
             except errors.BotError:
                 # Nothing is lost: it is meant for the model, as any other word is.
                 return await self._request(incoming, place, profile, is_again=is_again)
-        return functools.partial(self._commands.run, incoming.command, key, place, profile)
+        return functools.partial(self._commands.run, command, key, place, profile)
+
+    async def _is_meant(
+        self,
+        incoming: message_parsing.IncomingMessage,
+        key: values.SessionKey,
+        person: requests.Person,
+    ) -> bool:
+        """Say whether words are a command: what they name exists, and what they stop runs."""
+        command = incoming.command
+        if command is None:
+            return False
+        if command.name == "stop":
+            return incoming.text.lower() == "stop" or self._service.is_busy(key)
+        return await self._commands.names_something(command, key, person)
 
     async def _cells_again(
         self,

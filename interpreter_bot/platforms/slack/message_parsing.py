@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import html
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, get_args
 
 from interpreter_bot.sessions import requests
@@ -40,7 +41,16 @@ _COMMANDS: Final = frozenset(
 _WITH_ARGUMENT: Final = frozenset(
     {"approval", "connect", "disconnect", "files", "follow", "model", "py", "reset"}
 )
-_BLANK: Final = re.compile(r"\s")
+_CHOICES: Final[dict[str, Collection[str]]] = {
+    "approval": ("", *get_args(requests.Approval)),
+    "follow": ("", *SWITCH),
+    "reset": ("", "files"),
+}
+_STOP: Final = re.compile(
+    r"(?:please[, ]+)?(?:stop|cancel|abort)(?: (?:it|that|this|now))*(?:,? please)?[.! ]*",
+    re.IGNORECASE,
+)
+_SIGNS_OF_CODE: Final = re.compile(r"[=()\[\]{}:#\"`+*/\\%!_\n]|\A\W*\w+\W*\Z")
 _TOKEN: Final = re.compile(r"<([^<>\n]{1,3000})>")
 _CODE_TYPES: Final = frozenset({"python", "py"})
 _SUBTYPES: Final = frozenset({"", "file_share", "thread_broadcast"})
@@ -91,19 +101,20 @@ class SlackCommand:
     argument: str = ""
 
     @property
-    def is_for_mentions(self) -> bool:
-        """Whether it is surely no question: "model" is, "model the data" is not."""
-        if self.name == "py" or not self.argument:
-            return True
-        if self.name == "approval":
-            return self.argument in get_args(requests.Approval)
-        if self.name == "follow":
-            return self.argument in SWITCH
-        if self.name == "reset":
-            return self.argument == "files"
-        return self.name in ("connect", "disconnect", "files", "model") and not _BLANK.search(
-            self.argument
-        )
+    def may_be_meant(self) -> bool:
+        """Whether words may be this command: "reset files" may, "reset the index" may not.
+
+        Whether a free argument, such as the name of a file, exists is not known here.
+        """
+        choices = _CHOICES.get(self.name)
+        if self.name == "py":
+            return not _is_prose(self.argument)
+        return choices is None or self.argument in choices
+
+    @property
+    def is_destructive(self) -> bool:
+        """Whether it takes back what a person may want to keep."""
+        return self.name in ("reset", "undo")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -140,14 +151,17 @@ def incoming(event: Mapping[str, Any], bot_user: str, channel: str = "") -> Inco
     command = parse_command(text)
     if command is not None and command.name == "py":
         code = code_of_mention(sent.text, bot_user)
-        return IncomingMessage(sent, text, is_mention, is_code=True, code=code)
-    if command is not None and not command.is_for_mentions:
+        is_code = command.may_be_meant
+        return IncomingMessage(sent, text, is_mention, is_code=is_code, code=code)
+    if command is not None and not command.may_be_meant:
         command = None
     return IncomingMessage(sent, text, is_mention, command=command)
 
 
 def parse_command(text: str) -> SlackCommand | None:
     """Parse a command; None if a text is none."""
+    if _STOP.fullmatch(text.strip()):
+        return SlackCommand("stop")
     name, _, argument = text.strip().partition(" ")
     first, _, rest = name.partition("\n")
     if rest:
@@ -158,6 +172,17 @@ def parse_command(text: str) -> SlackCommand | None:
     if name == "py" and not argument.strip():
         return None
     return SlackCommand(name, argument.strip())
+
+
+def _is_prose(text: str) -> bool:
+    """Say whether what follows `py` is words: nothing of it looks like code, and it is none."""
+    if _SIGNS_OF_CODE.search(text):
+        return False
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError):
+        return True
+    return False
 
 
 def message(event: Mapping[str, Any], channel: str = "") -> Message | None:

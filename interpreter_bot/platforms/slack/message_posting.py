@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -291,6 +292,21 @@ async def _post_as_is(
         **content,
     )
     return str(answer["ts"])
+
+
+async def replace(api: web_api.WebApi, place: Place, ts: str, text: str) -> None:
+    """Give a message other words, and no buttons.
+
+    Raises:
+        SlackError: Slack refuses it.
+    """
+    call = functools.partial(api.call, place.workspace, "chat.update")
+    try:
+        await call(channel=place.channel, ts=ts, **content(text))
+    except api_errors.ContentRefusedError as error:
+        _log.warning("a message is shown as text: %s", error)
+        plain = markdown.escaped(text[:_PLAIN_CHARACTERS])
+        await call(channel=place.channel, ts=ts, text=plain)
 
 
 def metadata(payload: Mapping[str, Any]) -> dict[str, Any]:

@@ -207,7 +207,7 @@ def _handlers(
     home = home_tab.HomeTab(shared, feedback, notify)
     modal_views = modals.Modals(shared)
     actions = button_and_modal_handlers.ButtonAndModalHandlers(
-        shared, interaction_handlers, asked, modal_views, home, feedback
+        shared, interaction_handlers, asked, modal_views, home, feedback, said
     )
     return bolt_handlers.Handlers(
         shared.workspaces,

@@ -42,6 +42,14 @@ Say these to me in a thread, or after `/interpreter` for the channel's own Pytho
 anew."""
 
 
+_QUESTIONS: Final = {
+    ("reset", ""): ("Reset? Variables are cleared; files are kept.", "Reset"),
+    ("reset", "files"): ("Reset, and delete all files of this conversation?", "Reset and delete"),
+    ("undo", ""): (
+        "Undo the last answer? Variables, files and history go back to before it.",
+        "Undo",
+    ),
+}
 Tell = Callable[[str], Awaitable[None]]
 
 
@@ -76,6 +84,68 @@ class CommandEffects:
         if said:
             await tell(said)
 
+    async def names_something(
+        self, command: message_parsing.SlackCommand, key: values.SessionKey, person: requests.Person
+    ) -> bool:
+        """Say whether what a command names exists; also of one that names nothing."""
+        queries, name = self._service.queries, command.argument
+        if not name:
+            return True
+        match command.name:
+            case "model":
+                return name in queries.models
+            case "files":
+                return any(file.name == name for file in await queries.files(key))
+            case "connect" | "disconnect":
+                servers = await queries.tools(key, person)
+                return any(one.server == name and one.is_logged_in is not None for one in servers)
+            case _:
+                return True
+
+    async def confirm(
+        self,
+        command: message_parsing.SlackCommand,
+        key: values.SessionKey,
+        place: message_posting.Place,
+    ) -> None:
+        """Ask whether a command that came as words is to be run.
+
+        Raises:
+            SlackError: Slack refuses it.
+        """
+        question, label = _QUESTIONS[command.name, command.argument]
+        value = blocks.command_value(key, place.user, command.name, command.argument)
+        row = blocks.actions(
+            blocks.button(label, blocks.CONFIRM, value, style="danger"),
+            blocks.button("Cancel", blocks.DISMISS, value),
+        )
+        content = message_posting.content(question, [row])
+        await message_posting.post(self._services.api, place, content, place.thread)
+
+    async def confirmed(
+        self, place: message_posting.Place, ts: str, value: str, *, is_confirmed: bool
+    ) -> None:
+        """Run a command that was asked for in words, or do not, and close its question.
+
+        Raises:
+            BotError: it is not for this person, or cannot be run.
+        """
+        workspace = place.workspace
+        profile = await self._services.permissions.require(workspace, place.user, place.channel)
+        key, person, command = blocks.command_of(value)
+        if (key.workspace, key.channel) != (workspace.team, place.channel):
+            raise errors.BotError("There is no such conversation here.")
+        if place.user != person and not profile.is_admin:
+            raise errors.BotError("Only the person who asked can do that.")
+
+        async def tell(text: str) -> None:
+            await message_posting.replace(self._services.api, place, ts, text)
+
+        if is_confirmed:
+            await self.run(message_parsing.SlackCommand(*command), key, place, profile, tell=tell)
+        else:
+            await tell("_Cancelled. Nothing was changed._")
+
     def _teller(self, place: message_posting.Place) -> Tell:
         async def tell(text: str) -> None:
             content = message_posting.content(text[:11_000])
@@ -96,7 +166,7 @@ class CommandEffects:
             case "reset":
                 await service.reset(key, files=command.argument == "files")
                 kept = "deleted" if command.argument == "files" else "kept"
-                return f"Started anew: variables are gone, files are {kept}."
+                return f"Reset. Variables cleared; files {kept}."
             case "fork":
                 return await self._fork(key, place, person)
             case "undo":
@@ -126,7 +196,7 @@ class CommandEffects:
                 return markdown.listed(session_facts.variables(held))
             case "model" if command.argument:
                 await service.choose_model(key, command.argument)
-                return f"From now on I ask {markdown.defused(command.argument)}."
+                return f"Now using {command.argument}."
             case "model":
                 return await self._models(key)
             case "notebook":

@@ -88,7 +88,7 @@ async def test_py_where_the_bot_is_not_says_so_to_the_person(slack, service, app
         ("help", "Mention me with a question"),
         ("limits", "- Time for one piece of code: 1 min"),
         ("model", "- good: in use"),
-        ("model cheap", "From now on I ask cheap."),
+        ("model cheap", "Now using cheap."),
         ("model none", "There is no such model. There are: good, cheap."),
         ("usage", "You, today: 1,234 tokens (50,000 allowed)"),
         ("variables", "In Python now: "),
@@ -97,7 +97,8 @@ async def test_py_where_the_bot_is_not_says_so_to_the_person(slack, service, app
         ("disconnect jira", "You were not logged in at jira."),
         ("files", "There are no files in /mnt/data."),
         ("files a.csv", "There is no such file"),
-        ("reset", "Started anew"),
+        ("reset", "Reset. Variables cleared; files kept."),
+        ("reset the index", "Mention me with a question"),
         ("stop", "Nothing is running here."),
         ("approval", "Approval here: never."),
         ("approval every", "Only admins"),
@@ -202,7 +203,11 @@ async def test_a_thread_is_copied_into_another_and_its_last_answer_taken_back(sl
         lambda: [m for m in posted(slack) if "thread_ts" not in m and "copy" in m["text"]]
     )
     slack.say("U1", "C1", "<@UBOT> undo", thread=root)
-    await slack.until(lambda: [m for m in posted(slack) if "Undone" in m["text"]])
+    [question] = await slack.until(
+        lambda: [m for m in posted(slack) if "command_confirm" in str(m["blocks"])]
+    )
+    slack.click("U1", "C1", question["ts"], "command_confirm")
+    await slack.until(lambda: "Undone" in str(question["blocks"]))
     source, target = (values.SessionKey("slack", "T1", "C1", ts) for ts in (root, copy["ts"]))
     assert await service.queries.history(source) == ()
     assert [turn.request for turn in await service.queries.history(target)] == ["", "hello"]

@@ -209,24 +209,84 @@ async def test_what_the_bot_and_other_bots_say_is_not_answered(slack, service, a
     assert [request.id for request in service.requests] == [last]
 
 
-@pytest.mark.parametrize(
-    ("said", "call"),
-    [("reset", ("reset", False)), ("reset files", ("reset", True)), ("stop", ("stop",))],
-)
-async def test_commands_by_mention_are_about_the_thread(slack, service, app, said, call):
+async def test_command_by_mention_is_about_the_thread(slack, service, app):
     ts = slack.say("U1", "C1", "<@UBOT> one")
     await slack.until(lambda: service.ends)
-    slack.say("U1", "C1", f"<@UBOT> {said}", thread=ts)
+    slack.say("U1", "C1", "<@UBOT> stop", thread=ts)
     await slack.until(lambda: len(slack.answers("C1", ts)) == 2)
-    key = values.SessionKey("slack", "T1", "C1", ts)
-    assert (call[0], key, *call[1:]) in service.calls
+    assert ("stop", values.SessionKey("slack", "T1", "C1", ts)) in service.calls
     assert len(service.requests) == 1
 
 
-async def test_question_that_begins_like_a_command_is_a_question(slack, service, app):
-    slack.say("U1", "DU1", "model the growth of bacteria")
+@pytest.mark.parametrize(
+    ("said", "call"), [("reset", ("reset", False)), ("Reset files", ("reset", True))]
+)
+async def test_command_in_words_that_takes_something_back_asks_first(
+    slack, service, app, said, call
+):
+    ts = slack.say("U1", "C1", "<@UBOT> one")
     await slack.until(lambda: service.ends)
-    assert service.requests[0].text == "model the growth of bacteria"
+    key = values.SessionKey("slack", "T1", "C1", ts)
+
+    async def asked():
+        slack.say("U1", "C1", f"<@UBOT> {said}", thread=ts)
+        return await slack.until(
+            lambda: [m for m in slack.replies("C1", ts) if "command_confirm" in str(m)]
+        )
+
+    [question] = await asked()
+    slack.click("U1", "C1", question["ts"], "command_dismiss")
+    await slack.until(lambda: "Nothing was changed" in str(question["blocks"]))
+    [question] = await asked()
+    slack.click("U2", "C1", question["ts"], "command_confirm")
+    await slack.until(lambda: slack.world.responses)
+    assert "Only the person who asked" in slack.world.responses[0]["text"]
+    assert not service.calls
+    slack.click("U1", "C1", question["ts"], "command_confirm")
+    await slack.until(lambda: "Reset. Variables cleared" in str(question["blocks"]))
+    assert service.calls.count((call[0], key, *call[1:])) == 1
+    assert len(service.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("model the growth of bacteria", "model this", "files uploaded?", "connect dots"),
+        *("reset the index", "undo this", "follow me", "approval please", "py is a nice language"),
+        *("stop words in English?", "cancel", "files please", "disconnect everything", "help me"),
+    ],
+)
+async def test_question_that_begins_like_a_command_is_a_question(slack, service, app, words):
+    slack.say("U1", "DU1", words)
+    await slack.until(lambda: service.ends)
+    assert service.requests[0].text == words
+    assert not service.requests[0].is_code
+    assert not service.calls
+
+
+@pytest.mark.parametrize("words", ["stop", "Stop!", "cancel", "please stop it!", "stop it, please"])
+async def test_words_that_stop_stop(slack, service, app, words):
+    async def endless(turn):
+        await asyncio.sleep(60)
+
+    service.script = endless
+    ts = slack.say("U1", "C1", "<@UBOT> run")
+    await slack.until(lambda: service.running)
+    slack.say("U1", "C1", words, thread=ts)
+    await slack.until(lambda: service.ends)
+    assert service.ends[0].status is values.TurnStatus.STOPPED
+
+
+async def test_argument_of_a_command_in_words_may_be_any_name_that_exists(slack, service, app):
+    ts = slack.say("U1", "C1", "<@UBOT> one")
+    await slack.until(lambda: service.ends)
+    key = values.SessionKey("slack", "T1", "C1", ts)
+    (service.directory(key) / "data (1).csv").write_bytes(b"a")
+    slack.say("U1", "C1", "<@UBOT> files data (1).csv", thread=ts)
+    await slack.until(lambda: slack.world.batches)
+    slack.say("U1", "C1", "<@UBOT> model cheap", thread=ts)
+    await slack.until(lambda: service.models.get(key) == "cheap")
+    assert len(service.requests) == 1
 
 
 async def test_mention_without_words_is_helped(slack, service, app):

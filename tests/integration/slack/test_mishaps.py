@@ -476,7 +476,7 @@ async def test_a_message_with_which_a_bot_had_not_begun_that_is_gone_is_answered
     assert [request.id for request in service.requests] == [root] * 2
     # What was a command may have been carried out.
     slack.say("U1", "C1", "<@UBOT> reset", thread=root)
-    await slack.until(lambda: ("reset", service.requests[0].key, False) in service.calls)
+    await slack.until(lambda: "command_confirm" in str(slack.replies("C1", root)))
     *_, content = [about["content"] for _, about in service.claimed if "content" in about]
     assert content is None
 

@@ -54,8 +54,8 @@ async def test_turn_goes_on_below_the_pictures_that_are_shown(slack, service, ap
 
 async def test_turn_goes_on_in_the_message_that_was_streamed(slack, service, app):
     root, key = await begun(slack, service, "DU1")
-    asked = slack.say("U1", "DU1", "reset", thread=root)
-    await slack.until(lambda: ("reset", key, False) in service.calls)
+    asked = slack.say("U1", "DU1", "limits", thread=root)
+    await slack.until(lambda: "Time for one piece" in str(slack.replies("DU1", root)))
     message = leave(slack, "DU1", root, asked)
     del message["metadata"]
     message |= {"stream": "open", "started": 1e9, "markdown": "x", "tasks": {}}
