@@ -244,6 +244,10 @@ class SessionService:
             for one in found
         )
 
+    async def begin(self, key: values.SessionKey) -> None:
+        """Remember a session of which nothing was asked yet."""
+        await self._services.database.sessions.open(key)
+
     async def rename(self, key: values.SessionKey, title: str) -> None:
         """Set the title of a session for lists."""
         session = await self._services.database.sessions.open(key)

@@ -49,6 +49,9 @@ class Slack(fields.Group):
     """User groups (`S…`) whose members may; with `allowed_people`, either suffices."""
     allowed_people: tuple[str, ...] = ()
     """Ids (`U…`, `W…`); no group and no person means everybody. Admins always may."""
+    heard_bots: tuple[str, ...] = ()
+    """Ids (`B…`) of other apps whose messages and files in a thread or channel the model is told,
+    such as alerts to be looked into. Nothing that they write is a request."""
     allows_guests: bool = False
     """Let guests of the workspace in."""
     allows_strangers: bool = False
@@ -62,7 +65,7 @@ class Slack(fields.Group):
     code: Literal["hidden", "short", "full"] = "short"
     """How much of the model's code an answer shows."""
     follows_threads: bool = True
-    """Answer without a mention in threads where one person alone talks with the bot."""
+    """Answer without a mention in a thread of the bot's in which one person alone writes."""
     approval: Literal["never", "plan", "every"] = "never"
     """Whether a person is asked before the model's code runs; `kernels.approval` and
     channels can ask for more, never for less."""

@@ -192,7 +192,7 @@ class InteractionRequests:
             person=person,
             text=str(content["question"]),
             attachments=self._downloads.attachments(workspace, files),
-            context=f"{author or 'Somebody'}: {words}",
+            recent=(requests.RecentMessage(speaker=author, text=words, is_referred=True),),
             id=name,
             approval=self._config.approval,
         )

@@ -19,6 +19,7 @@ from interpreter_bot import errors, values
 from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.platforms.slack import (
     api_errors,
+    blocks,
     handler_dependencies,
     installations,
     live_answers,
@@ -40,8 +41,11 @@ PLATFORM: Final = "slack"
 _MOST_ANSWERS: Final = 1_000
 _PAST_LOOKED_AT: Final = 20
 _ELSEWHERE: Final = (
-    "The process of this bot is gone to which Python's question above belonged, so nobody waits "
-    "for this answer. Mention me for something new."
+    "I was restarted, so the code that asked this is no longer waiting. Mention me to start again."
+)
+_MENTION: Final = "I only answer messages here that mention me."
+_MENTION_PEOPLE: Final = (
+    "Several people write in this thread, so I only answer messages that mention me."
 )
 _Start: TypeAlias = Callable[[], Awaitable[None]]
 
@@ -193,21 +197,47 @@ class MessageEvents:
         message = incoming.message
         if message.is_direct or incoming.is_mention:
             return True
-        if not message.thread:
+        if not message.thread or message_parsing.mentions_others(message.text, workspace.bot_user):
             return False
         key = message_requests.session_key(workspace, message, is_channels=False)
         is_known = self._threads.is_channels(workspace.team, message.channel, message.thread)
         # Asks the database, not Slack: most threads do not concern the bot.
-        past = await self._service.queries.history(key, most=_PAST_LOOKED_AT)
-        if not is_known and not past:
-            return False
-        scope = values.Scope(PLATFORM, key.workspace, key.channel)
-        if not (await self._services.permissions.preferences(scope)).follows_threads:
+        if not is_known and not await self._service.queries.exists(key):
             return False
         thread = await self._read_thread(workspace, message)
-        # Where a thread cannot be read, the store remembers who talked with the bot there.
-        people = thread.people if thread.is_whole else thread.people | {t.person for t in past}
-        return people == {message.user} or self._answers_elsewhere(thread, message)
+        if self._answers_elsewhere(thread, message):
+            return True
+        scope = values.Scope(PLATFORM, key.workspace, key.channel)
+        is_followed = (await self._services.permissions.preferences(scope)).follows_threads
+        people = thread.people
+        if not thread.is_whole:
+            # The store remembers who talked with the bot there.
+            past = await self._service.queries.history(key, most=_PAST_LOOKED_AT)
+            people |= {turn.person for turn in past}
+        if is_followed and people == {message.user}:
+            return True
+        if not thread.is_mention_told:
+            await self._tell_to_mention(workspace, message, is_followed=is_followed)
+        return False
+
+    async def _tell_to_mention(
+        self,
+        workspace: installations.InstalledWorkspace,
+        message: message_parsing.Message,
+        *,
+        is_followed: bool,
+    ) -> None:
+        """Say once in a thread of the bot's that only mentions are answered there."""
+        name = (
+            f"{workspace.team}/{message.channel}/{message.thread}/{message_posting.MENTION_NEEDED}"
+        )
+        if not await self._service.events.claim(PLATFORM, name):
+            return
+        place = message_posting.place_of(workspace, message)
+        sentence = _MENTION_PEOPLE if is_followed else _MENTION
+        content = {"text": sentence, "blocks": [blocks.note(sentence)]}
+        payload = {message_posting.MENTION_NEEDED: True}
+        await message_posting.post(self._services.api, place, content, place.thread, payload)
 
     def _answers_elsewhere(
         self, thread: thread_history.Thread, message: message_parsing.Message
@@ -292,6 +322,8 @@ class MessageEvents:
             except errors.BotError:
                 # Nothing is lost: it is meant for the model, as any other word is.
                 return await self._request(incoming, place, profile, is_again=is_again)
+        # What is said next in this thread is meant for the bot as well.
+        await self._service.begin(key)
         return functools.partial(self._commands.run, command, key, place, profile)
 
     async def _is_meant(

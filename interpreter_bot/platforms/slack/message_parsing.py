@@ -51,6 +51,7 @@ _STOP: Final = re.compile(
     re.IGNORECASE,
 )
 _SIGNS_OF_CODE: Final = re.compile(r"[=()\[\]{}:#\"`+*/\\%!_\n]|\A\W*\w+\W*\Z")
+_MENTION: Final = re.compile(r"<(?:@|!subteam\^)[A-Z0-9]+(?:\|[^>]*)?>|<!(?:here|channel|everyone)")
 _TOKEN: Final = re.compile(r"<([^<>\n]{1,3000})>")
 _CODE_TYPES: Final = frozenset({"python", "py"})
 _SUBTYPES: Final = frozenset({"", "file_share", "thread_broadcast"})
@@ -70,6 +71,8 @@ class Message:
         files: as Slack describes them.
         is_direct: it stands in a conversation of one person with the bot.
         edited: when it was edited, or empty.
+        bot: `B…` of another app that wrote it; empty for a person's.
+        bot_name: what that calls itself.
     """
 
     channel: str
@@ -81,6 +84,8 @@ class Message:
     files: tuple[Mapping[str, Any], ...] = ()
     is_direct: bool = False
     edited: str = ""
+    bot: str = ""
+    bot_name: str = ""
 
     @property
     def id(self) -> str:
@@ -201,6 +206,37 @@ def message(event: Mapping[str, Any], channel: str = "") -> Message | None:
         is_direct=where.startswith("D"),
         edited=str((event.get("edited") or {}).get("ts", "")),
     )
+
+
+def message_of_bot(event: Mapping[str, Any], channel: str) -> Message | None:
+    """Parse a message of another app; None if it is none."""
+    bot = str(event.get("bot_id") or "")
+    if not bot or event.get("subtype", "") not in (*_SUBTYPES, "bot_message"):
+        return None
+    profile = event.get("bot_profile") or {}
+    return Message(
+        channel=channel,
+        ts=str(event["ts"]),
+        thread=str(event.get("thread_ts") or ""),
+        user=str(event.get("user") or bot),
+        user_team="",
+        text=_text_of_bot(event),
+        files=tuple(event.get("files") or ()),
+        bot=bot,
+        bot_name=str(event.get("username") or profile.get("name") or "another app"),
+    )
+
+
+def _text_of_bot(event: Mapping[str, Any]) -> str:
+    """Return the words of an app's message; many write them into attachments alone."""
+    attachments = event.get("attachments") or ()
+    texts = [event.get("text"), *(one.get("text") or one.get("fallback") for one in attachments)]
+    return "\n".join(str(text) for text in texts if text)
+
+
+def mentions_others(text: str, bot_user: str) -> bool:
+    """Say whether a text mentions somebody else, and not the bot."""
+    return bool(_MENTION.search(text)) and not mentions(text, bot_user)
 
 
 def mentions(text: str, user: str) -> bool:

@@ -309,6 +309,10 @@ async def replace(api: web_api.WebApi, place: Place, ts: str, text: str) -> None
         await call(channel=place.channel, ts=ts, text=plain)
 
 
+MENTION_NEEDED: Final = "mention_needed"
+"""Metadata of the message that says in a thread that a mention is needed."""
+
+
 def metadata(payload: Mapping[str, Any]) -> dict[str, Any]:
     """Make the metadata of a message; any app of the workspace may read it."""
     return {"event_type": METADATA, "event_payload": dict(payload)}

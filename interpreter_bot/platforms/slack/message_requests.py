@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from interpreter_bot import errors, values
@@ -55,19 +56,23 @@ async def build(
             code = await shared.downloads.text(workspace, message.files[0])
         return requests.Request(**about, text=code, is_code=True)
     files = list(message.files[:_MOST_FILES])
-    names = await _names(shared.permissions, workspace, thread)
-    sent_before = [one for sent in thread.with_files if sent.user in names for one in sent.files]
+    is_alone = not message.thread and not message.is_direct
+    around = await shared.threads.around(workspace, message) if is_alone else ()
+    names = await _names(shared.permissions, workspace, thread, around)
+    sent_before = [
+        file for sent in thread.with_files if sent.bot or sent.user in names for file in sent.files
+    ]
     if sent_before:
         present = frozenset(info.name for info in await shared.service.queries.files(about["key"]))
         files += thread_history.files_asked_for(sent_before, text, present)[:_MOST_FILES]
     if not text and not files:
         raise errors.BotError(subcommands.HELP)
-    before = [earlier for earlier in thread.before if earlier.user in names]
+    before = [one for one in (*around, *thread.before) if one.bot or one.user in names]
     return requests.Request(
         **about,
         text=text or _LOOK,
         attachments=shared.downloads.attachments(workspace, files),
-        context=thread_history.context(before, names),
+        recent=thread_history.recent(before, names),
         approval=shared.config.approval,
     )
 
@@ -76,14 +81,16 @@ async def _names(
     permitted: permissions.Permissions,
     workspace: installations.InstalledWorkspace,
     thread: thread_history.Thread,
+    around: Sequence[message_parsing.Message],
 ) -> dict[str, str]:
-    """Return the names of people who spoke in a thread before.
+    """Return the names of people who spoke before.
 
     People who may not use the bot there are left out: their words and files are not to reach a
     model through a person who may.
     """
     names = {}
-    for earlier in {one.user: one for one in (*thread.before, *thread.with_files)}.values():
+    everything = (*thread.before, *thread.with_files, *around)
+    for earlier in {one.user: one for one in everything if not one.bot}.values():
         try:
             profile = await permitted.require(
                 workspace, earlier.user, earlier.channel, user_team=earlier.user_team

@@ -15,9 +15,11 @@ from interpreter_bot.platforms.slack import (
     api_errors,
     installations,
     message_parsing,
+    message_posting,
     questions_to_people,
     web_api,
 )
+from interpreter_bot.sessions import requests
 
 _log = logging.getLogger(__name__)
 
@@ -26,7 +28,8 @@ CHANNELS_OWN: Final = "channel"
 
 _PAGE: Final = 200
 _MOST_PAGES: Final = 5
-_CONTEXT_CHARACTERS: Final = 6_000
+_AROUND_MESSAGES: Final = 12
+_AROUND_SECONDS: Final = 3600.0
 _CONTEXT_MESSAGES: Final = 20
 _MOST_KNOWN: Final = 5_000
 _MOST_HEARD: Final = 2_000
@@ -49,6 +52,7 @@ class Thread:
         with_files: people's messages with files, before the one that is answered.
         is_whole: it was read from its beginning to its end; else it is what was received of it.
         is_channels: it hangs on raw code that ran in the channel's kernel.
+        is_mention_told: people were told there that a mention is needed.
         asks: the person whom Python asked what is to be answered now; empty for none.
         question: its id.
     """
@@ -58,6 +62,7 @@ class Thread:
     with_files: tuple[message_parsing.Message, ...] = ()
     is_whole: bool = True
     is_channels: bool = False
+    is_mention_told: bool = False
     asks: str = ""
     question: str = ""
 
@@ -80,6 +85,7 @@ class ThreadHistory:
 
     def __init__(self, api: web_api.WebApi) -> None:
         self._api = api
+        self._bots = frozenset(api.config.heard_bots)
         self._heard = cachetools.LRUCache[tuple[str, str, str], _Heard](_MOST_HEARD)
         self._read = cachetools.LRUCache[tuple[str, str, str, str], Thread](_MOST_READ)
         self._known = cachetools.LRUCache[tuple[str, str, str], bool](_MOST_KNOWN)
@@ -119,7 +125,7 @@ class ThreadHistory:
         if thread is not None:
             return thread
         messages, is_whole = await self._messages(workspace, channel, root)
-        thread = _read(workspace, channel, messages, until)
+        thread = _read(workspace, channel, messages, until, self._bots)
         if messages:
             self.remember(workspace.team, channel, root, is_channels=thread.is_channels)
         if not is_whole:
@@ -127,20 +133,55 @@ class ThreadHistory:
                 self.is_channels(workspace.team, channel, root)
             )
             thread = self._with_heard(thread, self._heard.get(key), until, is_channels=is_channels)
+        # What is queued as a request, or was told with one, is told once.
+        heard = self._heard.get(key)
+        answered = heard.answered if heard is not None else ""
+        before = tuple(message for message in thread.before if message.ts > answered)
+        thread = dataclasses.replace(thread, before=before)
         self._read[(*key, until)] = thread
         return thread
+
+    async def around(
+        self, workspace: installations.InstalledWorkspace, message: message_parsing.Message
+    ) -> tuple[message_parsing.Message, ...]:
+        """Read what was said last in the channel of a message that begins a thread, for others."""
+        try:
+            answer = await self._api.call(
+                workspace,
+                "conversations.history",
+                most_seconds=1.0,
+                channel=message.channel,
+                latest=message.ts,
+                limit=_AROUND_MESSAGES,
+            )
+        except api_errors.GoneError:
+            raise
+        except api_errors.SlackError as error:
+            _log.info("a channel could not be read: %s", error)
+            return ()
+        oldest = f"{float(message.ts) - _AROUND_SECONDS:.6f}"
+        found = [
+            _message(facts, message.channel, self._bots)
+            for facts in reversed(answer.get("messages", ()))
+            if oldest < str(facts.get("ts", "")) < message.ts and not workspace.has_written(facts)
+        ]
+        # A mention is a request of a conversation of its own.
+        return tuple(
+            one
+            for one in found
+            if one and not message_parsing.mentions(one.text, workspace.bot_user)
+        )
 
     def _with_heard(
         self, thread: Thread, heard: _Heard | None, until: str, *, is_channels: bool
     ) -> Thread:
         found = heard.messages if heard is not None else ()
-        answered = heard.answered if heard is not None else ""
         earlier = [message for message in found if message.ts < until]
         with_files = {message.ts: message for message in thread.with_files}
         with_files |= {message.ts: message for message in earlier if message.files}
         return dataclasses.replace(
             thread,
-            before=tuple(message for message in earlier if message.ts > answered),
+            before=tuple(earlier),
             people=thread.people | (heard.people if heard is not None else set()),
             with_files=tuple(with_files.values()),
             is_whole=False,
@@ -189,6 +230,7 @@ def _read(
     channel: str,
     messages: Sequence[Mapping[str, Any]],
     until: str,
+    bots: frozenset[str],
 ) -> Thread:
     said: list[message_parsing.Message] = []
     people: set[str] = set()
@@ -197,26 +239,38 @@ def _read(
     first = messages[0] if messages else {}
     for facts in messages:
         is_own = workspace.has_written(facts)
-        message = None if is_own else message_parsing.message(facts, channel)
-        if message is not None:
+        message = None if is_own else _message(facts, channel, bots)
+        if message is not None and not message.bot:
             people.add(message.user)
         if str(facts.get("ts", "")) >= until:
             continue
-        if is_own:
+        if is_own and not _facts(facts).get(message_posting.MENTION_NEEDED):
             said.clear()
             asked = _facts(facts)
         elif message is not None:
             said.append(message)
             with_files += [message] if message.files else []
+    own = [facts for facts in messages if workspace.has_written(facts)]
+    is_told = any(_facts(one).get(message_posting.MENTION_NEEDED) for one in own)
     is_ours = workspace.has_written(first)
     return Thread(
         tuple(said),
         frozenset(people),
         tuple(with_files),
         is_channels=is_ours and _facts(first).get("kernel") == CHANNELS_OWN,
+        is_mention_told=is_told,
         asks=str(asked.get(questions_to_people.ASKS, "")),
         question=str(asked.get(questions_to_people.QUESTION, "")),
     )
+
+
+def _message(
+    facts: Mapping[str, Any], channel: str, bots: frozenset[str]
+) -> message_parsing.Message | None:
+    """Parse a message of a person, or of an app whose messages are told."""
+    if facts.get("bot_id") in bots:
+        return message_parsing.message_of_bot(facts, channel)
+    return message_parsing.message(facts, channel)
 
 
 def _facts(message: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -224,19 +278,19 @@ def _facts(message: Mapping[str, Any]) -> Mapping[str, Any]:
     return (message.get("metadata") or {}).get("event_payload") or {}
 
 
-def context(before: Sequence[message_parsing.Message], names: Mapping[str, str]) -> str:
-    """Format the earlier messages as context, the latest words rather than the first ones."""
-    lines: list[str] = []
-    size = 0
-    for message in reversed(before[-_CONTEXT_MESSAGES:]):
-        told = [message_parsing.words(message.text)]
-        told += [f"[file: {file.get('name', 'file')}]" for file in message.files]
-        line = f"{names.get(message.user, 'Somebody')}: {' '.join(filter(None, told))}"
-        size += len(line)
-        if size > _CONTEXT_CHARACTERS:
-            break
-        lines.append(line)
-    return "\n".join(reversed(lines))
+def recent(
+    before: Sequence[message_parsing.Message], names: Mapping[str, str]
+) -> tuple[requests.RecentMessage, ...]:
+    """Return earlier messages as the model is told them, with who wrote each."""
+    return tuple(
+        requests.RecentMessage(
+            speaker=message.bot_name or names.get(message.user, ""),
+            text=message_parsing.words(message.text),
+            files=tuple(str(file.get("name", "file")) for file in message.files),
+            is_bot=bool(message.bot),
+        )
+        for message in before[-_CONTEXT_MESSAGES:]
+    )
 
 
 def files_asked_for(

@@ -1,7 +1,7 @@
 """Servers that give less: plans without a feature, apps that may hardly read, unsigned messages."""
 
 from tests.fakes import conversations as fake
-from tests.integration.slack.worlds import connected
+from tests.integration.slack.worlds import connected, recent
 
 
 async def test_what_a_workspace_lacks_is_asked_for_once(slack, service, app):
@@ -21,7 +21,7 @@ async def test_own_messages_are_known_where_they_are_not_signed(slack, service, 
     slack.say("U2", "C1", "aside", thread=ts)
     slack.say("U2", "C1", "<@UBOT> third", thread=ts)
     await slack.until(lambda: len(service.ends) == 3)
-    assert [request.context for request in service.requests] == ["", "", "Person U2: aside"]
+    assert [recent(request) for request in service.requests] == ["", "", "Person U2: aside"]
 
 
 async def test_app_that_may_hardly_read_goes_on_in_its_threads(slack, service, app):
@@ -37,7 +37,7 @@ async def test_app_that_may_hardly_read_goes_on_in_its_threads(slack, service, a
     slack.say("U1", "C1", "not for the bot, as two talk here", thread=ts)
     slack.say("U1", "C1", "<@UBOT> sum sales.csv", thread=ts)
     await slack.until(lambda: len(service.ends) == 5)
-    assert service.requests[-1].context == (
+    assert recent(service.requests[-1]) == (
         "Person U2: my numbers [file: sales.csv]\nPerson U2: I would say they fell\n"
         "Person U1: not for the bot, as two talk here"
     )
@@ -67,7 +67,7 @@ async def test_words_and_files_of_who_may_not_use_the_bot_reach_no_model(slack, 
     slack.say("U2", "C1", "hm", thread=root)
     slack.say("U1", "C1", "<@UBOT> look at the files above, evil.csv too", thread=root)
     await slack.until(lambda: service.ends)
-    assert service.requests[0].context == "Person U2: hm"
+    assert recent(service.requests[0]) == "Person U2: hm"
     assert service.taken == {}
 
 

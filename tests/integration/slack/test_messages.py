@@ -7,7 +7,7 @@ import pytest
 from interpreter_bot import settings, values
 from tests.fakes import conversations as fake
 from tests.fakes.slack_server.servers import Fault
-from tests.integration.slack.worlds import connected
+from tests.integration.slack.worlds import connected, recent
 
 CSV = b"a,b\n1,2\n" * 1000
 
@@ -134,7 +134,7 @@ async def test_files_shared_earlier_in_the_thread_come_on_request(slack, service
     slack.say("U1", "C1", "<@UBOT> what is 1+1?", thread=root)
     await slack.until(lambda: len(service.ends) == 1)
     assert service.taken == {}
-    assert "[file: sales.csv]" in service.requests[0].context
+    assert "[file: sales.csv]" in recent(service.requests[0])
     slack.say("U1", "C1", "<@UBOT> sum sales.csv", thread=root)
     await slack.until(lambda: len(service.ends) == 2)
     assert list(service.taken) == ["sales.csv"]
@@ -305,7 +305,7 @@ async def test_words_said_last_in_a_very_long_thread_are_known(slack, service, a
         slack.world.messages["C1", ts] = said
     slack.say("U1", "C1", "<@UBOT> so?", thread=root)
     await slack.until(lambda: service.ends)
-    assert service.requests[0].context.endswith("Person U2: word 449")
+    assert recent(service.requests[0]).endswith("Person U2: word 449")
 
 
 async def test_messages_of_one_thread_are_taken_in_order(slack, service, app):

@@ -6,6 +6,14 @@ from interpreter_bot import settings
 from interpreter_bot.platforms.slack import startup
 
 
+def recent(request):
+    """What the model is told that was said before, a line a message."""
+    return "\n".join(
+        " ".join([f"{one.speaker}: {one.text}".strip(), *(f"[file: {name}]" for name in one.files)])
+        for one in request.recent
+    )
+
+
 def settings_for(server, **more):
     """Settings as fast as the loopback Slack."""
     given = {
