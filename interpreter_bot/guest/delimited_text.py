@@ -44,6 +44,7 @@ _CLOSE = 0.05
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z")
 _COMMA_NUMBER = re.compile(r"[+-]?(?:[0-9]+|[0-9]{1,3}(?:\.[0-9]{3})+),[0-9]+\Z")
+_DATE = re.compile(r"(?:[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{1,2}[./][0-9]{1,2}[./][0-9]{4})(?!\w)")
 _MAX_INTEGER = 2**63 - 1
 _MAX_EXACT = 2**53
 # What pandas takes for a missing value.
@@ -74,12 +75,18 @@ class Column:
         kind: "integer", "number", "text" or "empty".
         is_lossy: read as numbers, its values would not be what stands in the file.
         has_comma: its numbers have decimal commas.
+        has_groups: and points between thousands.
+        has_point: its numbers have decimal points.
+        has_words: some of its values are words that pandas takes for missing ones, such as NA.
     """
 
     name: str
     kind: str
     is_lossy: bool = False
     has_comma: bool = False
+    has_groups: bool = False
+    has_point: bool = False
+    has_words: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,6 +130,36 @@ class Layout:
         return self.delimiter != "," and any(column.has_comma for column in self.columns)
 
     @property
+    def value_options(self) -> dict[str, Any]:
+        """The arguments with which pandas reads the values, without `dtype`."""
+        options: dict[str, Any] = {}
+        if self.is_decimal_comma:
+            options["decimal"] = ","
+        if self._has_thousands:
+            options["thousands"] = "."
+        words = {column.kind for column in self.columns if column.has_words}
+        if words == {"text"}:
+            options |= {"keep_default_na": False, "na_values": [""]}
+        return options
+
+    @property
+    def _has_thousands(self) -> bool:
+        is_grouped = any(column.has_groups for column in self.columns)
+        return is_grouped and not any(column.has_point for column in self.columns)
+
+    @property
+    def text_columns(self) -> list[int]:
+        """Places of the columns whose values are to be read as they are."""
+        return [
+            place
+            for place, column in enumerate(self.columns)
+            if column.is_lossy
+            or (column.has_groups and not self._has_thousands)
+            # Dates would be taken for numbers with points between thousands.
+            or (column.kind == "text" and self._has_thousands)
+        ]
+
+    @property
     def names(self) -> list[str]:
         """Names of all columns, also of those for which lines have values but no headings."""
         more = (f"Unnamed: {place}" for place in range(len(self.columns), self.width))
@@ -135,8 +172,7 @@ class Layout:
             options["sep"] = self.delimiter
         if self.encoding.name != "utf-8":
             options["encoding"] = self.encoding.name
-        if self.is_decimal_comma:
-            options["decimal"] = ","
+        options |= self.value_options
         if self.skipped_lines:
             options["skiprows"] = self.skipped_lines
         if not self.has_header:
@@ -144,13 +180,12 @@ class Layout:
         elif self.width > len(self.columns):
             # Else pandas stops at the first line that has more values.
             options |= {"header": 0, "names": self.names}
-        lossy: dict[Any, type] = {
-            column.name if self.has_header else place: str
-            for place, column in enumerate(self.columns)
-            if column.is_lossy
+        texts: dict[Any, type] = {
+            self.columns[place].name if self.has_header else place: str
+            for place in self.text_columns
         }
-        if lossy:
-            options["dtype"] = lossy
+        if texts:
+            options["dtype"] = texts
         return options
 
     def notes(self) -> list[str]:
@@ -262,10 +297,11 @@ def find_layout(path: str) -> Layout:
     delimiters = named[1] if named else _by_ending(path)
     tables = [(delimiter, _rows(body, delimiter)) for delimiter in delimiters]
     delimiter, rows = max(tables, key=lambda table: _regularity(table[1]))
+    rows = _without_remarks(rows, body)
     header, width = locate([row for _, row in rows])
     first = rows[header : header + 1]
     below = rows[header + 1 :]
-    has_header = not first or not _is_data(first[0][1])
+    has_header = not first or not _is_data(first[0][1], below[0][1] if below else [])
     if not has_header:
         below = rows[header:]
     names = first[0][1] if first and has_header else [str(place) for place in range(width)]
@@ -276,7 +312,7 @@ def find_layout(path: str) -> Layout:
         delimiter,
         named is not None,
         tuple(line.rstrip("\r\n") for line in body[: first_line - 1]),
-        tuple(_columns(unique(names), [row for _, row in below[:_SAMPLE_ROWS]])),
+        tuple(_columns(unique(names), [row for _, row in below])),
         has_header,
         tuple(tuple(row) for _, row in below),
         tuple(line.rstrip("\r\n") for line in lines[:8]),
@@ -368,6 +404,28 @@ def _rows(lines: Sequence[str], delimiter: str) -> list[tuple[int, list[str]]]:
     return rows
 
 
+def _without_remarks(
+    rows: list[tuple[int, list[str]]], lines: Sequence[str]
+) -> list[tuple[int, list[str]]]:
+    """Drop rows at the beginning that are remarks, or titles before a blank line."""
+    # A single `#id` is a heading.
+    while len(rows) > 1 and (
+        rows[0][1][0].startswith(("# ", "##"))
+        or (rows[0][1][0].startswith("#") and rows[1][1][0].startswith("#"))
+    ):
+        rows = rows[1:]
+    blanks = (
+        number
+        for number, (line, row) in enumerate(rows[:_MAX_PREAMBLE], 1)
+        if line < len(lines) and not lines[line].strip() and not any("\n" in cell for cell in row)
+    )
+    titles = next(blanks, 0)
+    _, width = locate([row for _, row in rows[titles:]])
+    # Lines of a table have as many values as the rest.
+    are_titles = any(len(row) != width for _, row in rows[:titles])
+    return rows[titles:] if are_titles and 2 * titles < len(rows) else rows
+
+
 def _regularity(rows: Sequence[tuple[int, list[str]]]) -> tuple[float, int]:
     """Return how much like a table rows are: the share of the most frequent length above one."""
     if not rows:
@@ -378,10 +436,12 @@ def _regularity(rows: Sequence[tuple[int, list[str]]]) -> tuple[float, int]:
     return sum(len(row) == width for _, row in rows) / len(rows), width
 
 
-def _is_data(row: Sequence[str]) -> bool:
-    """Say whether a row is none of headings: all of its values are numbers."""
+def _is_data(row: Sequence[str], following: Sequence[str]) -> bool:
+    """Say whether a row is none of headings: all numbers, or with a date first, as the next one."""
     values = [value.strip() for value in row]
-    return any(values) and all(_NUMBER.match(value) or not value for value in values)
+    if any(values) and all(_NUMBER.match(value) or not value for value in values):
+        return True
+    return bool(_DATE.match(values[0]) and following and _DATE.match(following[0].strip()))
 
 
 def _columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[Column]:
@@ -392,18 +452,22 @@ def _columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[Co
 
 def _column(name: str, values: Sequence[str]) -> Column:
     present = [value for value in values if value not in _MISSING]
+    has_words = any(value in _MISSING for value in values if value)
     if not present:
-        return Column(name, "empty")
+        return Column(name, "text" if has_words else "empty", has_words=has_words)
     if all(map(_INTEGER.match, present)):
         digits = [value.lstrip("+-") for value in present]
+        # Numbers of places and telephones.
         has_zeros = any(len(value) > 1 and value.startswith("0") for value in digits)
+        has_zeros = has_zeros or any(value.startswith("+") for value in present)
         most = max(int(value) if len(value) < 40 else 10**40 for value in digits)
         # With values missing, whole numbers become floating ones.
         is_rounded = most > _MAX_EXACT and len(present) < len(values)
         is_lossy = has_zeros or is_rounded or most > _MAX_INTEGER
-        return Column(name, "text" if has_zeros else "integer", is_lossy)
+        return Column(name, "text" if has_zeros else "integer", is_lossy, has_words=has_words)
     if all(map(_NUMBER.match, present)):
-        return Column(name, "number")
+        return Column(name, "number", has_point=True, has_words=has_words)
     if all(_COMMA_NUMBER.match(value) or _INTEGER.match(value) for value in present):
-        return Column(name, "number", has_comma=True)
-    return Column(name, "text")
+        has_groups = any("." in value for value in present)
+        return Column(name, "number", has_comma=True, has_groups=has_groups, has_words=has_words)
+    return Column(name, "text", has_words=has_words)

@@ -129,7 +129,8 @@ def _lines(path: str, name: str) -> str:
     wrong = "" if _ending(path) in ("csv", "tsv", "tab") else "It is a text with a table of lines. "
     rows = str(len(layout.rows)) if layout.is_whole else f"about {_count_lines(path):,}"
     columns = [f"{column.name} ({column.kind})" for column in layout.columns]
-    parts = [f"{wrong}{rows} rows. Columns: {_shortened(columns)}", *layout.notes()]
+    known = "" if layout.is_whole else f", by the first {len(layout.rows):,} rows"
+    parts = [f"{wrong}{rows} rows. Columns{known}: {_shortened(columns)}", *layout.notes()]
     if layout.notes():
         shown = "\n".join(line[:_LINE_CHARACTERS] for line in layout.lines)
         parts.append(f"The first lines of the file, as they are:\n{shown}")

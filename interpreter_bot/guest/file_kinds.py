@@ -65,6 +65,9 @@ _PICTURES = (
     (b"WEBP", 8),
     (b"BM", 0),
 )
+_PACKED_TABLES = tuple(
+    f".{table}.{packing}" for table in ("csv", "tsv") for packing in ("gz", "bz2", "xz")
+)
 _MEMBERS = (
     ("xl/workbook.xml", "workbook"),
     ("xl/workbook.bin", "workbook"),
@@ -95,6 +98,8 @@ def find_kind(path: str) -> tuple[str, str]:
         return "picture", "It is a picture."
     for mark, place, kind, advice in _SIGNATURES:
         if head.startswith(mark, place):
+            if path.lower().endswith(_PACKED_TABLES):
+                advice = "Read it with pandas.read_csv, which unpacks it."
             return "other", " ".join(
                 filter(None, (f"It is {kind}.", _advice(advice), _closed(head)))
             )

@@ -212,11 +212,14 @@ def _lines(path: str) -> _Read:
     text = io.StringIO()
     csv.writer(text).writerows([*row, *[""] * (width - len(row))] for row in rows)
     text.seek(0)
-    lossy = {names[place]: str for place, column in enumerate(layout.columns) if column.is_lossy}
-    # Empty lines of a table of one column are rows here.
-    options = {"decimal": ","} if layout.is_decimal_comma else {}
     table = pandas.read_csv(
-        text, header=None, names=names, dtype=lossy, skip_blank_lines=False, **options
+        text,
+        header=None,
+        names=names,
+        dtype={names[place]: str for place in layout.text_columns},
+        # Empty lines of a table of one column are rows here.
+        skip_blank_lines=False,
+        **layout.value_options,
     )
     notes = [*layout.notes(), *([sentence] if sentence else [])]
     return table, bool(sentence), [], notes

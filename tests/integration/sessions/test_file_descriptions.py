@@ -108,6 +108,31 @@ TABLES = {
         ["3 lines stand above the table", "month (text)", "By: system", "skiprows=3"],
         (["month", "units"], ("Jan", "10")),
     ),
+    "titled.csv": (
+        b"Sales\nEurope, all of it\n\nmonth,units\nJan,10\nFeb,12\nMar,9\n\nTotal,31\n",
+        ["3 lines stand above the table", "month (text)", "skiprows=3"],
+        (["month", "units"], ("Jan", "10")),
+    ),
+    "remarks.csv": (
+        b"# exported by x\n# on 2024-01-01, at noon\nid,name\n1,a\n2,b\n",
+        ["2 lines stand above the table", "id (integer)", "skiprows=2"],
+        (["id", "name"], ("1", "a")),
+    ),
+    "european.csv": (
+        b"Datum;Betrag\n01.02.2024;1.234,56\n02.02.2024;12,00\n",
+        ["Betrag (number)", "decimal=',', thousands='.', dtype={'Datum': str}"],
+        (["Datum", "Betrag"], ("01.02.2024", "1234.56")),
+    ),
+    "words.csv": (
+        b"country,phone\nNA,+491\nDE,+492\n",
+        ["NA,+491", "keep_default_na=False", "'phone': str"],
+        (["country", "phone"], ("NA", "+491")),
+    ),
+    "headless.csv": (
+        b"2024-01-01,start\n2024-01-02,stop\n",
+        ["no row of headings", "2 rows", "header=None"],
+        (["0", "1"], ("2024-01-01", "start")),
+    ),
     "ragged.csv": (
         b"a,b\n1,2\n3,4,5\n6\n7,8\n",
         ["more or fewer values in lines 3, 4", "3,4,5", "names=['a', 'b', 'Unnamed: 2']"],

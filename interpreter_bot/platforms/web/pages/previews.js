@@ -101,9 +101,9 @@ function drawn(name, words, isCut) {
 
 /** The words and the code of a notebook; what it showed is left out. */
 function notebook(json) {
-  const { cells } = JSON.parse(json);
+  const { worksheets, cells = worksheets?.[0]?.cells } = JSON.parse(json);
   if (!Array.isArray(cells)) throw new Error("This is not a notebook.");
-  return el("div", { class: "preview-place" }, cells.slice(0, MOST_CELLS).map(({ cell_type: kind, source }) => {
+  return el("div", { class: "preview-place" }, cells.slice(0, MOST_CELLS).map(({ cell_type: kind, input = "", source = input }) => {
     const words = [source].flat().join("");
     return kind === "markdown" ? drawn("x.md", words, false) : el("pre", { class: "value", dir: "ltr" }, words);
   }));
