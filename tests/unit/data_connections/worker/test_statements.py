@@ -181,6 +181,11 @@ def test_deep_statements_are_refused_like_others(text):
         statement(text + " from (").check_reading()
 
 
+def test_a_statement_that_takes_long_to_parse_is_refused():
+    with pytest.raises(statements.StatementError, match="too long"):
+        statement(f"select {'a, ' * 50_000}a").check_reading()
+
+
 def test_a_value_without_a_parameter_is_refused():
     with pytest.raises(statements.StatementError, match=":b"):
         statement("select ':b', :a", {"a": 1, "b": 2})
