@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import time
 from typing import Final, TypeAlias
 
 from interpreter_bot import values
@@ -40,12 +41,13 @@ class Words:
 
 @dataclasses.dataclass(eq=False)
 class Cell:
-    """Code and its outputs."""
+    """Code and its outputs; it began at a wall-clock time."""
 
     number: int
     code: str
     screen: output_screens.Screen = dataclasses.field(default_factory=output_screens.Screen)
     finished: values.Finished | None = None
+    began: float = dataclasses.field(default_factory=time.time)
 
 
 @dataclasses.dataclass(eq=False)
@@ -84,6 +86,7 @@ class AnswerContents:
         owner: who asked.
         ahead: how many requests come first; None once it has its turn.
         awaited: what its turn waits for; empty if it goes on.
+        since: when it began to wait, or to think, in wall-clock time.
         draft: code that the model is writing.
         end: how the turn ended.
     """
@@ -95,6 +98,7 @@ class AnswerContents:
         self.entries: list[Entry] = []
         self.ahead: int | None = None
         self.awaited = ""
+        self.since = time.time()
         self.has_begun = False
         self.draft = ""
         self.steps = 0
@@ -105,6 +109,7 @@ class AnswerContents:
     def step(self, number: int) -> None:
         """Begin the text of a new step."""
         self.steps = number
+        self.since = time.time()
         self.entries.append(Words())
 
     def text(self, delta: str) -> None:

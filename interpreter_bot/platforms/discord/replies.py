@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
 from interpreter_bot import errors, values
@@ -45,6 +46,7 @@ class ReplyStyle:
         pace_seconds: between two edits.
         file_bytes: the largest file that may be sent.
         file_parts: the most parts into which a larger one is split.
+        limit_seconds: how long a piece of code may run.
         is_visitable: a button leads to the session on the page.
         adopts: messages that a bot which is gone has posted for the request are gone on with.
         is_shown_again: the turn's events begin with those that are recorded of it.
@@ -58,6 +60,7 @@ class ReplyStyle:
     pace_seconds: float
     file_bytes: int
     file_parts: int
+    limit_seconds: float
     is_visitable: bool
     adopts: bool = False
     is_shown_again: bool = False
@@ -85,7 +88,9 @@ class DiscordReply:
         self._spool = file_transfers.UploadSpool(
             file_bytes=style.file_bytes, parts=style.file_parts
         )
-        self._renderer = turn_rendering.TurnRenderer(self._contents, self._spool.wrap)
+        self._renderer = turn_rendering.TurnRenderer(
+            self._contents, self._spool.wrap, limit_seconds=style.limit_seconds
+        )
         self._files: list[message_layout.Part] = []
         self._has_ended = asyncio.Event()
         self._buttons: tuple[message_layout.Button, ...] = ()
@@ -197,6 +202,7 @@ class DiscordReply:
         """Show that the turn has started."""
         self._contents.ahead = None
         self._contents.has_begun = True
+        self._contents.since = time.time()
         self._sync.change()
 
     def announcement(self, cell: int, text: str) -> None:
@@ -214,6 +220,8 @@ class DiscordReply:
 
     def progress(self, text: str, share: float | None) -> None:
         """Show what is waited for."""
+        if text and not self._contents.awaited:
+            self._contents.since = time.time()
         self._contents.awaited = status_sentences.waiting_sentence(text, share)
         self._sync.change()
 

@@ -244,6 +244,7 @@ class RequestsInFlight:
             pace_seconds=self._config.edit_seconds,
             file_bytes=place.file_bytes,
             file_parts=self._config.file_parts,
+            limit_seconds=self._service.queries.limits.execution_seconds,
             is_visitable=self._service.visits.is_on,
             adopts=run.adopts,
             is_shown_again=request.is_shown_again,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterable
 from typing import Any, Final
@@ -21,6 +22,8 @@ from interpreter_bot.platforms.rendering import session_facts, status_sentences
 from interpreter_bot.sessions import share_links
 from interpreter_bot.text import quantities
 
+# What `_moment` writes, once it was escaped as all foreign text is.
+_ESCAPED_MOMENT: Final = re.compile(r"\\<t:(\d{1,12}):f\\>")
 _Interaction = discord.Interaction[Any]
 _MOST_FILES: Final = 40
 _HELP: Final = """\
@@ -31,11 +34,11 @@ as long as a conversation lasts.
 • `/py code:` runs code as it is; `/py` alone opens an editor and takes files.
 • On any message: Apps → *Run this message* or *Ask about this message*.
 • Edit your message, and it is run again.
-• `/interpreter` has: reset, undo, fork, again, files, variables, limits, network, tools, model, \
-notebook, page, usage, settings."""
+• `/interpreter` has: {commands}."""
+_COMMANDS: Final = "reset, undo, fork, again, files, variables, limits, notebook, usage, settings"
 _NO_CONTENT: Final = (
-    "🔹 This bot was not given the message-content intent: in channels I read only messages that "
-    "mention me or reply to me, commands, and what you choose from Apps."
+    "🔹 In channels I can read only messages that mention me or reply to me, commands, and what "
+    "you choose from Apps: Discord does not grant me the message-content intent."
 )
 
 
@@ -190,7 +193,7 @@ class CommandEffects:
         """Show what the session has of variables."""
         place = channels_and_threads.of_interaction(interaction)
         held = await self._service.queries.variables(place.key)
-        told = _listed("Variables", session_facts.variables(held))
+        told = _listed("Variables", session_facts.variables(held, when=_moment))
         await self._handler.tell(interaction, _cut(told))
 
     async def lost_cells(self, interaction: _Interaction) -> str:
@@ -234,7 +237,17 @@ class CommandEffects:
 
     async def help(self, interaction: _Interaction) -> None:
         """Show what the bot can do, and what not."""
-        lines = [_HELP]
+        place = channels_and_threads.of_interaction(interaction)
+        person = channels_and_threads.person(interaction.user)
+        reach = self._service.queries.reach(place.key)
+        offered = {
+            "model": bool(self._service.queries.models),
+            "network": bool(reach.hosts or reach.offers),
+            "tools": bool(await self._service.queries.tools(place.key, person)),
+            "page": self._service.visits.is_on,
+        }
+        names = [_COMMANDS, *(name for name, is_on in offered.items() if is_on)]
+        lines = [_HELP.format(commands=", ".join(names))]
         if not self._client.intents.message_content:
             lines.append(markdown.small(_NO_CONTENT))
         if self._service.model_notice:
@@ -317,9 +330,15 @@ def _scope(
     return values.Scope(channels_and_threads.PLATFORM, place.key.workspace)
 
 
+def _moment(moment: float) -> str:
+    return f"<t:{int(moment)}:f>"
+
+
 def _listed(title: str, found: Iterable[session_facts.Fact]) -> str:
     lines = [": ".join(filter(None, map(markdown.plain, fact[:2]))) for fact in found]
-    return "\n• ".join([f"**{title}**", *lines])
+    return "\n• ".join(
+        [f"**{title}**", *(_ESCAPED_MOMENT.sub(r"<t:\1:f>", line) for line in lines)]
+    )
 
 
 def _file(info: values.FileInfo) -> str:

@@ -63,8 +63,11 @@ def without_status(content: str) -> str:
 class TurnRenderer:
     """Renders one turn log, each time it changes."""
 
-    def __init__(self, contents: answer_contents.AnswerContents, wrap: Wrap) -> None:
+    def __init__(
+        self, contents: answer_contents.AnswerContents, wrap: Wrap, *, limit_seconds: float
+    ) -> None:
         self._contents = contents
+        self._limit = quantities.duration(limit_seconds)
         self._wrap = wrap
         self._chooser = output_selection.OutputSelector(_OF_CODE if contents.is_code else _OF_MODEL)
         self._chosen: dict[int, tuple[display_items.Item, ...]] = {}
@@ -103,7 +106,7 @@ class TurnRenderer:
         head = parts[: sum(end <= _ANSWER_CHARACTERS for end in ends)]
         yield from head
         if not is_whole and (is_held_back or len(head) < len(parts)):
-            yield message_layout.Status(markdown.small("✍️ writing …"))
+            yield _status("✍️ writing …")
         if not is_whole or len(head) == len(parts):
             return
         tail = _last(parts[len(head) :])
@@ -119,21 +122,19 @@ class TurnRenderer:
         log = self._contents
         last = log.entries[-1] if log.entries else None
         if log.ahead is not None:
-            before = "1 request comes" if log.ahead == 1 else f"{log.ahead} requests come"
-            yield message_layout.Status(markdown.small(f"⏳ {before} before yours."))
+            yield _status(f"⏳ {status_sentences.queued(log.ahead) or 'one moment …'}")
         elif log.awaited:
-            yield message_layout.Status(markdown.small(f"⏳ {markdown.plain(log.awaited)}"))
+            yield _status(f"⏳ {markdown.plain(log.awaited)} ({_began(log.since)})")
         elif log.draft:
             yield markdown.code(_tail(log.draft, _CODE_LINES, _CODE_CHARACTERS), "py")
-            yield message_layout.Status(markdown.small("✍️ writing code …"))
+            yield _status("✍️ writing code …")
         elif isinstance(last, answer_contents.Cell) and last.finished is None:
-            yield message_layout.Status(markdown.small("⏳ running …"))
+            yield _status(f"⏳ running … ({_began(last.began)}, at most {self._limit})")
         elif isinstance(last, answer_contents.Question) and not last.verdict:
             return
         elif not (isinstance(last, answer_contents.Words) and last.text.strip()):
-            yield message_layout.Status(
-                markdown.small("⏳ thinking …" if log.has_begun else "⏳ one moment …")
-            )
+            thinking = f"⏳ thinking … ({_began(log.since)})"
+            yield _status(thinking if log.has_begun else "⏳ one moment …")
 
     def _end(self, end: ports.End) -> Iterator[message_layout.Part]:
         log = self._contents
@@ -232,6 +233,15 @@ class TurnRenderer:
                 yield self._wrap(item.name, item.title, item.html)
             case display_items.NoteItem():
                 yield markdown.small(f"🔹 {markdown.plain(item.text)}")
+
+
+def _status(text: str) -> message_layout.Status:
+    return message_layout.Status(markdown.small(text))
+
+
+def _began(moment: float) -> str:
+    """Return how long ago something began, which Discord counts on by itself."""
+    return f"began <t:{int(moment)}:R>"
 
 
 def _length(part: str | message_layout.Line) -> int:

@@ -124,14 +124,24 @@ def models(titles: Iterable[str], current: str | None) -> list[Fact]:
     return [Fact(title, "in use" if title == current else "") for title in titles]
 
 
-def variables(of: session_variables.HeldVariables) -> list[Fact]:
-    """Describe what a session has of variables, what is saved of them, and what is not, and why."""
+def _in_utc(moment: float) -> str:
+    return f"{datetime.datetime.fromtimestamp(moment, datetime.UTC):%-d %B at %H:%M} UTC"
+
+
+def variables(
+    of: session_variables.HeldVariables, *, when: Callable[[float], str] = _in_utc
+) -> list[Fact]:
+    """Describe what a session has of variables, what is saved of them, and what is not, and why.
+
+    Args:
+        of: what it has.
+        when: writes a moment as the platform shows it.
+    """
     more = f" and {of.more:,} more" if of.more else ""
     facts = [Fact("In Python now", f"{', '.join(of.names)}{more}" or "nothing")]
     if (saved := of.saved) is None:
         return [*facts, Fact("Saved", "nothing")]
-    at = datetime.datetime.fromtimestamp(saved.at, datetime.UTC)
-    facts.append(Fact("Saved", f"{saved.kept:,} on {at:%-d %B at %H:%M} UTC"))
+    facts.append(Fact("Saved", f"{saved.kept:,} on {when(saved.at)}"))
     for heading, entries, count in (
         ("Not saved", saved.lost, saved.lost_count),
         ("Saved in part, without", saved.partly, saved.partly_count),

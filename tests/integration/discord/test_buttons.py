@@ -47,7 +47,7 @@ async def test_stop_stops_its_own_request_alone(discord_server, lab, connect, un
         await until(lambda: thread.of_bots)
         first = thread.of_bots[0]
         discord_server.say(bob, thread, f"{discord_server.bot.mention} his")
-        await until(lambda: "comes before yours" in thread.of_bots[-1].content)
+        await until(lambda: "Queued: 1 request ahead" in thread.of_bots[-1].content)
         await discord_server.click(bob, thread.of_bots[-1], "Stop")
         await until(lambda: "withdrawn" in thread.of_bots[-1].content)
         components = first.components
@@ -314,7 +314,7 @@ async def test_a_password_is_taken_from_the_form_alone(
         discord_server.say(alice, place, "hunter2", reference=question)
         await until(lambda: "don't take passwords" in place.of_bots[-1].content)
         discord_server.say(alice, place, "what now?")
-        await until(lambda: "comes before yours" in place.of_bots[-1].content)
+        await until(lambda: "Queued: 1 request ahead" in place.of_bots[-1].content)
         opened = await discord_server.click(alice, question, "Answer")
         await discord_server.submit(opened, {"text": "swordfish"})
         await until(lambda: any("Length 9." in m.content for m in place.of_bots))

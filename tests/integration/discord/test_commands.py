@@ -317,6 +317,17 @@ async def test_settings_hold_for_person_channel_and_server(discord_server, lab, 
         assert "reset to the default" in await choose(alice, "approval", "default")
 
 
+async def test_help_offers_only_what_is_on(discord_server, lab, connect):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    for models, expected in ((("small", "large"), True), ((), False)):
+        async with connect(models=models):
+            done = await discord_server.command(alice, channel, "interpreter help")
+            text = await steps.finished(done)
+        assert ("model" in text.partition("has: ")[2].split("\n")[0]) == expected
+        assert not {"network", "tools", "page"} & set(text.partition("has: ")[2].split(", "))
+        await asyncio.sleep(discord_server.gateway.identify_seconds)
+
+
 TYPED = "Try this: ```py\nprint(\u201c1+1\u201d)\u00a0``` thanks"
 
 

@@ -142,9 +142,9 @@ async def test_a_deleted_message_that_waits_is_withdrawn(
         thread = await steps.thread_in(channel)
         await until(lambda: service.handled)
         waiting = discord_server.say(alice, thread, "two")
-        await until(lambda: "1 request comes before yours" in last_answer(thread))
+        await until(lambda: "Queued: 1 request ahead" in last_answer(thread))
         others = [discord_server.say(alice, thread, text) for text in ("three", "four")]
-        await until(lambda: "3 requests come before" in thread.of_bots[-1].content)
+        await until(lambda: "Queued: 3 requests ahead" in thread.of_bots[-1].content)
         discord_server.delete(waiting)
         discord_server.delete_all(*others)
         await until(lambda: "".join(m.content for m in thread.of_bots).count("withdrawn") == 3)

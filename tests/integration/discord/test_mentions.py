@@ -1,6 +1,7 @@
 """Somebody mentions the bot in a channel."""
 
 import asyncio
+import re
 import time
 
 import pytest
@@ -106,6 +107,35 @@ async def test_a_short_answer_carries_nothing_below_it(discord_server, lab, conn
     output = "```\n1267650600228229401496703205376\n```\n" if code else ""
     assert answer.content == f"{output}It is about 1.27e30."
     assert answer.buttons == {}
+
+
+async def test_while_people_wait_they_see_time_and_limit(discord_server, lab, connect, until):
+    gates = [asyncio.Event() for _ in range(3)]
+
+    async def script(turn):
+        turn.reply.step(1)
+        await gates[0].wait()
+        turn.reply.progress("Python is about to start.", None)
+        await gates[1].wait()
+        turn.reply.progress("", None)
+        await turn.reply.code(0, "slow()")
+        await gates[2].wait()
+        turn.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
+        return turn.done("Done.")
+
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(script):
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
+        thread = await steps.thread_in(channel)
+        await until(lambda: thread.of_bots)
+        [answer] = thread.of_bots
+        for gate, words in zip(gates, ("thinking …", "about to start.", "running …"), strict=True):
+            await until(lambda words=words: f"{words} (began" in answer.content)
+            began = re.search(r"\(began <t:(\d+):R>", answer.content)
+            assert abs(time.time() - int(began[1])) < 15
+            assert (", at most 1 min" in answer.content) == (words == "running …")
+            gate.set()
+        await until(lambda: answer.content.endswith("Done."))
 
 
 async def test_where_a_model_failed_the_traceback_is_shown(discord_server, lab, connect):
