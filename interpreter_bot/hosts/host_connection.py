@@ -100,7 +100,7 @@ class HostConnection:
         self._newest = newest
         self._revive: Revive | None = None
         self._patience_seconds = patience_seconds
-        self._session: aiohttp.ClientSession | None = None
+        self._session: host_statuses.HostSession | None = None
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._is_connected = asyncio.Event()
         self._seen = time.monotonic()
@@ -140,7 +140,7 @@ class HostConnection:
             address = host_sockets.target(address) or address
         connection = cls(address, newest, patience_seconds=patience_seconds)
         connection._revive = revive
-        connection._session = host_statuses.open_session(address)
+        connection._session = host_statuses.HostSession(address)
         try:
             connection.status = await host_statuses.read_status(connection._session, address)
             connection._heard_by = connection.status.id
@@ -158,7 +158,7 @@ class HostConnection:
             await connection._session.close()
 
     @property
-    def session(self) -> aiohttp.ClientSession:
+    def session(self) -> host_statuses.HostSession:
         """What asks the host as it is now, beside the one that everything else is said over."""
         assert self._session is not None, "use it inside `async with`"  # noqa: S101
         return self._session
@@ -297,7 +297,7 @@ class HostConnection:
     async def _converse(self) -> None:
         """Connect, say what is wanted, and listen until the connection is lost."""
         session = await self._reach()
-        connecting = session.ws_connect(
+        connecting = await session.ws_connect(
             "/v1/events",
             # Only a bot has a host started anew; commands come and go.
             params={} if self._revive is None else {"bot": "1"},
@@ -329,7 +329,7 @@ class HostConnection:
                 writing.cancel()
                 await asyncio.wait({writing})
 
-    async def _reach(self) -> aiohttp.ClientSession:
+    async def _reach(self) -> host_statuses.HostSession:
         """Ask the host what it is; where it is gone, the newest one.
 
         Raises:
@@ -344,7 +344,7 @@ class HostConnection:
             if path is None or path == self.address:
                 raise
             # What was asked of the former one and not answered never will be.
-            former, self._session = self.session, host_statuses.open_session(path)
+            former, self._session = self.session, host_statuses.HostSession(path)
             self.address = path
             await former.close()
             self.status = await host_statuses.read_status(self.session, path)

@@ -62,7 +62,7 @@ async def status(address: host_addresses.Address) -> host_statuses.HostStatus:
     Raises:
         KernelError: there is none.
     """
-    async with host_statuses.open_session(address) as session:
+    async with host_statuses.HostSession(address) as session:
         return await host_statuses.read_status(session, address)
 
 
@@ -76,10 +76,10 @@ async def drain(path: pathlib.Path, *, is_urgent: bool) -> None:
     Raises:
         KernelError: there is none.
     """
-    async with host_statuses.open_session(path) as session:
+    async with host_statuses.HostSession(path) as session:
         try:
             body = host_messages.document({"is_urgent": is_urgent})
-            async with session.post("/v1/drain", data=body) as response:
+            async with await session.request("POST", "/v1/drain", data=body) as response:
                 response.raise_for_status()
         except (aiohttp.ClientError, OSError) as error:
             raise errors.KernelError(_NONE.format(path=path)) from error

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import aiohttp
 import yarl
-from aiohttp import abc, client_proto
+from aiohttp import abc
 
 from interpreter_bot import errors
 from interpreter_bot.hosts import host_addresses, host_messages, socket_owners
@@ -31,6 +31,7 @@ _COPY: Final = (
     "The data directory of the host at {address} is a copy of another host's: end that host, "
     "delete `host.id` in its data directory, and start it again."
 )
+_UNCHECKED: Final = "It is not known whose process keeps the Python kernels."
 _UNSAID: Final = "it does not trust the certificate of this bot, or just ends"
 # It is answered out of memory.
 _STATUS_SECONDS: Final = 10.0
@@ -109,23 +110,6 @@ class HostStatus:
                 raise errors.HostUnusableError(_COPY.format(address=address))
 
 
-class _TlsConnector(aiohttp.TCPConnector):
-    """Connections over TLS, each by the certificates of its moment."""
-
-    def __init__(self, address: host_addresses.TlsAddress) -> None:
-        resolver = _Resolver(address.ip) if address.ip else None
-        super().__init__(
-            limit=0, resolver=resolver, use_dns_cache=False, socket_factory=_kept_alive
-        )
-        self._credentials = address.credentials
-
-    async def _create_connection(self, *args: Any, **kwargs: Any) -> client_proto.ResponseHandler:
-        """Connect, as the one who the files say by now that we are."""
-        assert self._credentials is not None, "whoever connects has them"  # noqa: S101
-        self._ssl = self._credentials.context()
-        return await super()._create_connection(*args, **kwargs)
-
-
 def _kept_alive(info: aiohttp.AddrInfoType) -> socket.socket:
     made = socket.socket(*info[:3])
     for option in _KEPT_ALIVE:
@@ -154,19 +138,56 @@ class _Resolver(abc.AbstractResolver):
         """Keep nothing open."""
 
 
-def open_session(address: host_addresses.Address) -> aiohttp.ClientSession:
-    """Return a session with the host at an address, if it is no stranger's; to be closed."""
-    timeout = aiohttp.ClientTimeout(total=_STATUS_SECONDS)
-    if isinstance(address, pathlib.Path):
-        connector: aiohttp.BaseConnector = socket_owners.Connector(address)
-        return aiohttp.ClientSession(_ADDRESS, connector=connector, timeout=timeout)
-    base = yarl.URL.build(scheme="https", host=address.name, port=address.port)
-    return aiohttp.ClientSession(base, connector=_TlsConnector(address), timeout=timeout)
+class HostSession:
+    """Requests to the host at an address, if it is no stranger's; an async context, or `close`."""
+
+    def __init__(self, address: host_addresses.Address) -> None:
+        timeout = aiohttp.ClientTimeout(total=_STATUS_SECONDS)
+        self._credentials: host_addresses.Credentials | None = None
+        self._owned: socket_owners.Connector | None = None
+        if isinstance(address, pathlib.Path):
+            self._owned = socket_owners.Connector(address)
+            self._session = aiohttp.ClientSession(_ADDRESS, connector=self._owned, timeout=timeout)
+            return
+        assert address.credentials is not None, "whoever connects has them"  # noqa: S101
+        self._credentials = address.credentials
+        base = yarl.URL.build(scheme="https", host=address.name, port=address.port)
+        resolver = _Resolver(address.ip) if address.ip else None
+        made = aiohttp.TCPConnector(
+            limit=0, resolver=resolver, use_dns_cache=False, socket_factory=_kept_alive
+        )
+        self._session = aiohttp.ClientSession(base, connector=made, timeout=timeout)
+
+    async def request(self, method: str, path: str, **options: Any) -> aiohttp.ClientResponse:
+        """Begin a request; see aiohttp."""
+        response = await self._session.request(method, path, **options, **self._tls)
+        if self._owned is not None and not self._owned.has_checked:
+            # The first request says nothing, so that it is no loss if the library went around it.
+            response.close()
+            raise errors.HostUnusableError(_UNCHECKED)
+        return response
+
+    async def ws_connect(self, path: str, **options: Any) -> Any:  # noqa: ANN401
+        """Open a websocket; see aiohttp."""
+        return await self._session.ws_connect(path, **options, **self._tls)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._session.close()
+
+    async def __aenter__(self) -> HostSession:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def _tls(self) -> dict[str, Any]:
+        """Who we are by the files of this moment, and who is trusted."""
+        return {} if self._credentials is None else {"ssl": self._credentials.context()}
 
 
-async def read_status(
-    session: aiohttp.ClientSession, address: host_addresses.Address
-) -> HostStatus:
+async def read_status(session: HostSession, address: host_addresses.Address) -> HostStatus:
     """Ask a host what it is.
 
     Raises:
@@ -174,7 +195,7 @@ async def read_status(
         KernelError: there is none.
     """
     try:
-        async with session.get("/v1/host") as response:
+        async with await session.request("GET", "/v1/host") as response:
             response.raise_for_status()
             said = await response.json()
         status = host_messages.read(HostStatus, said)

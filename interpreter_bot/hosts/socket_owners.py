@@ -13,10 +13,10 @@ import pathlib
 import socket
 import stat
 import struct
-from typing import Any, Final
+from typing import Final
 
 import aiohttp
-from aiohttp import client_proto
+from aiohttp import connector, tracing
 
 from interpreter_bot import errors
 
@@ -56,25 +56,38 @@ def check(peer: socket.socket, path: pathlib.Path) -> None:
 
 
 class Connector(aiohttp.UnixConnector):
-    """Connections to a host that is no stranger's."""
+    """Connections to a host that is no stranger's.
+
+    Attributes:
+        has_checked: whether it was ever asked who listens.
+    """
+
+    has_checked = False
 
     def __init__(self, path: pathlib.Path) -> None:
         """Connect to a socket; see `check`."""
         super().__init__(str(path), limit=0)
         self._socket_path = path
 
-    async def _create_connection(self, *args: Any, **kwargs: Any) -> client_proto.ResponseHandler:
-        """Connect, and ask who listens before anything is said.
+    async def connect(
+        self,
+        req: aiohttp.ClientRequest,
+        traces: list[tracing.Trace],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - the library's.
+    ) -> connector.Connection:
+        """Return a connection, of which it was asked who listens before anything is said.
 
         Raises:
             HostUnusableError: a stranger.
         """
-        protocol = await super()._create_connection(*args, **kwargs)
-        transport = protocol.transport
-        if transport is not None:
-            try:
-                check(transport.get_extra_info("socket"), self._socket_path)
-            except errors.HostUnusableError:
-                protocol.close()
-                raise
-        return protocol
+        connection = await super().connect(req, traces, timeout)
+        transport = connection.transport
+        try:
+            if transport is None:
+                raise errors.HostUnusableError(_STRANGER)
+            check(transport.get_extra_info("socket"), self._socket_path)
+            self.has_checked = True
+        except errors.HostUnusableError:
+            connection.close()
+            raise
+        return connection

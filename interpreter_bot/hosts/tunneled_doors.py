@@ -69,7 +69,7 @@ class TunneledDoors:
         """
         try:
             alive_seconds = door_streams.HEARTBEAT_SECONDS
-            async with self._connection.session.ws_connect(
+            async with await self._connection.session.ws_connect(
                 "/v1/door_link",
                 params=self._asked,
                 heartbeat=alive_seconds,
@@ -151,7 +151,7 @@ class TunneledDoors:
         if not await self._is_current():
             await link.close()
             return
-        async with self._connection.session.ws_connect(
+        async with await self._connection.session.ws_connect(
             "/v1/door_stream", params={"stream": name}, max_msg_size=_MOST_BYTES
         ) as stream:
             await door_streams.relay(await _connected(path), stream)

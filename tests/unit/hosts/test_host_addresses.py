@@ -78,7 +78,7 @@ async def answer(port, directory, *, name="127.0.0.1", ip=""):
 
 
 async def heard(address):
-    async with host_statuses.open_session(address) as session:
+    async with host_statuses.HostSession(address) as session:
         try:
             status = await host_statuses.read_status(session, address)
         except errors.KernelError as error:
@@ -216,10 +216,10 @@ async def test_a_machine_that_lost_its_power_is_noticed(host_files, bot_files):
     async with listening(host_files) as port:
         credentials = host_addresses.Credentials(bot_files, is_host=False)
         address = host_addresses.TlsAddress("127.0.0.1", port, "", credentials)
-        async with host_statuses.open_session(address) as session:
+        async with host_statuses.HostSession(address) as session:
             await host_statuses.read_status(session, address)
             # The one that is kept for the next request.
-            (((protocol, _),),) = session.connector._conns.values()
+            (((protocol, _),),) = session._session.connector._conns.values()
             link = protocol.transport.get_extra_info("socket")
             assert link.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
             idle, interval, count = (

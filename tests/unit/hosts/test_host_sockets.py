@@ -1,13 +1,16 @@
 """Where hosts listen, and whose sockets are left."""
 
+import asyncio
+import contextlib
 import os
 import socket
 import stat
 
+import aiohttp
 import pytest
 
 from interpreter_bot import errors, settings
-from interpreter_bot.hosts import host_sockets
+from interpreter_bot.hosts import host_sockets, host_statuses, socket_owners
 
 
 def test_hosts_of_two_data_directories_do_not_meet(tmp_path):
@@ -35,3 +38,40 @@ def test_directory_of_sockets_is_for_nobody_else(short_path):
     paths = settings.Paths(data=short_path / "d", runtime=short_path / "r" / "un")
     host_sockets.make_socket_path(paths)
     assert stat.S_IMODE(paths.runtime.stat().st_mode) == 0o700
+
+
+@contextlib.asynccontextmanager
+async def answering(path):
+    """Listen at a socket, and note what is said there."""
+    said, tasks = bytearray(), set()
+
+    async def note(reader, writer):
+        tasks.add(asyncio.current_task())
+        with contextlib.suppress(ConnectionError), contextlib.closing(writer):
+            said.extend(await reader.read(1000))
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+            await writer.drain()
+
+    async with await asyncio.start_unix_server(note, path):
+        yield said
+        await asyncio.wait(tasks, timeout=10)
+        await asyncio.sleep(0.05)
+
+
+async def test_nothing_is_said_to_a_stranger(short_path, monkeypatch):
+    path = short_path / "s"
+    monkeypatch.setattr(socket_owners, "trusted", lambda _: {os.geteuid() + 1})
+    async with answering(path) as said, host_statuses.HostSession(path) as session:
+        with pytest.raises(errors.HostUnusableError, match="another user"):
+            await session.request("POST", "/v1/stop", data=b"secret")
+        with pytest.raises(errors.HostUnusableError, match="another user"):
+            await session.ws_connect("/v1/events")
+    assert said == b""
+
+
+async def test_a_host_is_not_used_if_nobody_asked_whose_it_is(short_path, monkeypatch):
+    path = short_path / "s"
+    monkeypatch.setattr(socket_owners.Connector, "connect", aiohttp.UnixConnector.connect)
+    async with answering(path), host_statuses.HostSession(path) as session:
+        with pytest.raises(errors.HostUnusableError, match="not known whose"):
+            await host_statuses.read_status(session, path)
