@@ -369,6 +369,23 @@ async def test_a_kernel_that_dies_in_a_turn_is_announced_and_replaced(opened):
     assert notice.text in told
 
 
+async def test_a_file_that_is_displayed_is_marked_so_that_no_chat_shows_it_twice(opened):
+    picture = (
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5E"
+        "rkJggg=="
+    )
+    code = (
+        f"import base64\ndata = {picture!r}\n"
+        "open('shown.png', 'wb').write(base64.b64decode(data))\n"
+        "open('other.png', 'wb').write(base64.b64decode(data) + b'x')\n"
+        "display({'image/png': data}, raw=True)"
+    )
+    async with opened(openai_server.code(code), openai_server.text("Done.")) as house:
+        reply = await house.ask("go")
+    shown = {artifact.name: artifact.is_shown for artifact in reply.of("artifact")}
+    assert shown == {"shown.png": True, "other.png": False}
+
+
 async def test_a_file_written_twice_is_given_once_as_it_is_at_the_end(opened):
     script = [
         openai_server.code("open('f.txt', 'w').write('draft')"),

@@ -69,6 +69,22 @@ async def test_answer_holds_text_code_outputs_pictures_and_one_batch_of_files(sl
     assert slack.world.contents[batch["files"][0]["id"]] == b"a,b\n1,2\n"
 
 
+async def test_a_picture_that_was_saved_and_shown_is_posted_once(slack, service, app):
+    async def script(turn):
+        await turn.reply.code(0, "plot()")
+        turn.reply.output(0, values.Image(mime="image/png", data=PNG, plain="<Figure 1>"))
+        turn.reply.finished(0, fake.done())
+        turn.make(0, "plot.png", PNG)
+        turn.make(0, "report.csv", b"a,b\n1,2\n")
+        return ports.End(status=values.TurnStatus.DONE, text="There it is.", seconds=1.2)
+
+    service.script = script
+    slack.say("U1", "DU1", "<@UBOT> plot")
+    await slack.until(lambda: slack.world.batches)
+    [batch] = slack.world.batches
+    assert [file["name"] for file in batch["files"]] == ["report.csv"]
+
+
 async def test_second_mention_in_a_thread_goes_to_the_same_session(slack, service, app):
     ts = slack.say("U1", "C1", "<@UBOT> one")
     await slack.until(lambda: slack.answers("C1", ts))
