@@ -9,7 +9,6 @@ slackapi/python-slack-sdk#1961). So a picture's message is posted when its file 
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import itertools
 import logging
@@ -52,17 +51,15 @@ class PictureBlocks:
         """
         if self._api.lacks(place.workspace.team, _FEATURE):
             return None
-        kept = (self._uploads.keep(place, outgoing(picture)) for picture in shown)
-        found = await asyncio.gather(*kept, return_exceptions=True)
+        try:
+            files = await self._uploads.keep(place, [outgoing(picture) for picture in shown])
+        except api_errors.GoneError:
+            raise
+        except api_errors.SlackError as error:
+            self.refused(place, error)
+            return None
         made: list[blocks.Block] = []
-        for picture, file in zip(shown, found, strict=True):
-            if isinstance(file, api_errors.GoneError):
-                raise file
-            if isinstance(file, api_errors.SlackError):
-                self.refused(place, file)
-                return None
-            if isinstance(file, BaseException):
-                raise file
+        for picture, file in zip(shown, files, strict=True):
             about = markdown.plain_name(picture.about or picture.name)
             made.append(blocks.picture(file, picture.name, about))
         return made
@@ -143,7 +140,7 @@ class EditedAnswer:
         await self._up_to_pictures(answer)
         text = f"{self._text(answer)}\n\n{live}".strip("\n")
         shown = text or "_Working on it…_"
-        await self._messages.show(shown, below=below, payload=self._payload)
+        await self._messages.show(shown, below=below, payload=self._payload, is_first_sign=not text)
 
     async def finish(self, answer: answer_contents.Answer, below: Sequence[blocks.Block]) -> None:
         """Show all that is left: in one message with its pictures, if possible.
@@ -176,7 +173,11 @@ class EditedAnswer:
         Raises:
             SlackError: Slack does not take it.
         """
-        made = await self._pictures.blocks(self._place, shown)
+        await self._show_made(shown, await self._pictures.blocks(self._place, shown))
+
+    async def _show_made(
+        self, shown: Sequence[answer_contents.Picture], made: Sequence[blocks.Block] | None
+    ) -> None:
         if made is None:
             await self._send(shown)
         else:
@@ -188,15 +189,32 @@ class EditedAnswer:
         while any(
             isinstance(piece, answer_contents.Picture) for piece in self._pieces_left(answer)
         ):
+            shown = await self._begin_pictures(answer)
+            made = await self._pictures.blocks(self._place, shown)
             await self._tell(answer)
-            run = next(answer_contents.runs(self._pieces_left(answer)))
-            await self.show_pictures([p for p in run if isinstance(p, answer_contents.Picture)])
+            await self._show_made(shown, made)
+
+    async def _begin_pictures(
+        self, answer: answer_contents.Answer
+    ) -> list[answer_contents.Picture]:
+        """Show the words before the next pictures, or leave the first sign; return the pictures.
+
+        Many pictures take a while until they are uploaded.
+        """
+        if self._text(answer):
+            await self._tell(answer)
+        for run in answer_contents.runs(self._pieces_left(answer)):
+            if shown := [p for p in run if isinstance(p, answer_contents.Picture)]:
+                return shown
+        return []
 
     async def _finish_in_blocks(
         self, answer: answer_contents.Answer, below: Sequence[blocks.Block]
     ) -> bool:
         """Show all that is left in blocks; says whether this workspace can have that."""
         waiting = [p for p in self._pieces_left(answer) if isinstance(p, answer_contents.Picture)]
+        if waiting:
+            await self._begin_pictures(answer)
         made = await self._pictures.blocks(self._place, waiting) if waiting else None
         if made is None:
             return False

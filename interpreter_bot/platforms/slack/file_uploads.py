@@ -10,8 +10,8 @@ import logging
 import tempfile
 import time
 import zipfile
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import IO, Any, Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import IO, Any, Final, TypeVar
 
 import aiohttp
 
@@ -19,6 +19,8 @@ from interpreter_bot.platforms.slack import api_errors, markdown, message_postin
 from interpreter_bot.text import file_names
 
 _log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 _CHUNK_BYTES: Final = 256 * 1024
 _MOST_BYTES: Final = 1024**3
@@ -132,19 +134,22 @@ class FileUploads:
             one for file, one in sent.items() if not await self._look(place, file, _shares, until)
         ]
 
-    async def keep(self, place: message_posting.Place, picture: Outgoing) -> str:
-        """Upload a picture for a block, without sharing it; return its file id.
+    async def keep(self, place: message_posting.Place, pictures: Sequence[Outgoing]) -> list[str]:
+        """Upload pictures for blocks, without sharing them; return their file ids.
 
         Raises:
-            SlackError: it cannot be shown so.
+            SlackError: they cannot be shown so.
         """
-        size = picture.file.seek(0, io.SEEK_END)
-        named = await self._bring(place, picture, picture.name, size)
-        await self._complete(place, [named])
+        named = await _all(
+            self._bring(place, picture, picture.name, picture.file.seek(0, io.SEEK_END))
+            for picture in pictures
+        )
+        await self._complete(place, named)
         until = time.monotonic() + self._api.config.sharing_seconds
-        if not await self._look(place, named["id"], _is_picture, until):
-            raise api_errors.SlackError("Slack does not know it for a picture.")
-        return named["id"]
+        ids = [one["id"] for one in named]
+        if not all(await _all(self._look(place, file, _is_picture, until) for file in ids)):
+            raise api_errors.SlackError("Slack does not know them for pictures.")
+        return ids
 
     async def _look(
         self,
@@ -260,6 +265,15 @@ class FileUploads:
             # The first try, whose answer was lost, has ended it; whether it is there is looked at.
             if not is_lost:
                 raise
+
+
+async def _all(work: Iterable[Awaitable[_T]]) -> list[_T]:
+    """Do work side by side; one that fails is raised once all is over."""
+    results = await asyncio.gather(*work, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in results if not isinstance(result, BaseException)]
 
 
 def _shares(facts: Mapping[str, Any]) -> object:

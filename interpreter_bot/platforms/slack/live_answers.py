@@ -116,9 +116,13 @@ class LiveMessage:
                     payload={unfinished_answers.REQUEST: self.request_id},
                 )
                 return
-        await self._edit(answer_contents.Answer())
-        if has_sessions and not self.place.is_direct:
-            self._has_status = await self._set_status("processing", title)
+        first_sign = self._edit(answer_contents.Answer())
+        if not has_sessions or self.place.is_direct:
+            await first_sign
+            return
+        # Of many at once, the status of each is there before its message has its turn.
+        status = self._set_status("processing", title)
+        _, self._has_status = await asyncio.gather(first_sign, status)
 
     async def status(self, status: Status) -> None:
         """Set the session's status, where Slack shows it."""

@@ -110,6 +110,7 @@ class PostedMessages:
         *,
         below: Sequence[blocks.Block] = (),
         payload: dict[str, str] | None = None,
+        is_first_sign: bool = False,
     ) -> None:
         """Post and edit until the messages have exactly this content, in the richest style that
         Slack takes.
@@ -118,13 +119,15 @@ class PostedMessages:
             text: Markdown, harmless.
             below: blocks under the last message.
             payload: facts about the first message, for later; ids only.
+            is_first_sign: it is posted before what else waits to be posted in the channel.
 
         Raises:
             SlackError: Slack does not take it.
         """
         while True:
             try:
-                await self._show(self._contents(text, below), payload)
+                contents = self._contents(text, below)
+                await self._show(contents, payload, is_first_sign=is_first_sign)
             except api_errors.ContentRefusedError as error:
                 if self._style not in _PLAINER:
                     raise
@@ -146,12 +149,20 @@ class PostedMessages:
         ]
 
     async def _show(
-        self, contents: Sequence[dict[str, Any]], payload: dict[str, str] | None
+        self,
+        contents: Sequence[dict[str, Any]],
+        payload: dict[str, str] | None,
+        *,
+        is_first_sign: bool,
     ) -> None:
         for number, wanted in enumerate(contents):
             if number >= len(self._ts):
                 more = payload or {}
-                await self._post(wanted, {**self._payload, **(more if number == 0 else {})})
+                await self._post(
+                    wanted,
+                    {**self._payload, **(more if number == 0 else {})},
+                    is_first_sign=is_first_sign,
+                )
             elif self._shown[number] != wanted:
                 await self._edit(number, wanted)
         for ts in self._ts[len(contents) :]:
@@ -164,8 +175,13 @@ class PostedMessages:
             await self._delete(ts)
         self.adopt(())
 
-    async def _post(self, wanted: dict[str, Any], payload: dict[str, str]) -> None:
-        self._ts.append(await _post_as_is(self._api, self.place, wanted, self.thread, payload))
+    async def _post(
+        self, wanted: dict[str, Any], payload: dict[str, str], *, is_first_sign: bool
+    ) -> None:
+        ts = await _post_as_is(
+            self._api, self.place, wanted, self.thread, payload, is_first_sign=is_first_sign
+        )
+        self._ts.append(ts)
         self._shown.append(wanted)
         self.thread = self.thread or self._ts[0]
 
@@ -266,6 +282,8 @@ async def _post_as_is(
     content: dict[str, Any],
     thread: str,
     payload: Mapping[str, Any] | None = None,
+    *,
+    is_first_sign: bool = False,
 ) -> str:
     """Post a message exactly once despite broken connections; return its timestamp.
 
@@ -284,6 +302,7 @@ async def _post_as_is(
         place.workspace,
         "chat.postMessage",
         find=find,
+        is_first_sign=is_first_sign,
         channel=place.channel,
         thread_ts=thread or None,
         unfurl_links=False,

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import itertools
 import logging
 import time
+import weakref
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 
@@ -46,6 +48,8 @@ _OPTIONAL: Final = frozenset(
 )
 _LACKING_SECONDS: Final = 3600.0
 _BURST: Final = 3
+# Of the pause between two messages, how long one waits that has others before it.
+_LANE_CHECK: Final = 0.02
 # Slack was away for longer now and then; a call that is waited for is not given up sooner.
 _LONGEST_OUTAGE_SECONDS: Final = 120.0
 _FIRST_PAUSE_SECONDS: Final = 0.1
@@ -63,24 +67,36 @@ class WaitError(api_errors.SlackError):
 
 
 class _Lane:
-    """Messages to one channel: one at a time, and about as many a second as Slack takes."""
+    """Messages to one channel: about as many a second as Slack takes, first signs first."""
 
     def __init__(self, seconds: float) -> None:
-        self.lock = asyncio.Lock()
         self._seconds = seconds
         self._left = float(_BURST)
         self._seen = time.monotonic()
+        self._waiting: list[tuple[bool, int]] = []
+        self._numbers = itertools.count()
 
-    async def take(self) -> None:
+    @property
+    def is_used(self) -> bool:
+        """Whether anybody waits to post."""
+        return bool(self._waiting)
+
+    async def take(self, *, is_first_sign: bool) -> None:
         """Wait for permission to post."""
-        while True:
-            now = time.monotonic()
-            self._left = min(_BURST, self._left + (now - self._seen) / self._seconds)
-            self._seen = now
-            if self._left >= 1:
-                self._left -= 1
-                return
-            await asyncio.sleep((1 - self._left) * self._seconds)
+        place = (not is_first_sign, next(self._numbers))
+        self._waiting.append(place)
+        try:
+            while True:
+                now = time.monotonic()
+                self._left = min(_BURST, self._left + (now - self._seen) / self._seconds)
+                self._seen = now
+                if self._left >= 1 and place == min(self._waiting):
+                    self._left -= 1
+                    return
+                missing = max(1 - self._left, _LANE_CHECK)
+                await asyncio.sleep(missing * self._seconds)
+        finally:
+            self._waiting.remove(place)
 
 
 class WebApi:
@@ -96,6 +112,8 @@ class WebApi:
         self.config: Final = config
         self._workspaces = known
         self._clients: dict[str, AsyncWebClient] = {}
+        self._locks: weakref.WeakValueDictionary[tuple[str, str, str], asyncio.Lock]
+        self._locks = weakref.WeakValueDictionary()
         self._lanes: collections.OrderedDict[tuple[str, str], _Lane] = collections.OrderedDict()
         self._not_before: dict[_Limited, float] = {}
         self._made = cachetools.LRUCache[tuple[str, str], None](_MOST_MADE)
@@ -120,6 +138,7 @@ class WebApi:
         *,
         find: Find | None = None,
         most_seconds: float = _LONGEST_WAIT_SECONDS,
+        is_first_sign: bool = False,
         **arguments: Any,
     ) -> Answer:
         """Call a method.
@@ -128,6 +147,7 @@ class WebApi:
             workspace: whose token is used.
             method: such as `chat.postMessage`.
             find: for what must not be done twice, see `Find`.
+            is_first_sign: it is posted before messages that wait for their turn.
             most_seconds: gives up where Slack wants us to wait for longer at once.
             arguments: of the method; None leaves one out.
 
@@ -139,15 +159,16 @@ class WebApi:
         """
         given = {name: value for name, value in arguments.items() if value is not None}
         channel = str(given.get("channel") or given.get("channel_id") or "")
-        if method in _POSTING:
-            lane = self._lane(workspace.team, channel)
-            async with lane.lock:
-                await lane.take()
+        # One message after the other in a thread: they keep their order, and a stream that is found
+        # after its answer was lost is surely the lost one when every other one is known.
+        lock = self._lock((workspace.team, channel, str(given.get("thread_ts", ""))))
+        if method in _POSTING and channel:
+            async with lock:
+                lane = self._lane(workspace.team, channel)
+                await lane.take(is_first_sign=is_first_sign)
                 answer = await self._call(workspace, method, given, find, most_seconds)
         elif method == "chat.startStream":
-            # One at a time in a thread: a stream that is found after its answer was lost is
-            # surely the lost one when every other one is known.
-            async with self._lane(workspace.team, f"{channel}/{given.get('thread_ts')}").lock:
+            async with lock:
                 answer = await self._call(workspace, method, given, find, most_seconds)
                 self._remember(channel, answer)
         else:
@@ -159,13 +180,18 @@ class WebApi:
     def _remember(self, channel: str, answer: Answer) -> None:
         self._made[channel, str(answer.get("ts"))] = None
 
+    def _lock(self, thread: tuple[str, str, str]) -> asyncio.Lock:
+        lock = self._locks.get(thread) or asyncio.Lock()
+        self._locks[thread] = lock
+        return lock
+
     def _lane(self, team: str, channel: str) -> _Lane:
         key = (team, channel)
         lane = self._lanes.pop(key, None) or _Lane(self.config.posting_seconds)
         self._lanes[key] = lane
         while len(self._lanes) > _MOST_LANES:
             oldest = next(iter(self._lanes))
-            if self._lanes[oldest].lock.locked():
+            if self._lanes[oldest].is_used:
                 break
             del self._lanes[oldest]
         return lane
