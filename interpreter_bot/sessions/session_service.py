@@ -224,14 +224,15 @@ class SessionService:
     async def recent(
         self,
         platform: str,
-        workspace: str = "",
+        workspace: str | None = "",
         *,
         channel: str | None = None,
         person: str = "",
         mark: str | None = None,
         most: int = 50,
     ) -> tuple[past_turns.SessionOverview, ...]:
-        """Return the latest used sessions, the latest first; of one person, or mark, if named."""
+        """Return the latest used sessions, the latest first: of one person, or mark, if named; of
+        all workspaces if that is None."""
         found = await self._services.database.sessions.recent(
             platform, workspace, channel=channel, person=person, mark=mark, most=most
         )

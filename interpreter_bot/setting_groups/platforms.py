@@ -71,6 +71,9 @@ class Slack(fields.Group):
     channels can ask for more, never for less."""
     edit_seconds: Annotated[float, pydantic.Field(ge=0)] = 300.0
     """A message edited within this time is answered anew; 0 turns that off."""
+    look_back_seconds: Annotated[float, pydantic.Field(ge=0, le=80_000)] = 3600.0
+    """Answer messages that came while the bot was away for no longer than this, in channels and
+    threads used in the last day; 0 turns that off."""
 
     posting_seconds: fields.Seconds = 1.0
     """Between two messages in one channel, on the average; Slack allows about one a second."""

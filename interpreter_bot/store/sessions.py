@@ -47,7 +47,7 @@ class Sessions:
     async def recent(
         self,
         platform: str,
-        workspace: str = "",
+        workspace: str | None = "",
         *,
         channel: str | None = None,
         person: str = "",
@@ -55,9 +55,11 @@ class Sessions:
         most: int = 50,
     ) -> tuple[records.Session, ...]:
         """Return the latest used sessions, the latest first; those of one person or with one mark,
-        if named.
+        if named, and of all workspaces if that is None.
         """
-        query = sa.select(_T).where(_T.c.platform == platform, _T.c.workspace == workspace)
+        query = sa.select(_T).where(_T.c.platform == platform)
+        if workspace is not None:
+            query = query.where(_T.c.workspace == workspace)
         if person:
             asked = sa.select(schema.TURNS.c.session_id).where(schema.TURNS.c.person == person)
             query = query.where(_T.c.id.in_(asked))

@@ -2,10 +2,11 @@
 
 `startup` opens and closes it; `bolt_handlers` and `button_and_modal_handlers` are what bolt calls.
 `message_events` handles messages, `command_and_button_actions`, `subcommands`, `modals` and
-`home_tab` the rest; `permissions` says who may use the bot; `message_order` keeps the messages of
-a place in order, and `requests_in_flight` runs requests. `replies` receives the events of a turn;
-`live_answers` shows the answer, by `streamed_messages`, or by `edited_answers` of
-`message_posting` and pictures; `questions_to_people` asks people, `file_uploads` sends files, and
+`home_tab` the rest; `permissions` says who may use the bot; `message_order` keeps the messages of a
+place in order, and `requests_in_flight` runs requests. `replies` receives the events of a turn;
+`live_answers` shows the answer, by `streamed_messages`, or by `edited_answers` of `message_posting`
+and pictures; `unfinished_answers` finds what a bot that is gone left of one, and `missed_messages`
+what people wrote meanwhile; `questions_to_people` asks people, `file_uploads` sends files, and
 `web_api` alone calls Slack. `message_parsing`, `answer_contents`, `execution_results`, `markdown`,
 `blocks`, `home_and_modal_views` and `admin_views` are pure. What is shown at all is decided in
 `rendering`.

@@ -34,6 +34,7 @@ from interpreter_bot.platforms.slack import (
     interaction_requests,
     message_events,
     message_posting,
+    missed_messages,
     modals,
     requests_in_flight,
     subcommands,
@@ -81,7 +82,9 @@ async def running(
                 await in_flight.close_unfinished(key)
             await notifier.notify(key, sentence)
 
-        handlers = _handlers(shared, in_flight, notify)
+        commands = subcommands.CommandEffects(shared)
+        messages = message_events.MessageEvents(shared, in_flight, commands)
+        handlers = _handlers(shared, in_flight, messages, commands, notify)
         stack.push_async_callback(in_flight.drain, config.drain_seconds)
         service.notify_through("slack", notify, go_on=in_flight.go_on)
         app = bolt_handlers.build(
@@ -90,6 +93,7 @@ async def running(
         handlers.register(app)
         address = await stack.enter_async_context(_transport(app, config, flow, session))
         await stack.enter_async_context(_watched(known))
+        in_flight.spawn(missed_messages.MissedMessages(shared, messages).catch_up(), "missed")
         yield address
 
 
@@ -191,28 +195,30 @@ async def _log_in(
 def _handlers(
     shared: handler_dependencies.HandlerDependencies,
     in_flight: requests_in_flight.RequestsInFlight,
+    messages: message_events.MessageEvents,
+    commands: subcommands.CommandEffects,
     notify: message_posting.Notify,
 ) -> bolt_handlers.Handlers:
-    said = subcommands.CommandEffects(shared)
-    listener = message_events.MessageEvents(shared, in_flight, said)
     asked = interaction_requests.InteractionRequests(shared, in_flight)
 
     def take_again(event: event_claims.LostEvent) -> None:
-        taker = listener if "is_edit" in event.content else asked
+        taker = messages if "is_edit" in event.content else asked
         in_flight.spawn(taker.take_again(event), "an event again")
 
     shared.service.events.open_platform("slack", take_again)
-    interaction_handlers = command_and_button_actions.CommandActions(shared, in_flight, asked, said)
+    interaction_handlers = command_and_button_actions.CommandActions(
+        shared, in_flight, asked, commands
+    )
     feedback = home_tab.Feedback(shared.service)
     home = home_tab.HomeTab(shared, feedback, notify)
     modal_views = modals.Modals(shared)
     actions = button_and_modal_handlers.ButtonAndModalHandlers(
-        shared, interaction_handlers, asked, modal_views, home, feedback, said
+        shared, interaction_handlers, asked, modal_views, home, feedback, commands
     )
     return bolt_handlers.Handlers(
         shared.workspaces,
         in_flight,
-        listener,
+        messages,
         interaction_handlers,
         asked,
         home,

@@ -1,0 +1,110 @@
+"""Messages that were sent while no bot was connected: looked up at start, and taken as if new.
+
+Those of channels and threads that were used in the last day. A message that was taken before is
+claimed, so it is not taken twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from interpreter_bot import values
+from interpreter_bot.platforms.slack import (
+    api_errors,
+    handler_dependencies,
+    installations,
+    message_events,
+    web_api,
+)
+
+_log = logging.getLogger(__name__)
+
+_MAX_PLACES: Final = 40
+_MAX_MESSAGES: Final = 100
+_RECENT_SESSIONS: Final = 200
+_DAY_SECONDS: Final = 86_400.0
+
+
+class MissedMessages:
+    """Looks messages up that no event told of."""
+
+    def __init__(
+        self,
+        shared: handler_dependencies.HandlerDependencies,
+        messages: message_events.MessageEvents,
+    ) -> None:
+        self._service = shared.service
+        self._workspaces = shared.workspaces
+        self._api = shared.api
+        self._seconds = shared.config.look_back_seconds
+        self._messages = messages
+
+    async def catch_up(self) -> None:
+        """Take the messages of the last while, oldest first.
+
+        Raises:
+            StoreError: it is not known where to look.
+        """
+        if not self._seconds:
+            return
+        since = time.time() - self._seconds
+        found: list[tuple[installations.InstalledWorkspace, Mapping[str, Any]]] = []
+        for key in await self._places():
+            try:
+                workspace = await self._workspaces.get(key.workspace)
+                messages = await self._read(workspace, key, since)
+            except web_api.WaitError as error:
+                # Such as an app that may read once a minute: threads are read with what remains.
+                _log.info("no more messages that were missed are looked up: %s", error)
+                break
+            except api_errors.SlackError as error:
+                _log.info("messages that were missed cannot be looked up: %s", error)
+                continue
+            # An edited message that was answered before is claimed as it was worded first.
+            found += [
+                (
+                    workspace,
+                    {n: v for n, v in one.items() if n != "edited"} | {"channel": key.channel},
+                )
+                for one in messages
+                if not workspace.has_written(one)
+            ]
+        for workspace, message in sorted(found, key=lambda one: str(one[1].get("ts"))):
+            try:
+                await self._messages.on_event(workspace, message, "")
+            except api_errors.SlackError as error:
+                _log.warning("a message that was missed could not be taken: %s", error)
+            except Exception:
+                # An error of one does not keep the others from being taken.
+                _log.exception("a message that was missed could not be taken")
+
+    async def _places(self) -> Iterable[values.SessionKey]:
+        """Return the channels and threads that were used last, each once."""
+        recent = await self._service.recent("slack", None, most=_RECENT_SESSIONS)
+        places: dict[values.SessionKey, None] = {}
+        for overview in recent:
+            key = overview.key
+            if time.time() - overview.used.timestamp() < _DAY_SECONDS:
+                places.setdefault(values.SessionKey(key.platform, key.workspace, key.channel))
+                places.setdefault(key)
+        return list(places)[:_MAX_PLACES]
+
+    async def _read(
+        self, workspace: installations.InstalledWorkspace, key: values.SessionKey, since: float
+    ) -> list[Mapping[str, Any]]:
+        method = "conversations.replies" if key.thread else "conversations.history"
+        answer = await self._api.call(
+            workspace,
+            method,
+            most_seconds=2.0,
+            channel=key.channel,
+            ts=key.thread or None,
+            oldest=f"{since:.6f}",
+            limit=_MAX_MESSAGES,
+        )
+        messages: list[Mapping[str, Any]] = list(answer.get("messages", ()))
+        # The root comes with every page of a thread.
+        return [one for one in messages if str(one.get("ts", "")) > f"{since:.6f}"]
