@@ -66,6 +66,7 @@ _VALUES = (
     *(int, float, complex, bool, type(None), range, slice, tuple, frozenset, type, enum.Enum),
     *(types.ModuleType, types.BuiltinFunctionType, types.CodeType, re.Pattern, pathlib.PurePath),
     *(datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, decimal.Decimal),
+    types.CellType,
 )
 # A text that is longer is to lie in memory once.
 _MAX_VALUE_LENGTH = 64 * 1024
@@ -155,10 +156,6 @@ def is_shareable(obj: Any) -> bool:
     if kind is types.FunctionType:
         # Methods belong to their class.
         return "." not in obj.__qualname__ or "<locals>" in obj.__qualname__
-    if kind is types.CellType:
-        with contextlib.suppress(ValueError):
-            # Methods that use `super` have their class so.
-            return not issubclass(type(obj.cell_contents), type)
     numpy: Any = sys.modules.get("numpy")
     return numpy is None or not issubclass(kind, (numpy.dtype, numpy.generic))
 

@@ -82,6 +82,52 @@ best = models["x"]
     assert names["pandas"] is pandas
 
 
+def test_what_functions_and_objects_share_stays_shared(session):
+    saved = session("""
+def counter():
+    counts = [0]
+    return lambda: counts.append(1), lambda: counts
+add, current = counter()
+class Cache:
+    known = {}
+    def look(self): return super().__hash__() and self.known
+cache, known = Cache(), Cache.known
+long = "x" * 1_000_000
+texts = [long]
+""")
+    assert saved.save()["lost"] == {}
+    names = saved.restored()
+    names["add"]()
+    assert names["current"]() == [0, 1]
+    assert names["cache"].look() is names["known"]
+    assert type(names["cache"]) is names["Cache"]
+    assert names["texts"][0] is names["long"]
+
+
+def test_what_shares_with_a_great_many_objects_stays_shared(session):
+    saved = session("""
+many = [[number] for number in range(400_000)]
+first, other = many[0], [1]
+""")
+    assert saved.save()["lost"] == {}
+    names = saved.restored()
+    assert names["many"][0] is names["first"]
+    assert (len(names["many"]), names["other"]) == (400_000, [1])
+
+
+def test_frames_without_common_objects_are_kept_apart(session):
+    saved = session("""
+import datetime, pandas
+one = pandas.DataFrame({"a": ["x", "y"], "b": pandas.date_range("2026", periods=2, tz="UTC")})
+other = pandas.DataFrame({"a": ["x", "y"], "b": pandas.date_range("2026", periods=2, tz="UTC")})
+moment, moments = datetime.datetime.now(datetime.UTC), [datetime.datetime.now(datetime.UTC)]
+""")
+    saved.save()
+    records = snapshot_files.read_index(saved.directory, 1).records
+    assert {"one"} in [{*record.names} for record in records]
+    assert {"moment"} in [{*record.names} for record in records]
+
+
 def test_functions_use_the_variables_of_the_new_session(session):
     saved = session("""
 limit = 50
