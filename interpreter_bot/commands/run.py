@@ -34,7 +34,7 @@ _FAILED, _REFUSED = 1, 2
 _FIRST_WAIT_SECONDS: Final = 1.0
 # Discord revokes the token of a bot that begins more than a thousand sessions a day.
 _LONGEST_WAIT_SECONDS: Final = 120.0
-_UNFORESEEN: Final = "Something went wrong that nobody foresaw; what, is in the log."
+_UNFORESEEN: Final = "Unexpected error; the details are in the log."
 
 _Opening = Callable[[], AbstractAsyncContextManager[str]]
 """Opens a platform, repeatedly if called so; yields a sentence about where it is."""
@@ -47,7 +47,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         BotError: it could not be started.
     """
     # On a machine that is at work it takes long enough to look like nothing.
-    sys.stdout.write("Starting. It takes some seconds; then it says where to go.\n")
+    sys.stdout.write("Starting… The address follows.\n")
     sys.stdout.flush()
     return asyncio.run(_run(config, dict(os.environ)))
 

@@ -17,7 +17,7 @@ from typing import Final
 from interpreter_bot import errors
 from interpreter_bot.sessions import replica_calls
 
-LATE: Final = "That question is not open any more."
+LATE: Final = "This question has expired."
 
 _ID_BITS: Final = 60
 _MOST_KNOWN: Final = 1_000

@@ -24,7 +24,7 @@ TOKENS: Final = "allowance_tokens"
 """Names of the choices that override the settings: a number as text, in either."""
 
 _USED_UP: Final = "This would be more than the {what} that one person may use in a day. {until}"
-_UNTIL: Final = "It goes on tomorrow (UTC); code that you run yourself costs nothing."
+_UNTIL: Final = "It resets at midnight UTC. Code that you run yourself costs nothing."
 
 
 def effective(
@@ -86,7 +86,7 @@ class DailyUsage:
             if limits.tokens is not None and used.tokens > limits.tokens:
                 return _USED_UP.format(what=f"{limits.tokens:,} tokens", until=_UNTIL)
             if limits.money is not None and used.money > limits.money:
-                return _USED_UP.format(what=f"{limits.money} of money", until=_UNTIL)
+                return _USED_UP.format(what=f"a cost of {limits.money}", until=_UNTIL)
             reservation.reserved = worst
             return None
 

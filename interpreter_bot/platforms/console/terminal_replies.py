@@ -296,7 +296,7 @@ class TurnPrinter(ExecutionPrinter):
         spent = self._spent
         if spent.steps:
             tokens = spent.input_tokens + spent.output_tokens
-            money = f", ${spent.money.normalize():f}" if spent.money else ""
+            money = f", cost {spent.money.normalize():f}" if spent.money else ""
             cached = f" ({spent.cached_tokens:,} from cache)" if spent.cached_tokens else ""
             took = quantities.duration(end.seconds)
             steps = quantities.count(spent.steps, "step")

@@ -111,12 +111,12 @@ def _spent(
     if allowed_tokens is not None:
         told += f" ({allowed_tokens:,} allowed)"
     if spent.money or allowed_money is not None:
-        told += f", {spent.money:,.4f} of money"
+        told += f", cost {spent.money:,.4f}"
     return told if allowed_money is None else f"{told} ({allowed_money:,.2f} allowed)"
 
 
 def _directions(spent: values.Usage) -> str:
-    return f"{spent.input_tokens:,} read, {spent.output_tokens:,} written"
+    return f"{spent.input_tokens:,} input, {spent.output_tokens:,} output tokens"
 
 
 def models(titles: Iterable[str], current: str | None) -> list[Fact]:
@@ -141,7 +141,7 @@ def variables(
     facts = [Fact("In Python now", f"{', '.join(of.names)}{more}" or "nothing")]
     if (saved := of.saved) is None:
         return [*facts, Fact("Saved", "nothing")]
-    facts.append(Fact("Saved", f"{saved.kept:,} on {when(saved.at)}"))
+    facts.append(Fact("Saved", f"{quantities.count(saved.kept, 'variable')} on {when(saved.at)}"))
     for heading, entries, count in (
         ("Not saved", saved.lost, saved.lost_count),
         ("Saved in part, without", saved.partly, saved.partly_count),

@@ -11,8 +11,6 @@ from typing import Final
 from interpreter_bot.platforms.web import event_json
 from interpreter_bot.sessions import pending_questions
 
-NOT_ASKED: Final = "That question is no longer asked."
-"""Sentence for who answers too late."""
 _MOST_LOG_BYTES: Final = 4 * 1024 * 1024
 _MERGED: Final = frozenset({"text", "writing", "printed"})
 # Events that a long turn can drop until it is over and comes from the store.
@@ -116,7 +114,7 @@ class LiveTurn:
         for event in events:
             self._log.append(event)
         ids = map(str, itertools.count(1))
-        self._questions = pending_questions.PendingQuestions(NOT_ASKED, next_id=ids.__next__)
+        self._questions = pending_questions.PendingQuestions(next_id=ids.__next__)
 
     @property
     def is_elsewhere(self) -> bool:

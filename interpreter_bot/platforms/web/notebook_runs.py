@@ -26,7 +26,7 @@ from interpreter_bot.platforms.web import (
     websocket_actions,
 )
 from interpreter_bot.sessions import past_turns, requests, session_service
-from interpreter_bot.text import notebook_cells, quantities
+from interpreter_bot.text import notebook_cells
 
 _MOST_BYTES: Final = 20 * 1024 * 1024
 _MOST_CELLS: Final = 300
@@ -36,7 +36,7 @@ _LONG: Final = "{name} has {count:,} cells of code, and {most:,} is the most."
 _RUNNING: Final = "The cells of a notebook run in this conversation already."
 _CHANGED: Final = "{name} is another notebook now, so its remaining cells cannot be told."
 _NOTHING_LEFT: Final = "No cells are left of a notebook here."
-_ENDED: Final = "The notebook ended here; not run: {left} of {count}."
+_ENDED: Final = "Stopped at this error. {left:,} of {count:,} cells {were} not run."
 
 
 class NotebookRuns:
@@ -169,7 +169,7 @@ class NotebookRuns:
     async def _end(self, key: values.SessionKey, *, left: int, count: int) -> None:
         await notebook_progress.save(self._service, key, None)
         if left:
-            told = _ENDED.format(left=quantities.count(left, "cell"), count=count)
+            told = _ENDED.format(left=left, count=count, were="was" if left == 1 else "were")
             await self._service.notify(key, told)
 
     async def _turn(self, key: values.SessionKey, request_id: str) -> past_turns.PastTurn | None:

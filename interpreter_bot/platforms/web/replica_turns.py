@@ -15,7 +15,7 @@ from typing import Final
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.web import event_json, live_turns, tab_contents, tab_hub
-from interpreter_bot.sessions import past_turns, replica_calls, session_service
+from interpreter_bot.sessions import past_turns, pending_questions, replica_calls, session_service
 
 _log = logging.getLogger(__name__)
 
@@ -124,7 +124,7 @@ class TurnsElsewhere:
         told = {"thread": thread, "turn": live.id, "question": number, "text": text}
         try:
             done = await self._service.replicas.ask(_ANSWER, told)
-            sentence = "" if done and done["is_answered"] else live_turns.NOT_ASKED
+            sentence = "" if done and done["is_answered"] else pending_questions.LATE
         except errors.BotError as error:
             sentence = str(error)
         if sentence:

@@ -73,6 +73,8 @@ async def serve(
 
     async def notify(key: values.SessionKey, text: str) -> None:
         hub.notify(key.thread, text)
+        # Often its Python was ended, which the list says.
+        hub.is_changed.set()
 
     with await _bound(config) as door:
         port = door.getsockname()[1]

@@ -180,6 +180,7 @@ async def listing(service: session_service.SessionService) -> event_json.Event:
             "mark": one.mark,
             "tree": one.tree,
             "is_busy": one.is_busy,
+            "has_python": one.has_kernel,
         }
         for one in (*pinned, *(one for one in recent if one.mark != "pinned"))
     ]

@@ -29,7 +29,12 @@ from interpreter_bot.platforms.web import (
     tab_hub,
     validation,
 )
-from interpreter_bot.sessions import event_claims, requests, session_service
+from interpreter_bot.sessions import (
+    event_claims,
+    pending_questions,
+    requests,
+    session_service,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -333,7 +338,7 @@ class TabConnection:
     async def _answer(self, _: tab_hub.Tab, message: session_actions.Message) -> None:
         key = validation.key(message.get("thread"))
         if (turn := self._hub.turn(key.thread, validation.turn_id(message.get("turn")))) is None:
-            raise errors.BotError(live_turns.NOT_ASKED)
+            raise errors.BotError(pending_questions.LATE)
         is_refusal = message.get("text") is None
         text = "" if is_refusal else validation.text(message, "text", most=_MAX_ANSWER_CHARACTERS)
         turn.answer(validation.whole_number(message, "question"), None if is_refusal else text)

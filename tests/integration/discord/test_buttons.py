@@ -351,7 +351,7 @@ async def test_input_is_answered_in_a_window(discord_server, lab, connect, until
         await discord_server.submit(opened, {"text": "Grace"})
         await steps.answered(thread)
         late = await discord_server.submit(twice, {"text": "again"})
-        await until(lambda: "not open any more" in late.text)
+        await until(lambda: "has expired" in late.text)
     assert "Length 5." in thread.of_bots[-1].content
 
 
@@ -392,7 +392,7 @@ async def test_a_question_that_nobody_answers_is_closed(discord_server, lab, con
         await steps.answered(thread)
         question.components = components
         late = await discord_server.click(alice, question, "Answer")
-        await until(lambda: "not open any more" in late.text)
+        await until(lambda: "has expired" in late.text)
     assert "not answered any more" in "\n".join(m.content for m in thread.of_bots)
 
 

@@ -389,7 +389,7 @@ async def test_code_asks_and_any_tab_answers_once(serving_fake):
         await one.event("settled")
         assert (await one.event("printed"))["delta"] == "Hi Ada\n"
         await one.say("answer", turn=ONE, question=question, text="Bob")
-        assert "no longer asked" in (await one.next("refused"))["sentence"]
+        assert "has expired" in (await one.next("refused"))["sentence"]
 
 
 async def test_code_is_approved_or_not(serving_fake):

@@ -282,9 +282,9 @@ async def test_usage_is_shown_with_what_is_allowed(serving_fake, browsing):
         await visits.say(page, "/usage")
         await page.until("document.getElementById('panel').open")
         shown = await page.value("document.getElementById('panel').innerText")
-        assert "1,545 tokens, 0.0210 of money, 1.5 s of processor time" in shown
+        assert "1,545 tokens, cost 0.0210, 1.5 s of processor time" in shown
         assert "1,545 tokens (100,000 allowed)" in shown
-        assert "1,200 read, 345 written" in shown
+        assert "1,200 input, 345 output tokens" in shown
 
 
 async def test_what_is_too_much_is_refused_and_kept(serving_fake, browsing):

@@ -81,7 +81,7 @@ async def test_what_is_answered_there_is_asked_no_more(both):
         assert (await there.event("settled", ONE))["question"] == asked["question"]
         assert (await there.event("over", ONE))["text"] == "Hello Ada."
         await there.say("answer", turn=ONE, question=asked["question"], text="Grace")
-        assert "no longer asked" in (await there.next("refused"))["sentence"]
+        assert "has expired" in (await there.next("refused"))["sentence"]
 
 
 async def test_code_is_approved_and_refused_in_any_tab(both):

@@ -10,7 +10,7 @@ export function edit(turn) {
   const close = () => {
     form.remove();
     turn.asked.hidden = false;
-    turn.meta.querySelector("button")?.focus();
+    turn.editor.focus();
   };
   const form = editForm(turn.head, { send: (text) => turn.around.branch(turn, text), close });
   turn.asked.hidden = true;

@@ -65,7 +65,7 @@ export function styled(href) {
 
 /** Let arrow keys go through a list of buttons. */
 export function moveByArrows(list, event) {
-  const items = [...list.children];
+  const items = [...list.querySelectorAll("button")];
   const at = items.indexOf(document.activeElement);
   const to = { ArrowDown: at + 1, ArrowUp: at < 0 ? -1 : at - 1, Home: 0, End: -1 }[event.key];
   if (to === undefined) return;

@@ -84,6 +84,10 @@ function redrawList() {
   const title = plain(sidebar.titleOf(thread));
   $("title").textContent = title;
   document.title = `${title} · interpreter-bot`;
+  const shown = sidebar.all.find((one) => one.thread === thread);
+  const state = shown?.is_busy ? "working" : shown?.has_python ? "ready" : "off";
+  $("python-state").dataset.state = state;
+  $("python-state").lastElementChild.textContent = `Python ${state}`;
 }
 
 // ---- saying
@@ -317,7 +321,8 @@ function menuOf(entries) {
   const close = () => ($("more").open = false);
   $("more").querySelector("summary").append(icon("more"));
   const list = $("more").querySelector(".list");
-  list.append(...entries.map(([words, action]) => el("button", { type: "button", onclick: () => (closeMenu(), action()) }, words)));
+  list.append(...entries.map(([words, action]) =>
+    action ? el("button", { type: "button", onclick: () => (closeMenu(), action()) }, words) : el("p", { class: "muted" }, words)));
   addEventListener("click", (event) => $("more").contains(event.target) || close());
   $("more").addEventListener("focusout", (event) => event.relatedTarget && !$("more").contains(event.relatedTarget) && close());
   $("more").addEventListener("keydown", (event) => {
@@ -331,6 +336,7 @@ function closeMenu() {
   $("more").querySelector("summary").focus();
 }
 
+$("python-state").addEventListener("click", () => say({ do: "show", panel: "variables" }));
 $("files").append(icon("folder"), el("span", {}, "Files"));
 $("files").addEventListener("click", () => (pane?.isOpen() ? pane.closeFiles() : showFiles()));
 for (const place of ["turns", "composer"]) $(place).addEventListener("view", ({ detail }) => showFiles(detail));
@@ -363,23 +369,28 @@ document.body.classList.toggle("dark-plots", localStorage.getItem("plots") === "
 showCode(localStorage.getItem("code") !== "hidden");
 $("walls").textContent = "Code runs without a sandbox: it can read and change whatever the bot can.";
 menuOf([
+  ["Download"],
   ["Download as notebook", () => saveNotebook()],
   ["Download as Python", () => saveNotebook("py")],
   ["Download as HTML", () => saveNotebook("html")],
   ["Print", () => print()],
+  ["Conversation"],
   ["Fork conversation", () => say({ do: "fork" })],
   ["Undo last answer…", undo],
-  ["Rebuild lost variables", runAgain],
+  ["View"],
   ["Hide or show code", () => showCode(document.body.classList.contains("without-code"))],
   ["Dark or light plots", darkenPlots],
+  ["Settings and use"],
   ["Model", () => say({ do: "show", panel: "model" })],
   ["Approval", () => say({ do: "show", panel: "approval" })],
-  ["Variables", () => say({ do: "show", panel: "variables" })],
   ["Usage", () => say({ do: "show", panel: "usage" })],
   ["Limits", () => say({ do: "show", panel: "limits" })],
   ["Network", () => say({ do: "show", panel: "network" })],
   ["Tools", () => say({ do: "show", panel: "tools" })],
   ["Help", () => say({ do: "show", panel: "help" })],
+  ["Python"],
+  ["Variables", () => say({ do: "show", panel: "variables" })],
+  ["Rebuild lost variables", runAgain],
   ["Reset Python…", reset],
 ]);
 addEventListener("paste", (event) => document.querySelector("dialog[open]") || composer.pasted(event));

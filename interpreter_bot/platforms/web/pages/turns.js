@@ -307,16 +307,16 @@ export class Turn {
     if (parts.length) this.meta.append(el("span", {}, parts.join(" · ")));
     if (all()) this.meta.append(copier(all));
     const canBranch = this.number > 0 && Boolean(this.head.request && this.around.branch);
-    if (canBranch) this.meta.append(...this.branchButtons());
+    if (canBranch) this.offerBranches();
     this.meta.hidden = parts.length === 0 && !all() && !canBranch;
   }
 
-  branchButtons() {
+  /** Let the question be edited where it stands, and be asked again below its answer. */
+  offerBranches() {
     const again = () => this.around.branch(this, this.head.request);
-    return [
-      el("button", { type: "button", class: "small", onclick: () => this.edit() }, icon("pen"), el("span", {}, "Edit")),
-      el("button", { type: "button", class: "small", onclick: again }, this.head.is_code ? "Run again" : "Try again"),
-    ];
+    this.editor = el("button", { type: "button", class: "small", onclick: () => this.edit() }, icon("pen"), el("span", {}, "Edit"));
+    this.asked.append(this.editor);
+    this.meta.append(el("button", { type: "button", class: "small", onclick: again }, this.head.is_code ? "Run again" : "Try again"));
   }
 
   /** Let the question be written anew where it stands. */

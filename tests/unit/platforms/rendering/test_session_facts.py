@@ -32,9 +32,9 @@ def test_usage_names_money_where_it_is_spent_or_limited():
     assert here == (
         "This conversation",
         "about 1,234 tokens, 1.5 s of processor time",
-        "1,000 read, 234 written",
+        "1,000 input, 234 output tokens",
     )
-    assert today.value == "1,234 tokens (50,000 allowed), 0.0123 of money (2.00 allowed)"
+    assert today.value == "1,234 tokens (50,000 allowed), cost 0.0123 (2.00 allowed)"
     assert session_facts.today(free) == "about 1,234 tokens"
 
 
@@ -57,7 +57,7 @@ def test_variables_are_listed_with_those_that_could_not_be_saved():
     facts = session_facts.variables(held)
     assert facts[:3] == [
         ("In Python now", "x, y and 3 more", ""),
-        ("Saved", "1,200 on 15 January at 08:00 UTC", ""),
+        ("Saved", "1,200 variables at 08:00 UTC on 15 January", ""),
         ("Not saved", "g0 (a generator)", ""),
     ]
     assert facts[-3:] == [
