@@ -247,7 +247,6 @@ export class Turn {
     for (const cell of this.cells.values()) cell.element.classList.remove("running");
     this.finishWords(end);
     if (!this.head.is_code && end.status === "done") for (const { fold } of this.cells.values()) fold?.();
-    this.foldPictures();
     this.showState("");
     this.state.remove();
     if (end.queries?.length) import("./queries.js").then(({ queriesOf }) => this.afterCode(queriesOf(end.queries)));
@@ -263,22 +262,6 @@ export class Turn {
   /** What is left to say: that it was stopped stands beside its time, or at the code that was. */
   wordsOf(end) {
     return end.status === "stopped" ? end.sentence.replace(/^stopped\.\s*/i, "") : end.sentence;
-  }
-
-  /** A picture that was saved as well as shown is seen once. */
-  foldPictures() {
-    const shown = [...this.body.querySelectorAll(".output.picture img")];
-    const previews = [...this.artifacts.values()].map((card) => card.querySelector(".preview img")).filter(Boolean);
-    if (!shown.length) return;
-    for (const preview of previews) {
-      const look = async () => {
-        const { areAlike } = await import("./likeness.js");
-        for (const picture of shown) if (await areAlike(picture, preview)) return preview.closest(".preview")?.remove();
-      };
-      // It is fetched when it comes near.
-      if (preview.complete) look();
-      else preview.addEventListener("load", look, { once: true });
-    }
   }
 
   finishWords(end) {
