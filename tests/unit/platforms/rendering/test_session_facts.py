@@ -57,7 +57,7 @@ def test_variables_are_listed_with_those_that_could_not_be_saved():
     facts = session_facts.variables(held)
     assert facts[:3] == [
         ("In Python now", "x, y and 3 more", ""),
-        ("Saved", "1,200 variables at 08:00 UTC on 15 January", ""),
+        ("Saved", "1,200 variables on 15 January at 08:00 UTC", ""),
         ("Not saved", "g0 (a generator)", ""),
     ]
     assert facts[-3:] == [
