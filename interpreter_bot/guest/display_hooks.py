@@ -46,6 +46,7 @@ def install() -> None:
             "folium.folium": _folium,
             "matplotlib.figure": _figure,
             "matplotlib.pyplot": _pyplot,
+            "matplotlib.text": _text,
             "plotly.io._renderers": _plotly,
             "plotly.offline.offline": _plotly_offline,
             "tqdm.notebook": _tqdm_notebook,
@@ -100,6 +101,19 @@ def _picture_of_figure(figure: Any, fmt: str = "png", *args: Any, **options: Any
             if data.startswith(b"\x89PNG") and len(data) <= _MAX_PICTURE_BYTES:
                 return base64.b64encode(data).decode() if options.get("base64") else data
     return _print_figure(figure, fmt, *args, **options)
+
+
+def _text(module: Any) -> None:
+    """Draw a substitute for half a character, of which the whole figure would be lost."""
+    set_text = module.Text.set_text
+
+    @functools.wraps(set_text)
+    def set_valid_text(self: Any, s: Any) -> Any:
+        if isinstance(s, str) and not s.isascii():
+            s = s.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return set_text(self, s)
+
+    module.Text.set_text = set_valid_text
 
 
 def _pillow(module: Any) -> None:

@@ -33,8 +33,10 @@ def install(home: str, *, workspace_bytes: int, cpu_cores: float) -> None:
     def cpu_count() -> int:
         return cores
 
-    os.statvfs = statvfs
-    os.cpu_count = cpu_count
+    for name, function in (("statvfs", statvfs), ("cpu_count", cpu_count)):
+        # Where it is found, by which a variable that is this function is saved.
+        function.__module__, function.__qualname__ = "os", name
+        setattr(os, name, function)
     if hasattr(os, "process_cpu_count"):
         os.process_cpu_count = cpu_count
 

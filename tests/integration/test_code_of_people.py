@@ -591,3 +591,23 @@ async def test_plots_show_the_scripts_of_the_world(run):
         plt.show()
     """)
     assert (len(ran.pictures), ran.stderr) == (1, "")
+
+
+@pytest.mark.stack
+async def test_a_figure_with_half_a_character_is_drawn(run):
+    ran = await run(r"""
+        import matplotlib.pyplot as plt
+        plt.plot([1, 2], label="b\udcff")
+        plt.title("a\ud83d")
+        plt.legend()
+        plt.show()
+    """)
+    assert (ran.ending, len(ran.pictures), ran.of(values.Error)) == (values.Ending.OK, 1, [])
+
+
+async def test_functions_that_tell_limits_can_be_saved(run):
+    ran = await run("""
+        import os, pickle
+        print([pickle.loads(pickle.dumps(one)) is one for one in (os.cpu_count, os.statvfs)])
+    """)
+    assert ran.stdout == "[True, True]\n"
