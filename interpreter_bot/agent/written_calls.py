@@ -90,7 +90,7 @@ _CODE: Final = re.compile(
 )
 _INTENDED: Final = re.compile(
     rf"(?:[<=\"'./:]|to=|Action: ?)(?:{_SPELLED})\b[\"'>]?\s*(?:[,({{\[<>|]|\Z|\n\s*[\[{{<])"
-    rf"|\b(?:{_SPELLED})\s*(?:\((?:\s*code\s*=|\s*[\"'])|[:=]?\s*\{{|<[|\uff5c]|\[ARGS\])"
+    r"|\brun_code\s*(?:\((?:\s*code\s*=|\s*[\"'])|[:=]?\s*\{|<[|\uff5c]|\[ARGS\])"
 )
 
 
@@ -103,7 +103,10 @@ def is_marker(tag: str) -> bool:
     if name is None:
         return False
     return bool(
-        re.search(_WORDS, inner) or tools.canonical_name(inner) or re.fullmatch(r"call\b.*", inner)
+        re.search(_WORDS, inner)
+        or tools.canonical_name(inner)
+        or re.fullmatch(r"(?:call|exec)\b.*", inner)
+        or (tag.startswith(("<|", "<\uff5c")) and "call" in inner)
     )
 
 

@@ -47,8 +47,8 @@ class Model(fields.Group):
     """The wire protocol. `fenced` is chat completions with blocks of code in the text, which are
     run; in all others, code in a model's words is only shown. `auto` is `fenced` for a model that
     has at most four billion parameters by its name; else it offers tools, and goes over to `fenced`
-    while the server refuses them or the model writes its calls as text. `anthropic` is the Messages
-    API, and needs the extra `[anthropic]`."""
+    while the server refuses them. `anthropic` is the Messages API, and needs the extra
+    `[anthropic]`."""
     thinks: bool = True
     """Let it think before it answers and between its calls, where that is up to us: over
     `anthropic`. Its thoughts count as written, also towards `answer_tokens`."""

@@ -172,7 +172,7 @@ def _hear(chunk: object, assembler: model_reply_assembly.ModelReplyAssembler) ->
         return
     delta = getattr(choice, "delta", None)
     assembler.thought(delta)
-    assembler.text(_text(getattr(delta, "content", None)))
+    assembler.text(_words(getattr(delta, "content", None)))
     if refusal := _text(getattr(delta, "refusal", None)):
         assembler.text(refusal)
         assembler.is_refused = True
@@ -184,9 +184,17 @@ def _hear(chunk: object, assembler: model_reply_assembly.ModelReplyAssembler) ->
             index if isinstance(index, int) else None,
             call_id=_text(getattr(piece, "id", None)),
             name=_text(getattr(function, "name", None)),
-            arguments=_text(getattr(function, "arguments", None)),
+            arguments=_arguments(getattr(function, "arguments", None)),
         )
         assembler.reasoning.hear_call(number, piece)
+    # What servers wrote before there were tools.
+    function = getattr(delta, "function_call", None)
+    if function is not None:
+        assembler.call(
+            "function_call",
+            name=_text(getattr(function, "name", None)),
+            arguments=_arguments(getattr(function, "arguments", None)),
+        )
     ended = sdk_errors.finish(getattr(choice, "finish_reason", None))
     assembler.finish = ended or assembler.finish
 
@@ -206,6 +214,22 @@ def _first(choices: object) -> object | None:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
+
+
+def _words(content: object) -> str:
+    """Return the words of a piece, which some servers send in a list, beside thoughts."""
+    if not isinstance(content, list):
+        return _text(content)
+    return "".join(
+        _text(part.get("text"))
+        for part in content
+        if isinstance(part, dict) and part.get("type") == "text"
+    )
+
+
+def _arguments(arguments: object) -> str:
+    """Return a piece of arguments; some servers send them whole, and not as text."""
+    return json.dumps(arguments) if isinstance(arguments, dict) else _text(arguments)
 
 
 def wire_tool(tool: chat_messages.Tool) -> dict[str, Any]:

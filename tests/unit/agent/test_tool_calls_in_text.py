@@ -224,6 +224,7 @@ def test_calls_in_the_markups_of_many_models_are_found(markup, size):
         "<call:run_code>print(1)</call>",
         "[TOOL_CALLS]what is this",
         "<|tool_call|>what is this",
+        '<|strange_call|>{"tool": run_code, code: print(1)}',
         "run_code(code=x)",
         "<|unknown|><|tool|>run_code: print(1)<|end_of_it|>",
     ],

@@ -1,0 +1,44 @@
+"""Pieces of replies in the shapes that compatible servers give them."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from interpreter_bot.agent import chat_messages, tools
+from interpreter_bot.agent.llms import chat_completions, model_reply_assembly
+from interpreter_bot.agent.model_calls import NullListener
+
+CODE = "print(42)"
+
+
+def _reply(**delta):
+    prompt = chat_messages.Prompt(
+        system="", messages=(chat_messages.UserMessage("How many?"),), tools=tools.TOOLS
+    )
+    assembler = model_reply_assembly.ModelReplyAssembler(NullListener(), prompt)
+    choice = SimpleNamespace(delta=SimpleNamespace(**delta), finish_reason="stop")
+    chat_completions._hear(SimpleNamespace(choices=[choice]), assembler)
+    return assembler.reply()
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        {
+            "tool_calls": [
+                SimpleNamespace(function=SimpleNamespace(name="run_code", arguments={"code": CODE}))
+            ]
+        },
+        {"function_call": SimpleNamespace(name="functions.run_code", arguments=f'"{CODE}"')},
+    ],
+)
+def test_calls_of_old_and_odd_servers_are_understood(delta):
+    (call,) = _reply(**delta).calls
+    assert call.name == "run_code"
+    assert tools.read(call) == tools.RunCode(CODE)
+
+
+def test_words_in_a_list_are_told_from_thoughts():
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
+    reply = _reply(content=[thought, {"type": "text", "text": "It is 42."}])
+    assert reply.text == "It is 42."
