@@ -13,7 +13,7 @@ platform knows only three backticks, by breaking those in the text with an invis
 """
 
 _TICKS: Final = re.compile("`+")
-_RUNS: Final = re.compile("`{2,}")
+_RUNS: Final = re.compile("`{3,}")
 _BREAK: Final = "\u200b"
 _MOST_MARKS: Final = 32
 _LANGUAGE: Final = re.compile(r"[A-Za-z0-9_+.#-]{1,20}")
@@ -127,5 +127,5 @@ def _longest(text: str) -> int:
 
 
 def _broken(text: str) -> str:
-    """Separate adjacent backticks, so that no three of them stand together."""
+    """Separate the backticks where three or more stand together."""
     return _RUNS.sub(lambda run: _BREAK.join(run[0]), text)

@@ -115,7 +115,9 @@ class ButtonActions:
         asked = query_listings.script(turn.queries) if turn else ""
         blocks = [*(markdown.code(code, "py") for code in codes), markdown.code(asked, "sql")]
         shown = "\n".join(filter(None, blocks))
-        if len(shown) <= message_layout.MOST_CHARACTERS:
+        # Three backticks cannot be written within a block: a copy would not run.
+        is_faithful = all(code.strip() in shown for code in codes)
+        if is_faithful and len(shown) <= message_layout.MOST_CHARACTERS:
             await self._handler.tell(interaction, shown)
             return
         upload = subcommands.in_memory("code.py", _joined(codes).encode())
@@ -128,7 +130,7 @@ class ButtonActions:
         self, interaction: discord.Interaction[Any], button: message_layout.Button
     ) -> None:
         verb, number = button.verb, str(button.number)
-        if interaction.user.id != button.owner:
+        if interaction.user.id != button.owner and not modals.is_admin(interaction):
             await self._handler.tell(interaction, _NOT_YOURS)
         elif verb in _IN_WINDOWS:
             if await self._handler.admits(interaction):
@@ -153,7 +155,7 @@ class ButtonActions:
                 question = await self._handler.in_flight.questions.find_anywhere(number)
         except TimeoutError as error:
             raise errors.BotError(_SLOW) from error
-        if question is None or question.person != str(interaction.user.id):
+        if question is None or not modals.may_answer(interaction, question):
             await self._handler.tell(interaction, pending_questions.LATE)
         elif verb == "answer":
             await interaction.response.send_modal(self._answering(question))

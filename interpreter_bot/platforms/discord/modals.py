@@ -182,13 +182,25 @@ async def _take(
         await resolve(handler, interaction, str(sent.number), lambda _: answer)
 
 
+def is_admin(interaction: discord.Interaction[Any]) -> bool:
+    """Say whether a person is an administrator of the server, where the bot is a member."""
+    is_member = channels_and_threads.of_interaction(interaction).is_member
+    return is_member and interaction.guild_id is not None and interaction.permissions.administrator
+
+
+def may_answer(interaction: discord.Interaction[Any], question: pending_questions.Question) -> bool:
+    """Say whether a person may answer a question: who asked, and of code to approve an admin."""
+    is_theirs = question.person == str(interaction.user.id)
+    return is_theirs or (bool(question.code) and is_admin(interaction))
+
+
 async def resolve(
     handler: interactions.InteractionHandler,
     interaction: discord.Interaction[Any],
     number: str,
     answer: Callable[[pending_questions.Question], str | None],
 ) -> None:
-    """Answer a question that was put to this person, in whichever process of the bot it waits.
+    """Answer a question that this person may answer, in whichever process of the bot it waits.
 
     Args:
         handler: acknowledges first, as other processes may take longer than Discord waits.
@@ -200,7 +212,7 @@ async def resolve(
         return
     questions = handler.in_flight.questions
     question = await questions.find_anywhere(number)
-    is_theirs = question is not None and question.person == str(interaction.user.id)
+    is_theirs = question is not None and may_answer(interaction, question)
     if question is None or not (is_theirs and await questions.resolve(question, answer(question))):
         await handler.tell(interaction, pending_questions.LATE)
 

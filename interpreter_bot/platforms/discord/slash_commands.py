@@ -135,7 +135,7 @@ def _add_session(
 ) -> None:
     """Add the subcommands about the session."""
 
-    @group.command(name="reset", description="Begin anew: variables and transcript are forgotten")
+    @group.command(name="reset", description="Reset variables and history")
     @app_commands.describe(files="Delete the files in /mnt/data as well")
     async def reset(interaction: _Interaction, files: bool = False) -> None:
         if await handler.begins(interaction, is_public=True):
@@ -163,8 +163,8 @@ def _add_views(
     views: dict[str, tuple[str, _View]] = {
         "limits": ("What code may use", actions.limits),
         "network": ("What code may reach outside", actions.network),
-        "tools": ("What code may call of other systems", actions.tools),
-        "variables": ("What Python has, and what is saved of it", actions.variables),
+        "tools": ("List tools your code can call", actions.tools),
+        "variables": ("List variables and what is saved", actions.variables),
         "usage": ("What this conversation, and you today, have used", actions.usage),
         "help": ("What I can do", actions.help),
         "notebook": ("Get this conversation as a Jupyter notebook", actions.notebook),
@@ -196,7 +196,7 @@ def _add_logins(
         if await handler.begins(interaction):
             await actions.connect(interaction, name)
 
-    @group.command(name="disconnect", description="Log out: what I have of your account goes")
+    @group.command(name="disconnect", description="Log out, and remove your account from here")
     @app_commands.describe(name="The server, as `tools` lists it")
     async def disconnect(interaction: _Interaction, name: str) -> None:
         if await handler.begins(interaction):
@@ -210,7 +210,7 @@ def _add_branches(
 ) -> None:
     """Add the subcommands that copy the session, take it back or mend it."""
 
-    @group.command(name="again", description="Run the cells again that made what was not kept")
+    @group.command(name="again", description="Re-run the cells whose variables could not be saved")
     async def again(interaction: _Interaction) -> None:
         if await handler.begins(interaction, is_request=True):
             code = await actions.lost_cells(interaction)

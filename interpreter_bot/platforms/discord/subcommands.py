@@ -132,7 +132,7 @@ class CommandEffects:
         """Reset a session. Everybody in the channel sees it."""
         place = channels_and_threads.of_interaction(interaction)
         await self._service.reset(place.key, files=files)
-        told = "Variables and transcript are forgotten"
+        told = "Variables and history are reset"
         told += ", and the files are deleted." if files else "; the files in /mnt/data are kept."
         await self._handler.tell(interaction, f"🧹 {told}")
 
@@ -323,10 +323,10 @@ def _scope(
     held = interaction.permissions
     if scope == "channel":
         if not (held.manage_channels or held.manage_guild):
-            raise errors.BotError("Only who manages the channel can choose for it.")
+            raise errors.BotError("Only people who manage this channel can choose for it.")
         return values.Scope(channels_and_threads.PLATFORM, place.key.workspace, place.key.channel)
     if not held.manage_guild:
-        raise errors.BotError("Only who manages the server can choose for it.")
+        raise errors.BotError("Only people who manage this server can choose for it.")
     return values.Scope(channels_and_threads.PLATFORM, place.key.workspace)
 
 

@@ -212,9 +212,11 @@ class TurnRenderer:
         if revealed.warning:
             yield f"⚠️ {revealed.warning}"
         head = _head(revealed.text, 60, 1500)
-        yield markdown.code(head, "py")
-        if head != revealed.text.strip("\n"):
-            yield markdown.small("That is the beginning; all of it is in the file.")
+        block = markdown.code(head, "py")
+        yield block
+        if head != revealed.text.strip("\n") or head.strip() not in block:
+            # Three backticks cannot be written within a block.
+            yield markdown.small("The whole code, as it will run, is in the file.")
             yield self._wrap("to-approve.py", "The whole code", revealed.text.encode())
 
     def _item(self, item: display_items.Item) -> Iterator[message_layout.Part]:

@@ -19,6 +19,7 @@ CDN_SECONDS = 24 * 60 * 60
 
 PERMISSIONS = {
     "manage_channels": 1 << 4,
+    "administrator": 1 << 3,
     "manage_guild": 1 << 5,
     "view_channel": 1 << 10,
     "send_messages": 1 << 11,
@@ -33,7 +34,9 @@ PERMISSIONS = {
     "use_external_apps": 1 << 50,
 }
 _OF_SILENCED = PERMISSIONS["view_channel"] | PERMISSIONS["read_message_history"]
-USUAL = sum(bit for name, bit in PERMISSIONS.items() if not name.startswith("manage"))
+USUAL = sum(
+    bit for name, bit in PERMISSIONS.items() if not name.startswith(("manage", "administrator"))
+)
 EVERYTHING = sum(PERMISSIONS.values())
 
 _counter = itertools.count()

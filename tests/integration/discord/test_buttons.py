@@ -141,6 +141,22 @@ async def test_long_code_comes_as_a_file(discord_server, lab, connect):
     assert b"x499 = 499" in shown.messages[-1].files["code.py"]
 
 
+async def test_code_that_discord_cannot_show_as_it_is_comes_as_a_file(discord_server, lab, connect):
+    code = "fence = '```'\nprint(fence, '``')"
+
+    async def script(turn):
+        turn.reply.step(1)
+        await turn.run(0, code, "ok\n")
+        return turn.done("Done.\nReally.")
+
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(script):
+        thread = await steps.ask_in_thread(discord_server, alice, channel)
+        shown = await discord_server.click(alice, thread.of_bots[-1], "Show code")
+        await steps.finished(shown)
+    assert code in shown.messages[-1].files["code.py"].decode()
+
+
 async def with_queries(turn):
     turn.reply.step(1)
     await turn.run(0, turn.request.text.partition(" ")[2] or turn.request.text)
@@ -429,6 +445,27 @@ async def test_code_is_approved_edited_or_refused(discord_server, lab, connect, 
             thread = await steps.thread_in(channel)
             text = await _approve(discord_server, until, alice, thread, label, filled)
             assert expected in text
+
+
+async def test_an_admin_approves_code_but_answers_no_input(discord_server, lab, connect, until):
+    boss, eve = lab.person("boss", lab.role("boss", "administrator")), lab.person("eve")
+    alice, channel, other = lab.person("alice"), lab.channel("general"), lab.channel("other")
+
+    async def script(turn):
+        return await (ask_name if turn.request.text == "greet" else approved)(turn)
+
+    async with connect(script):
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
+        thread = await steps.thread_in(channel)
+        await until(lambda: thread.of_bots and "Run" in thread.of_bots[-1].buttons)
+        refused = await discord_server.click(eve, thread.of_bots[-1], "Run")
+        await until(lambda: "Only the person who asked" in refused.text)
+        assert "Ran delete" in await _approve(discord_server, until, boss, thread, "Run")
+        discord_server.say(alice, other, f"{discord_server.bot.mention} greet")
+        thread = await steps.thread_in(other)
+        question = await _asked(until, thread)
+        refused = await discord_server.click(boss, question, "Answer")
+        await until(lambda: refused.text and not refused.modal)
 
 
 async def test_a_tool_that_running_code_calls_is_allowed_for_the_session(

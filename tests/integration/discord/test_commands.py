@@ -300,7 +300,7 @@ async def test_settings_hold_for_person_channel_and_server(discord_server, lab, 
         )
 
     async with connect() as service:
-        assert "Only who manages" in await choose(alice, "approval", "every", "server")
+        assert "Only people who manage" in await choose(alice, "approval", "every", "server")
         assert "`every` on this server" in await choose(boss, "approval", "every", "server")
         assert "`off` in this channel" in await choose(boss, "threads", "off", "channel")
         weaker = await choose(alice, "approval", "never")
