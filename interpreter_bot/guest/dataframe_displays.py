@@ -16,7 +16,7 @@ from typing import Any
 
 from IPython.core import formatters
 
-from . import safe_reprs, table_columns, table_views
+from . import interpreter_state, safe_reprs, table_columns, table_views
 
 MIME = "application/vnd.interpreter-bot.table+json"
 _ROWS = 20
@@ -26,12 +26,17 @@ _CELL_CHARACTERS = 499
 _MOST_HANDLES = 500
 _KEPT = 5
 _KEPT_BYTES = 20_000_000
+# Of a table that no variable holds, beside the variables.
+_SAVED_BYTES = 4_000_000
 _MOST_FETCHED_ROWS = 1_000_000
 _MOST_FETCHED_CELLS = 8_000_000
 
 _frames: collections.OrderedDict[str, weakref.ref[Any]] = collections.OrderedDict()
 _kept: collections.deque[Any] = collections.deque(maxlen=_KEPT)
 _fetched: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+# The variables as they are saved, and the tables that were saved with those that are back.
+_variables: dict[str, Any] = {}
+_restored: dict[str, Any] = {}
 
 
 class TableFormatter(formatters.BaseFormatter):
@@ -57,6 +62,7 @@ def install(display_formatter: Any) -> None:
     for module in ("duckdb._relation", "duckdb", "_duckdb"):
         formatter.for_type_by_name(module, "DuckDBPyRelation", _relation)
     display_formatter.formatters[MIME] = formatter
+    interpreter_state.register("tables", _saved, _restored.update)
     if display_formatter.active_types:
         display_formatter.active_types = [*display_formatter.active_types, MIME]
 
@@ -164,6 +170,39 @@ def handle_of(table: Any) -> str:
     """Return the handle of a table that lives by itself; a known one keeps what it has."""
     known = (handle for handle, found in _frames.items() if found() is table)
     return next(known, "") or _new_handle(table)
+
+
+def begin_saving(variables: dict[str, Any]) -> None:
+    """Remember which variables are saved: a child that saves them also saves displayed tables."""
+    global _variables
+    _variables = variables
+
+
+def _saved() -> dict[str, Any]:
+    """Return by handle the names of the variables that hold tables, and small other tables."""
+    names = {id(value): name for name, value in _variables.items() if not name.startswith("_")}
+    kept = {id(table) for table in _kept}
+    saved: dict[str, Any] = {}
+    for handle, found in _frames.items():
+        if (table := found()) is None:
+            continue
+        if id(table) in names:
+            saved[handle] = names[id(table)]
+        elif id(table) in kept and size_bytes(table) <= _SAVED_BYTES:
+            saved[handle] = table
+    return saved
+
+
+def bring_back(variables: dict[str, Any]) -> None:
+    """Let the handles of tables lead to the variables that are back."""
+    for handle, held in _restored.items():
+        table = variables.get(held) if isinstance(held, str) else held
+        if table is None:
+            continue
+        _frames[handle] = weakref.ref(table)
+        if table is held:
+            _kept.append(table)
+    _restored.clear()
 
 
 def _table(handle: str) -> Any:

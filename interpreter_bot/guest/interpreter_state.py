@@ -20,6 +20,14 @@ _environment: dict[str, str] = {}
 _parameters: dict[str, Any] = {}
 
 
+_more: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {}
+
+
+def register(name: str, collect_: Callable[[], Any], restore_: Callable[[Any], None]) -> None:
+    """Let something else be saved, and restored, with the rest."""
+    _more[name] = collect_, restore_
+
+
 def begin() -> None:
     """Remember the present state as that of a new session.
 
@@ -59,6 +67,7 @@ def collect() -> State:
         items["matplotlib"] = lambda: _matplotlib_options(matplotlib)
     if pandas := sys.modules.get("pandas"):
         items["pandas"] = lambda: _pandas_options(pandas)
+    items |= {name: collect_ for name, (collect_, _) in _more.items()}
     state: State = {}
     for name, item in items.items():
         try:
@@ -104,6 +113,9 @@ def restore(state: State) -> None:
     sys.path += [entry for entry in state.get("path", ()) if entry not in sys.path]
     if "random" in state:
         random.setstate(state["random"])
+    for name, (_, restore_) in _more.items():
+        if name in state:
+            restore_(state[name])
     if "directory" in state:
         os.chdir(state["directory"])
     if "numpy" in state:

@@ -135,6 +135,7 @@ class GuestShell(package_requests.InstallingShell):
             max_bytes: that it may have.
         """
         names = snapshots.names_of(self.user_ns, self.user_ns_hidden)
+        dataframe_displays.begin_saving(self.user_ns)
         self._saving = snapshots.begin(
             *(self.user_ns, names, rootfs.VARIABLES, number), seconds=seconds, max_bytes=max_bytes
         )
@@ -151,6 +152,7 @@ class GuestShell(package_requests.InstallingShell):
     def restore_variables(self, number: int) -> None:
         """Bring a generation back, and show what failed; the bot calls it by this name."""
         failed = snapshots.restore(self.user_ns, rootfs.VARIABLES, number)
+        dataframe_displays.bring_back(self.user_ns)
         self.display_pub.publish({"application/json": json.dumps(failed)})
 
     def show_scaled(self, names: list[str], contents: list[str], **bounds: int) -> None:

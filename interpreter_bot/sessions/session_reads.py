@@ -171,7 +171,7 @@ class SessionReads:
         Raises:
             BotError: it is gone, or cannot be read; `PythonBusyError` while code runs.
         """
-        async with self._idle_kernel(key) as kernel:
+        async with self._idle_kernel(key, may_start=True) as kernel:
             return await live_data_views.look(self._services.hosts, kernel, handle, wanted)
 
     async def described_variables(
@@ -214,16 +214,17 @@ class SessionReads:
 
     @contextlib.asynccontextmanager
     async def _idle_kernel(
-        self, key: values.SessionKey, *, is_keystroke: bool = False
+        self, key: values.SessionKey, *, is_keystroke: bool = False, may_start: bool = False
     ) -> AsyncIterator[host_ports.Kernel]:
         address, hosts = values.text(key), self._services.hosts
         status = (await hosts.statuses({address})).get(address)
         if status is None or status.loss_reason:
-            # Another kernel would know nothing of it, and count for nobody.
-            raise live_data_views.TableGoneError
-        if status.is_busy:
+            if not (may_start and (await hosts.variables(address)).saved):
+                # Another kernel would know nothing of it, and count for nobody.
+                raise live_data_views.TableGoneError
+        elif status.is_busy:
             raise live_data_views.PythonBusyError
-        if status.is_frozen and is_keystroke:
+        elif status.is_frozen and is_keystroke:
             now = time.monotonic()
             if now < self._waking:
                 raise live_data_views.PythonBusyError

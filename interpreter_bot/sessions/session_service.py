@@ -181,7 +181,8 @@ class SessionService:
             raise errors.BotError(_BUSY)
         address, hosts = values.text(key), self._services.hosts
         status = (await hosts.statuses({address})).get(address)
-        if status is None or status.loss_reason:
+        is_gone = status is None or status.loss_reason
+        if is_gone and not (await hosts.variables(address)).saved:
             # Another kernel would know nothing of it, and count for nobody.
             raise errors.BotError(exports.GONE)
         async with self._to_ourselves(key), hosts.lease(address) as lease:

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from interpreter_bot import errors, values
+from interpreter_bot import errors, settings, values
 from interpreter_bot.sessions import live_data_views
 from tests.integration.sessions.conftest import KEY
 
@@ -149,3 +149,31 @@ async def test_a_table_is_saved_as_parquet(opened):
         name = await house.service.save_table(KEY, table.handle, "parquet")
         read = f"import pandas; print(pandas.read_parquet({name!r}).a.sum())"
         assert (await house.run(read)).of("output")[0].text == "1770\n"
+
+
+async def test_tables_of_a_session_that_was_let_go_open_from_its_saved_variables(opened, looked):
+    code = """
+import pandas
+frame = pandas.DataFrame({"n": range(40)})
+display(frame)
+display(frame.query("n > 9"))
+large = [frame.copy()]
+display(large[0])
+"""
+    async with opened(snapshots=settings.Snapshots(enabled=True)) as house:
+        reply = await house.run(code)
+        tables = [one for one in reply.of("output") if isinstance(one, values.Table)]
+        address, hosts = values.text(KEY), house.service._services.hosts
+        await hosts.end(address, "It was let go.")
+        assert not await hosts.statuses({address})
+        named, unnamed, _ = tables
+        assert (await looked(house, named, search="17")).found == 1
+        assert (await looked(house, unnamed)).row_count == 30
+        await hosts.end(address, "It was let go.")
+        for table in (named, unnamed):
+            name = await house.service.save_table(KEY, table.handle)
+            async with house.service.queries.reading(KEY, name) as (info, _):
+                assert info.size_bytes > 50
+        # Nothing that people see of variables speaks of it.
+        held = await hosts.variables(address)
+        assert set(held.saved.names) == {"pandas", "frame", "large"}
