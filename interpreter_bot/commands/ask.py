@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import datetime
 import functools
 import itertools
 import os
@@ -88,7 +89,9 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
             if options.model:
                 service.queries.check_model(options.model)
             key = values.SessionKey("console", thread=uuid.uuid4().hex)
-            place = command_table.Place(service, key, _PERSON, _SCOPE, options.approval)
+            place = command_table.Place(
+                service, key, _PERSON, _SCOPE, options.approval, when=_local_time
+            )
             async for prompt in _prompts(prompts, writer, service, key):
                 reply = new_reply()
                 try:
@@ -167,6 +170,10 @@ async def _completions(
     except errors.BotError:
         return []  # No Python, or it is busy.
     return [(word, found.typed, about) for word, _, about in found.options]
+
+
+def _local_time(moment: float) -> str:
+    return f"{datetime.datetime.fromtimestamp(moment).astimezone():%-d %B at %H:%M}"
 
 
 async def _code(

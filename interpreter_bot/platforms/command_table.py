@@ -34,6 +34,7 @@ class Place:
     Attributes:
         scope: of the person's choices.
         approval: what the platform's own settings demand.
+        when: writes a moment, in seconds since the epoch, as the person reads it.
     """
 
     service: session_service.SessionService
@@ -41,6 +42,7 @@ class Place:
     person: requests.Person
     scope: values.Scope
     approval: requests.Approval = "never"
+    when: Callable[[float], str] = session_facts.in_utc
 
 
 Effect: TypeAlias = Callable[[Place, str], Awaitable[Answer]]
@@ -94,7 +96,9 @@ async def _usage(place: Place, _: str) -> Answer:
 
 
 async def _variables(place: Place, _: str) -> Answer:
-    return session_facts.variables(await place.service.queries.variables(place.key))
+    return session_facts.variables(
+        await place.service.queries.variables(place.key), when=place.when
+    )
 
 
 async def _files(place: Place, _: str) -> Answer:

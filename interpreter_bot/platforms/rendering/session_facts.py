@@ -124,12 +124,13 @@ def models(titles: Iterable[str], current: str | None) -> list[Fact]:
     return [Fact(title, "in use" if title == current else "") for title in titles]
 
 
-def _in_utc(moment: float) -> str:
+def in_utc(moment: float) -> str:
+    """Write a moment, in seconds since the epoch."""
     return f"{datetime.datetime.fromtimestamp(moment, datetime.UTC):%-d %B at %H:%M} UTC"
 
 
 def variables(
-    of: session_variables.HeldVariables, *, when: Callable[[float], str] = _in_utc
+    of: session_variables.HeldVariables, *, when: Callable[[float], str] = in_utc
 ) -> list[Fact]:
     """Describe what a session has of variables, what is saved of them, and what is not, and why.
 

@@ -9,6 +9,7 @@ import pytest
 import yarl
 
 from interpreter_bot import errors, settings, values
+from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.platforms.web import access, server
 from tests.fakes import conversations
 from tests.integration.web import visits
@@ -312,3 +313,17 @@ async def test_what_is_no_http_is_a_line_of_the_log_at_most(serving_fake, caplog
             writer.close()
     assert [record for record in caplog.records if record.exc_info] == []
     assert [record for record in caplog.records if record.levelno > logging.INFO] == []
+
+
+async def test_a_request_that_ends_in_an_error_gets_a_sentence(serving_fake, caplog):
+    async def broken(*_, **__):
+        raise RuntimeError("nobody foresaw this")
+
+    async with serving_fake() as (bot, client):
+        bot.save_table = broken
+        where = f"/table?thread={THREAD}&table=t1"
+        async with client.post(where) as response:
+            assert (response.status, await response.text()) == (500, status_sentences.FAULT)
+        async with client.post(f"{where}&suffix=exe") as response:
+            assert (response.status, (await response.text())[-10:]) == (400, "reload it.")
+    assert [one.exc_info[0] for one in caplog.records if one.exc_info] == [RuntimeError]

@@ -2,6 +2,7 @@
 
 import io
 import json
+import time
 
 from interpreter_bot import code_activity, values
 from interpreter_bot.platforms.console import json_replies, terminal_input, terminal_replies
@@ -74,3 +75,36 @@ def test_json_always_has_the_queries_of_a_turn():
         "seconds": 0.5,
         "reason": "",
     }
+
+
+def test_who_waits_at_a_terminal_sees_for_how_long_and_how_long_it_may_take(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    terminal = Terminal()
+    answers = terminal_input.StdinAnswers(is_script=True)
+    printer = terminal_replies.TurnPrinter(
+        None, answers, out=terminal, err=terminal, limit_seconds=120.0
+    )
+
+    def wait(seconds):
+        now[0] += seconds
+        before = len(terminal.getvalue())
+        printer.tick()
+        return terminal.getvalue()[before:].removeprefix("\r\x1b[2K")
+
+    printer.started()
+    printer.step(1)
+    assert wait(1) == ""
+    assert wait(4) == "Thinking… 5 s"
+    printer.code(0, "work()")
+    assert wait(62) == "Running… 1 min 2 s of at most 2 min"
+    printer.output(0, values.Text("stdout", "half a line"))
+    # A line that code has not ended is not torn.
+    assert wait(1) == ""
+    printer.output(0, values.Text("stdout", "\n"))
+    assert wait(1) == "Running… 1 min 4 s of at most 2 min"
+    printer.finished(0, values.Finished(values.Ending.OK, 64.0))
+    printer.ended(ended())
+    assert wait(9) == ""
+    assert "work()\n" in terminal.getvalue()
