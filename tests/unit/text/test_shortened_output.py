@@ -20,7 +20,9 @@ def test_the_middle_is_left_out_at_whole_lines_and_counted():
     (shown,) = shortened_output.shorten(
         [Printed("stdout", LINES)], max_characters=1000, max_lines=7
     )
-    assert shown == ("line 0\nline 1\nline 2\n… 94 lines left out …\nline 97\nline 98\nline 99\n")
+    assert shown == (
+        "line 0\nline 1\nline 2\nline 3\nline 4\n… 7 of 100 lines …\nline 98\nline 99\n"
+    )
 
 
 def test_a_flood_of_one_stream_leaves_the_other_whole():
