@@ -62,8 +62,9 @@ class RecentMessages:
         if messages is None:
             messages = collections.deque(maxlen=self._max_messages)
             try:
-                read = self._read(channel, message)
-                messages.extend(await self._limits.within(_READ_SECONDS, read))
+                if _may_read(message):
+                    read = self._read(channel, message)
+                    messages.extend(await self._limits.within(_READ_SECONDS, read))
             except api_errors.ANY as error:
                 _log.info("what was said before could not be read", exc_info=error)
             self._by_channel[message.channel.id] = messages
@@ -89,3 +90,11 @@ class RecentMessages:
     ) -> list[discord.Message]:
         history = channel.history(limit=self._max_messages, before=before)
         return [message async for message in history][::-1]
+
+
+def _may_read(message: discord.Message) -> bool:
+    """Say whether the bot may read the history of a message's channel, as far as is known."""
+    channel = message.channel
+    if message.guild is None or isinstance(channel, discord.PartialMessageable):
+        return True
+    return channel.permissions_for(message.guild.me).read_message_history
