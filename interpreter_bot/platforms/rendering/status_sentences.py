@@ -29,6 +29,8 @@ COPY: Final = (
 )
 COPIED: Final = "A copy of this conversation goes on in a new thread of this channel."
 _TITLE_CHARACTERS: Final = 80
+MIN_ELAPSED_SECONDS: Final = 5.0
+"""Shorter waits are shown without a time."""
 
 
 def ending_sentence(finished: values.Finished, *, has_shown: bool, has_error: bool = False) -> str:
@@ -59,6 +61,20 @@ def ending_sentence(finished: values.Finished, *, has_shown: bool, has_error: bo
 def queued(ahead: int) -> str:
     """Return what is said while so many requests come first; empty for none."""
     return f"Queued: {quantities.count(ahead, 'request')} ahead" if ahead else ""
+
+
+def elapsed(what: str, seconds: float, limit_seconds: float | None = None) -> str:
+    """Return what is waited for and for how long already; at first only what it is.
+
+    Args:
+        what: such as "Running Python".
+        seconds: since it began.
+        limit_seconds: after which it is stopped, if it is.
+    """
+    if seconds < MIN_ELAPSED_SECONDS or not what:
+        return what
+    limit = "" if limit_seconds is None else f", {quantities.duration(limit_seconds)} at most"
+    return f"{what} · {quantities.duration(round(seconds))}{limit}"
 
 
 def waiting_sentence(text: str, share: float | None) -> str:

@@ -39,12 +39,17 @@ def shorten(code: str) -> str:
     return "\n".join(kept)
 
 
-def small_print(end: ports.End, spent: values.Usage | None) -> str:
-    """Return an answer's small print: duration; with a model, its usage, and a caution."""
+def small_print(end: ports.End, spent: values.Usage | None, *, is_fresh: bool = False) -> str:
+    """Return an answer's small print: duration; with a model, its usage.
+
+    Args:
+        is_fresh: it begins a thread of a direct message, with a Python of its own.
+    """
     said = [quantities.duration(end.seconds)]
     if spent is not None:
         said.append(f"{spent.input_tokens + spent.output_tokens:,} tokens")
-        said.append("AI can be wrong: check what matters")
+    if is_fresh:
+        said.append("This thread has a fresh Python: reply here to go on with it")
     return " · ".join(said)
 
 

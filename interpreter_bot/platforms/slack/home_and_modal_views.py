@@ -114,12 +114,14 @@ def session_text(overview: past_turns.SessionOverview) -> str:
     """Describe a session as mrkdwn."""
     title = markdown.escaped(quantities.one_line(overview.title, 100)) or "Untitled"
     where = overview.key.channel
-    place = "a direct message" if where.startswith("D") else f"channel {where}"
-    state = "at work" if overview.is_busy else "idle" if overview.has_kernel else "asleep"
+    place = "a direct message" if where.startswith("D") else f"<#{where}>"
+    state = "running" if overview.is_busy else "idle" if overview.has_kernel else "stopped"
     memory = ""
     if overview.memory_bytes is not None:
         memory = f", {quantities.size(overview.memory_bytes)} of memory"
-    used = f"{overview.used:%Y-%m-%d %H:%M} UTC"
+    # Slack writes it in the reader's own time.
+    seconds, plain = int(overview.used.timestamp()), f"{overview.used:%Y-%m-%d %H:%M} UTC"
+    used = f"<!date^{seconds}^{{date_short_pretty}} at {{time}}|{plain}>"
     return f"*{title}*\n{place}, {state}{memory}, last used {used}"
 
 

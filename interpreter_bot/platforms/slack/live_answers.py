@@ -87,6 +87,11 @@ class LiveMessage:
         """Sentences about pictures that could not be shown."""
         return self._sections.complaints
 
+    @property
+    def is_streaming(self) -> bool:
+        """Whether it is streamed, below a status of Slack's own."""
+        return self._stream is not None
+
     async def begin(
         self, title: str = "", *, unfinished: unfinished_answers.Unfinished | None = None
     ) -> None:

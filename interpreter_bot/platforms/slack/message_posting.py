@@ -54,6 +54,11 @@ class Place:
         """Whether no other person reads along."""
         return self.channel.startswith("D")
 
+    @property
+    def begins_thread(self) -> bool:
+        """Whether what is answered begins a thread in a direct message."""
+        return self.is_direct and bool(self.asked) and self.asked == self.thread
+
 
 def place_of(
     workspace: installations.InstalledWorkspace, message: message_parsing.Message

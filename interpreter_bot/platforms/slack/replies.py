@@ -9,8 +9,9 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.rendering import status_sentences
@@ -30,6 +31,9 @@ from interpreter_bot.sessions import lanes, ports, turn_stops
 from interpreter_bot.text import output_screens, quantities, safe_text
 
 _log = logging.getLogger(__name__)
+
+_RUNNING: Final = "Running Python"
+_THINKING: Final = "Waiting for the model"
 
 Cancel: TypeAlias = Callable[[], Awaitable[object]]
 
@@ -74,6 +78,10 @@ class SlackReply:
         self._is_visitable = shared.service.visits.is_on
         self._config = shared.config
         self._is_code = is_code
+        self._limits = shared.service.queries.limits
+        self._waiting_for = ""
+        self._since = time.monotonic()
+        self._last_line = ""
         self._answer = answer_contents.Answer()
         self._results = execution_results.ExecutionResults()
         self._cell: _Cell | None = None
@@ -93,30 +101,28 @@ class SlackReply:
 
     def queued(self, ahead: int) -> None:
         """See the port."""
-        self._message.note = status_sentences.queued(ahead)
+        self._wait_for(status_sentences.queued(ahead))
         self._message.is_queued = ahead > 0
-        self._changed.set()
 
     def started(self) -> None:
         """See the port."""
-        self._message.note = ""
-        self._changed.set()
+        self._wait_for("")
 
     def step(self, number: int) -> None:
         """See the port."""
         if self._answer.words_of_step().strip():
             self._answer.text("\n\n")
         self._answer.step()
+        self._since = time.monotonic()
 
     def progress(self, text: str, share: float | None) -> None:
         """See the port."""
-        said = status_sentences.waiting_sentence(text, share)
-        self._message.note = quantities.one_line(said, answer_contents.FIELD_CHARACTERS)
-        self._changed.set()
+        self._wait_for(status_sentences.waiting_sentence(text, share))
 
     def text(self, delta: str) -> None:
         """See the port."""
         self._answer.text(delta)
+        self._since = time.monotonic()
         self._changed.set()
 
     def writing(self, delta: str) -> None:
@@ -133,10 +139,12 @@ class SlackReply:
             # It goes on, and what it showed stands there already.
             return
         self._cell = _Cell(cell, code)
+        self._since = time.monotonic()
         if self._config.code == "full" and not self._is_code:
             readable = safe_text.revealed(code)
             self._answer.paragraph(markdown.python(readable.text, readable.warning))
-        self._task("Running Python", "in_progress")
+        self._last_line = ""
+        self._task(_RUNNING, "in_progress")
 
     def output(self, cell: int, output: values.Output) -> None:
         """See the port."""
@@ -145,8 +153,8 @@ class SlackReply:
         self._cell.screen.show(output)
         if isinstance(output, values.Text):
             lines = safe_text.clean(output.text).strip().rpartition("\n")[2].rpartition("\r")[2]
-            last = quantities.one_line(lines, answer_contents.FIELD_CHARACTERS)
-            self._task("Running Python", "in_progress", output=last)
+            self._last_line = quantities.one_line(lines, answer_contents.FIELD_CHARACTERS)
+            self._changed.set()
 
     async def ask(self, cell: int, request: values.InputRequested) -> str:
         """See the port."""
@@ -191,6 +199,7 @@ class SlackReply:
         """See the port."""
         running = self._cell or _Cell(cell, "")
         self._cell = None
+        self._since = time.monotonic()
         shown = self._results.of_cell(
             cell, running.screen.items, finished, made_files=not self._is_code
         )
@@ -256,9 +265,13 @@ class SlackReply:
         """Send everything to Slack, and return when it is there."""
         try:
             while self._end is None:
-                await self._changed.wait()
-                self._changed.clear()
+                with contextlib.suppress(TimeoutError):
+                    # Without news, people see how long they have been waiting.
+                    async with asyncio.timeout(status_sentences.MIN_ELAPSED_SECONDS):
+                        await self._changed.wait()
                 if self._end is None:
+                    self._note_time()
+                    self._changed.clear()
                     await self._progress()
             if self._is_suspended:
                 await self._message.suspend(self._answer, self._live)
@@ -271,6 +284,29 @@ class SlackReply:
                 outgoing.file.close()
             for spool in self._spools.values():
                 spool.file.close()
+
+    def _wait_for(self, what: str) -> None:
+        """Show what is waited for, besides code and model; empty for nothing."""
+        if not (what and self._waiting_for):
+            self._since = time.monotonic()
+        self._waiting_for = what
+        self._changed.set()
+
+    def _note_time(self) -> None:
+        """Show how long has been waited, and for what."""
+        seconds = time.monotonic() - self._since
+        note = status_sentences.elapsed(self._waiting_for, seconds)
+        limit = self._limits.execution_seconds
+        if not note and self._cell is not None:
+            running = status_sentences.elapsed(_RUNNING, seconds, limit)
+            if self._is_code:
+                note = running if running != _RUNNING else ""
+            elif self._changed.is_set() or running != _RUNNING:
+                self._task(running, "in_progress", output=self._last_line)
+        elif not note and not self._message.is_streaming:
+            note = status_sentences.elapsed(_THINKING, seconds)
+            note = note if note != _THINKING else ""
+        self._message.note = quantities.one_line(note, answer_contents.FIELD_CHARACTERS)
 
     async def _progress(self) -> None:
         try:
@@ -286,18 +322,23 @@ class SlackReply:
         await self._message.pause(self._over)
 
     async def _finish(self, end: ports.End) -> None:
+        self._message.note = ""
         below = [block for block in [self._table] if block is not None]
         below += blocks.table_download_buttons(self._session, self._wholes)
         if end.queries and end.turn_id:
             below.append(blocks.queries(self._session, end.turn_id))
         spent = None if self._is_code else self._spent
-        below.append(blocks.note(answer_contents.small_print(end, spent)))
+        below.append(
+            blocks.note(
+                answer_contents.small_print(end, spent, is_fresh=self._message.place.begins_thread)
+            )
+        )
         if self._is_visitable and end.turn_id:
             below.append(blocks.visit(self._session))
         if not self._is_code and end.status is values.TurnStatus.DONE and end.turn_id:
             below.append(blocks.feedback(str(end.turn_id)))
         if not (self._answer.has_anything or self._made or self._table):
-            self._answer.paragraph("_Done; there is nothing to show._")
+            self._answer.paragraph("_Done. No output._")
         try:
             await self._message.finish(self._answer, below, is_rewritten=self._is_rewritten)
         except api_errors.GoneError:

@@ -38,8 +38,8 @@ before the last answer
 - `follow on|off` (admins): answer without a mention in threads of one person
 
 Say these to me in a thread, or after `/interpreter` for the channel's own Python. On a message, \
-"Run this message" and "Ask about this message" do what they say. Edit your message and I answer \
-anew."""
+"Run this message" and "Ask about this message" do what they say. Edit your message and I'll \
+answer again. AI can be wrong: check what matters."""
 
 
 _QUESTIONS: Final = {
@@ -243,7 +243,8 @@ class CommandEffects:
             )
             await cancellation.shielded(call)
             raise
-        return status_sentences.COPIED
+        link = f"https://slack.com/archives/{place.channel}/p{root.replace('.', '')}"
+        return f"{status_sentences.COPIED} [Open it]({link})"
 
     async def _models(self, key: values.SessionKey) -> str:
         service = self._service

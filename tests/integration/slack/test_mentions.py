@@ -4,6 +4,7 @@ import asyncio
 import io
 import itertools
 import random
+import re
 import zipfile
 
 import pytest
@@ -456,3 +457,27 @@ async def test_what_a_turn_waits_for_is_shown_and_goes_away(slack, service, app,
     if is_streamed:
         assert message["tasks"]["waiting"]["status"] == "complete"
     assert "Downloading" not in str(answer["blocks"])
+
+
+@pytest.mark.parametrize("channel", ["C1", "DU1"])
+@pytest.mark.parametrize("runs", [True, False])
+async def test_who_waits_sees_for_how_long_and_for_what(slack, service, app, channel, runs):
+    gate = asyncio.Event()
+
+    async def script(turn):
+        turn.reply.step(1)
+        if runs:
+            await turn.reply.code(0, "sleep()")
+        await gate.wait()
+        if runs:
+            turn.reply.finished(0, fake.done())
+        return "over"
+
+    service.script = script
+    ts = slack.say("U1", channel, "<@UBOT> go")
+    words = r"Running Python · \d+ s, 1 min at most" if runs else r"Waiting for the model · \d+ s"
+    if runs or channel == "C1":
+        await slack.until(lambda: re.search(words, str(slack.replies(channel, ts))))
+    gate.set()
+    await slack.until(lambda: slack.status(channel, ts) == "active")
+    assert not re.search(words, str(slack.replies(channel, ts)))

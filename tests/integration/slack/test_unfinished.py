@@ -35,7 +35,7 @@ async def begun(slack, service, channel):
 
 async def test_turn_goes_on_below_the_pictures_that_are_shown(slack, service, app):
     root, key = await begun(slack, service, "C1")
-    asked = slack.say("U2", "C1", "go on", thread=root)
+    asked = slack.world.ts()
     first = leave(slack, "C1", root, asked, {"type": "markdown", "text": "one"})
     picture = leave(slack, "C1", root, asked, {"type": "markdown", "text": "x"}, pictures=1)
     last = leave(slack, "C1", root, asked, stop_button(f"T1/C1/{root}/{asked}"))

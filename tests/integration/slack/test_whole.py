@@ -126,7 +126,7 @@ async def test_people_hear_where_there_is_no_model_and_of_sessions_in_their_home
         )
         slack.open_home("U1")
         view = await slack.until(lambda: slack.world.homes.get("U1"), seconds=10)
-        assert "channel C1" in str(view)
+        assert "<#C1>" in str(view)
 
 
 async def test_all_of_a_table_and_what_admins_choose(slack, tmp_path, short_path):
