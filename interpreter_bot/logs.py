@@ -18,6 +18,9 @@ _log = logging.getLogger(__name__)
 _MAX_CAUSES = 5
 # At the lowest level, these log whole requests: people's words and pictures.
 _TALKATIVE = ("openai", "anthropic", "httpx2", "httpcore2")
+# The errors of these quote what a server sent, which may be people's data.
+_QUOTING = ("mcp",)
+_MAX_QUOTED_CHARACTERS = 300
 # Foreign text in a message must neither forge a second line nor control a terminal.
 _ESCAPES = {
     code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
@@ -106,6 +109,8 @@ class _Lines(logging.Formatter):
         parts = []
         if record.exc_info:
             error = record.exc_info[1]
+            if _is_quoting(record):
+                return type(error).__name__
             is_foreseen = isinstance(error, errors.BotError) and not _log.isEnabledFor(
                 logging.DEBUG
             )
@@ -146,7 +151,12 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _message(record: logging.LogRecord) -> str:
-    return _clean(record.getMessage().rstrip())
+    text = record.getMessage().rstrip()
+    return _clean(text[:_MAX_QUOTED_CHARACTERS] if _is_quoting(record) else text)
+
+
+def _is_quoting(record: logging.LogRecord) -> bool:
+    return record.name.partition(".")[0] in _QUOTING and not _log.isEnabledFor(logging.DEBUG)
 
 
 def _clean(text: str) -> str:

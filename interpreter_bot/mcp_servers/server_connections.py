@@ -299,7 +299,9 @@ class ServerConnection:
                 await closing.wait()
         # A defect of a server or of the SDK must not end the bot; the next call connects again.
         except Exception as error:
-            _log.warning("the MCP server %s is lost: %r", server.name, error)
+            # Its text may quote what the server sent.
+            _log.warning("the MCP server %s is lost: %s", server.name, type(error).__name__)
+            _log.debug("how it was lost", exc_info=error)
 
     async def _http_client(self, url: str) -> httpx2.AsyncClient:
         """Make what speaks HTTP with the server, with all that it is to be sent."""

@@ -68,3 +68,18 @@ def test_thousands_of_renewed_tokens_slow_no_line_down(log, capsys):
     seconds = time.perf_counter() - began
     assert capsys.readouterr().err.count("[redacted] and [redacted]") == 20
     assert seconds / 20 < 0.02
+
+
+def test_errors_of_a_library_that_quotes_what_servers_send_are_only_named(log, capsys):
+    logs.configure("info", is_json=False)
+    logger = logging.getLogger("mcp.client.streamable_http")
+    try:
+        raise ValueError("input_value={'salary': 5000}")
+    except ValueError:
+        logger.exception("Error parsing SSE message")
+    logger.warning("Unknown SSE event: %s", "x" * 10_000)
+    shown = capsys.readouterr().err
+    assert "Error parsing SSE message" in shown
+    assert "ValueError" in shown
+    assert "salary" not in shown
+    assert len(shown) < 1000
