@@ -12,6 +12,8 @@ people, `file_descriptions` for models (by `delimited_text` and `file_kinds`), a
 user's. What they read of files, and `picture_scaling` of pictures, is
 read in `bounded_children`.
 Displays go through `dataframe_displays` and `html_displays`; `display_previews` draws their
-pictures. The host's side is `kernels/provisioning`. `sandbox_launcher` is started by itself, in
+pictures, and `display_hooks` keeps libraries from opening windows. What scripts expect of their
+surroundings is in `standard_input`, `nested_loops`, `open_files` and `session_limits`; errors are
+written by `compact_tracebacks`, those that end no cell by `background_errors`. The host's side is `kernels/provisioning`. `sandbox_launcher` is started by itself, in
 the bot's Python, and becomes a program of `mcp_servers`.
 """
