@@ -31,6 +31,8 @@ _NAMES = ("stdout", "stderr")
 _MAX_CHUNK_CHARACTERS = 32 * 1024
 _MAX_TAIL_BYTES = 32 * 1024
 _SHORTER = 8
+# In the place of how many characters are missing, which only the end tells.
+_CUT_FROM_HERE = -1
 _MAX_WAITING_BYTES = 64 * 1024
 # Beyond so many, text of the two streams keeps its order only from one sending to the next: each
 # change of the stream costs a message.
@@ -53,6 +55,8 @@ class _Share:
         self._tail: collections.deque[str] = collections.deque()
         self._tail_bytes = 0
         self._cut_characters = 0
+        self.is_cut = False
+        """Whether the beginning is full, which is said once."""
 
     def take(self, text: str) -> str:
         """Return how much of a text is sent now; the rest is kept, as the end of the output."""
@@ -62,21 +66,26 @@ class _Share:
                 self._head_left -= size
                 return text
             head = text[: self._head_left if text.isascii() else self._head_left // 4]
+            self.is_cut = self.is_cut or self._head_left > 0
             self._head_left = 0
-            self._keep(text[len(head) :])
+            self._keep(text, len(head))
             return head
-        self._keep(text)
+        self._keep(text, 0)
         return ""
 
-    def _keep(self, text: str) -> None:
+    def _keep(self, text: str, start: int) -> None:
         most = self._max_tail_bytes if text.isascii() else self._max_tail_bytes // 4
-        if len(text) > most:
-            self._cut_characters += len(text) - most
-            text = text[len(text) - most :]
+        first = max(start, len(text) - most)
+        self._cut_characters += first - start
+        text = text[first:]
         self._tail.append(text)
         self._tail_bytes += _size(text)
         while self._tail_bytes > self._max_tail_bytes:
             dropped = self._tail.popleft()
+            excess = self._tail_bytes - self._max_tail_bytes
+            if dropped.isascii() and len(dropped) > excess:
+                self._tail.appendleft(dropped[excess:])
+                dropped = dropped[:excess]
             self._tail_bytes -= _size(dropped)
             self._cut_characters += len(dropped)
 
@@ -188,7 +197,11 @@ class Printer:
                 for other, share in self._shares.items():
                     if other != name:
                         self._add(other, *share.end(is_last=False))
-            self._add(name, self._shares[name].take(text), 0)
+            share = self._shares[name]
+            self._add(name, share.take(text), 0)
+            if share.is_cut:
+                share.is_cut = False
+                self._parts.append((name, "", _CUT_FROM_HERE))
             if self._size >= _MAX_CHUNK_CHARACTERS:
                 self.push()
                 return
@@ -231,7 +244,7 @@ class Printer:
                 start = place
 
     def _send(self, name: str, text: str, cut: int) -> None:
-        for start in range(0, len(text), 2 * _MAX_CHUNK_CHARACTERS):
+        for start in range(0, max(len(text), 1), 2 * _MAX_CHUNK_CHARACTERS):
             content: dict[str, Any] = {
                 "name": name,
                 "text": text[start : start + 2 * _MAX_CHUNK_CHARACTERS],

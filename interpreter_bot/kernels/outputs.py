@@ -13,6 +13,7 @@ _NAME_CHARACTERS: Final = 256
 _MESSAGE_CHARACTERS: Final = 2000
 _TOOL_REQUEST_CHARACTERS: Final = 256 * 1024
 _TRACEBACK_CHARACTERS: Final = 20_000
+_CUT_FROM_HERE: Final = -1
 _MAX_CUT_CHARACTERS: Final = 10**15
 _DISPLAY_ID_CHARACTERS: Final = 128
 _UPDATES_PER_DISPLAY: Final = 20
@@ -80,15 +81,18 @@ class OutputReader:
 
     def _stream(self, content: dict[str, object]) -> Outputs:
         sent, name = content.get("text"), content.get("name")
+        outputs: list[values.Output] = []
+        if content.get("cut") == _CUT_FROM_HERE and not self._is_cut:
+            self._is_cut = True
+            outputs.append(values.Notice("The output is cut here; its end follows."))
         if not isinstance(sent, chunked_texts.AnyText) or not sent:
-            return ()
+            return tuple(outputs)
         stream: Literal["stdout", "stderr"] = "stderr" if name == "stderr" else "stdout"
         # Each stream has the whole limit: warnings do not use up the room of the result. Printed
         # text counts before it is cleaned: escapes cost time and show nothing.
         left = self._bytes_left[stream]
         kept = safe_text.head(sent, left)
         self._bytes_left[stream] = left - len(kept.encode()) if len(kept) == len(sent) else 0
-        outputs: list[values.Output] = []
         if left and type(cut := content.get("cut")) is int and 0 < cut < _MAX_CUT_CHARACTERS:
             self._is_cut = True
             outputs.append(values.Notice(f"{cut:,} characters of the output were cut here."))

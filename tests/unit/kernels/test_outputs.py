@@ -101,7 +101,11 @@ def test_what_the_kernel_cut_is_marked_where_it_was():
         values.Notice("1,234 characters of the output were cut here."),
         values.Text("stdout", "end"),
     )
-    for forged in (True, -1, "5", 10**30):
+    begun = outputs.OutputReader(settings.Limits()).read(
+        _message("stream", name="stdout", text="", cut=-1)
+    )
+    assert begun == (values.Notice("The output is cut here; its end follows."),)
+    for forged in (True, -5, "5", 10**30):
         read = reader.read(_message("stream", name="stdout", text="x", cut=forged))
         assert read == (values.Text("stdout", "x"),)
 
