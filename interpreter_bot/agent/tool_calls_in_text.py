@@ -96,6 +96,16 @@ _MUSINGS: Final = (
         "我",
     ),
 )
+# As in "between <think> and </think>".
+_MAX_MENTION_WORDS: Final = 1
+_MAX_PROSE: Final = 20_000
+# A line that begins with the name of a tool in marks of no known kind; no link, and no sentence.
+_UNKNOWN: Final = re.compile(
+    r"^[ \t]*(?:<{1,3}|\[{1,2}|@{1,2}|\{{1,2}|\u27e6|\u00ab)[ \t]*"
+    r"(?:(?:tool_?call|function_?call|call|tool|function|invoke|use|exec|action)[ \t:=_\"']{1,3})?"
+    rf"(?:functions\.)?(?:{'|'.join(sorted(tools.NAMES))})\b(?!\]\()",
+    re.IGNORECASE | re.MULTILINE,
+)
 _SENTENCE_ENDS: Final = frozenset(".!?:;…。！？：)>*_")  # noqa: RUF001
 
 
@@ -196,8 +206,9 @@ class Parser:
         self._is_line_start = True
         self._ticks = 0
         self._last = ""
-        self._is_mentioned = False
         self._has_begun = self._drops_blanks = self._has_marks = False
+        self._is_doubtful = self._has_called = False
+        self._prose = ""
 
     def feed(self, delta: str) -> list[Piece]:
         """Parse the next piece."""
@@ -214,6 +225,8 @@ class Parser:
         if self._lead is not None and any(_is_telling(piece) for piece in self._lead):
             self.begins_in_thought = False
         pieces = [*self.settle(), *pieces]
+        if self._finds_calls and not self._has_called and (call := _UNKNOWN.search(self._prose)):
+            pieces.append(UnreadCall(self._prose[call.start() :]))
         if self._forgotten.strip() and not any(map(_is_telling, pieces)) and not self._has_begun:
             pieces.append(Words(self._forgotten))
         self._forgotten = ""
@@ -226,6 +239,8 @@ class Parser:
 
     def _led(self, pieces: list[Piece]) -> list[Piece]:
         """Hold pieces back that may prove to be thoughts."""
+        if any(isinstance(piece, Block | ParsedCall | UnreadCall) for piece in pieces):
+            self._has_called = True
         if self._lead is None:
             return _joined(pieces)
         self._lead += pieces
@@ -254,7 +269,7 @@ class Parser:
                 case _Place.TEXT:
                     has_moved = self._in_text(pieces, is_end=is_end)
                 case _Place.THOUGHT:
-                    has_moved = self._in_thought()
+                    has_moved = self._in_thought(pieces)
                 case _Place.HEADER:
                     has_moved = self._in_header(pieces)
                 case _Place.CALL:
@@ -347,20 +362,17 @@ class Parser:
     def _take_tag(self, tag: str, pieces: list[Piece]) -> None:
         is_at_start = self._is_line_start or not self._has_begun or self._last in _SENTENCE_ENDS
         if _THOUGHT.fullmatch(tag):
-            if is_at_start:
-                self._think(tag, _THOUGHT_END)
-                return
-            self._is_mentioned = True
-        elif _THOUGHT_END.fullmatch(tag):
-            if not self._is_mentioned:
-                self._forget(pieces)
-                return
-        elif tag in _HEADERS:
+            self._think(tag, _THOUGHT_END, is_doubtful=not is_at_start)
+            return
+        if _THOUGHT_END.fullmatch(tag):
+            self._forget(pieces)
+            return
+        if tag in _HEADERS:
             self._place, self._held = _Place.HEADER, [tag]
             return
-        elif tag in _NOISE:
+        if tag in _NOISE:
             return
-        elif self._finds_calls and self._mistakes < _MAX_MISTAKES and _is_marker(tag):
+        if self._finds_calls and self._mistakes < _MAX_MISTAKES and _is_marker(tag):
             self._hold(tag)
             return
         self._emit(tag, pieces)
@@ -381,25 +393,38 @@ class Parser:
                 self._is_line_start = False
         if text:
             pieces.append(Words(text))
+            if len(self._prose) < _MAX_PROSE:
+                self._prose += text
 
     # Thoughts
 
-    def _think(self, tag: str, end: re.Pattern[str]) -> None:
+    def _think(self, tag: str, end: re.Pattern[str], *, is_doubtful: bool = False) -> None:
+        """Leave out what follows, up to its end.
+
+        Args:
+            tag: that began it.
+            end: what ends it.
+            is_doubtful: it stands within a sentence, so the tag itself may be the subject.
+        """
+        self._is_doubtful = is_doubtful
         if not self._has_begun and self._lead is not None and not self.begins_in_thought:
             # It marks the beginnings of its thoughts, too.
             self.begins_in_thought = False
         self._place, self._held, self._opening = _Place.THOUGHT, [], tag
         self._thought_end = end
 
-    def _in_thought(self) -> bool:
+    def _in_thought(self, pieces: list[Piece]) -> bool:
         # What was searched before is not searched again, or a model that thinks for long, letter by
         # letter, would block the event loop.
         end = self._thought_end.search(self._text)
         if end is not None:
+            content = "".join(self._held) + self._text[: end.start()]
             self._text = self._text[end.end() :]
-            self._place, self._is_line_start, self._held = _Place.TEXT, True, []
-            self._drops_blanks = True
-            self._thought_end = _THOUGHT_END
+            self._place, self._held, self._thought_end = _Place.TEXT, [], _THOUGHT_END
+            if self._is_doubtful and len(content.split()) <= _MAX_MENTION_WORDS:
+                self._emit(f"{self._opening}{content}{end[0]}", pieces)
+                return True
+            self._is_line_start = self._drops_blanks = not self._is_doubtful
             return True
         # The end may come in two parts.
         kept = self._text[-_LONGEST_TAG:]

@@ -236,6 +236,22 @@ def test_a_call_that_cannot_be_read_is_neither_run_nor_shown(text, size):
     assert kinds == {tool_calls_in_text.UnreadCall}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<<CALL run_code>>\ncode: print(1)\n<<END>>",
+        '[run_code]{"code": "print(1)"}[/run_code]',
+        "@@tool run_code\nprint(1)\n@@end",
+        "I will look.\n\n{{ run_code | print(1) }}",
+    ],
+)
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_a_call_in_marks_that_nobody_knows_is_no_answer(text, size):
+    *_, last = in_pieces(text, [size] * len(text), takes_python=False)
+    assert isinstance(last, tool_calls_in_text.UnreadCall)
+    assert "run_code" in last.text
+
+
 ANSWERS = [
     "It is 42.",
     "Use the <tool_call> tag to call tools.",
@@ -259,6 +275,8 @@ ANSWERS = [
     "[a](b.csv) and [THIS] or [TODO] ok",
     "```python\nprint('<tool_call>')\n```",
     "Actions: run.\nAction: none",
+    "[run_code](docs.md) runs Python.",
+    "Two tools:\n* run_code\n| run_code | runs |",
 ]
 
 
@@ -279,6 +297,9 @@ THOUGHTS = {
     "◁think▷x◁/think▷It is 42.": "It is 42.",
     "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>It is 42.<|return|>": "It is 42.",
     "<think>a</think><think>b</think>It is 42.": "It is 42.",
+    "So it is <think>let me see</think>42.": "So it is 42.",
+    "Write <think>a</think> there.": "Write <think>a</think> there.",
+    "The <thinking> tag is a tag.": "The <thinking> tag is a tag.",
     "It is 42.\n<think>hm": "It is 42.\n<think>hm",
     "<think>It is 42.": "It is 42.",
     "<|begin_of_thought|>x<|end_of_thought|>\n\n<|begin_of_solution|>It is 42.<|end_of_solution|>": "It is 42.",
