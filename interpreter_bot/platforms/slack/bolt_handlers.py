@@ -5,12 +5,15 @@ Each is acknowledged at once, and handled in a task of its own.
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import Any, Final, cast
 
 from slack_bolt.async_app import AsyncApp, AsyncBoltContext
 from slack_bolt.authorization import AuthorizeResult
+from slack_bolt.error import BoltUnhandledRequestError
 from slack_bolt.kwargs_injection.async_args import AsyncArgs
+from slack_bolt.response import BoltResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
 from interpreter_bot.platforms.slack import (
@@ -24,6 +27,8 @@ from interpreter_bot.platforms.slack import (
     modals,
     requests_in_flight,
 )
+
+_log = logging.getLogger(__name__)
 
 EVENTS: Final = (
     *("agent_session_stopped", "agent_session_title_changed", "app_context_changed"),
@@ -76,6 +81,7 @@ class Handlers:
             app.shortcut(name)(handle)
         app.action(_ANYTHING)(self._actions.action)
         app.view(_ANYTHING)(self._actions.submitted)
+        app.error(_acknowledge_failed)
 
     # Events -------------------------------------------------------------------------------
 
@@ -179,6 +185,15 @@ class Handlers:
         self._interactions.spawn(work, "ask form", command_and_button_actions.teller(args.respond))
 
 
+async def _acknowledge_failed(error: Exception) -> BoltResponse:
+    """Acknowledge what no handler is for or could read: Slack would only send it again."""
+    if isinstance(error, BoltUnhandledRequestError):
+        _log.info("something of Slack's is passed over that nobody handles")
+    else:
+        _log.error("something of Slack's could not be handled", exc_info=error)
+    return BoltResponse(status=200)
+
+
 def build(
     known: installations.InstalledWorkspaces, signing_secret: str, api_base_url: str
 ) -> AsyncApp:
@@ -198,4 +213,5 @@ def build(
         authorize=authorize,
         signing_secret=signing_secret,
         attaching_conversation_kwargs_enabled=False,
+        raise_error_for_unhandled_request=True,
     )
