@@ -360,7 +360,7 @@ async def test_a_bot_that_is_told_to_end_says_so_once_and_to_those_who_wait(runn
             port = bot.port
         await page.until("!document.getElementById('banner').hidden")
         told = await page.text("#turns")
-        assert told.count("The bot was restarted in the middle of an answer here.") == 1, told
+        assert told.count("The bot is being restarted. This goes on when it is back.") == 1, told
         assert told.count("The bot is being shut down.") == 1, told
         async with running(server, port=port):
             await page.until("document.getElementById('banner').hidden", seconds=60)
