@@ -571,7 +571,7 @@ async def test_who_is_never_idle_is_saved_though_saving_takes_long(opened):
         assert pool.snapshots.is_due(pool.live["a"])
         kernel.note_saving(time.monotonic() - 9.0)
         assert not pool.snapshots.is_due(pool.live["a"])
-        kernel._saving_ended -= 20 * 9.0
+        kernel._saving_ended -= 20 * 10.0
         assert pool.snapshots.is_due(pool.live["a"])
 
 
