@@ -10,6 +10,7 @@ import pathlib
 import platform
 import resource
 import signal
+import sqlite3
 import sys
 import time
 import types
@@ -29,6 +30,7 @@ class Session:
     def __init__(self, directory, code):
         self.directory = str(directory)
         self.names = {"__name__": "__main__"}
+        self.others = []
         self.run(code)
 
     def run(self, code):
@@ -56,13 +58,20 @@ class Session:
     def restored(self, number=1):
         """Return what another process has of it, and what failed there."""
         names = {"__name__": "__main__"}
+        self.others.append(names)
         self.failed = snapshots.restore(names, self.directory, number)
         return names
 
 
 @pytest.fixture
 def session(tmp_path):
-    return lambda code: Session(tmp_path, code)
+    begun = []
+    yield lambda code: begun.append(Session(tmp_path, code)) or begun[-1]
+    # Python 3.13 warns of databases that nobody closes.
+    for names in [names for one in begun for names in (one.names, *one.others)]:
+        for value in names.values():
+            if type(value) is sqlite3.Connection:
+                value.close()
 
 
 def test_what_variables_share_stays_shared(session):
