@@ -28,7 +28,9 @@ def read(file: pathlib.Path) -> str:
                     )
                 data = stream.read(_MAX_BYTES + 1)
                 if len(data) > _MAX_BYTES:
-                    raise errors.SettingsError(f"{file} is larger than 1 MiB, which it cannot be.")
+                    raise errors.SettingsError(
+                        f"{file} is larger than 1 MiB; put only the key into it."
+                    )
                 return data.decode("ascii", "replace").strip()
         except FileNotFoundError:
             return ""

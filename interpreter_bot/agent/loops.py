@@ -296,7 +296,7 @@ class _Turn:
 
     def _check_misreadings(self) -> None:
         if self._guard.misreadings >= self._job.limits.equal_failures:
-            sentence = "The language model's calls could not be understood."
+            sentence = "The model's attempts to run code could not be understood. Ask again."
             raise _EndedError(OutcomeKind.MALFORMED, sentence)
 
     def _cut(self, reply: chat_messages.ModelReply, why: str) -> chat_messages.ModelReply:

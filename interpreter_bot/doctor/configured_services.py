@@ -43,7 +43,7 @@ _WANTED: Final = "six"
 _UNKNOWN: Final = f"{_WANTED} was not found"
 _NO_PACKAGES: Final = "People and models cannot install packages."
 _CHECK_INDEX: Final = (
-    "Look at package_index.url and netrc_file, and whether the bot's machine may connect. "
+    "Check package_index.url and netrc_file, and whether the bot's machine may connect. "
     "SSL_CERT_FILE names a company's certificates, HTTPS_PROXY, HTTP_PROXY and NO_PROXY its proxy; "
     "set them where the kernels' process is started. An index that does not tell when files were "
     "uploaded needs package_index.cooldown_days = 0."

@@ -13,15 +13,13 @@ from interpreter_bot.agent.llms import catalogues, model_discovery
 from interpreter_bot.doctor import diagnosis
 from interpreter_bot.text import quantities
 
-_CONSEQUENCE: Final = "Questions are not answered by it; code that people write themselves runs."
+_CONSEQUENCE: Final = "This model answers no questions; people's own code still runs."
 _FIX: Final = (
     "Check the address and name of the model, and the variable that holds its key; the log says "
     "what the server answered."
 )
 _NONE: Final = "none is configured"
-_NONE_CONSEQUENCE: Final = (
-    "Questions go to the small demo model, if it is there, and else to nobody."
-)
+_NONE_CONSEQUENCE: Final = "The small demo model answers questions; without it, nobody does."
 _NONE_FIX: Final = "Set OPENAI_API_KEY, ANTHROPIC_API_KEY, or OPENAI_BASE_URL for another server."
 _MAX_MODELS: Final = 10
 # Models that think first need some room.

@@ -13,7 +13,7 @@ _SHORTEST_SECRET: Final = 6
 _ECHO: Final = "{host} sent back what only the bot may know; the answer is not passed on."
 _PACKED: Final = "{host} packs what the bot has to look into; the answer is not passed on."
 _PIECE: Final = (
-    "{host} sent a piece of what the bot has to look into as a whole; the answer is not passed on."
+    "{host} sent only a part, but the bot has to check whole answers; this one is not passed on."
 )
 # Partial content, and what has changed since (RFC 3229).
 _PIECES: Final = (206, 226)

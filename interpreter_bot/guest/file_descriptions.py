@@ -46,7 +46,7 @@ _TEXTS = frozenset(
 _TABLES = frozenset(("csv", "tsv", "tab", "xls", "xlsx", "xlsm", "xlsb", "ods"))
 _PICTURES = frozenset(("png", "jpg", "jpeg", "gif", "webp", "bmp", "tif", "tiff"))
 _TEXT_CHARACTERS = 1000
-_FAILED = "It cannot be read here: it may be damaged, or take too much memory or time."
+_FAILED = "It cannot be read here: it may be damaged, or need too much memory or time."
 
 
 def describe(path: str) -> str:
@@ -235,5 +235,5 @@ def write(paths: Iterable[str], mark: str) -> None:
         try:
             text = describe(path)
         except (ImportError, OSError) as error:
-            text = f"It could not be looked into: {error}"
+            text = f"It could not be read: {error}"
         print(f"{mark}{number}\n{text.replace(mark, '')}")

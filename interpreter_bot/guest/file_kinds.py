@@ -109,7 +109,7 @@ def find_kind(path: str) -> tuple[str, str]:
     if start.startswith((b"<!doctype html", b"<html", b"<table", b"<meta", b"<head", b"<style")):
         return "html", "It is a page of HTML. Read its tables with pandas.read_html."
     if b"\0" in head and not _is_wide_text(head):
-        return "other", "It is no text, and of no kind that is known here."
+        return "other", "It is not text, and its kind is unknown here."
     return "text", ""
 
 
@@ -171,4 +171,4 @@ def _ole(path: str) -> tuple[str, str]:
             return "other", "It is an old Word document (doc). Ask the person to save it as docx."
     if "PowerPoint Document".encode("utf-16-le") in content:
         return "other", "It is an old PowerPoint file (ppt). Ask the person to save it as pptx."
-    return "other", "It is a file of an old program of Microsoft's, which nothing here reads."
+    return "other", "It is a file of an old Microsoft program. Nothing here reads it."

@@ -25,7 +25,9 @@ Event: TypeAlias = ports.Event | ports.ExecutionEnd
 PROTOCOL: Final = 9
 """Number of what is said on the wire; a bot and a host need the same."""
 
-UNREADABLE: Final = "What came from the kernels' process cannot be read."
+UNREADABLE: Final = (
+    "The process that keeps the Python kernels sent an unreadable message. Try again."
+)
 """Sentence for a message of a host that is malformed."""
 
 EVENT_BYTES: Final = 48 * settings.MIB

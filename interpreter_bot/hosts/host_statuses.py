@@ -31,7 +31,7 @@ _COPY: Final = (
     "The data directory of the host at {address} is a copy of another host's: end that host, "
     "delete `host.id` in its data directory, and start it again."
 )
-_UNCHECKED: Final = "It is not known whose process keeps the Python kernels."
+_UNCHECKED: Final = "The bot cannot tell which user runs the process that keeps the Python kernels."
 _UNSAID: Final = "it does not trust the certificate of this bot, or just ends"
 # It is answered out of memory.
 _STATUS_SECONDS: Final = 10.0

@@ -153,11 +153,11 @@ COMMANDS: Final = (
     Command("py", "CODE", "Run your own Python, without a model; more lines may follow."),
     Command("files", "", "List the files of this conversation.", _files),
     Command("variables", "", "List variables and what is saved.", _variables),
-    Command("limits", "", "List what one conversation may use.", _limits),
-    Command("network", "", "List what code may reach outside.", _network),
+    Command("limits", "", "List the limits of a conversation.", _limits),
+    Command("network", "", "List the hosts and data that code may reach.", _network),
     Command("tools", "", "List tools that your code can call.", _tools),
     Command("connect", "NAME", "Log in at a tool server, so that tools act as you.", _connect),
-    Command("disconnect", "NAME", "Log out there, and delete what is kept of you.", _disconnect),
+    Command("disconnect", "NAME", "Log out of a tool server, and delete your login.", _disconnect),
     Command("model", "[NAME]", "List the models, or switch this conversation to one.", _model),
     Command(
         "approval",
@@ -165,8 +165,8 @@ COMMANDS: Final = (
         "Show or choose when you are asked before the model's code runs.",
         _approval,
     ),
-    Command("usage", "", "Show what was spent.", _usage),
-    Command("stop", "", "Stop what runs; variables are kept.", _stop),
+    Command("usage", "", "Show tokens and cost.", _usage),
+    Command("stop", "", "Stop the running code; variables are kept.", _stop),
     Command("reset", "", "Restart Python without variables; files are kept.", _reset),
     Command(
         "fork",
@@ -180,7 +180,7 @@ COMMANDS: Final = (
         "Go back to before the last answer: variables, files and history.",
         platforms=_WEB,
     ),
-    Command("again", "", "Rebuild lost variables: run the code again that made them."),
+    Command("again", "", "Rebuild lost variables by running their code again."),
     Command("notebook", "", "Download the conversation as a notebook.", platforms=_WEB),
     Command("help", "", "List the commands."),
     Command("exit", "", "End the chat.", platforms=_CONSOLE),
@@ -216,7 +216,7 @@ def parse(text: str, platform: Platform, *, is_code: bool = False) -> Invocation
         if command.argument in ("CODE", "NAME") and not argument.strip():
             raise errors.BotError(f"Please write it as {command.usage}.")
         if argument and not command.argument:
-            raise errors.BotError(f"/{command.name} stands alone: it takes nothing behind it.")
+            raise errors.BotError(f"/{command.name} takes nothing after it.")
         return Invocation(command, argument if command.name == "py" else argument.strip())
     elsewhere = [one for one in COMMANDS if one.name == word.lower()]
     if elsewhere and not is_code:

@@ -35,8 +35,8 @@ class Connection(fields.Group):
     writes: bool = False
     """Statements that change data run too, each after a person has allowed it."""
     login_only_reads: bool = False
-    """You vouch that the login of `address` can only read. Databases without transactions that
-    only read, such as SQL Server and Snowflake, are asked nothing without it."""
+    """You vouch that the login of `address` can only read. Databases without read-only
+    transactions, such as SQL Server and Snowflake, are not queried until this is set."""
 
     @pydantic.model_validator(mode="after")
     def _has_one_address(self) -> Connection:

@@ -49,7 +49,7 @@ class Limits(fields.Group):
     temporary_bytes: fields.Positive = 256 * fields.MIB
     """Size of the private /tmp and of /dev/shm; memory, which control groups count as such."""
     output_bytes: fields.Positive = 1_000_000
-    """Printed text of each stream of an execution; of more, the middle is cut with a notice."""
+    """Printed text of each stream of an execution; longer text loses its middle to a notice."""
     displays: fields.Positive = 50
     """Images, tables and other displays of one execution; further ones are counted, not shown."""
     display_bytes: Annotated[int, pydantic.Field(gt=0, le=15 * fields.MIB)] = 12 * fields.MIB

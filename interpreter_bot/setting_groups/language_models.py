@@ -45,8 +45,8 @@ class Model(fields.Group):
     protocol; unset or empty means the server wants none."""
     protocol: Literal["auto", "chat", "responses", "fenced", "anthropic"] = "auto"
     """The wire protocol. `fenced` is chat completions with blocks of code in the text, which are
-    run; in all others, code in a model's words is only shown. `auto` is `fenced` for a model that
-    has at most four billion parameters by its name; else it offers tools, and goes over to `fenced`
+    run; in all others, code in a model's words is only shown. `auto` is `fenced` for a model whose
+    name says at most four billion parameters; otherwise it offers tools, and switches to `fenced`
     while the server refuses them. `anthropic` is the Messages API, and needs the extra
     `[anthropic]`."""
     thinks: bool = True

@@ -50,8 +50,8 @@ class Slack(fields.Group):
     allowed_people: tuple[str, ...] = ()
     """Ids (`U…`, `W…`); no group and no person means everybody. Admins always may."""
     heard_bots: tuple[str, ...] = ()
-    """Ids (`B…`) of other apps whose messages and files in a thread or channel the model is told,
-    such as alerts to be looked into. Nothing that they write is a request."""
+    """Ids (`B…`) of other apps, such as alerts, whose messages and files in a thread or channel are
+    shown to the model. Nothing that they write is a request."""
     allows_guests: bool = False
     """Let guests of the workspace in."""
     allows_strangers: bool = False
@@ -65,15 +65,15 @@ class Slack(fields.Group):
     code: Literal["hidden", "short", "full"] = "short"
     """How much of the model's code an answer shows."""
     follows_threads: bool = True
-    """Answer without a mention in a thread of the bot's in which one person alone writes."""
+    """Answer without a mention in the bot's threads while only one person writes there."""
     approval: Literal["never", "plan", "every"] = "never"
-    """Whether a person is asked before the model's code runs; `kernels.approval` and
+    """Whether a person is asked before the model's code runs; `sessions.approval` and
     channels can ask for more, never for less."""
     edit_seconds: Annotated[float, pydantic.Field(ge=0)] = 300.0
     """A message edited within this time is answered anew; 0 turns that off."""
     look_back_seconds: Annotated[float, pydantic.Field(ge=0, le=80_000)] = 3600.0
-    """Answer messages that came while the bot was away for no longer than this, in channels and
-    threads used in the last day; 0 turns that off."""
+    """At the start, answer messages missed in the last so many seconds, in channels and threads
+    used in the last day; 0 turns that off."""
 
     posting_seconds: fields.Seconds = 1.0
     """Between two messages in one channel, on the average; Slack allows about one a second."""
@@ -119,7 +119,7 @@ class Discord(fields.Group):
     threads: bool = True
     """A mention in a channel opens a thread; otherwise it is answered there, by a reply."""
     follow_threads: bool = True
-    """Answer in its own threads without a mention, while one person writes there; needs the
+    """Answer without a mention in its own threads while only one person writes there; needs the
     message content."""
     forum_channels: tuple[int, ...] = ()
     """Ids of forums whose every post is for it, mentioned or not; needs the message content."""
@@ -140,9 +140,9 @@ class Discord(fields.Group):
     archive_minutes: Literal[60, 1440, 4320, 10080] = 1440
     """When a quiet thread is put away."""
     context_messages: Annotated[int, pydantic.Field(ge=0, le=100)] = 20
-    """Messages before a mention that the model is told of, if they came since its last answer."""
+    """How many messages before a mention the model is shown, of those since its last answer."""
     bots: tuple[int, ...] = ()
-    """Ids of other bots, and of webhooks, whose messages the model is told of, too."""
+    """Ids of other bots and of webhooks whose messages are shown to the model, too."""
     file_parts: Annotated[int, pydantic.Field(ge=1, le=10)] = 5
     """A file too large for one upload is sent in so many parts at most."""
     login_seconds: fields.Seconds = 60.0

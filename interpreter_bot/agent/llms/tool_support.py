@@ -14,11 +14,10 @@ _log = logging.getLogger(__name__)
 # A server may have got another model, or other settings, since.
 _TRIAL_SECONDS: Final = 1800.0
 _REFUSED: Final = (
-    "The server of this language model refuses tools. The model now writes code as blocks in its "
-    "words, and those are run."
+    "This model's server does not accept tools. Code blocks in its answers are run instead."
 )
 _CAME_BACK: Final = (
-    "This language model calls tools after all. From now on, code in its words is only shown."
+    "This model's server accepts tools again. Code blocks in its answers are only shown."
 )
 
 

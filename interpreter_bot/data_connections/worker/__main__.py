@@ -31,8 +31,8 @@ _CUT_TABLES: Final = (
 )
 _CUT_COLUMNS: Final = "(its columns are left out of this list, which would be too long)"
 _UNGUARDED: Final = (
-    "This database has no transactions that only read, so nothing is run in it until whoever runs "
-    "this bot has confirmed that its login can only read."
+    "This database has no read-only transactions, so no statement is run in it. Ask whoever runs "
+    "this bot to confirm that its login can only read."
 )
 _MISSING: Final = "This needs the package {name!r} in the bot's environment, which is not there."
 

@@ -22,7 +22,7 @@ from sqlglot import Dialect, Token, Tokenizer, TokenType, exp
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 _NOT_READING: Final = (
-    "Only statements that read are run here, which begin with SELECT, WITH, VALUES or similar."
+    "Only statements that read are run here: they begin with SELECT, WITH, VALUES or similar."
 )
 _NOT_UNDERSTOOD: Final = (
     "This cannot be read as {title}, so it is not run. Write it in a simpler form."
@@ -203,7 +203,9 @@ class Statement:
             raise StatementError(_MANY)
         gaps = _gaps(text, found)
         if self._name == "mysql" and any(_RUN_IN_MYSQL.search(gap) for gap in gaps):
-            raise StatementError("Comments that are run are not allowed.")
+            raise StatementError(
+                "Comments that the database would run are not allowed. Leave them out."
+            )
         return found
 
     def _parse(self) -> Sequence[exp.Expr]:
@@ -237,7 +239,9 @@ class Statement:
                 # Functions in packages, and numbers of sequences.
                 is_call |= following.token_type is TokenType.DOT or written == "nextval"
             if is_call and functions is not None and functions.fullmatch(word):
-                raise StatementError(f"The function {word} is not run here: it does not only read.")
+                raise StatementError(
+                    f"The function {word} is not run here: it may do more than read."
+                )
             if (
                 self._name == "postgres"
                 and word == "u"
@@ -245,7 +249,7 @@ class Statement:
                 and self._text[following.end + 1 : following.end + 2] == '"'
             ):
                 raise StatementError(
-                    "Names that are written by numbers of letters are not allowed."
+                    "Names written with Unicode escapes are not allowed. Write the letters."
                 )
 
     def _places(self) -> Iterator[tuple[int, int]]:

@@ -50,8 +50,8 @@ _CLOSED: Final = api_errors.CANNOT_DIRECT | {
 }
 _TOO_LARGE: Final = 413
 _NO_FILES: Final = (
-    "⚠️ I may not attach files in this channel. `/interpreter files` with a name gives you one, and "
-    "`/interpreter notebook` all that was shown. An admin can let me attach files."
+    "⚠️ I may not attach files in this channel. Use `/interpreter files` with a name to get one, or "
+    "`/interpreter notebook` to get the whole conversation. An admin can let me attach files."
 )
 _MAX_NAMES: Final = 3
 _MAX_CONTENT: Final = 1950

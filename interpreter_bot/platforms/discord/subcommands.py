@@ -33,7 +33,7 @@ as long as a conversation lasts.
 • Write to me directly, with files if you like.
 • `/py code:` runs code as it is; `/py` alone opens an editor and takes files.
 • On any message: Apps → *Run this message* or *Ask about this message*.
-• Edit your message, and it is run again.
+• Edit your message, and I answer again.
 • `/interpreter` has: {commands}."""
 _COMMANDS: Final = "reset, undo, fork, again, files, variables, limits, notebook, usage, settings"
 _NO_CONTENT: Final = (

@@ -48,8 +48,8 @@ _OF_THE_HOST: Final = {
 
 
 _IDLE: Final = (
-    "The one idle for longest is saved, and its variables come back when you use it. If all are "
-    "running, the next one waits."
+    "If you start more, the one idle longest is saved, and its variables come back when you use it "
+    "again. If all are running, the next one waits."
 )
 _MOST_VARIABLES: Final = 20
 _MOST_TOOLS: Final = 30
@@ -82,7 +82,7 @@ def limits(limits: settings.Limits, kernels: settings.Kernels) -> list[Fact]:
     """Describe what code may use."""
     facts = [limit(name, getattr(limits, name)) for name in _OF_CODE]
     if kernels.per_person:
-        facts.append(Fact("Your conversations with a live Python", f"{kernels.per_person}", _IDLE))
+        facts.append(Fact("Your conversations with Python running", f"{kernels.per_person}", _IDLE))
     return facts
 
 

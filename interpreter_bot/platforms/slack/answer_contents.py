@@ -49,7 +49,7 @@ def small_print(end: ports.End, spent: values.Usage | None, *, is_fresh: bool = 
     if spent is not None:
         said.append(f"{spent.input_tokens + spent.output_tokens:,} tokens")
     if is_fresh:
-        said.append("This thread has a fresh Python: reply here to go on with it")
+        said.append("This thread has its own Python: reply here to continue")
     return " · ".join(said)
 
 

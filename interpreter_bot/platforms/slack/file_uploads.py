@@ -148,7 +148,7 @@ class FileUploads:
         until = time.monotonic() + self._api.config.sharing_seconds
         ids = [one["id"] for one in named]
         if not all(await _all(self._look(place, file, _is_picture, until) for file in ids)):
-            raise api_errors.SlackError("Slack does not know them for pictures.")
+            raise api_errors.SlackError("Slack does not accept these files as pictures.")
         return ids
 
     async def _look(

@@ -21,25 +21,25 @@ from interpreter_bot.sessions import requests, share_links
 
 HELP: Final = """\
 Mention me with a question, or send me a file in a direct message; I write Python, run it and show \
-what came of it. Variables stay alive within a thread.
+the result. Variables stay alive within a thread.
 
 - `/py CODE` runs your own code in the channel's Python, without the model; `/py` alone opens an \
 editor. In a thread: mention me with `py CODE`.
-- `reset` begins anew (`reset files` deletes the files as well) · `stop` ends what runs
-- `files` lists the files, `files NAME` sends one · `notebook` sends it all as a notebook
-- `page` gives you, and nobody else, a link to read it on the page
-- `model` lists the models, `model NAME` takes another · `usage` · `limits` · `network` · `tools`
-- `connect NAME` lets tools of a server be called with your account there; `disconnect NAME` ends it
-- `variables` lists what Python has, and what is saved of it for the next one; `again` runs the \
-cells again that made what could not be kept
-- `fork` opens a thread with a copy of this: variables, files and history · `undo` goes back to \
-before the last answer
+- `reset` clears variables and history (`reset files` deletes the files too) · `stop` stops the code
+- `files` lists the files, `files NAME` sends one · `notebook` sends the conversation as a notebook
+- `page` sends you, and nobody else, a link to read this conversation on the page
+- `model` lists the models, `model NAME` switches models · `usage` · `limits` · `network` · `tools`
+- `connect NAME` connects your account so tools can act as you; `disconnect NAME` removes it
+- `variables` lists variables and which are saved; `again` re-runs the cells whose variables \
+could not be saved
+- `fork` opens a thread with a copy of this conversation: variables, files and history · \
+`undo` goes back to before the last answer
 - `approval never|plan|every` (admins): ask a person before the model's code runs
 - `follow on|off` (admins): answer without a mention in threads of one person
 
-Say these to me in a thread, or after `/interpreter` for the channel's own Python. On a message, \
-"Run this message" and "Ask about this message" do what they say. Edit your message and I'll \
-answer again. AI can be wrong: check what matters."""
+Send me these in a thread, or after `/interpreter` for the channel's own Python. On a message, \
+"Run this message" runs it, and "Ask about this message" asks me about it. Edit your message and \
+I'll answer again. AI can be wrong: check what matters."""
 
 
 _QUESTIONS: Final = {

@@ -54,7 +54,7 @@ _PAGES: Final = frozenset({"/", "/visit"})
 _VISIT_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 _FOREIGN: Final = (
-    "Requests of other pages are refused. If this is your page behind a proxy with TLS, the proxy"
+    "Requests from other pages are refused. If this is your page behind a proxy with TLS, the proxy"
     " has to send X-Forwarded-Proto."
 )
 

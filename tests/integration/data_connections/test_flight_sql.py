@@ -98,7 +98,7 @@ async def test_flight_sql_lets_nothing_be_written_and_says_why_in_a_sentence(fli
 async def test_without_the_operators_word_nothing_is_asked_of_it(flight):
     async with processes("flightsql", flight.address()) as workers:
         (said,) = await refused(workers, "select 1")
-    assert "whoever runs this bot has confirmed that its login can only read" in said
+    assert "Ask whoever runs this bot to confirm that its login can only read" in said
     assert not [note for note in flight.notes if "runs" in note]
 
 

@@ -214,7 +214,7 @@ async def test_postgresql_calls_no_function_with_effects_and_names_those_that_an
             'select pg_catalog."pg_advisory_lock"(1)',
         )
         assert said[0] == (
-            "The function pg_logical_emit_message is not run here: it does not only read."
+            "The function pg_logical_emit_message is not run here: it may do more than read."
         )
         async with workers.worker() as worker:
             effects = (await worker.ask({"do": "probe"}))["effects"]

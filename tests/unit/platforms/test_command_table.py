@@ -41,7 +41,7 @@ def test_words_are_no_commands(text):
         ("/nonsense at all", "There is no command /nonsense. Type /help for a list."),
         ("/py", "Please write it as /py CODE."),
         ("/connect", "Please write it as /connect NAME."),
-        ("/reset that", "/reset stands alone: it takes nothing behind it."),
+        ("/reset that", "/reset takes nothing after it."),
     ],
 )
 def test_what_is_meant_for_a_command_is_never_a_question(text, sentence):

@@ -44,8 +44,9 @@ _POLL_SECONDS: Final = 0.5
 
 _UNREACHABLE: Final = (
     "The demo model could not be downloaded from {host}: {reason}. Python works without it: press "
-    "Python, or type /py CODE. To ask a model, whoever runs the bot runs `export OPENAI_API_KEY=…` "
-    "(or sets INTERPRETER_BOT_LOCAL__MODEL_PATH to a file of the demo model) and starts it again."
+    "Python, or type /py CODE. Whoever runs this bot can set up a model: run `export "
+    "OPENAI_API_KEY=…` (or set INTERPRETER_BOT_LOCAL__MODEL_PATH to the demo model's file) and "
+    "start the bot again."
 )
 _WRONG: Final = (
     "What {host} gave as the demo model is not the expected file, and was thrown away. Set "

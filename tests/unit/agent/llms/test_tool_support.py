@@ -87,7 +87,9 @@ async def test_model_that_only_writes_unknown_markup_ends_in_a_sentence():
     async with scripts.stage(replies) as stage:
         outcome = await stage.run()
     assert (outcome.ending, outcome.text) == (OutcomeKind.MALFORMED, "")
-    assert outcome.sentence == "The language model's calls could not be understood."
+    assert (
+        outcome.sentence == "The model's attempts to run code could not be understood. Ask again."
+    )
     assert stage.observer.said == ""
 
 
@@ -142,7 +144,7 @@ async def test_server_that_takes_tools_again_is_given_them(monkeypatch):
         await stage.run()
     assert offered(stage) == [True, False, True, True]
     assert stage.observer.of("notice")[1:] == [
-        "This language model calls tools after all. From now on, code in its words is only shown."
+        "This model's server accepts tools again. Code blocks in its answers are only shown."
     ]
 
 
@@ -155,7 +157,7 @@ async def test_server_that_refuses_tools_is_asked_without():
     async with scripts.stage(replies, scripts.printed("42")) as stage:
         outcome = await stage.run()
     assert outcome.text == "42"
-    assert "refuses tools" in stage.observer.of("notice")[0]
+    assert "does not accept tools" in stage.observer.of("notice")[0]
 
 
 @pytest.mark.parametrize(
