@@ -13,7 +13,7 @@ import dataclasses
 import itertools
 import logging
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from interpreter_bot.platforms.rendering import message_splitting
 from interpreter_bot.platforms.slack import (
@@ -88,7 +88,8 @@ class EditedAnswer:
         payload: dict[str, str] | None = None,
     ) -> None:
         """Show nothing yet; see `live_answers.LiveMessage` for what each is."""
-        self._request = {unfinished_answers.REQUEST: request_id}
+        self.facts: dict[str, Any] = {unfinished_answers.REQUEST: request_id}
+        """Metadata of the next message, with which the next bot finds it."""
         self.complaints: list[str] = []
         self._api = shared.api
         self._uploads = shared.uploads
@@ -101,7 +102,7 @@ class EditedAnswer:
             shared.api,
             place,
             most_characters=shared.config.stream_characters,
-            payload=self._request,
+            payload=self.facts,
         )
         self._root = ""
         # Pictures that stand there, and whether the text before the next one does for good.
@@ -271,7 +272,7 @@ class EditedAnswer:
         place = dataclasses.replace(self._place, thread=self.thread)
         content = {"text": notified, "blocks": message}
         pictures = sum(map(_is_picture, message))
-        payload = {**self._request, unfinished_answers.PICTURES: pictures}
+        payload = {**self.facts, unfinished_answers.PICTURES: pictures}
         await message_posting.post(self._api, place, content, self.thread, payload)
 
     async def _send(self, shown: Sequence[answer_contents.Picture]) -> None:
@@ -283,12 +284,13 @@ class EditedAnswer:
         """Go on in messages below so many pictures more."""
         self._root = self.thread
         self._placed += count
+        self.facts = {**self.facts, unfinished_answers.SHOWN: self._placed}
         self._is_told = False
         self._payload = None
         place = dataclasses.replace(self._place, thread=self.thread)
         most = self._config.stream_characters
         self._messages = message_posting.PostedMessages(
-            self._api, place, most_characters=most, payload=self._request
+            self._api, place, most_characters=most, payload=self.facts
         )
 
     async def _tell(self, answer: answer_contents.Answer) -> None:

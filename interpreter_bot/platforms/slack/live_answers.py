@@ -118,7 +118,7 @@ class LiveMessage:
                     self.place,
                     most_characters=self._config.stream_characters,
                     most_seconds=self._config.stream_seconds,
-                    payload={unfinished_answers.REQUEST: self.request_id},
+                    payload=self._sections.facts,
                 )
                 return
         first_sign = self._edit(answer_contents.Answer())
@@ -191,6 +191,7 @@ class LiveMessage:
             if shown:
                 await self._part(stream, answer)
                 await self._sections.show_pictures(shown)
+                stream.payload = self._sections.facts
             else:
                 await stream.append(run)
             self._streamed += len(run)

@@ -87,7 +87,7 @@ class PostedMessages:
         place: Place,
         *,
         most_characters: int,
-        payload: Mapping[str, str],
+        payload: Mapping[str, Any],
     ) -> None:
         self._api = api
         self.place = place
@@ -181,7 +181,7 @@ class PostedMessages:
         self.adopt(())
 
     async def _post(
-        self, wanted: dict[str, Any], payload: dict[str, str], *, is_first_sign: bool
+        self, wanted: dict[str, Any], payload: dict[str, Any], *, is_first_sign: bool
     ) -> None:
         ts = await _post_as_is(
             self._api, self.place, wanted, self.thread, payload, is_first_sign=is_first_sign

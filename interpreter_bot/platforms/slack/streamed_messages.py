@@ -52,9 +52,9 @@ class StreamedMessage:
         *,
         most_characters: int,
         most_seconds: float,
-        payload: Mapping[str, str],
+        payload: Mapping[str, Any],
     ) -> None:
-        self._metadata = message_posting.metadata(payload)
+        self.payload = payload
         self._api = api
         self._place = place
         self._most_characters = max(most_characters, _LEAST_ROOM * 2)
@@ -197,9 +197,8 @@ class StreamedMessage:
         self.timestamps.append(self._open)
 
     async def _stop(self, **more: Any) -> None:
-        await self._try(
-            "chat.stopStream", channel=self._place.channel, metadata=self._metadata, **more
-        )
+        metadata = message_posting.metadata(self.payload)
+        await self._try("chat.stopStream", channel=self._place.channel, metadata=metadata, **more)
         self._open = ""
 
     async def _try(self, method: str, **arguments: Any) -> web_api.Answer:

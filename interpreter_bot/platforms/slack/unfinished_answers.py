@@ -19,6 +19,11 @@ REQUEST: Final = "request"
 """Metadata of the messages of an answer: the id of the request."""
 PICTURES: Final = "pictures"
 """Metadata of a message of an answer: how many pictures it shows."""
+SHOWN: Final = "shown"
+"""Metadata of a message of an answer: how many pictures of the answer stand above it.
+
+A picture that is sent as a file has no metadata, and may be one of another answer.
+"""
 IS_QUESTION: Final = "is_question"
 """Metadata of a question to people during an answer."""
 
@@ -64,17 +69,23 @@ async def find(
         facts = message_posting.facts(message)
         if facts.get(REQUEST) == request_id and facts.get(IS_QUESTION):
             await close(api, place, message, UNASKED)
-        elif facts.get(REQUEST) == request_id or (found and message.get("files")):
+        elif facts.get(REQUEST) == request_id:
             found.append(message)
         elif place.is_direct and _is_stream(message, request_id):
             await _end_stream(api, place, message, request_id)
             found.append(message)
     if not found:
         return None
-    counts = [_pictures_of(message) for message in found]
-    last = max((number for number, count in enumerate(counts) if count), default=-1)
-    texts = tuple(str(message["ts"]) for message in found[last + 1 :])
-    return Unfinished(str(found[0]["ts"]), texts, sum(counts))
+    pictures = 0
+    texts: list[str] = []
+    for message in found:
+        facts = message_posting.facts(message)
+        above, within = int(facts.get(SHOWN, 0)), int(facts.get(PICTURES, 0))
+        if above > pictures:
+            texts = []
+        pictures = max(pictures, above) + within
+        texts = [] if within else [*texts, str(message["ts"])]
+    return Unfinished(str(found[0]["ts"]), tuple(texts), pictures)
 
 
 def is_timestamp(text: str) -> bool:
@@ -118,13 +129,6 @@ async def _end_stream(
         raise
     except api_errors.SlackError as error:
         _log.info("a stream was over already: %s", error)
-
-
-def _pictures_of(message: Mapping[str, Any]) -> int:
-    """Count the pictures that a message shows, in blocks or as files."""
-    files = message.get("files") or ()
-    as_files = sum(str(file.get("mimetype", "")).startswith("image/") for file in files)
-    return int(message_posting.facts(message).get(PICTURES, 0)) or as_files
 
 
 def is_answer(message: Mapping[str, Any]) -> bool:

@@ -52,6 +52,41 @@ async def test_turn_goes_on_below_the_pictures_that_are_shown(slack, service, ap
     assert len(slack.replies("C1", root)) == before
 
 
+def leave_file(slack, channel, root, name, mimetype):
+    """Put a file of a bot that is gone into a thread: Slack keeps no metadata with it."""
+    message = leave(slack, channel, root, "")
+    del message["metadata"]
+    message["files"] = [{"id": "F1", "name": name, "mimetype": mimetype}]
+    return message
+
+
+@pytest.mark.parametrize("file", [("result.csv", "text/csv"), ("plot.png", "image/png")])
+async def test_file_of_the_answer_before_stays_and_counts_for_nothing(slack, service, app, file):
+    root, key = await begun(slack, service, "C1")
+    asked = slack.world.ts()
+    sign = leave(slack, "C1", root, asked, stop_button(f"T1/C1/{root}/{asked}"))
+    other = leave_file(slack, "C1", root, *file)
+    await service.go_on(key, "go on", person="U1", request_id=asked)
+    await slack.until(lambda: "echo: go on" in str(sign["blocks"]))
+    await slack.until(lambda: "'action_id': 'stop'" not in str(slack.replies("C1", root)))
+    assert other in slack.replies("C1", root)
+    assert other["edits"] == 0
+
+
+async def test_turn_goes_on_below_the_pictures_that_were_sent_as_files(slack, service, app):
+    root, key = await begun(slack, service, "C1")
+    asked = slack.world.ts()
+    first = leave(slack, "C1", root, asked, {"type": "markdown", "text": "one"})
+    leave_file(slack, "C1", root, "plot.png", "image/png")
+    last = leave(slack, "C1", root, asked, stop_button(f"T1/C1/{root}/{asked}"), shown=1)
+    before = len(slack.replies("C1", root))
+    await service.go_on(key, "go on", person="U1", request_id=asked)
+    await slack.until(lambda: "echo: go on" in str(last["blocks"]))
+    await slack.until(lambda: "'action_id': 'stop'" not in str(slack.replies("C1", root)))
+    assert first["edits"] == 0
+    assert len(slack.replies("C1", root)) == before
+
+
 async def test_turn_goes_on_in_the_message_that_was_streamed(slack, service, app):
     root, key = await begun(slack, service, "DU1")
     asked = slack.say("U1", "DU1", "limits", thread=root)
