@@ -80,15 +80,15 @@ def execution(
 def _shown(outputs: Sequence[output_screens.Standing], most_characters: int) -> str:
     """Write down a screen; of much printed text, the beginning and the end of each stream."""
     words = [_in_words(output).strip("\n") for output in outputs]
-    places = [place for place, one in enumerate(outputs) if isinstance(one, values.Text)]
+    places = [place for place, output in enumerate(outputs) if isinstance(output, values.Text)]
     excess = sum(map(len, words)) - most_characters
     if excess > 0 and places:
         printed = [
-            shortened_output.Printed(one.stream, one.text)
-            for one in outputs
-            if isinstance(one, values.Text)
+            shortened_output.Printed(output.stream, output.text)
+            for output in outputs
+            if isinstance(output, values.Text)
         ]
-        room = max(sum(len(one.text) for one in printed) - excess, most_characters // 2)
+        room = max(sum(len(output.text) for output in printed) - excess, most_characters // 2)
         short = shortened_output.shorten(printed, max_characters=room)
         for place, text in zip(places, short, strict=True):
             words[place] = text.strip("\n")

@@ -446,14 +446,14 @@ class Parser:
 
     def _in_header(self, pieces: list[Piece]) -> bool:
         """Parse the header of a message: thoughts, a call, or words."""
-        held = "".join(self._held) + self._text
-        header, message, rest = held.partition(_MESSAGE)
+        text = "".join(self._held) + self._text
+        header, message, rest = text.partition(_MESSAGE)
         if not message:
-            if len(held) > _LONGEST_HEADER:
+            if len(text) > _LONGEST_HEADER:
                 self._text, self._held, self._place = "", [], _Place.TEXT
-                self._emit(held, pieces)
+                self._emit(text, pieces)
                 return True
-            self._text, self._held = "", [held]
+            self._text, self._held = "", [text]
             return False
         self._place, self._held, self._text = _Place.TEXT, [], rest
         self._is_line_start = True
@@ -562,33 +562,33 @@ class Parser:
 
     def _close(self, pieces: list[Piece], *, is_cut: bool) -> None:
         """Close whatever is open at the end of the text."""
-        place, held = self._place, "".join(self._held) + self._text
+        place, text = self._place, "".join(self._held) + self._text
         self._place, self._held, self._text = _Place.TEXT, [], ""
         match place:
-            case _Place.PYTHON if self._first_end >= 0 and _ends_in_string(held):
-                pieces.append(Block(held[: self._first_end]))
+            case _Place.PYTHON if self._first_end >= 0 and _ends_in_string(text):
+                pieces.append(Block(text[: self._first_end]))
             case _Place.PYTHON:
-                end = self._late_end(held)
-                pieces.append(Block(held[:end] if end >= 0 else held, is_closed=end >= 0))
+                end = self._late_end(text)
+                pieces.append(Block(text[:end] if end >= 0 else text, is_closed=end >= 0))
             case _Place.MAYBE_CALL | _Place.CALL:
-                if not is_cut or not written_calls.is_intended(held):
-                    self._release(held, pieces)
+                if not is_cut or not written_calls.is_intended(text):
+                    self._release(text, pieces)
             case _Place.THOUGHT if not is_cut:
-                self._take_open_thought(held, pieces)
+                self._take_open_thought(text, pieces)
             case _Place.HEADER:
-                self._emit(held, pieces)
+                self._emit(text, pieces)
 
-    def _take_open_thought(self, held: str, pieces: list[Piece]) -> None:
+    def _take_open_thought(self, text: str, pieces: list[Piece]) -> None:
         """Take what follows a tag that nobody closed: the answer, or thoughts before a call."""
         inner = Parser(finds_calls=self._finds_calls, takes_python=self._takes_python)
         inner._mistakes = self._mistakes + 1
-        found = [*inner.feed(held), *inner.finish()]
-        if any(isinstance(piece, Block | ParsedCall | UnreadCall) for piece in found):
-            pieces += [piece for piece in found if not isinstance(piece, Words)]
+        inner_pieces = [*inner.feed(text), *inner.finish()]
+        if any(isinstance(piece, Block | ParsedCall | UnreadCall) for piece in inner_pieces):
+            pieces += [piece for piece in inner_pieces if not isinstance(piece, Words)]
             return
         is_mention = self._has_begun and self._opening
         pieces += [Words(self._opening)] if is_mention else []
-        pieces += found
+        pieces += inner_pieces
 
     def _release(self, text: str, pieces: list[Piece]) -> None:
         """Release what was held back: as calls, or else as text."""

@@ -119,7 +119,7 @@ def read(text: str) -> list[WrittenCall]:
     if len(text) > _MAX_CHARACTERS:
         return []
     for shape in _SHAPES:
-        if calls := [(tools.canonical_name(name), given) for name, given in shape(text)]:
+        if calls := [(tools.canonical_name(name), arguments) for name, arguments in shape(text)]:
             known = [call for call in calls if call[0]]
             return known[:_MAX_CALLS]
     return []
@@ -317,16 +317,16 @@ def _python_call(node: ast.expr) -> WrittenCall | None:
             return _python_call(inner)
         case ast.Call(function, positional, keywords):
             name = ast.unparse(function).removesuffix(".call")
-            given: dict[str, object] = {}
+            arguments: dict[str, object] = {}
             if len(positional) == 1 and not keywords:
-                given["code"] = _constant(positional[0])
+                arguments["code"] = _constant(positional[0])
             elif not positional:
-                given = {one.arg or "": _constant(one.value) for one in keywords}
+                arguments = {keyword.arg or "": _constant(keyword.value) for keyword in keywords}
             else:
                 return None
-            if None in given.values() or not tools.canonical_name(name):
+            if None in arguments.values() or not tools.canonical_name(name):
                 return None
-            return name, json.dumps(given)
+            return name, json.dumps(arguments)
     return None
 
 
@@ -352,11 +352,15 @@ def _named_in(value: object) -> Iterator[WrittenCall]:
             yield from _named_in(value[key])
             return
     name = next((value[key] for key in _NAMES if isinstance(value.get(key), str)), None)
-    given = next((value[key] for key in _GIVEN if key in value), None)
+    arguments = next((value[key] for key in _GIVEN if key in value), None)
     if name is not None and tools.canonical_name(name):
-        if given is None:
-            given = {key: one for key, one in value.items() if key not in (*_NAMES, "type", "id")}
-        yield name, given if isinstance(given, str) else json.dumps(given)
+        if arguments is None:
+            arguments = {
+                key: argument
+                for key, argument in value.items()
+                if key not in (*_NAMES, "type", "id")
+            }
+        yield name, arguments if isinstance(arguments, str) else json.dumps(arguments)
     elif name is None and isinstance(value.get("code"), str) and value.keys() <= _ONLY_CODE:
         yield tools.RUN_CODE, json.dumps(value)
 

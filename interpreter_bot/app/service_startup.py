@@ -219,10 +219,10 @@ async def _models(
     config: settings.Settings, environment: Mapping[str, str], stack: contextlib.AsyncExitStack
 ) -> tuple[catalogues.Catalogue, str]:
     """Open the models, and return a notice about them for people."""
-    found = model_discovery.Discovery((), ())
+    discovery = model_discovery.Discovery((), ())
     if not config.models:
-        found = await model_discovery.discover(environment)
-    models = config.models or found.models
+        discovery = await model_discovery.discover(environment)
+    models = config.models or discovery.models
     servers: dict[str, on_demand_model.OnDemandModel] = {}
     notice = ""
     if not models:
@@ -238,7 +238,7 @@ async def _models(
         keys=catalogues.keys(models, environment),
         patience=config.patience,
         servers=servers,
-        unlisted=found.unlisted,
+        unlisted=discovery.unlisted,
     )
     # Before the embedded model, which it talks to.
     stack.push_async_callback(catalogue.close)

@@ -182,25 +182,25 @@ class _Platforms:
             try:
                 await self._keep_open(name, closing)
             except errors.PlatformLostError as error:
-                told: Exception = error
+                failure: Exception = error
             except errors.BotError as error:
                 if name not in self._opened:
                     _log.exception("%s failed", name)
                     self._fail(name, str(error), end)
                     return
-                told = error
+                failure = error
             except Exception:
                 # Foreign libraries read what comes from outside: one platform's failure must not
                 # end others.
                 _log.exception("a platform ended in an error")
-                told = errors.PlatformLostError(_UNFORESEEN)
+                failure = errors.PlatformLostError(_UNFORESEEN)
             else:
                 return
             if end.is_set():
                 return
             if time.monotonic() - began > _LONGEST_WAIT_SECONDS:
                 wait_seconds = _FIRST_WAIT_SECONDS
-            self._lose(name, told, wait_seconds)
+            self._lose(name, failure, wait_seconds)
             await asyncio.sleep(wait_seconds)
             wait_seconds = min(2 * wait_seconds, _LONGEST_WAIT_SECONDS)
 

@@ -183,8 +183,8 @@ def _saved() -> dict[str, Any]:
     names = {id(value): name for name, value in _variables.items() if not name.startswith("_")}
     kept = {id(table) for table in _kept}
     saved: dict[str, Any] = {}
-    for handle, found in _frames.items():
-        if (table := found()) is None:
+    for handle, reference in _frames.items():
+        if (table := reference()) is None:
             continue
         if id(table) in names:
             saved[handle] = names[id(table)]
@@ -195,12 +195,12 @@ def _saved() -> dict[str, Any]:
 
 def bring_back(variables: dict[str, Any]) -> None:
     """Let the handles of tables lead to the variables that are back."""
-    for handle, held in _restored.items():
-        table = variables.get(held) if isinstance(held, str) else held
+    for handle, saved in _restored.items():
+        table = variables.get(saved) if isinstance(saved, str) else saved
         if table is None:
             continue
         _frames[handle] = weakref.ref(table)
-        if table is held:
+        if table is saved:
             _kept.append(table)
     _restored.clear()
 

@@ -262,17 +262,17 @@ class Reader:
             DamagedError: they are not there.
             OSError: there is no descriptor for one of them.
         """
-        found = []
+        buffers = []
         for size, place in record.buffers:
             if isinstance(place, int):
-                found.append(self._part(place, size))
+                buffers.append(self._part(place, size))
                 continue
             # Each time anew: two arrays that were equal do not become one.
             blob = self._map(_blob(self._directory, os.path.basename(place)))
             if blob.nbytes != size:
                 raise DamagedError
-            found.append(blob)
-        return found
+            buffers.append(blob)
+        return buffers
 
     def _part(self, start: int, size: int) -> memoryview:
         if start + size > self._view.nbytes:

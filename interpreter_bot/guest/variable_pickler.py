@@ -165,10 +165,10 @@ def _is_found_by_name(obj: Any) -> bool:
     module = getattr(obj, "__module__", None)
     if type(module) is not str or module == "__main__":
         return False
-    found: Any = sys.modules.get(module)
+    value: Any = sys.modules.get(module)
     for name in str(getattr(obj, "__qualname__", "")).split("."):
-        found = getattr(found, name, None)
-    return found is obj
+        value = getattr(value, name, None)
+    return value is obj
 
 
 def name_classes_by(generation: str) -> None:

@@ -53,7 +53,7 @@ class RemoteWorkspace:
     async def put(self, name: str, chunks: AsyncIterable[bytes]) -> values.FileInfo:
         """Store a file; see `ports.Workspace.put`."""
         fault: Exception | None = None
-        asked = {**self._asked, "name": file_names.safe_name(name)}
+        parameters = {**self._asked, "name": file_names.safe_name(name)}
 
         async def passed_on() -> AsyncIterator[bytes]:
             nonlocal fault
@@ -65,13 +65,13 @@ class RemoteWorkspace:
                 raise
 
         try:
-            said = await self._connection.request_with(
-                "PUT", "/v1/file", params=asked, data=passed_on()
+            answer = await self._connection.request_with(
+                "PUT", "/v1/file", params=parameters, data=passed_on()
             )
         except errors.BotError as error:
             # What broke the upload is the caller's own, so the connection's error says nothing.
             raise fault or _of_files(error) from error
-        return host_calls.read(values.FileInfo, said)
+        return host_calls.read(values.FileInfo, answer)
 
     async def list(self) -> tuple[values.FileInfo, ...]:
         """List the regular files by name."""

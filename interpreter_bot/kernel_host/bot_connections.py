@@ -167,8 +167,8 @@ class BotConnection:
             raise errors.KernelStartError(_ENDING)
         stack = contextlib.AsyncExitStack()
         lease = await stack.enter_async_context(self._host.lease(key, person=person))
-        held = self._leases[number] = _Held(key, lease, stack, is_ephemeral)
-        return held
+        active = self._leases[number] = _Held(key, lease, stack, is_ephemeral)
+        return active
 
     async def _held(self, number: int) -> _Held | None:
         """Return a lease once it is there; None if there is none.
@@ -186,11 +186,11 @@ class BotConnection:
             self._send_soon({"call": number, "waits": sentence})
 
         async def start() -> None:
-            held = await self._held(lease)
-            if held is None:
+            active = await self._held(lease)
+            if active is None:
                 raise errors.KernelStartError(_ENDING)
-            kernel = await held.lease.kernel(waiting=waiting)
-            held.kernels[kernel.id] = kernel
+            kernel = await active.lease.kernel(waiting=waiting)
+            active.kernels[kernel.id] = kernel
             beginning = host_messages.KernelBeginning(
                 id=kernel.id,
                 announcement=kernel.announcement,
@@ -227,18 +227,18 @@ class BotConnection:
     async def _given(self, lease: int, kernel_id: str) -> ports.Kernel | None:
         """Return the kernel that a lease gave, perhaps through an earlier connection."""
         try:
-            held = await self._held(lease)
+            active = await self._held(lease)
         except errors.KernelError:
             # What the lease was refused for is told whoever asks for its kernel.
             return None
-        if held is None:
+        if active is None:
             return None
-        if kernel_id not in held.kernels:
-            status = (await self._host.statuses([held.key])).get(held.key)
+        if kernel_id not in active.kernels:
+            status = (await self._host.statuses([active.key])).get(active.key)
             if status is None or status.kernel_id != kernel_id or status.loss_reason:
                 return None
-            held.kernels[kernel_id] = await held.lease.kernel()
-        return held.kernels[kernel_id]
+            active.kernels[kernel_id] = await active.lease.kernel()
+        return active.kernels[kernel_id]
 
     async def _follow(self, said: dict[str, Any]) -> None:
         number, after = int(said["call"]), int(said["after"])

@@ -225,11 +225,11 @@ class ServerConnection:
             self._serving = self._client = None
 
     def _note_secrets(self, texts: Iterable[str]) -> None:
-        found = {text.removeprefix("Bearer ") for text in texts}
+        secrets = {text.removeprefix("Bearer ") for text in texts}
         # What is shorter stands in any text.
-        found = {text for text in found if len(text) >= _SECRET_CHARACTERS}
-        self.secrets |= found
-        logs.add_secrets(found, are_short_lived=True)
+        secrets = {text for text in secrets if len(text) >= _SECRET_CHARACTERS}
+        self.secrets |= secrets
+        logs.add_secrets(secrets, are_short_lived=True)
 
     @property
     def _is_open(self) -> bool:
@@ -310,8 +310,8 @@ class ServerConnection:
             token = await asyncio.to_thread(private_files.read, server.token_file)
             self._note_secrets([token])
             if fault := header_values.key_fault(token):
-                said = f"mcp_servers, {server.name}: the token in {server.token_file} {fault}."
-                raise errors.SettingsError(said)
+                sentence = f"mcp_servers, {server.name}: the token in {server.token_file} {fault}."
+                raise errors.SettingsError(sentence)
             headers["Authorization"] = f"Bearer {token}"
         urls = [url, *([server.oauth.issuer] if server.oauth else [])]
         return httpx2.AsyncClient(

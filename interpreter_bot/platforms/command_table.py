@@ -194,7 +194,9 @@ def offered(platform: Platform) -> dict[str, Command]:
 
 def help_facts(platform: Platform) -> list[session_facts.Fact]:
     """Return how each command of a platform is typed, and what it does."""
-    return [session_facts.Fact(one.usage, one.help) for one in offered(platform).values()]
+    return [
+        session_facts.Fact(command.usage, command.help) for command in offered(platform).values()
+    ]
 
 
 def parse(text: str, platform: Platform, *, is_code: bool = False) -> Invocation | None:
@@ -218,7 +220,7 @@ def parse(text: str, platform: Platform, *, is_code: bool = False) -> Invocation
         if argument and not command.argument:
             raise errors.BotError(f"/{command.name} takes nothing after it.")
         return Invocation(command, argument if command.name == "py" else argument.strip())
-    elsewhere = [one for one in COMMANDS if one.name == word.lower()]
+    elsewhere = [row for row in COMMANDS if row.name == word.lower()]
     if elsewhere and not is_code:
         place = "on the page" if elsewhere[0].platforms == _WEB else "in the terminal"
         raise errors.BotError(f"/{word} works {place}, not here.")

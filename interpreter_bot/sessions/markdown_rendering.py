@@ -40,16 +40,16 @@ class MarkdownRenderer:
 
     async def render(self, texts: Iterable[str]) -> Mapping[str, str]:
         """Return the HTML of some texts; plain text for those that cannot be drawn in time."""
-        wanted = list(dict.fromkeys(texts))
+        unique = list(dict.fromkeys(texts))
         # Short ones first: a long one may use up the time.
-        missing = sorted((text for text in wanted if text not in self._kept), key=len)
-        drawn = {text: self._kept[text] for text in wanted if text in self._kept}
+        missing = sorted((text for text in unique if text not in self._kept), key=len)
+        drawn = {text: self._kept[text] for text in unique if text in self._kept}
         simple = [text for text in missing if _is_simple(text)]
         if simple:
             async for text, written in _drawn(simple):
                 drawn[text] = written
         self._keep(drawn)
-        return {text: drawn.get(text) or f"<pre>{html.escape(text)}</pre>" for text in wanted}
+        return {text: drawn.get(text) or f"<pre>{html.escape(text)}</pre>" for text in unique}
 
     def _keep(self, drawn: Mapping[str, str]) -> None:
         for text, written in drawn.items():

@@ -275,8 +275,8 @@ class _Work:
         if question is None:
             return await self._run_code(environment, stop)
         # In the same message: it must not be dropped when older messages become too long.
-        told = "\n\n".join([*(note.text for note in self._remarks), question.told])
-        question.memory.transcript.add_user_message(told, question.seen)
+        text = "\n\n".join([*(note.text for note in self._remarks), question.told])
+        question.memory.transcript.add_user_message(text, question.seen)
         return await self._ask(environment, question.model, question.memory, stop)
 
     async def _prepared(

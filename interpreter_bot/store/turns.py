@@ -305,8 +305,8 @@ async def _dead(
     instance: liveness.Instance,
 ) -> list[str]:
     """Return the owners that are dead; looked for before writing, which keeps others waiting."""
-    found = (await transaction.execute(owners)).scalars().all()
-    return [owner for owner in found if await instance.is_dead(transaction, owner)]
+    ids = (await transaction.execute(owners)).scalars().all()
+    return [owner for owner in ids if await instance.is_dead(transaction, owner)]
 
 
 def _record(row: sa.Row[Any]) -> records.Turn:

@@ -72,12 +72,12 @@ async def discover(environment: Mapping[str, str]) -> Discovery:
     # One server may offer a model over both protocols.
     models: dict[str, settings.Model] = {}
     unlisted: list[UnlistedServer] = []
-    for found in (await _openais(environment), await _anthropics(environment)):
-        if isinstance(found, UnlistedServer):
-            unlisted.append(found)
-            models.setdefault(found.model.title, found.model)
+    for listing in (await _openais(environment), await _anthropics(environment)):
+        if isinstance(listing, UnlistedServer):
+            unlisted.append(listing)
+            models.setdefault(listing.model.title, listing.model)
         else:
-            for model in found:
+            for model in listing:
                 models.setdefault(model.title, model)
     return Discovery(tuple(models.values()), tuple(unlisted))
 

@@ -151,8 +151,8 @@ class Quirks:
         """Return the parameters for another try after a refusal; None if there is none."""
         if self.learn(error, sent):
             return parameters
-        said = f"{error.param} {error.message} {error.body}"
-        if reasoning_replay.is_refused(error.status_code, said, parameters):
+        text = f"{error.param} {error.message} {error.body}"
+        if reasoning_replay.is_refused(error.status_code, text, parameters):
             assembler.is_reasoning_refused = True
             return reasoning_replay.without(parameters)
         return None

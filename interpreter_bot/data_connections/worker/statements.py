@@ -187,42 +187,42 @@ class Statement:
 
     def _tokenize(self, text: str) -> list[Token]:
         try:
-            found = _words_of_commands(self._dialect).tokenize(text)
+            tokens = _words_of_commands(self._dialect).tokenize(text)
         except sqlglot.TokenError as error:
             raise StatementError(
                 "A text, a name or a comment of the statement has no end."
             ) from error
-        while found and found[-1].token_type is TokenType.SEMICOLON:
-            found.pop()
+        while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
+            tokens.pop()
         if self._name == "mysql":
             # They override limits.
-            found = [token for token in found if token.token_type is not TokenType.HINT]
-        if not found:
+            tokens = [token for token in tokens if token.token_type is not TokenType.HINT]
+        if not tokens:
             raise StatementError("There is no statement.")
-        if any(token.token_type is TokenType.SEMICOLON for token in found):
+        if any(token.token_type is TokenType.SEMICOLON for token in tokens):
             raise StatementError(_MANY)
-        gaps = _gaps(text, found)
+        gaps = _gaps(text, tokens)
         if self._name == "mysql" and any(_RUN_IN_MYSQL.search(gap) for gap in gaps):
             raise StatementError(
                 "Comments that the database would run are not allowed. Leave them out."
             )
-        return found
+        return tokens
 
     def _parse(self) -> Sequence[exp.Expr]:
         """Return the queries of it; of what shows or explains, the one that is explained."""
-        found = self._tokens
+        tokens = self._tokens
         if self.first_word in _SHOWING:
             begin = next(
-                (n for n, token in enumerate(found) if token.token_type in _BEGINNING), None
+                (n for n, token in enumerate(tokens) if token.token_type in _BEGINNING), None
             )
             if begin is None or self.first_word == "show":
-                if any(token.token_type is TokenType.L_PAREN for token in found):
+                if any(token.token_type is TokenType.L_PAREN for token in tokens):
                     raise StatementError(_NOT_READING)
                 return ()
-            while found[begin - 1].token_type is TokenType.L_PAREN:
+            while tokens[begin - 1].token_type is TokenType.L_PAREN:
                 begin -= 1
-            found = found[begin:]
-        parsed = self._dialect.parser().parse(found, self._text)
+            tokens = tokens[begin:]
+        parsed = self._dialect.parser().parse(tokens, self._text)
         return [expression for expression in parsed if expression is not None]
 
     def _check_words(self) -> None:
@@ -267,10 +267,10 @@ def _is_reading(expression: exp.Expr) -> bool:
     return is_query and not any(isinstance(part, _EFFECTS) for part in expression.walk())
 
 
-def _gaps(text: str, found: Sequence[Token]) -> Iterator[str]:
+def _gaps(text: str, tokens: Sequence[Token]) -> Iterator[str]:
     """Iterate over what is between tokens: space and comments."""
     place = 0
-    for token in found:
+    for token in tokens:
         yield text[place : token.start]
         place = token.end + 1
     yield text[place:]

@@ -292,18 +292,18 @@ class Uv:
                 umask=0o022,
                 start_new_session=True,
             )
-            told = await self._ended(process)
+            output = await self._ended(process)
         if process.returncode:
-            told = _USER.sub("//…@", told.replace(str(staging), "…"))
-            _log.warning("uv ended with %s: %s", process.returncode, told)
-            raise errors.PackagesError(_sentence(told)) from UvFailedError(told)
+            output = _USER.sub("//…@", output.replace(str(staging), "…"))
+            _log.warning("uv ended with %s: %s", process.returncode, output)
+            raise errors.PackagesError(_sentence(output)) from UvFailedError(output)
 
     async def _ended(self, process: asyncio.subprocess.Process) -> str:
         """Wait for the end of a process, or bring it about; returns what it said."""
         try:
             async with asyncio.timeout(self._config.build_seconds):
-                _, told = await process.communicate()
-                return told.decode("utf-8", "replace")
+                _, output = await process.communicate()
+                return output.decode("utf-8", "replace")
         except TimeoutError as error:
             raise errors.PackagesError(
                 "The installation took too long and was stopped. "

@@ -147,8 +147,8 @@ class ExecutionPrinter:
     def _tell_keep(self) -> None:
         if not self._has_told_keep:
             self._has_told_keep = True
-            told = f"To save pictures and files, start with `{self._command} --keep DIR`."
-            self._say(told, style=_DIM)
+            hint = f"To save pictures and files, start with `{self._command} --keep DIR`."
+            self._say(hint, style=_DIM)
 
     def _say(self, text: str, *, style: str) -> None:
         """Print a line of the bot, after what the cell has printed so far."""

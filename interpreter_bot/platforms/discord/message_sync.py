@@ -405,8 +405,8 @@ def _without(
     if _is_about_attaching(draft, error):
         names = [markdown.line(upload.name, 60) for upload in draft.uploads]
         more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-        told = f"-# 📎 {', '.join(names[:_MAX_NAMES])}{more}"
-        told += "" if is_told else f"\n{_NO_FILES}"
+        note = f"-# 📎 {', '.join(names[:_MAX_NAMES])}{more}"
+        note += "" if is_told else f"\n{_NO_FILES}"
     elif error.status == 400 and error.code not in _CLOSED:
         _log.error("Discord refused a message", exc_info=error)
         return message_layout.MessageDraft("⚠️ Discord refused to show this part of the answer.")
@@ -416,6 +416,6 @@ def _without(
     # it.
     offered = tuple(button for button in draft.buttons if button.verb not in _RUN)
     if offered != draft.buttons:
-        told += " So you cannot see all of the code here: press Edit to see it, or refuse it."
-    content = f"{draft.content[: _MAX_CONTENT - len(told)]}\n{told}".strip()
+        note += " So you cannot see all of the code here: press Edit to see it, or refuse it."
+    content = f"{draft.content[: _MAX_CONTENT - len(note)]}\n{note}".strip()
     return dataclasses.replace(draft, content=content, uploads=(), buttons=offered)

@@ -132,9 +132,11 @@ class CommandEffects:
         """Reset a session. Everybody in the channel sees it."""
         place = channels_and_threads.of_interaction(interaction)
         await self._service.reset(place.key, files=files)
-        told = "Variables and history are reset"
-        told += ", and the files are deleted." if files else "; the files in /mnt/data are kept."
-        await self._handler.tell(interaction, f"🧹 {told}")
+        sentence = "Variables and history are reset"
+        sentence += (
+            ", and the files are deleted." if files else "; the files in /mnt/data are kept."
+        )
+        await self._handler.tell(interaction, f"🧹 {sentence}")
 
     async def files(self, interaction: _Interaction, name: str) -> None:
         """List files, or send one."""
@@ -156,11 +158,11 @@ class CommandEffects:
         """Show the limits of code."""
         queries, place = self._service.queries, channels_and_threads.of_interaction(interaction)
         sent = session_facts.Fact("A file I send here", quantities.size(place.file_bytes))
-        told = _listed(
+        text = _listed(
             "What your code may use", [*session_facts.limits(queries.limits, queries.kernels), sent]
         )
         walls = "" if queries.is_sandboxed else "\n• ⚠️ **there is no sandbox**"
-        await self._handler.tell(interaction, f"{told}{walls}")
+        await self._handler.tell(interaction, f"{text}{walls}")
 
     async def network(self, interaction: _Interaction) -> None:
         """Show what code may reach outside."""
@@ -192,9 +194,9 @@ class CommandEffects:
     async def variables(self, interaction: _Interaction) -> None:
         """Show what the session has of variables."""
         place = channels_and_threads.of_interaction(interaction)
-        held = await self._service.queries.variables(place.key)
-        told = _listed("Variables", session_facts.variables(held, when=_moment))
-        await self._handler.tell(interaction, _cut(told))
+        variables = await self._service.queries.variables(place.key)
+        text = _listed("Variables", session_facts.variables(variables, when=_moment))
+        await self._handler.tell(interaction, _cut(text))
 
     async def lost_cells(self, interaction: _Interaction) -> str:
         """Return the code that made what was not kept."""

@@ -122,11 +122,11 @@ class ClientLines:
         if version is not None:
             return None
         if method == "initialize" and not self._has_begun:
-            wanted = params.get("protocolVersion")
-            if wanted not in _HANDSHAKE_VERSIONS:
+            protocol = params.get("protocolVersion")
+            if protocol not in _HANDSHAKE_VERSIONS:
                 return None
             self._has_begun = True
-            return {"protocolVersion": wanted, "serverInfo": self._server} | self._description
+            return {"protocolVersion": protocol, "serverInfo": self._server} | self._description
         if method == "tools/list" and self._has_begun:
             return _tools()
         return {} if method == "ping" and self._has_begun else None

@@ -27,7 +27,7 @@ _RESERVED: Final = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)", re.I)
 
 _PNG: Final = "image/png"
 _PRINTED: Final = -1
-_LEAST_OF_VALUE: Final = 4
+_VALUE_DIVISOR: Final = 4
 _ALT_CHARACTERS: Final = 200
 
 
@@ -150,8 +150,8 @@ class _Execution:
     def _text(self, number: int, text: str, language: str) -> Iterator[display_items.Item]:
         text = safe_text.harmless(text).rstrip("\n")
         # A value is what the code was run for: something of it is shown in any case.
-        lines = max(self._lines_left, self._can.text_lines // _LEAST_OF_VALUE)
-        characters = max(self._characters_left, self._can.text_characters // _LEAST_OF_VALUE)
+        lines = max(self._lines_left, self._can.text_lines // _VALUE_DIVISOR)
+        characters = max(self._characters_left, self._can.text_characters // _VALUE_DIVISOR)
         shown = shortened_output.shorten_text(text, max_characters=characters, max_lines=lines)
         self._count(shown)
         if shown.strip():

@@ -107,12 +107,12 @@ def _spent(
     allowed_money: decimal.Decimal | None = None,
 ) -> str:
     about = "about " if spent.is_estimated else ""
-    told = f"{about}{spent.input_tokens + spent.output_tokens:,} tokens"
+    text = f"{about}{spent.input_tokens + spent.output_tokens:,} tokens"
     if allowed_tokens is not None:
-        told += f" ({allowed_tokens:,} allowed)"
+        text += f" ({allowed_tokens:,} allowed)"
     if spent.money or allowed_money is not None:
-        told += f", cost {spent.money:,.4f}"
-    return told if allowed_money is None else f"{told} ({allowed_money:,.2f} allowed)"
+        text += f", cost {spent.money:,.4f}"
+    return text if allowed_money is None else f"{text} ({allowed_money:,.2f} allowed)"
 
 
 def _directions(spent: values.Usage) -> str:

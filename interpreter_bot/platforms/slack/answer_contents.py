@@ -45,12 +45,12 @@ def small_print(end: ports.End, spent: values.Usage | None, *, is_fresh: bool = 
     Args:
         is_fresh: it begins a thread of a direct message, with a Python of its own.
     """
-    said = [quantities.duration(end.seconds)]
+    facts = [quantities.duration(end.seconds)]
     if spent is not None:
-        said.append(f"{spent.input_tokens + spent.output_tokens:,} tokens")
+        facts.append(f"{spent.input_tokens + spent.output_tokens:,} tokens")
     if is_fresh:
-        said.append("This thread has its own Python: reply here to continue")
-    return " · ".join(said)
+        facts.append("This thread has its own Python: reply here to continue")
+    return " · ".join(facts)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

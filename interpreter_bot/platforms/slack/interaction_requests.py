@@ -209,10 +209,10 @@ class InteractionRequests:
             BotError: there is none.
         """
         text = str(facts.get("text") or "")
-        found = message_parsing.preformatted(tuple(facts.get("blocks") or ()))
-        found = found or message_parsing.fenced(text)
-        if found:
-            return "\n".join(found)
+        blocks = message_parsing.preformatted(tuple(facts.get("blocks") or ()))
+        blocks = blocks or message_parsing.fenced(text)
+        if blocks:
+            return "\n".join(blocks)
         for file in facts.get("files") or ():
             if message_parsing.is_snippet(file) or str(file.get("name", "")).endswith(".py"):
                 return await self._downloads.text(workspace, file)

@@ -230,7 +230,10 @@ def message_of_bot(event: Mapping[str, Any], channel: str) -> Message | None:
 def _text_of_bot(event: Mapping[str, Any]) -> str:
     """Return the words of an app's message; many write them into attachments alone."""
     attachments = event.get("attachments") or ()
-    texts = [event.get("text"), *(one.get("text") or one.get("fallback") for one in attachments)]
+    texts = [
+        event.get("text"),
+        *(attachment.get("text") or attachment.get("fallback") for attachment in attachments),
+    ]
     return "\n".join(str(text) for text in texts if text)
 
 

@@ -67,7 +67,9 @@ async def build(
         files += thread_history.files_asked_for(sent_before, text, present)[:_MOST_FILES]
     if not text and not files:
         raise errors.BotError(subcommands.HELP)
-    before = [one for one in (*around, *thread.before) if one.bot or one.user in names]
+    before = [
+        earlier for earlier in (*around, *thread.before) if earlier.bot or earlier.user in names
+    ]
     return requests.Request(
         **about,
         text=text or _LOOK,

@@ -51,7 +51,7 @@ class MissedMessages:
         if not self._seconds:
             return
         since = time.time() - self._seconds
-        found: list[tuple[installations.InstalledWorkspace, Mapping[str, Any]]] = []
+        missed: list[tuple[installations.InstalledWorkspace, Mapping[str, Any]]] = []
         for key in await self._places():
             try:
                 workspace = await self._workspaces.get(key.workspace)
@@ -64,15 +64,15 @@ class MissedMessages:
                 _log.info("messages that were missed cannot be looked up: %s", error)
                 continue
             # An edited message that was answered before is claimed as it was worded first.
-            found += [
+            missed += [
                 (
                     workspace,
-                    {n: v for n, v in one.items() if n != "edited"} | {"channel": key.channel},
+                    {n: v for n, v in entry.items() if n != "edited"} | {"channel": key.channel},
                 )
-                for one in messages
-                if not workspace.has_written(one)
+                for entry in messages
+                if not workspace.has_written(entry)
             ]
-        for workspace, message in sorted(found, key=lambda one: str(one[1].get("ts"))):
+        for workspace, message in sorted(missed, key=lambda entry: str(entry[1].get("ts"))):
             try:
                 await self._messages.on_event(workspace, message, "")
             except api_errors.SlackError as error:
@@ -107,4 +107,4 @@ class MissedMessages:
         )
         messages: list[Mapping[str, Any]] = list(answer.get("messages", ()))
         # The root comes with every page of a thread.
-        return [one for one in messages if str(one.get("ts", "")) > f"{since:.6f}"]
+        return [message for message in messages if str(message.get("ts", "")) > f"{since:.6f}"]

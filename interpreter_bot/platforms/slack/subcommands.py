@@ -98,7 +98,9 @@ class CommandEffects:
                 return any(file.name == name for file in await queries.files(key))
             case "connect" | "disconnect":
                 servers = await queries.tools(key, person)
-                return any(one.server == name and one.is_logged_in is not None for one in servers)
+                return any(
+                    tool.server == name and tool.is_logged_in is not None for tool in servers
+                )
             case _:
                 return True
 

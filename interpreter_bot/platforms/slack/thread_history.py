@@ -160,16 +160,16 @@ class ThreadHistory:
             _log.info("a channel could not be read: %s", error)
             return ()
         oldest = f"{float(message.ts) - _AROUND_SECONDS:.6f}"
-        found = [
+        earlier = [
             _message(facts, message.channel, self._bots)
             for facts in reversed(answer.get("messages", ()))
             if oldest < str(facts.get("ts", "")) < message.ts and not workspace.has_written(facts)
         ]
         # A mention is a request of a conversation of its own.
         return tuple(
-            one
-            for one in found
-            if one and not message_parsing.mentions(one.text, workspace.bot_user)
+            entry
+            for entry in earlier
+            if entry and not message_parsing.mentions(entry.text, workspace.bot_user)
         )
 
     def _with_heard(

@@ -169,8 +169,8 @@ class NotebookRuns:
     async def _end(self, key: values.SessionKey, *, left: int, count: int) -> None:
         await notebook_progress.save(self._service, key, None)
         if left:
-            told = _ENDED.format(left=left, count=count, were="was" if left == 1 else "were")
-            await self._service.notify(key, told)
+            sentence = _ENDED.format(left=left, count=count, were="was" if left == 1 else "were")
+            await self._service.notify(key, sentence)
 
     async def _turn(self, key: values.SessionKey, request_id: str) -> past_turns.PastTurn | None:
         """Return the turn of a cell; None if its session is gone."""

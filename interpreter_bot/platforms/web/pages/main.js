@@ -12,7 +12,7 @@ import { welcome } from "./welcome.js";
 const ID = /^[A-Za-z0-9_-]{16,64}$/;
 const TWICE_MILLISECONDS = 2000;
 const OFFLINE = "There is no connection right now.";
-const MOST_TRIES = 5;
+const MAX_TRIES = 5;
 const pending = new Map();
 let about = null;
 let thread = "";
@@ -111,7 +111,7 @@ function send({ text, files, is_code: isCode, thread: to = thread }) {
 /** Send what is not accepted yet; with each new connection again, but not for ever. */
 function transmit(message) {
   const { tries, ...told } = message;
-  if (tries >= MOST_TRIES) return hear.refused({ id: message.id, sentence: "The bot could not take this message. It is kept here." });
+  if (tries >= MAX_TRIES) return hear.refused({ id: message.id, sentence: "The bot could not take this message. It is kept here." });
   message.tries += 1;
   connection.say({ do: "say", ...told });
 }

@@ -10,11 +10,11 @@ import { framed } from "./outputs.js";
 const TABLE = /\.(?:csv|tsv|tab|parquet|pq|xlsx|xlsm|xlsb|xls|ods)$/i;
 const PLAYED = { audio: /\.(?:mp3|m4a|wav|flac|ogg)$/i, video: /\.(?:mp4|m4v|webm)$/i };
 const BUSY_MILLISECONDS = 700;
-const MOST_TRIES = 20;
+const MAX_TRIES = 20;
 const MOST_CELLS = 300;
 const DEEPEST = 50;
 const MOST_TIMES = 8;
-const MOST_BYTES = 256 * 1024;
+const MAX_BYTES = 256 * 1024;
 
 /**
  * Show a file, or what it was at a checkpoint.
@@ -75,7 +75,7 @@ async function openedTable(query) {
   for (let tries = 0; ; tries++) {
     const opened = await post("/open", query);
     if (!opened.problem) return opened;
-    if (!opened.is_busy || tries >= MOST_TRIES) throw new Error(opened.problem);
+    if (!opened.is_busy || tries >= MAX_TRIES) throw new Error(opened.problem);
     await new Promise((go) => setTimeout(go, BUSY_MILLISECONDS));
   }
 }
@@ -84,7 +84,7 @@ async function text(query, bytes) {
   const { words, isCut, isWhole } = await beginning(fileAddress(query));
   if (words.includes("\0")) return told(`This is no text; there is nothing to show of its ${size(bytes)}.`);
   const shown = drawn(query.name, words, isCut);
-  return el("div", { class: "preview-place" }, isCut ? told(`The first ${size(MOST_BYTES)} of ${size(bytes)}:`) : null,
+  return el("div", { class: "preview-place" }, isCut ? told(`The first ${size(MAX_BYTES)} of ${size(bytes)}:`) : null,
     isWhole ? null : told("This text is not in UTF-8: letters that cannot be read here are shown as \ufffd. Python can find out its encoding."),
     shown, el("div", { class: "output-tools" }, copier(() => words)));
 }
@@ -130,14 +130,14 @@ async function beginning(from) {
   const stop = new AbortController();
   const response = await fetch(from, { signal: stop.signal });
   if (!response.ok) throw new Error(await response.text());
-  const reader = response.body.getReader(), data = new Uint8Array(MOST_BYTES);
+  const reader = response.body.getReader(), data = new Uint8Array(MAX_BYTES);
   let read = 0, isCut = false;
   while (!isCut) {
     const { done, value } = await reader.read();
     if (done) break;
-    isCut = read + value.length > MOST_BYTES;
-    data.set(value.subarray(0, MOST_BYTES - read), read);
-    read = Math.min(read + value.length, MOST_BYTES);
+    isCut = read + value.length > MAX_BYTES;
+    data.set(value.subarray(0, MAX_BYTES - read), read);
+    read = Math.min(read + value.length, MAX_BYTES);
   }
   if (isCut) stop.abort();
   return { ...decoded(data.subarray(0, read), isCut), isCut };
