@@ -25,7 +25,7 @@ from interpreter_bot.agent import chat_messages
 from interpreter_bot.text import markdown_cost
 
 MAX_CHARACTERS: Final = 20_000
-"""So much of an answer is searched; the rest stays as it is."""
+"""Only this much of an answer is searched; the rest stays as it is."""
 _MAX_MISSING: Final = 10
 _MAX_TARGET: Final = 500
 _MAX_PARENTHESES: Final = 20
@@ -148,7 +148,7 @@ class _Files:
         return None
 
     def has_ending_in(self, name: str) -> bool:
-        """Say whether a file's name is or ends in a name, of which an answer may have cut words."""
+        """Say whether a file's name equals or ends in a name, which the answer may have cut."""
         spelling = _spelling(name)
         return any(other.endswith(spelling) for other in self.spellings)
 
@@ -205,7 +205,7 @@ def missing(
     for block in _inline_blocks(text, files):
         prose = _prose(block)
         for sentence in _SENTENCE.split(prose):
-            # What introduces a list says what its items are.
+            # The sentence before a list says what its items are.
             context = f"{intro} {sentence}" if block.meta["is_item"] else sentence
             for name in _claims(sentence, context, block.meta["claims"]):
                 names[name] = None
@@ -295,7 +295,7 @@ def _inline_blocks(text: str, files: _Files) -> Iterator[token.Token]:
                 child.meta["reference"] for child in children if child.type == "file_reference"
             ]
             if depth["blockquote"]:
-                # Who is quoted claims nothing.
+                # A quotation claims nothing.
                 block.children = []
             yield block
 
@@ -364,7 +364,7 @@ def _target(
     ends = [place for place, character in enumerate(rest) if character == ")"][:_MAX_PARENTHESES]
     for end in reversed(ends):
         name, is_ours = _bare_name(rest[:end])
-        # A longer text that holds a whole link is none of its target.
+        # A longer text that holds a whole link is not the link's target.
         may_be_file = "](" not in name and (is_ours or "://" not in name)
         if may_be_file and (real := files.find(name)) is not None:
             return real, True, begin + end + 1
@@ -401,7 +401,7 @@ def _defined_target(
 
 
 def _bare_name(target: str) -> tuple[str, bool]:
-    """Return what names the file in a link's target, and whether it says that it is one of ours."""
+    """Return the file name in a link's target, and whether the target is in our workspace."""
     name = _TITLE.sub("", target.strip()).removeprefix("<").removesuffix(">").strip()
     home = _HOME.match(name)
     return (name[home.end() :], True) if home else (name, False)
@@ -414,7 +414,7 @@ def _ends_word(text: str, place: int) -> bool:
 
 
 def _spelling(name: str) -> str:
-    """Return what all spellings of a name have in common."""
+    """Return the form that all spellings of a name share."""
     text = unicodedata.normalize("NFKC", name).translate(_QUOTES).casefold()
     return " ".join(text.split())
 
@@ -424,7 +424,7 @@ def _without_markup(name: str) -> str:
 
 
 def _beginning(text: str) -> str:
-    """Return as much of a text as is searched, without a word that would be cut in two."""
+    """Return the part of a text that is searched, cut between words."""
     if len(text) <= MAX_CHARACTERS:
         return text
     whole, *cut = text[:MAX_CHARACTERS].rsplit(maxsplit=1)

@@ -48,7 +48,7 @@ def parse(text: str) -> object:
     """Parse JSON, or a model's approximation of it; ValueError if it is neither.
 
     Also accepted: Python's triple quotes, Python's literals, doubled braces, raw line ends in
-    strings. Whatever leaves open where a string ends is refused.
+    strings. Text in which the end of a string is ambiguous is refused.
     """
     if len(text) > _LONGEST:
         raise ValueError("too long")
@@ -81,7 +81,7 @@ def _literal(text: str) -> object:
 
 
 def _has_adjacent_strings(text: str) -> bool:
-    """Say whether Python would join strings: then quotes within one end it too early."""
+    """Say whether Python would join strings: an unescaped quote then ends a string too early."""
     kinds = [
         token.type
         for token in tokenize.generate_tokens(io.StringIO(text).readline)

@@ -18,7 +18,7 @@ class NotApprovedError(errors.BotError):
     def __init__(self, sentence: str, *, remark: chat_messages.Note) -> None:
         super().__init__(sentence)
         self.remark = remark
-        """What the model is told; the sentence is for people."""
+        """The text for the model; the sentence is for people."""
 
 
 Approve: TypeAlias = Callable[[str], Awaitable[str]]

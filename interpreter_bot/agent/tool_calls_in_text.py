@@ -60,7 +60,7 @@ _THOUGHT_END: Final = re.compile(
 _HARMONY_END: Final = re.compile(r"<\|end\|>|(?=<\|(?:start|channel|call|return)\|>)")
 _HEADERS: Final = ("<|channel|>", "<|start|>")
 _MESSAGE: Final = "<|message|>"
-# What servers leave of the ends of messages.
+# Ends of messages that servers leave in the text.
 _NOISE: Final = frozenset(
     {"<|end|>", "<|return|>", "<|call|>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "</s>"}
     | {"<|endoftext|>", "<end_of_turn>", "<end_code>", "<|message|>", "<|end_of_text|>"}
@@ -141,7 +141,7 @@ class ParsedCall:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UnreadCall:
-    """What is clearly a call, and cannot be read."""
+    """Text that is clearly a call, and cannot be read."""
 
     text: str
 
@@ -408,7 +408,7 @@ class Parser:
         """
         self._is_doubtful = is_doubtful
         if not self._has_begun and self._lead is not None and not self.begins_in_thought:
-            # It marks the beginnings of its thoughts, too.
+            # This model marks the beginnings of its thoughts, too.
             self.begins_in_thought = False
         self._place, self._held, self._opening = _Place.THOUGHT, [], tag
         self._thought_end = end

@@ -27,7 +27,7 @@ class Rule:
     """A connection and who may use it.
 
     Attributes:
-        name: of it.
+        name: what people and code call it.
         kind: of the settings.
         description: for people and models.
         places: where it may be used, each as the beginning parts of a session's key; none means
@@ -35,9 +35,9 @@ class Rule:
         people: who may; none means everybody.
         writes: statements that change data run too, once a person has allowed them.
         login_only_reads: the operator vouches that the login can do nothing else.
-        address: of it.
+        address: of its server or file.
         options: for its driver.
-        secrets: what nobody outside this process may see.
+        secrets: texts that nobody outside this process may see.
     """
 
     name: str

@@ -9,7 +9,7 @@ from typing import Any
 
 from . import compact_tracebacks
 
-# Who waits for a task learns of its error first.
+# Code that awaits a task gets its error first.
 _WAITER_SECONDS = 0.05
 
 

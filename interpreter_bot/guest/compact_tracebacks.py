@@ -101,7 +101,7 @@ def _frames(described: traceback.TracebackException, *, is_last: bool) -> list[s
         is_last: the exception that is shown in any case.
     """
     frames = [frame for frame in described.stack if not _is_machinery(frame.filename)]
-    # Of a recursion, the first of frames that are alike.
+    # Of a recursion, only the first of equal frames.
     own = [
         index
         for index, frame in enumerate(frames)
@@ -163,7 +163,7 @@ def _grouped(described: traceback.TracebackException) -> list[str]:
 
 
 def place(filename: str) -> str:
-    """Return how a file is named: a cell by its number, a library's from its package on."""
+    """Return the name of a file: a cell's number, or a library's path from its package on."""
     if filename.startswith(CELL_PREFIX):
         return f"Cell {filename[len(CELL_PREFIX) : -1]}"
     return _LIBRARY.sub("", filename).removeprefix(rootfs.DATA + "/")

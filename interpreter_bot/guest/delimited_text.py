@@ -34,7 +34,7 @@ _MARKS = (
 )
 # Of encodings that differ in a few letters, the most frequent one.
 _WESTERN = "cp1252"
-# That people meet; of those the detector knows, most are museum pieces that fit nearly any text.
+# Encodings in use; most others that the detector knows are obsolete and fit nearly any text.
 _ENCODINGS = [
     *("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp874"),
     *("cp932", "euc_jp", "iso2022_jp", "cp949", "gb18030", "big5", "koi8_r", "cp866", "cp850"),
@@ -47,18 +47,18 @@ _COMMA_NUMBER = re.compile(r"[+-]?(?:[0-9]+|[0-9]{1,3}(?:\.[0-9]{3})+),[0-9]+\Z"
 _DATE = re.compile(r"(?:[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{1,2}[./][0-9]{1,2}[./][0-9]{4})(?!\w)")
 _MAX_INTEGER = 2**63 - 1
 _MAX_EXACT = 2**53
-# What pandas takes for a missing value.
+# Words that pandas reads as a missing value.
 _MISSING = frozenset(("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "n/a", "<NA>", "#N/A"))
 
 
 @dataclasses.dataclass(frozen=True)
 class Encoding:
-    """In which encoding a text is.
+    """The encoding of a text.
 
     Attributes:
         name: of Python's codec.
         is_certain: the file says so, or nothing else is possible.
-        others: what it may be instead, the likeliest first.
+        others: names of other possible encodings, the likeliest first.
     """
 
     name: str
@@ -71,11 +71,11 @@ class Column:
     """One column, by its values among the first rows.
 
     Attributes:
-        name: of it; the heading.
+        name: its heading.
         kind: "integer", "number", "text" or "empty".
-        is_lossy: read as numbers, its values would not be what stands in the file.
+        is_lossy: reading its values as numbers would change them.
         has_comma: its numbers have decimal commas.
-        has_groups: and points between thousands.
+        has_groups: its numbers have points between thousands.
         has_point: its numbers have decimal points.
         has_words: some of its values are words that pandas takes for missing ones, such as NA.
     """
@@ -94,7 +94,7 @@ class Layout:
     """What a file looks like.
 
     Attributes:
-        encoding: of it.
+        encoding: of the text.
         delimiter: between its values.
         is_delimiter_named: its first line names it.
         preamble: lines above the table, with those that are blank.
@@ -178,7 +178,7 @@ class Layout:
         if not self.has_header:
             options["header"] = None
         elif self.width > len(self.columns):
-            # Else pandas stops at the first line that has more values.
+            # Otherwise pandas stops at the first line that has more values.
             options |= {"header": 0, "names": self.names}
         texts: dict[Any, type] = {
             self.columns[place].name if self.has_header else place: str
@@ -326,7 +326,7 @@ def read_rows(path: str, layout: Layout, most: int) -> tuple[list[list[str]], st
     """Read the rows below the headings, all of the same length.
 
     Returns:
-        At most so many, and why it was none more: a sentence; empty at the end of the file.
+        At most so many rows, and a sentence on why there are no more; empty at the end of the file.
     """
     rows: list[list[str]] = []
     with open(path, encoding=layout.encoding.name, errors="replace", newline="") as file:
@@ -399,7 +399,7 @@ def _rows(lines: Sequence[str], delimiter: str) -> list[tuple[int, list[str]]]:
                 rows.append((begin, row))
             begin = reader.line_num + 1
     except csv.Error:
-        # Those before it are known.
+        # The lines before it are known.
         pass
     return rows
 
@@ -437,7 +437,7 @@ def _regularity(rows: Sequence[tuple[int, list[str]]]) -> tuple[float, int]:
 
 
 def _is_data(row: Sequence[str], following: Sequence[str]) -> bool:
-    """Say whether a row is none of headings: all numbers, or with a date first, as the next one."""
+    """Say whether a row holds no headings: only numbers, or a date first like the next row."""
     values = [value.strip() for value in row]
     if any(values) and all(_NUMBER.match(value) or not value for value in values):
         return True

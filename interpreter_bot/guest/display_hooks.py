@@ -81,7 +81,7 @@ def _figure(module: Any) -> None:
         if isinstance(fname, str | os.PathLike) and os.fspath(fname).endswith(".png"):
             path = os.path.abspath(fname)
             _saved[figure] = path, os.stat(path).st_mtime_ns
-            # Every change of it says again that what was drawn is stale.
+            # Each change of the figure marks it as stale again.
             figure.stale = False
         return result
 

@@ -23,7 +23,7 @@ _BUFFERED = (
     *(io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom),
     *(gzip.GzipFile, bz2.BZ2File, lzma.LZMAFile),
 )
-# Their last bytes are written when they are closed, and nothing reads them without.
+# Their last bytes are written on closing, and they cannot be read without these.
 _CLOSED_LAST = (
     *(".zip", ".gz", ".bz2", ".xz", ".tar", ".tgz", ".xlsx", ".xlsm", ".docx", ".pptx"),
     *(".parquet", ".feather", ".arrow", ".h5", ".hdf5", ".nc", ".npz", ".mp4", ".avi"),
@@ -79,7 +79,7 @@ class OpenFiles:
             if place == self._home or place.startswith(self._home + "/"):
                 continue
             for directory, folders, names in os.walk(place):
-                # What is hidden, or begins as Python's temporary files do, is for no person.
+                # Hidden files and Python's temporary files are not for people.
                 folders[:] = [name for name in folders if not name.startswith((".", "tmp"))]
                 folders[:] = [name for name in folders if f"{directory}/{name}" != self._home]
                 for name in names:

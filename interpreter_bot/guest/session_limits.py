@@ -49,7 +49,7 @@ def _is_temporary(path: Any) -> bool:
 
 
 def _used_bytes(home: str) -> int:
-    """Return what the workspace holds, or the most of it that is counted."""
+    """Return the bytes that the workspace holds, up to what is counted."""
     used, left = 0, _MAX_COUNTED
     for directory, _, names in os.walk(home):
         for name in names:

@@ -81,7 +81,7 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Ending:
-    """How a child ended.
+    """The end of a child.
 
     Attributes:
         at: the variable that it was at; empty before the first one.
@@ -150,7 +150,7 @@ def _receive(pipe: int, nonce: bytes, receive: Report, deadline: float) -> Endin
             try:
                 message = _parse(line, nonce)
             except (ValueError, KeyError, TypeError):
-                # Somebody else has written it.
+                # Another process has written it.
                 return Ending(at, DIED)
             if isinstance(message, Ending):
                 return dataclasses.replace(message, at=at)

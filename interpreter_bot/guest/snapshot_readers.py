@@ -53,11 +53,11 @@ class _Source:
 class SnapshotReader:
     """Reads records into a namespace.
 
-    What was read only in part lives as long as this: in a check, a `__del__` of it would delete
-    files of the session that goes on.
+    Half-built objects are kept alive as long as the reader: in a check, their `__del__` might
+    delete files that the live session still uses.
 
     Attributes:
-        failed: what did not come back, and why.
+        failed: names that did not come back, and why.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class SnapshotReader:
     def run_sources(self, record: snapshot_files.Record) -> None:
         """Define functions and classes of a record anew, if their pickles could not be read."""
         for name in self.failed.keys() & record.sources.keys():
-            # What fails stays lost, for the reason that is known already.
+            # A variable that fails again stays lost, for the reason known already.
             with contextlib.suppress(Exception):
                 exec(record.sources[name], self._namespace)
                 del self.failed[name]

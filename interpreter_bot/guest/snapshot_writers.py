@@ -33,16 +33,16 @@ from . import (
 
 FORMAT = 2
 _MAX_ATTEMPTS = 10
-# Of the time that is left: what one variable may take while others wait behind it.
+# The share of the remaining time that one variable may take while others wait behind it.
 _SHARE = 0.5
 # In all, in relation to the time in which variables are tried for the first time.
 _LONGEST = 2.5
-# What is looked at for whether variables share it takes a hundred bytes or two an object.
+# Looking for shared objects takes one or two hundred bytes an object.
 _MAX_MEMO_BYTES = 8 * 1024 * 1024
 _MAX_SHAREABLE = 500_000
 _MAX_CELL_CHARACTERS = 1_000_000
 _MAX_MISSING = 10
-# What the bot reads of a manifest; the rest of the entries is counted.
+# The bot reads this many entries of a manifest; further ones are only counted.
 _MAX_MANIFEST_BYTES = 256 * 1024
 _LISTED = (200, 50, 10, 0)
 _MAX_LISTED_CHARACTERS = 40

@@ -145,7 +145,7 @@ def forget_classes() -> None:
 
 
 def is_shareable(obj: Any) -> bool:
-    """Return whether two variables that have the same object need it to be the same again."""
+    """Return whether two variables that share an object must share it again when they are back."""
     kind = type(obj)
     if kind in (str, bytes):
         return len(obj) > _MAX_VALUE_LENGTH
@@ -239,7 +239,7 @@ class VariablePickler(cloudpickle.Pickler):  # type: ignore[misc]
             return obj.__reduce_ex__(PROTOCOL)
         except Exception as error:
             if issubclass(type(error), RecursionError):
-                # Where it lies less deep, it may well be kept.
+                # The same object may be kept where it is nested less deeply.
                 raise
             return self.lose(obj, reason(error))
 

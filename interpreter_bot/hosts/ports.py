@@ -30,7 +30,7 @@ Ask: TypeAlias = Callable[[values.InputRequested], Awaitable[str]]
 a `BotError` the execution is stopped, with its sentence as the reason."""
 
 OnWait: TypeAlias = Callable[[str], None]
-"""Is told in a sentence what a start that takes long waits for; empty once it waits no more."""
+"""Receives a sentence on what a slow start waits for; empty once it no longer waits."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -149,6 +149,6 @@ def _check_name(name: str) -> None:
 
 
 def _of_files(error: errors.BotError) -> errors.BotError:
-    """Return what a host that cannot be reached is for files."""
+    """Return the error of files for that of a host that cannot be reached."""
     is_kernels = isinstance(error, errors.KernelError)
     return errors.WorkspaceError(str(error)) if is_kernels else error

@@ -229,7 +229,7 @@ class BotConnection:
         try:
             active = await self._held(lease)
         except errors.KernelError:
-            # What the lease was refused for is told whoever asks for its kernel.
+            # The request for the kernel is answered with the reason.
             return None
         if active is None:
             return None
@@ -321,7 +321,7 @@ class BotConnection:
             except ConnectionError:
                 raise
             except Exception:
-                # The last net of a call: else the bot would wait for ever.
+                # Without an answer to its call, the bot would wait for ever.
                 _log.exception("what a bot asked for failed")
                 fault = host_messages.error_fields(errors.KernelError())
                 await self._send({"call": number, "error": fault})

@@ -3,8 +3,8 @@
 An idle kernel is let go only once its variables are saved. If all are in use, a start waits until
 one of them is not.
 
-A person is an opaque key of those who ask. A kernel that nobody in particular asked for, such as
-the doctor's, is a person's of its own.
+A person is an opaque key. A kernel that no person asked for, such as the doctor's, counts as a
+person of its own.
 """
 
 from __future__ import annotations

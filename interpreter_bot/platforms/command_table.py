@@ -67,13 +67,13 @@ class Command:
 
     @property
     def usage(self) -> str:
-        """How it is typed."""
+        """The command as people type it."""
         return f"/{self.name} {self.argument}".rstrip()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Invocation:
-    """A command as a person typed it, and what stands behind it."""
+    """A command as a person typed it, and its argument."""
 
     command: Command
     argument: str

@@ -125,7 +125,7 @@ class SessionReads:
 
     @contextlib.asynccontextmanager
     async def _exporting(self, key: values.SessionKey) -> AsyncIterator[None]:
-        """Let one export of a session be made at a time, and few in all."""
+        """Allow one export of a session at a time, and few in all."""
         lock = self._export_locks.setdefault(key, asyncio.Lock())
         async with lock, self._exports:
             yield

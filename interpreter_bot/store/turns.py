@@ -304,7 +304,7 @@ async def _dead(
     owners: sa.Select[Any],
     instance: liveness.Instance,
 ) -> list[str]:
-    """Return the owners that are dead; looked for before writing, which keeps others waiting."""
+    """Return the owners that are dead; called before writing, which locks others out."""
     ids = (await transaction.execute(owners)).scalars().all()
     return [owner for owner in ids if await instance.is_dead(transaction, owner)]
 

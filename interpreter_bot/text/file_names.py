@@ -53,7 +53,7 @@ class PortablePaths:
         *parents, last = [_portable(part) for part in name.split("/") if part] or ["_"]
         path = ""
         for parent in parents:
-            # What is a file under another spelling can be no directory.
+            # A file under another spelling cannot be a directory, too.
             place = f"{path}{parent}"
             while _folded(place) in self._files:
                 place += "_"

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Final
 
-# A line is cut rather than so much room left empty.
+# A line is cut if whole lines would leave more room than this empty.
 _WHOLE_LINES: Final = 0.5
 # Of what is shown of a long text, this part is its end.
 _TAIL_PART: Final = 3

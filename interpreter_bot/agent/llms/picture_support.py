@@ -85,7 +85,7 @@ class PictureFallbackLlm:
         self, prompt: chat_messages.Prompt, listener: ports.ModelReplyListener
     ) -> chat_messages.ModelReply:
         """Request a reply, with as many pictures as the server has shown to take."""
-        # Each time it is fewer of them.
+        # Each try sends fewer pictures.
         for _ in range(self._most + 1):
             messages = picture_selection.newest(prompt.messages, self._most)
             limited = dataclasses.replace(prompt, messages=messages)

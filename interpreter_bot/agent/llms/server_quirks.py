@@ -64,7 +64,7 @@ async def open_accepted(
             return await send(sent)
         except UnicodeEncodeError as error:
             if is_well_formed:
-                # Not the body, but the key or the address cannot be sent.
+                # The key or the address cannot be sent; the body is fine.
                 raise model_errors.RequestRefusedError from error
             parameters, is_well_formed = well_formed(parameters), True
         except refusals as error:

@@ -57,7 +57,7 @@ select case when (select rolsuper from pg_roles where rolname = current_user)
   select 'create tables in ' || min(quote_ident(nspname)) from pg_namespace
   where nspname !~ '^pg_' and has_schema_privilege(oid, 'create') having count(*) > 0), '') end
 """
-# What anybody may call, unless it was taken from them, and has effects beyond a transaction.
+# Functions with effects beyond a transaction that anybody may call unless that was revoked.
 _EFFECTS_IN_POSTGRESQL: Final = """
 select p.oid::regprocedure::text from pg_proc p
 where has_function_privilege(p.oid, 'execute') and proname ~ ('^(pg_logical_emit_message|'

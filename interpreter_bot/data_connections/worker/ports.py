@@ -24,7 +24,7 @@ class Specification:
 
     Attributes:
         kind: of the settings.
-        address: of it.
+        address: of its server or file.
         options: for its driver.
         writes: whether statements may change data.
         login_only_reads: the operator vouches that its login can do nothing else.
@@ -38,7 +38,7 @@ class Specification:
 
     @property
     def dialect(self) -> str:
-        """What is spoken there, as SQLAlchemy calls it."""
+        """The database's SQL dialect, as SQLAlchemy calls it."""
         if self.kind == "sqlalchemy":
             return self.address.partition(":")[0].partition("+")[0]
         return self.kind

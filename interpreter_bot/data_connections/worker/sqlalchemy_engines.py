@@ -16,13 +16,13 @@ from interpreter_bot.data_connections.worker import arrow_results, ports, statem
 
 _MOST_TABLES: Final = 500
 _ROWS: Final = 10_000
-# Texts and names end there where `statements` thinks they do.
+# So texts and names end in the database where `statements` thinks they do.
 _QUOTES_OF_MYSQL: Final = (
     "SET SESSION sql_mode = "
     "REPLACE(REPLACE(@@sql_mode, 'NO_BACKSLASH_ESCAPES', ''), 'ANSI_QUOTES', '')"
 )
-# How a transaction that only reads begins, and what bounds its time. Where a database has no such
-# words, the login is the only wall.
+# Statements that begin a read-only transaction and bound its time. For a database that has none,
+# the login is the only wall.
 _BEGINNINGS: Final = {
     "mysql": (
         _QUOTES_OF_MYSQL,
@@ -174,7 +174,7 @@ class SqlalchemyEngine:
             return _writable(connection.exec_driver_sql("SHOW GRANTS").scalars())
 
     def find_effects(self) -> list[str]:
-        """Return none: it is not known."""
+        """Return none: nobody knows which functions have effects."""
         return []
 
     def cancel(self) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Final
 import sqlglot
 from sqlglot import Dialect, Token, Tokenizer, TokenType, exp
 
-# It logs whole statements that it reads as commands; those are refused.
+# sqlglot logs whole statements that it reads as commands; these are refused.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 _NOT_READING: Final = (
@@ -31,7 +31,7 @@ _TOO_LONG: Final = "The statement is too long to be read. Give long lists as par
 # It takes about a tenth of a millisecond to parse one.
 _MAX_TOKENS: Final = 50_000
 _MANY: Final = "Only one statement can be run at a time."
-# By how SQLAlchemy and settings call them.
+# By the names that SQLAlchemy and the settings use.
 _DIALECTS: Final = {"postgresql": "postgres", "mariadb": "mysql", "mssql": "tsql"}
 _TITLES: Final = {
     "postgresql": "PostgreSQL",
@@ -138,11 +138,11 @@ class Statement:
 
     @property
     def is_of_known_dialect(self) -> bool:
-        """Whether its dialect is one that is known here."""
+        """Whether sqlglot knows its dialect."""
         return bool(self._name)
 
     def rendered(self, parameter: Callable[[str], str], *, colon: str = ":") -> str:
-        """Return it as a driver wants it, without comments.
+        """Return the statement as a driver wants it, without comments.
 
         Args:
             parameter: how a parameter is written there, by its name.
@@ -164,7 +164,7 @@ class Statement:
         return "".join(parts)
 
     def check_reading(self, *, is_guarded: bool = False) -> None:
-        """Check that it only reads.
+        """Check that the statement only reads.
 
         Args:
             is_guarded: the database itself lets nothing else happen, also where it has words of its
@@ -195,7 +195,7 @@ class Statement:
         while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
             tokens.pop()
         if self._name == "mysql":
-            # They override limits.
+            # Hints override limits.
             tokens = [token for token in tokens if token.token_type is not TokenType.HINT]
         if not tokens:
             raise StatementError("There is no statement.")
@@ -209,7 +209,7 @@ class Statement:
         return tokens
 
     def _parse(self) -> Sequence[exp.Expr]:
-        """Return the queries of it; of what shows or explains, the one that is explained."""
+        """Return the parsed queries; of EXPLAIN and its like, the explained one."""
         tokens = self._tokens
         if self.first_word in _SHOWING:
             begin = next(
@@ -268,7 +268,7 @@ def _is_reading(expression: exp.Expr) -> bool:
 
 
 def _gaps(text: str, tokens: Sequence[Token]) -> Iterator[str]:
-    """Iterate over what is between tokens: space and comments."""
+    """Iterate over the text between tokens: space and comments."""
     place = 0
     for token in tokens:
         yield text[place : token.start]
@@ -277,7 +277,7 @@ def _gaps(text: str, tokens: Sequence[Token]) -> Iterator[str]:
 
 
 def _words_of_commands(dialect: Dialect) -> Tokenizer:
-    """Return a tokenizer that reads into commands, which it else takes for one text each."""
+    """Return a tokenizer that also splits commands, each of which would otherwise be one token."""
     kind = type("_Tokenizer", (dialect.tokenizer_class,), {"COMMANDS": frozenset()})
     tokenizer: Tokenizer = kind(dialect=dialect)
     return tokenizer

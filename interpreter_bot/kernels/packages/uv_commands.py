@@ -57,7 +57,7 @@ _SAY_WHY: Final = (
     re.compile(r".*", re.DOTALL),
 )
 _OPERATOR: Final = "Whoever runs the bot can see why with `interpreter-bot doctor`."
-# What uv says of an index that does not work, and what people are told.
+# Patterns of uv's errors about an index, each with the sentence for people.
 _FAULTS: Final = (
     (
         re.compile(r"invalid peer certificate|certificate verify failed"),
@@ -271,7 +271,7 @@ class Uv:
             "TMPDIR": str(staging),
             "PATH": "/usr/bin:/bin",
             "UV_CACHE_DIR": str(cache),
-            # Somebody waits.
+            # A person waits for the installation.
             "UV_HTTP_RETRIES": "1",
             **network,
         }

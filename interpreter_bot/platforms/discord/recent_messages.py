@@ -1,4 +1,4 @@
-"""What was said last in channels and threads: from events as they come, once from their history."""
+"""The latest messages of channels and threads: from events, and once from the history."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def in_utc(moment: float) -> str:
 def variables(
     of: session_variables.HeldVariables, *, when: Callable[[float], str] = in_utc
 ) -> list[Fact]:
-    """Describe what a session has of variables, what is saved of them, and what is not, and why.
+    """Describe a session's variables: which are saved, which are not, and why.
 
     Args:
         of: what it has.

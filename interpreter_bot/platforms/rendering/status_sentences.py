@@ -59,7 +59,7 @@ def ending_sentence(finished: values.Finished, *, has_shown: bool, has_error: bo
 
 
 def queued(ahead: int) -> str:
-    """Return what is said while so many requests come first; empty for none."""
+    """Return the sentence for a queue with so many requests ahead; empty for none."""
     return f"Queued: {quantities.count(ahead, 'request')} ahead" if ahead else ""
 
 

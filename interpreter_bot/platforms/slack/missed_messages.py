@@ -29,7 +29,7 @@ _DAY_SECONDS: Final = 86_400.0
 
 
 class MissedMessages:
-    """Looks messages up that no event told of."""
+    """Looks up messages for which no event came."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class MissedMessages:
             except api_errors.SlackError as error:
                 _log.warning("a message that was missed could not be taken: %s", error)
             except Exception:
-                # An error of one does not keep the others from being taken.
+                # An error in one message must not keep the others from being taken.
                 _log.exception("a message that was missed could not be taken")
 
     async def _places(self) -> Iterable[values.SessionKey]:

@@ -133,7 +133,7 @@ class ThreadHistory:
                 self.is_channels(workspace.team, channel, root)
             )
             thread = self._with_heard(thread, self._heard.get(key), until, is_channels=is_channels)
-        # What is queued as a request, or was told with one, is told once.
+        # Messages that were requests, or came with one, are not told again.
         heard = self._heard.get(key)
         answered = heard.answered if heard is not None else ""
         before = tuple(message for message in thread.before if message.ts > answered)
