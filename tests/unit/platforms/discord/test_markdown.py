@@ -1,6 +1,7 @@
 """For any text: nothing in it is a mention, a link with false words, or the end of its fence."""
 
 import re
+import time
 
 import pytest
 from hypothesis import given
@@ -119,3 +120,17 @@ def test_prose_examples(text, told):
 )
 def test_takes_no_longer_for_hostile_text(text):
     markdown.prose(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("#### a" + " " * 1_600 + "b", "**a" + " " * 1_600 + "b**"),
+        ("##### a ## \t", "**a**"),
+        ("###### a #b", "**a #b**"),
+    ],
+)
+def test_a_deep_heading_is_bold_in_no_time(text, shown):
+    began = time.process_time()
+    assert markdown.prose(text) == shown
+    assert time.process_time() - began < 1
