@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from interpreter_bot.text import quantities, safe_text
 
 Wrap: TypeAlias = Callable[[str, str, bytes], message_layout.Upload | str]
 """Makes an upload of a name within the turn, a description and bytes; or says why there is none."""
+_Words: TypeAlias = str | message_layout.Line
 
 _OF_MODEL: Final = display_items.Capabilities(
     text_characters=1000,
@@ -93,7 +95,7 @@ class TurnRenderer:
         """Render the model's words; of very many the beginning and, in the end, the end."""
         is_last = entry is self._contents.entries[-1]
         is_whole = self._contents.end is not None or not is_last
-        parts: list[str | message_layout.Line] = []
+        parts: list[_Words] = []
         is_held_back = False
         for block in markdown.blocks(entry.text, is_whole=is_whole):
             if block.is_line:
@@ -102,15 +104,17 @@ class TurnRenderer:
                 parts += message_splitting.split(block.text, message_layout.MOST_CHARACTERS)
             else:
                 is_held_back = True
-        ends = itertools.accumulate(map(_length, parts))
-        head = parts[: sum(end <= _ANSWER_CHARACTERS for end in ends)]
-        yield from head
-        if not is_whole and (is_held_back or len(head) < len(parts)):
-            yield _status("✍️ writing …")
-        if not is_whole or len(head) == len(parts):
+        head, rest = _divided(parts, _ANSWER_CHARACTERS)
+        tail = _last(rest)
+        missing = sum(map(_length, rest)) - sum(map(_length, tail))
+        if is_whole and not missing:
+            yield from parts
             return
-        tail = _last(parts[len(head) :])
-        missing = sum(map(_length, parts[len(head) : len(parts) - len(tail)]))
+        yield from head
+        if not is_whole:
+            if is_held_back or rest:
+                yield _status("✍️ writing …")
+            return
         yield markdown.small(f"… {missing:,} characters are only in the file, then the end.")
         which = self._contents.entries.index(entry)
         data = entry.text.encode("utf-8", "replace")
@@ -246,16 +250,50 @@ def _began(moment: float) -> str:
     return f"began <t:{int(moment)}:R>"
 
 
-def _length(part: str | message_layout.Line) -> int:
-    return len(part) if isinstance(part, str) else len(part.text)
+def _text(part: _Words) -> str:
+    return part if isinstance(part, str) else part.text
 
 
-def _last(parts: list[str | message_layout.Line]) -> list[str | message_layout.Line]:
-    """Return the last parts that fit into one message; at least one with words."""
-    count = 1
-    while count < len(parts) and sum(map(_length, parts[-count - 1 :])) <= _TAIL_CHARACTERS:
-        count += 1
-    return parts[-count:]
+def _length(part: _Words) -> int:
+    return len(_text(part))
+
+
+def _divided(parts: list[_Words], most_characters: int) -> tuple[list[_Words], list[_Words]]:
+    """Divide parts into those that fit and the rest; a line that is longer than a message is
+    broken."""
+    room = most_characters
+    for number, part in enumerate(parts):
+        length = _length(part)
+        if length > room:
+            rest = parts[number:]
+            if isinstance(part, str) or length <= message_layout.MOST_CHARACTERS or room < 1:
+                return parts[:number], rest
+            known = part.text[: room + message_splitting.AHEAD]
+            place = message_splitting.break_before(known, room, is_code=False)
+            begin, end = part.text[:place], part.text[place:]
+            rest[0] = dataclasses.replace(part, text=end)
+            return [*parts[:number], message_layout.Line(begin)], rest
+        room -= length
+    return parts, []
+
+
+def _last(parts: list[_Words]) -> list[_Words]:
+    """Return the last parts with words that fit into one message; of a long line its end."""
+    while parts and not _text(parts[-1]).strip():
+        parts.pop()
+    ends = itertools.accumulate(map(_length, reversed(parts)))
+    count = sum(end <= _TAIL_CHARACTERS for end in ends)
+    if count or not parts:
+        return parts[len(parts) - count :]
+    last = parts[-1]
+    if isinstance(last, str) or len(last.text) <= message_layout.MOST_CHARACTERS:
+        return [last]
+    most = len(last.text) - _TAIL_CHARACTERS
+    place = message_splitting.break_before(last.text, most, is_code=False)
+    if len(last.text) - place > message_layout.MOST_CHARACTERS:
+        # The last space is far away.
+        place = message_splitting.grapheme_floor(last.text, most)
+    return [dataclasses.replace(last, text=last.text[place:].lstrip())]
 
 
 def _tail(text: str, lines: int, characters: int) -> str:

@@ -1,0 +1,47 @@
+"""How a turn's answer is rendered as messages."""
+
+import itertools
+
+import pytest
+
+from interpreter_bot import values
+from interpreter_bot.platforms.discord import answer_contents, message_layout, turn_rendering
+from interpreter_bot.sessions import ports
+
+
+def laid_out(*texts):
+    """Render an answer as it grows: the messages after each text, the last of which is its end."""
+    contents = answer_contents.AnswerContents(owner=1, is_code=False, shows_code=False)
+    renderer = turn_rendering.TurnRenderer(
+        contents, lambda name, description, data: f"[{name}]", limit_seconds=60
+    )
+    contents.step(1)
+    for text in texts:
+        contents.text(text)
+        yield [draft.content for draft in message_layout.lay_out(renderer.parts())]
+    contents.end = ports.End(status=values.TurnStatus.DONE)
+    yield [draft.content for draft in message_layout.lay_out(renderer.parts())]
+
+
+@pytest.mark.parametrize("filling", ["word ", "x", "`a` ", "https://a.example/b "])
+@pytest.mark.parametrize("after", ["", "\n\n"])
+def test_one_very_long_line_is_cut_as_many_lines_are(filling, after):
+    text = "Begin. " + filling * (60_000 // len(filling)) + "The end."
+    *_, messages = laid_out(text + after)
+    assert len(messages) <= 11
+    assert messages[0].startswith("Begin.")
+    assert messages[-1].endswith("The end.")
+    (note,) = [message for message in messages if "only in the file" in message]
+    assert " 0 characters" not in note
+    assert "[answer-1.md]" in note
+
+
+def test_a_very_long_line_does_not_shrink_while_it_is_written():
+    growth = [len("".join(messages)) for messages in laid_out(*["word " * 800] * 8)]
+    assert all(later > earlier * 0.98 for earlier, later in itertools.pairwise(growth))
+
+
+def test_nothing_is_said_to_be_missing_if_nothing_is():
+    lines = ["word " * 300 + "."] * 11
+    *_, messages = laid_out("\n".join(lines)[:16_000])
+    assert "only in the file" not in "".join(messages)
