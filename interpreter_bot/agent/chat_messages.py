@@ -65,7 +65,7 @@ class Reasoning:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Note:
-    """What the bot tells a model. It is no string, so that no person is shown it by mistake."""
+    """A text of the bot for a model; not a string, so that no person is shown it by mistake."""
 
     text: str
 
@@ -153,13 +153,13 @@ class ModelReply:
     """One reply of a model.
 
     Attributes:
-        unread_call: what was clearly meant as a call, in a markup that cannot be read; without
-            calls.
+        unread_call: text that was clearly meant as a call, in a markup that cannot be read; only
+            in a reply without calls.
         usage: None if the server did not count.
-        reasoning: what is to be given back with this reply.
-        is_reasoning_refused: the reasoning given back with earlier replies was refused; it is
+        reasoning: the model's own, to be sent back with this reply in later requests.
+        is_reasoning_refused: the server refused the reasoning sent back with earlier replies; it is
             useless.
-        are_pictures_refused: likewise the pictures, at least one of which cannot be read.
+        are_pictures_refused: the server refused the pictures: at least one cannot be read.
     """
 
     text: str = ""

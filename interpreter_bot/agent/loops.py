@@ -76,9 +76,9 @@ class Outcome:
 
     Attributes:
         ending: how it ended.
-        text: the model's last words to the person; what there is of them where it was cut short.
+        text: the model's last words to the person, in part if they were cut short.
         sentence: for people, empty where `ending` is ANSWERED.
-        spent: what it cost.
+        spent: its tokens and cost.
         missing_files: those that `text` claims and that do not exist, though the model was asked
             again.
     """
@@ -286,7 +286,7 @@ class _Turn:
         return await asyncio.to_thread(file_references.missing, text, existing, entries)
 
     def _misread(self, reply: chat_messages.ModelReply) -> chat_messages.ModelReply:
-        """Tell the model that what it meant as a call was not run."""
+        """Tell the model that its attempted call was not run."""
         self._transcript.add_reply(f"{reply.text}{reply.unread_call}", (), reply.reasoning)
         self._words = []
         self._guard.misread()

@@ -31,7 +31,7 @@ _LONGEST_OPENING: Final = 80
 _LONGEST_TAG: Final = 100
 _LONGEST_HEADER: Final = 300
 _LONGEST_DOUBT: Final = 400
-# How often a fence is looked at that may stand within a string, and a marker that marks nothing.
+# Limits on tries: of fences that may stand within a string, and of markers that mark nothing.
 _MAX_TRIES: Final = 20
 _MAX_MISTAKES: Final = 3
 
@@ -40,7 +40,7 @@ _TAG: Final = re.compile(
     r"<(?=[\w|\uff5c/])[^<>\n]{1,98}>|◁/?think▷|\[/?[A-Z_]{4,20}\]|✿\w{1,20}✿:?"
 )
 _TAG_BEGUN: Final = re.compile(r"(?:<(?:[\w|\uff5c/][^<>\n]*)?|◁[/\w]*|\[/?[A-Z_]*|✿\w*)\Z")
-# What a line may begin with that is a call, without a tag.
+# Beginnings of lines that are calls without a tag.
 _LINE_MARKERS: Final = (
     *("functools[", ">>>run_code", ">>>python", "call:run_code", "Action: "),
     *("functions.", "default_api.", "print(run_code(", "print(default_api."),
@@ -233,7 +233,7 @@ class Parser:
         return _joined(pieces)
 
     def settle(self) -> list[Piece]:
-        """Take what was held back for what it seems: the reply does not begin with thoughts."""
+        """Take the text held back as words: the reply does not begin with thoughts."""
         lead, self._lead = self._lead, None
         return _joined(lead or [])
 
@@ -253,7 +253,7 @@ class Parser:
         return []
 
     def _may_be_musing(self) -> bool:
-        """Say whether what is held back begins as thoughts do."""
+        """Say whether the text held back begins as thoughts do."""
         words = "".join(piece.text for piece in self._lead or () if isinstance(piece, Words))
         begun = words[:_LONGEST_TAG].lstrip().lower()
         return any(
@@ -356,7 +356,7 @@ class Parser:
         return text
 
     def _hold(self, marker: str) -> None:
-        """Hold back all that follows, which may be a call."""
+        """Hold back the text from here on, which may be a call."""
         self._place, self._held, self._opening = _Place.CALL, [marker] if marker else [], marker
 
     def _take_tag(self, tag: str, pieces: list[Piece]) -> None:
@@ -414,7 +414,7 @@ class Parser:
         self._thought_end = end
 
     def _in_thought(self, pieces: list[Piece]) -> bool:
-        # What was searched before is not searched again, or a model that thinks for long, letter by
+        # Text is searched only once; otherwise a model that thinks for long, letter by
         # letter, would block the event loop.
         end = self._thought_end.search(self._text)
         if end is not None:
@@ -489,7 +489,7 @@ class Parser:
             self._is_line_start = False
             shared = len(line) - len(line.lstrip(" \t"))
             if self._place is _Place.PYTHON:
-                # What stands before the fence, as in a list, is no part of the code.
+                # Marks before the fence, as in a list, are not part of the code.
                 self._cut(min(shared, len(self._indent)))
                 return True
         self._add(self._cut(len(line)), pieces)
@@ -591,7 +591,7 @@ class Parser:
         pieces += inner_pieces
 
     def _release(self, text: str, pieces: list[Piece]) -> None:
-        """Release what was held back: as calls, or else as text."""
+        """Release the text held back: as calls, or else as text."""
         if calls := written_calls.read(text):
             pieces += [ParsedCall(name, arguments) for name, arguments in calls]
         elif self._opening.startswith(_STRONG) or written_calls.is_intended(text):

@@ -92,7 +92,7 @@ _ALIASES: Final = frozenset(
     | {"codeinterpreter", "codeexecution", "executecode", "executepython", "executepythoncode"}
     | {"runpython", "runpythoncode", "pythonexecute", "pythonexec"}
 )
-# What models and servers add to a name: markup, the namespace before it, a number behind it.
+# Additions of models and servers to a name: markup, a namespace before it, a number after it.
 _DECORATION: Final = re.compile(
     r"(?:^(?:functions?|tools?|default_api|namespace)[.:/])|(?:[<(\[{:\s|].*$)", re.DOTALL
 )

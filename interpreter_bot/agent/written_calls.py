@@ -78,7 +78,7 @@ _REACT: Final = re.compile(
 )
 _NAMES: Final = ("name", "function", "tool", "tool_name", "recipient_name", "action")
 _GIVEN: Final = ("arguments", "parameters", "args", "input", "tool_input", "action_input", "params")
-# Keys with which a call begins, and hardly anything else: an answer is not held back for long.
+# Keys with which hardly anything but a call begins, so that answers are not held back for long.
 _FIRST_KEYS: Final = frozenset(
     {*_NAMES, "arguments", "parameters", "tool_input", "action_input", "type", "tool_call_id"}
     | {"tool_calls", "tool_uses", "function_call", "code"}

@@ -1,4 +1,4 @@
-"""Runners of HTTP servers that strangers can reach: what they may hold open, and what is logged."""
+"""Runners of HTTP servers that strangers can reach: their time limits, and their log."""
 
 from __future__ import annotations
 

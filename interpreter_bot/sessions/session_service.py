@@ -247,7 +247,7 @@ class SessionService:
         )
 
     async def begin(self, key: values.SessionKey) -> None:
-        """Remember a session of which nothing was asked yet."""
+        """Record a session in which nothing was asked yet."""
         await self._services.database.sessions.open(key)
 
     async def rename(self, key: values.SessionKey, title: str) -> None:

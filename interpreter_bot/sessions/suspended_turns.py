@@ -129,10 +129,10 @@ async def load(database: databases.Database, turn_id: int) -> tuple[records.Turn
 async def show_again(
     database: databases.Database, reply: ports.Reply, *, session_id: int, turn_id: int
 ) -> None:
-    """Give a reply what is recorded of a turn, as it was given to that of the bot that is gone.
+    """Replay the recorded events of a turn to a reply, as the former bot's reply received them.
 
     Raises:
-        StoreError: that cannot be read.
+        StoreError: the record cannot be read.
     """
     latest = await past_turns.load(database, session_id, most=_LATEST_TURNS)
     parts = next((past.parts for past in latest if past.id == turn_id), ())

@@ -227,7 +227,7 @@ class _Work:
                 collecting = _catch_all(environment.collect(services.config.limits))
                 collected = await cancellation.shielded(collecting)
                 if isinstance(collected, ports.End):
-                    # An answer is worth more than its files.
+                    # A failure with the files must not cost the answer.
                     self.events.notice(collected.sentence)
             return await self._mended(end, environment)
 

@@ -31,7 +31,7 @@ _SECONDS: Final = 5.0
 _MAX_MODELS: Final = 50
 
 Listing: TypeAlias = Callable[[], Awaitable[tuple[settings.Model, ...]]]
-"""Asks a server for its models, the default first; raises `ModelError` if it does not say them."""
+"""Asks a server for its models, the default first; raises `ModelError` if it lists none."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class UnlistedServer:
     Attributes:
         model: stands for its first model until it does.
         listing: asks it again.
-        problem: why it did not.
+        problem: why it did not list them.
     """
 
     model: settings.Model
@@ -51,7 +51,7 @@ class UnlistedServer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Discovery:
-    """What the environment leads to.
+    """The models that the environment names.
 
     Attributes:
         models: the default first; those that stand for servers that did not list theirs included.

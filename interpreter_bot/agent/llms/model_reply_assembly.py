@@ -35,7 +35,7 @@ class _Started:
 
 @dataclasses.dataclass(slots=True)
 class ThoughtHabit:
-    """What the replies of one model have shown of it.
+    """Facts about one model, learned from its replies.
 
     Attributes:
         begins_in_thought: they begin with thoughts of which only the end is marked, as where a
@@ -52,15 +52,15 @@ class ModelReplyAssembler:
         listener: receives text and code as they come.
         prompt: the prompt of the call.
         takes_python: blocks of Python in the text are calls, as those in any known markup are.
-        habit: what is known of how the model marks its thoughts.
+        habit: how the model marks its thoughts, as far as is known.
         origin: the model's name in `reasoning_replay`; empty if no reasoning is given back.
 
     Attributes:
         finish: why the reply ended; None while it has not.
         is_refused: the model, or a filter, said no.
-        reasoning: what is to be given back.
+        reasoning: the model's own, to be sent back with later requests.
         is_reasoning_refused: the reasoning given back was refused.
-        usage: what the server counted.
+        usage: as the server counted it.
         has_block: a block of Python is complete.
         has_pictures: the prompt contains pictures.
     """

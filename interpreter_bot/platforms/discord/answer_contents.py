@@ -85,7 +85,7 @@ class AnswerContents:
     Attributes:
         owner: who asked.
         ahead: how many requests come first; None once it has its turn.
-        awaited: what its turn waits for; empty if it goes on.
+        awaited: a sentence on what its turn waits for; empty if it goes on.
         since: when it began to wait, or to think, in wall-clock time.
         draft: code that the model is writing.
         end: how the turn ended.

@@ -57,7 +57,7 @@ class MessageEvents:
     """Handles messages. One message makes one request, however many bots receive it, however often.
 
     Attributes:
-        recent_messages: what was said last where the bot is asked.
+        recent_messages: the latest messages of the channels in which the bot is asked.
         recent_requests: messages that became requests, as long as they may be changed.
     """
 

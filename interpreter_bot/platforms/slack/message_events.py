@@ -322,7 +322,7 @@ class MessageEvents:
             except errors.BotError:
                 # Nothing is lost: it is meant for the model, as any other word is.
                 return await self._request(incoming, place, profile, is_again=is_again)
-        # What is said next in this thread is meant for the bot as well.
+        # The next messages in this thread are meant for the bot as well.
         await self._service.begin(key)
         return functools.partial(self._commands.run, command, key, place, profile)
 
@@ -332,7 +332,7 @@ class MessageEvents:
         key: values.SessionKey,
         person: requests.Person,
     ) -> bool:
-        """Say whether words are a command: what they name exists, and what they stop runs."""
+        """Say whether words are a command: they name something that exists, or stop something."""
         command = incoming.command
         if command is None:
             return False

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 METADATA: Final = "interpreter_bot"
 _PLAIN_CHARACTERS: Final = 3_500
-_MOST_FOUND: Final = 100
+_MAX_MESSAGES: Final = 100
 # Errors of a message that can no longer be edited: its content is posted instead.
 _LOST_MESSAGES: Final = frozenset(
     {"cant_update_message", "edit_window_closed", "message_not_found", "streaming_state_conflict"}
@@ -160,16 +160,16 @@ class PostedMessages:
         *,
         is_first_sign: bool,
     ) -> None:
-        for number, wanted in enumerate(contents):
+        for number, content in enumerate(contents):
             if number >= len(self._ts):
                 more = payload or {}
                 await self._post(
-                    wanted,
+                    content,
                     {**self._payload, **(more if number == 0 else {})},
                     is_first_sign=is_first_sign,
                 )
-            elif self._shown[number] != wanted:
-                await self._edit(number, wanted)
+            elif self._shown[number] != content:
+                await self._edit(number, content)
         for ts in self._ts[len(contents) :]:
             await self._delete(ts)
         del self._ts[len(contents) :], self._shown[len(contents) :]
@@ -181,23 +181,23 @@ class PostedMessages:
         self.adopt(())
 
     async def _post(
-        self, wanted: dict[str, Any], payload: dict[str, Any], *, is_first_sign: bool
+        self, content: dict[str, Any], payload: dict[str, Any], *, is_first_sign: bool
     ) -> None:
         ts = await _post_as_is(
-            self._api, self.place, wanted, self.thread, payload, is_first_sign=is_first_sign
+            self._api, self.place, content, self.thread, payload, is_first_sign=is_first_sign
         )
         self._ts.append(ts)
-        self._shown.append(wanted)
+        self._shown.append(content)
         self.thread = self.thread or self._ts[0]
 
-    async def _edit(self, number: int, wanted: dict[str, Any]) -> None:
+    async def _edit(self, number: int, content: dict[str, Any]) -> None:
         try:
             await self._api.call(
                 self.place.workspace,
                 "chat.update",
                 channel=self.place.channel,
                 ts=self._ts[number],
-                **wanted,
+                **content,
             )
         except api_errors.RefusedError as error:
             is_last = isinstance(error, api_errors.ContentRefusedError) and self._style == "text"
@@ -208,12 +208,12 @@ class PostedMessages:
             is_root = not self.place.thread and number == 0
             thread = "" if is_root else self.thread
             self._ts[number] = await _post_as_is(
-                self._api, self.place, wanted, thread, self._payload
+                self._api, self.place, content, thread, self._payload
             )
             self.thread = self._ts[0] if is_root else self.thread
             if is_last:
                 await self._delete(before)
-        self._shown[number] = wanted
+        self._shown[number] = content
 
     async def _delete(self, ts: str) -> None:
         try:
@@ -370,7 +370,7 @@ async def recent(api: web_api.WebApi, place: Place, thread: str) -> Sequence[dic
             "conversations.history",
             channel=place.channel,
             oldest=place.asked or None,
-            limit=_MOST_FOUND,
+            limit=_MAX_MESSAGES,
             include_all_metadata=True,
         )
     return list(answer.get("messages", ()))

@@ -87,7 +87,7 @@ class CommandEffects:
     async def names_something(
         self, command: message_parsing.SlackCommand, key: values.SessionKey, person: requests.Person
     ) -> bool:
-        """Say whether what a command names exists; also of one that names nothing."""
+        """Say whether the object that a command names exists; true if it names none."""
         queries, name = self._service.queries, command.argument
         if not name:
             return True

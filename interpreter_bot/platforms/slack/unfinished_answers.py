@@ -64,28 +64,28 @@ async def find(
     except api_errors.SlackError as error:
         _log.info("an unfinished answer cannot be looked for: %s", error)
         return None
-    found: list[Mapping[str, Any]] = []
+    answer_messages: list[Mapping[str, Any]] = []
     for message in messages:
         facts = message_posting.facts(message)
         if facts.get(REQUEST) == request_id and facts.get(IS_QUESTION):
             await close(api, place, message, UNASKED)
         elif facts.get(REQUEST) == request_id:
-            found.append(message)
+            answer_messages.append(message)
         elif place.is_direct and _is_stream(message, request_id):
             await _end_stream(api, place, message, request_id)
-            found.append(message)
-    if not found:
+            answer_messages.append(message)
+    if not answer_messages:
         return None
     pictures = 0
     texts: list[str] = []
-    for message in found:
+    for message in answer_messages:
         facts = message_posting.facts(message)
         above, within = int(facts.get(SHOWN, 0)), int(facts.get(PICTURES, 0))
         if above > pictures:
             texts = []
         pictures = max(pictures, above) + within
         texts = [] if within else [*texts, str(message["ts"])]
-    return Unfinished(str(found[0]["ts"]), tuple(texts), pictures)
+    return Unfinished(str(answer_messages[0]["ts"]), tuple(texts), pictures)
 
 
 def is_timestamp(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Panels beside a session: what commands that show something answer, and more about it."""
+"""Panels beside a session: the answers of commands that show something, in more detail."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ export class Connection {
     socket.onopen = () => {
       wasOpen = true;
       localStorage.setItem(KEPT, key);
-      // One that ends at once is followed by the next after a longer and longer pause.
+      // After a connection that ends at once, the next one waits longer and longer.
       this.lasting = setTimeout(() => (this.pause = FIRST_MILLISECONDS), LONGEST_MILLISECONDS);
       this.user.opened();
     };

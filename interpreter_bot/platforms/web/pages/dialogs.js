@@ -49,7 +49,7 @@ export async function askedToReset() {
     el("p", {}, "Variables are deleted, and the model no longer knows this conversation."),
     el("label", { class: "check" }, box, el("span", {}, "Delete the files as well")),
   ];
-  return (await shown(frame("Restart Python?", content, { action: "Reset", isBad: true }))) ? { files: box.checked } : null;
+  return (await shown(frame("Reset Python?", content, { action: "Reset", isBad: true }))) ? { files: box.checked } : null;
 }
 
 export function openPanel(title, ...content) {

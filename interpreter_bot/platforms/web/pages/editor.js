@@ -87,7 +87,7 @@ export class Editor {
         beforeinput: replaced,
       }),
       EditorView.updateListener.of((update) => update.docChanged && this.user.changed(this.text)),
-      // Sideways, the lines before a long one would look empty.
+      // Scrolled sideways, the lines before a long one would look empty.
       EditorView.lineWrapping,
       EditorView.contentAttributes.of({ "aria-label": "Python to run", autocapitalize: "off" }),
       keymap.of([...closeBracketsKeymap, ...defaultKeymap, ...historyKeymap]),

@@ -103,12 +103,12 @@ function send({ text, files, is_code: isCode, thread: to = thread }) {
   transmit(pending.get(id));
   if (to !== thread) return true;
   conversation.isAtEnd = true;
-  // What may be a command is for the bot to tell: it shows the turn, if one comes of it.
+  // The bot decides whether this is a command, and shows the turn if there is one.
   if (!text.trimStart().startsWith("/")) conversation.begin({ id, request: text, files, is_code: isCode, started: Date.now() / 1000 });
   return true;
 }
 
-/** Send what is not accepted yet; with each new connection again, but not for ever. */
+/** Send messages that are not accepted yet; again with each new connection, but not for ever. */
 function transmit(message) {
   const { tries, ...told } = message;
   if (tries >= MAX_TRIES) return hear.refused({ id: message.id, sentence: "The bot could not take this message. It is kept here." });

@@ -131,7 +131,7 @@ function failure(event) {
   return trace;
 }
 
-/** A traceback without the words in which it ends, which stand above it. */
+/** A traceback without its last words, which are shown above it. */
 function withoutLast(traceback, words) {
   const trace = traceback.trimEnd();
   const [last] = /(?<=\n).*$/.exec(trace) ?? [];

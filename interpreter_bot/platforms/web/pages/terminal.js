@@ -25,7 +25,7 @@ export class Terminal {
     this.lines = 0;
     this.isAtEnd = true;
     this.pre.addEventListener("scroll", () => (this.isAtEnd = isAtEnd(this.pre)), { passive: true });
-    // What is told of the past is laid out later.
+    // Past output is laid out later.
     new ResizeObserver(() => this.follow()).observe(this.pre);
     this.line = [];
     this.styles = [];
@@ -59,7 +59,7 @@ export class Terminal {
     this.follow();
   }
 
-  /** Let the end be seen, unless somebody reads what came before, and say that there is more. */
+  /** Scroll to the end, unless somebody reads earlier lines, and say that there is more. */
   follow() {
     if (this.isAtEnd) this.pre.scrollTop = this.pre.scrollHeight;
     const isOpen = this.element.classList.contains("is-open");
