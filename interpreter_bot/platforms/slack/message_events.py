@@ -207,6 +207,9 @@ class MessageEvents:
         thread = await self._read_thread(workspace, message)
         if self._answers_elsewhere(thread, message):
             return True
+        if message.ts < thread.joined:
+            # It was written before the bot was asked anything there.
+            return False
         scope = values.Scope(PLATFORM, key.workspace, key.channel)
         is_followed = (await self._services.permissions.preferences(scope)).follows_threads
         people = thread.people
@@ -218,6 +221,8 @@ class MessageEvents:
             return True
         if not thread.is_mention_told:
             await self._tell_to_mention(workspace, message, is_followed=is_followed)
+        # People may leave the thread, or settings change: it is not to be taken at a later start.
+        await self._service.events.claim(PLATFORM, _claimed(workspace, message))
         return False
 
     async def _tell_to_mention(

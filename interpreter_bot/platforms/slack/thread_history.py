@@ -50,6 +50,8 @@ class Thread:
         before: people's messages since the bot last spoke, without the one that is answered.
         people: who wrote in it.
         with_files: people's messages with files, before the one that is answered.
+        joined: timestamp of the first message that mentions the bot, or is its own; empty if there
+            is none, or it is unknown.
         is_whole: it was read from its beginning to its end; else it is what was received of it.
         is_channels: it hangs on raw code that ran in the channel's kernel.
         is_mention_told: people were told there that a mention is needed.
@@ -60,6 +62,7 @@ class Thread:
     before: tuple[message_parsing.Message, ...] = ()
     people: frozenset[str] = frozenset()
     with_files: tuple[message_parsing.Message, ...] = ()
+    joined: str = ""
     is_whole: bool = True
     is_channels: bool = False
     is_mention_told: bool = False
@@ -253,10 +256,17 @@ def _read(
     own = [facts for facts in messages if workspace.has_written(facts)]
     is_told = any(_facts(one).get(message_posting.MENTION_NEEDED) for one in own)
     is_ours = workspace.has_written(first)
+    with_bot = [
+        str(facts.get("ts", ""))
+        for facts in messages
+        if workspace.has_written(facts)
+        or message_parsing.mentions(str(facts.get("text", "")), workspace.bot_user)
+    ]
     return Thread(
         tuple(said),
         frozenset(people),
         tuple(with_files),
+        min(with_bot, default=""),
         is_channels=is_ours and _facts(first).get("kernel") == CHANNELS_OWN,
         is_mention_told=is_told,
         asks=str(asked.get(questions_to_people.ASKS, "")),

@@ -44,3 +44,24 @@ async def test_nothing_is_looked_up_if_that_is_off(slack, service):
         last = slack.say("U2", "C1", "<@UBOT> now")
         await slack.until(lambda: slack.answers("C1", last))
     assert [request.text for request in service.requests[2:]] == ["now"]
+
+
+async def test_what_was_not_for_the_bot_is_not_taken_at_a_later_start(slack, service):
+    async with connected(slack, service):
+        root = slack.say("U1", "C1", "FYI the numbers are in")
+        slack.say("U1", "C1", "they look odd", thread=root)
+        slack.say("U1", "C1", "<@UBOT> plot", thread=root)
+        await slack.until(lambda: len(service.ends) == 1)
+        other = slack.say("U2", "C1", "nice", thread=root)
+        slack.say("U1", "C1", "is it?", thread=root)
+        await slack.until(lambda: "Several people" in str(slack.replies("C1", root)))
+        await asyncio.sleep(0.5)
+    del slack.world.messages["C1", other]
+    slack.world.messages["C1", root]["thread_ts"] = root
+    deliver, slack.event = slack.event, lambda *_, **__: None
+    slack.say("U1", "C1", "while it was away", thread=root)
+    slack.event = deliver
+    async with connected(slack, service):
+        await slack.until(lambda: len(service.ends) >= 2)
+        await asyncio.sleep(0.5)
+    assert [request.text for request in service.requests] == ["plot", "while it was away"]
