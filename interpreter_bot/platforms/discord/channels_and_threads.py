@@ -32,6 +32,7 @@ _Minutes: TypeAlias = Literal[60, 1440, 4320, 10080]
 _NO_THREAD: Final = "I cannot open a thread for a copy here. Try it in another channel."
 _PRIVATE: Final = "This thread is private, and a copy of it would not be."
 _COPY: Final = "Copy of a conversation"
+_MOST_PAST: Final = 20
 _MOST_KNOWN: Final = 10_000
 _LOOK_SECONDS: Final = 0.1
 _READ_SECONDS: Final = 10.0
@@ -191,27 +192,29 @@ class Threads:
         self._limits = limits
         self._service = service
         self._config = config
-        self._known = cachetools.LRUCache[int, bool](_MOST_KNOWN)
+        self._known = cachetools.LRUCache[int, int | None](_MOST_KNOWN)
         self._people = cachetools.LRUCache[int, set[int]](_MOST_KNOWN)
 
-    async def is_ours(self, thread: discord.Thread) -> bool:
-        """Say whether a thread was opened by the bot, or is one in which it has been asked
-        before."""
+    async def joined(self, thread: discord.Thread) -> int | None:
+        """Return the id of the first message of a thread that may be for the bot: 0 if it opened
+        the thread, else the first one in which it was asked; None if it never was."""
         me = self._client.user
         if me is not None and thread.owner_id == me.id:
-            return True
+            return 0
         if thread.parent_id in self._config.forum_channels:
-            return True
-        known = self._known.get(thread.id)
-        if known is None:
+            return 0
+        if thread.id not in self._known:
             place = of_channel(thread, thread.guild)
-            known = bool(await self._service.queries.history(place.key, most=1))
-            self._known[thread.id] = known
-        return known
+            past = await self._service.queries.history(place.key, most=_MOST_PAST)
+            ids = [turn.request_id.partition("-")[0] for turn in past]
+            numbers = [int(number) for number in ids if number.isdecimal()]
+            self._known[thread.id] = min(numbers, default=0 if past else None)
+        return self._known[thread.id]
 
-    def join(self, thread_id: int) -> None:
+    def join(self, thread_id: int, message_id: int) -> None:
         """Remember that the bot has been asked in a thread."""
-        self._known[thread_id] = True
+        if self._known.get(thread_id) is None:
+            self._known[thread_id] = message_id
 
     def note_person(self, message: discord.Message) -> None:
         """Remember who writes in a thread, if its other people are known."""

@@ -219,7 +219,10 @@ class MessageEvents:
             return True
         if any(user.id == self._me for user in message.mentions):
             return True
-        if not isinstance(channel, discord.Thread) or not await self._threads.is_ours(channel):
+        if not isinstance(channel, discord.Thread):
+            return False
+        joined = await self._threads.joined(channel)
+        if joined is None or message.id < joined:
             return False
         if message_parsing.is_of_others(message, self._me):
             return False
@@ -236,6 +239,10 @@ class MessageEvents:
             reason = "" if is_alone else _CROWD
         if reason and is_told:
             await self._tell_once(channel, reason)
+            # People may leave the thread, or settings change: it is not to be taken at a later
+            # start.
+            claimed = channels_and_threads.PLATFORM, f"message {message.id}"
+            await self._service.events.claim(*claimed)
         return not reason
 
     async def _tell_once(self, channel: discord.Thread, sentence: str) -> None:
@@ -276,7 +283,7 @@ class MessageEvents:
             return
         is_alone = isinstance(channel, discord.Thread) or message.guild is None
         if isinstance(channel, discord.Thread):
-            self._threads.join(channel.id)
+            self._threads.join(channel.id, message.id)
         recent = self.recent_requests.remember(message)
         if is_alone or not chosen.threads:
             run = self._run(recent, said, place, chosen, is_reply=not is_alone)

@@ -38,6 +38,28 @@ async def test_what_was_written_while_it_was_down_is_answered(
     assert [request.text for request in service.handled[5:]] == ["live"]
 
 
+async def test_what_was_not_for_it_is_not_taken_at_a_later_start(
+    discord_server, lab, connect, service
+):
+    alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
+    starter = discord_server.say(alice, channel, "sales")
+    thread = discord_server.thread(starter, "sales", alice)
+    async with connect(service=service):
+        discord_server.say(alice, thread, "FYI the numbers are in")
+        discord_server.say(alice, thread, f"{discord_server.bot.mention} plot")
+        await steps.answered(thread)
+        other = discord_server.say(bob, thread, "nice")
+        discord_server.say(alice, thread, "is it?")
+        await steps.answered(thread, 2)
+        await asyncio.sleep(0.5)
+    discord_server.delete(other)
+    discord_server.say(alice, thread, "while it was away")
+    async with connect(service=service):
+        await steps.answered(thread, 3)
+        await asyncio.sleep(0.5)
+    assert [request.text for request in service.handled] == ["plot", "while it was away"]
+
+
 async def test_looking_back_can_be_switched_off(discord_server, lab, connect):
     alice, channel = lab.person("alice"), lab.channel("general")
     discord_server.say(alice, channel, f"{discord_server.bot.mention} before")
