@@ -43,10 +43,10 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     console_runs.check_files(files)
     prompts: list[str] = options.prompt
     is_question = "-" in prompts or not (prompts or terminal_input.is_interactive())
-    piped = None
+    piped, question = None, ""
     if is_question:
         question = terminal_input.read_question(most_characters=config.sessions.message_characters)
-        prompts = [question if prompt == "-" else prompt for prompt in prompts or ["-"]]
+        prompts = prompts or ["-"]
     elif _STDIN in options.file or (prompts and _is_data(options)):
         piped = terminal_input.piped_file()
     attachments = _attachments(files, piped)
@@ -95,7 +95,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
             async for prompt in _prompts(prompts, writer, service, key):
                 reply = new_reply()
                 try:
-                    invocation = command_table.parse(prompt, "console")
+                    invocation = _invocation(prompt, is_typed=not prompts)
                     if invocation is not None and invocation.command.name == "exit":
                         break
                     code = await _code(invocation, place)
@@ -107,10 +107,11 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
                     is_answered = False
                     continue
                 interrupter.stop_by(functools.partial(service.stop, key))
+                text = question if is_question and prompt == "-" else prompt
                 request = requests.Request(
                     key=key,
                     person=_PERSON,
-                    text=prompt if code is None else code,
+                    text=text if code is None else code,
                     is_code=code is not None,
                     attachments=tuple(attachments),
                     model=options.model,
@@ -170,6 +171,18 @@ async def _completions(
     except errors.BotError:
         return []  # No Python, or it is busy.
     return [(word, found.typed, about) for word, _, about in found.options]
+
+
+def _invocation(prompt: str, *, is_typed: bool) -> command_table.Invocation | None:
+    """Parse a command; an argument that is more than the name of one is a question.
+
+    Raises:
+        BotError: it was mistyped, or lacks its argument.
+    """
+    # Scripts put text of others into arguments: no such text runs as code.
+    if is_typed or prompt.removeprefix("/") in command_table.offered("console"):
+        return command_table.parse(prompt, "console")
+    return None
 
 
 def _local_time(moment: float) -> str:

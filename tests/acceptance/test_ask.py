@@ -317,13 +317,29 @@ async def test_a_program_approves_code_and_answers_it_over_a_pipe(ask):
     assert ran.of("over")[0]["status"] == "done"
 
 
-async def test_a_command_is_never_a_question_that_is_paid(ask):
-    ran = await ask([], "/fiels", "/limits", "/exit", "/nonsense")
-    assert "There is no command /fiels. Did you mean /files?" in ran.err
+async def test_a_mistyped_command_of_a_chat_is_never_a_question_that_is_paid(ask):
+    typed = [(PROMPT, b"/fiels\r"), (b"Did you mean /files?", b""), (PROMPT, b"/exit\r")]
+    ran = await ask([], typed=typed)
+    assert (ran.status, ask.requests) == (0, [])
+
+
+async def test_an_argument_is_a_command_only_if_it_is_no_more_than_its_name(ask):
+    questions = ["/data is full, why?", "/py print(6 * 7)", "/fiels", "files", "/limits of what?"]
+    script = [openai_server.text(f"Answer {number}.") for number in range(6)]
+    ran = await ask(script, *questions, "-", "/limits", stdin=b"/py print(6 * 7)")
     assert "Time for one piece of code" in ran.out
-    assert (ran.status, ask.requests) == (1, [])
-    ran = await ask([], "--json", "/fiels", "/stop", "/help")
-    assert [line["type"] for line in ran.lines] == ["refused", "refused", "answer"]
+    assert "42" not in ran.out
+    asked = [request.messages[-1]["content"] for request in ask.requests]
+    expected = [*questions, "/py print(6 * 7)"]
+    assert [text.endswith(end) for text, end in zip(asked, expected, strict=True)] == [True] * 6
+    assert ran.status == 0
+    ran = await ask([], "--json", "/limits", "/stop", "/help", "/exit", "not reached")
+    assert [line["type"] for line in ran.lines] == ["answer", "refused", "answer"]
+
+
+async def test_a_piped_text_is_no_command(ask):
+    ran = await ask([openai_server.text("A limit.")], stdin=b"/limits")
+    assert (ran.status, len(ask.requests)) == (0, 1)
 
 
 async def test_what_is_typed_while_it_starts_is_in_the_first_prompt(ask):
