@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import urllib.parse
 from collections.abc import AsyncIterator
@@ -19,6 +20,9 @@ _PIECE_BYTES: Final = 1024 * 1024
 _MAX_OF_SESSION: Final = 8
 _MOST_NAME_CHARACTERS: Final = 8192
 _MOST_CHECKPOINT_CHARACTERS: Final = 64
+_WRITE_BYTES: Final = 64 * 1024
+STALL_SECONDS: Final = 60.0
+"""How long a client may read nothing of what it asked for."""
 _MEDIA: Final = {
     "pdf": "application/pdf",
     "mp3": "audio/mpeg",
@@ -55,7 +59,7 @@ class Files:
 
     async def download(self, request: web.Request) -> web.StreamResponse:
         """Serve a file of a workspace as a download, never inline."""
-        with self._slots.held(where(request)[0]):
+        with self._slots.held(where(request)[0], visit=visit_id(request)):
             return await self._download(request)
 
     async def _download(self, request: web.Request) -> web.StreamResponse:
@@ -81,7 +85,7 @@ class Files:
             "Content-Security-Policy": _MEDIA_POLICY,
             "Accept-Ranges": "bytes",
         }
-        with self._slots.held(where(request)[0]):
+        with self._slots.held(where(request)[0], visit=visit_id(request)):
             return await self._media(request, part, headers)
 
     async def _media(
@@ -189,7 +193,7 @@ async def stream(
     await response.prepare(request)
     async for piece in pieces:
         # It may have grown; more than what was announced is no longer the file.
-        await response.write(piece[:left])
+        await write(request, response, piece[:left])
         left -= len(piece)
         if left <= 0:
             break
@@ -197,6 +201,30 @@ async def stream(
         # It shrank. Only a broken connection tells the browser that something is missing.
         response.force_close()
     return response
+
+
+async def write(request: web.Request, response: web.StreamResponse, data: bytes) -> None:
+    """Write a part of an answer as fast as the client reads; one that stops reading is cut off.
+
+    Raises:
+        ConnectionError: it is gone, or has read nothing for `STALL_SECONDS`.
+    """
+    # In small parts, each with its own limit: a slow client is no stalled one.
+    for start in range(0, len(data), _WRITE_BYTES):
+        try:
+            async with asyncio.timeout(STALL_SECONDS):
+                await response.write(data[start : start + _WRITE_BYTES])
+        except TimeoutError as error:
+            if request.transport is not None:
+                # Closing would wait until the client has read what is buffered.
+                request.transport.abort()
+            raise ConnectionResetError("The client stopped reading.") from error
+
+
+def visit_id(request: web.Request) -> str:
+    """Return the id of the visit as which a request was passed; empty for the owner."""
+    visit = request.get(access.VISIT)
+    return "" if visit is None else visit.id
 
 
 def where(request: web.Request) -> tuple[values.SessionKey, str]:

@@ -1,4 +1,4 @@
-"""How many costly answers of one session the page's server makes at a time."""
+"""How many costly answers of one session the page's server makes for one reader at a time."""
 
 from __future__ import annotations
 
@@ -13,25 +13,30 @@ _BUSY: Final = "Too many downloads of this conversation are under way. Try again
 
 
 class SessionSlots:
-    """Counts what is under way for each session."""
+    """Counts what is under way for each session, and for each visit of it apart."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._held: collections.Counter[values.SessionKey] = collections.Counter()
+        self._held: collections.Counter[tuple[values.SessionKey, str]] = collections.Counter()
 
     @contextlib.contextmanager
-    def held(self, key: values.SessionKey) -> Iterator[None]:
+    def held(self, key: values.SessionKey, *, visit: str) -> Iterator[None]:
         """Count one more in the context.
+
+        Args:
+            key: the session.
+            visit: id of the visit that reads it; empty for its owner.
 
         Raises:
             BotError: there are too many.
         """
-        if self._held[key] >= self._most:
+        reader = key, visit
+        if self._held[reader] >= self._most:
             raise errors.BotError(_BUSY)
-        self._held[key] += 1
+        self._held[reader] += 1
         try:
             yield
         finally:
-            self._held[key] -= 1
-            if not self._held[key]:
-                del self._held[key]
+            self._held[reader] -= 1
+            if not self._held[reader]:
+                del self._held[reader]

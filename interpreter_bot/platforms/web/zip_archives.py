@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import io
 import time
 import zipfile
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from aiohttp import web
@@ -39,7 +41,7 @@ class ZipArchives:
     async def archive(self, request: web.Request) -> web.StreamResponse:
         """Serve all files of a session in one zip file, which is made as it is read."""
         key, title = files.where(request)
-        with self._slots.held(key):
+        with self._slots.held(key, visit=files.visit_id(request)):
             return await self._archive(request, key, title)
 
     async def _archive(
@@ -55,6 +57,7 @@ class ZipArchives:
         response = web.StreamResponse(headers=headers)
         await response.prepare(request)
         packed = _Packed()
+        write = functools.partial(files.write, request, response)
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
             refused = []
             paths = file_names.PortablePaths()
@@ -65,11 +68,11 @@ class ZipArchives:
                     continue
                 left_bytes -= info.size_bytes
                 path = paths.path(info.name)
-                if problem := await self._pack(key, info, path, archive, packed, response):
+                if problem := await self._pack(key, info, path, archive, packed, write):
                     refused.append(f"{info.name}: {problem}\n")
             if refused:
                 archive.writestr(paths.path(_LEFT_OUT), "".join(refused))
-        await response.write(packed.taken())
+        await write(packed.taken())
         return response
 
     async def _pack(
@@ -79,7 +82,7 @@ class ZipArchives:
         path: str,
         archive: zipfile.ZipFile,
         packed: _Packed,
-        response: web.StreamResponse,
+        write: Callable[[bytes], Awaitable[None]],
     ) -> str:
         """Add a file to an archive, as large as it is when it is opened; return what is wrong."""
         # Code may give a file any time; archives know those of 1980 to 2107.
@@ -104,7 +107,7 @@ class ZipArchives:
                         piece = await anext(pieces, b"")
                         # What it has grown by might be more than its header can tell.
                         await cancellation.in_thread(opened.write, piece[:left])
-                    await response.write(packed.taken())
+                    await write(packed.taken())
                     left -= len(piece)
                     if not piece:
                         break

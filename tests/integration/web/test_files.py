@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 
 from interpreter_bot import settings, values
+from interpreter_bot.platforms.web import files
 from tests.fakes import conversations
 
 THREAD = "0123456789abcdef"
@@ -315,6 +316,22 @@ async def test_few_downloads_of_a_session_are_made_at_a_time(serving_fake):
             await asyncio.sleep(0.5)
             async with client.get(path) as response:
                 assert response.status == 200
+
+
+@pytest.mark.parametrize(("path", "most"), [("/archive", 2), ("/media", 8)])
+async def test_who_reads_nothing_for_long_is_cut_off(serving_fake, monkeypatch, path, most):
+    monkeypatch.setattr(files, "STALL_SECONDS", 0.3)
+    where = _where(path, name="a.mp4")
+    async with serving_fake() as (bot, client), contextlib.AsyncExitStack() as stack:
+        (bot.directory(KEY) / "a.mp4").write_bytes(os.urandom(40_000_000))
+        begun = [await stack.enter_async_context(client.get(where)) for _ in range(most)]
+        async with asyncio.timeout(60):
+            for response in begun:
+                await asyncio.sleep(0.5)
+                with pytest.raises(aiohttp.ClientError):
+                    await response.read()
+        async with client.get(where) as response:
+            assert response.status == 200
 
 
 async def test_names_in_an_archive_are_names_on_every_system(serving_fake):

@@ -1,7 +1,9 @@
 """Conversations of other platforms, read on the page by who was let see them there."""
 
 import asyncio
+import contextlib
 import hashlib
+import os
 import secrets
 
 import aiohttp
@@ -170,6 +172,28 @@ async def test_a_visit_reads_one_conversation_and_does_nothing(serving_fake):
                 f"{client.origin}/live?thread={visit}", headers={"Origin": client.origin}
             )
         assert (bot.directory(OURS) / "secret.txt").exists()
+
+
+async def test_what_a_visitor_leaves_unread_keeps_nobody_else_out(serving_fake):
+    ours = values.SessionKey("web", thread="0123456789abcdef")
+    async with contextlib.AsyncExitStack() as stack:
+        bot, client = await stack.enter_async_context(serving_fake(web=PUBLIC))
+        await bot.add_turn(ours, "hello")
+        (bot.directory(ours) / "film.mp4").write_bytes(os.urandom(40_000_000))
+        strangers = [await stack.enter_async_context(_stranger()) for _ in range(2)]
+        (_, greedy), (_, other) = [
+            await _entered(stranger, client, await _link(bot, client, ours))
+            for stranger in strangers
+        ]
+        path = f"/media?thread={greedy}&name=film.mp4"
+        for _ in range(8):
+            unread = strangers[0].get(client.origin + path)
+            assert (await stack.enter_async_context(unread)).status == 200
+        assert await _status(strangers[0], client, path) == 400
+        path = f"/media?thread={other}&name=film.mp4"
+        assert await _status(strangers[1], client, path) == 200
+        async with client.get(f"/media?thread={ours.thread}&name=film.mp4") as response:
+            assert response.status == 200
 
 
 @pytest.mark.parametrize("what", ["LINK_SECONDS", "PASS_SECONDS"])
