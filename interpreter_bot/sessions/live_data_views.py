@@ -6,7 +6,10 @@ that is checked, bounded and made harmless here.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
+from collections.abc import AsyncIterator
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 import pydantic
@@ -14,9 +17,12 @@ import pydantic
 from interpreter_bot import errors, values
 from interpreter_bot.hosts import cancellable_executions
 from interpreter_bot.hosts import ports as host_ports
+from interpreter_bot.sessions import requests
 from interpreter_bot.text import safe_text
 
 _SECONDS: Final = 30.0
+START_SECONDS: Final = 20.0
+"""How long a person who looks at something waits for a Python that is not there yet."""
 _MOST_ROWS: Final = 200
 _MOST_COLUMNS: Final = 60
 _MOST_FILTERS: Final = 20
@@ -25,6 +31,10 @@ _MOST_VARIABLES: Final = 200
 _WORDS_CHARACTERS: Final = 200
 _CELL_CHARACTERS: Final = 500
 _FAILED: Final = "The table could not be read: {reason}"
+_NO_ROOM: Final = (
+    "Every Python that you may use is busy. Try again when something that runs is done or stopped."
+)
+_STARTING: Final = "Python is still starting. Try again in a minute."
 _STRANGE: Final = "What Python said of the table makes no sense."
 
 
@@ -198,6 +208,31 @@ def read_question(told: object) -> View | Columns:
         return (View if is_view else Columns).model_validate_json(json.dumps(told))
     except (pydantic.ValidationError, ValueError) as error:
         raise errors.BotError("That is nothing that can be asked of a table.") from error
+
+
+@contextlib.asynccontextmanager
+async def leased_kernel(
+    hosts: host_ports.Hosts, key: values.SessionKey, person: requests.Person | None
+) -> AsyncIterator[host_ports.Kernel]:
+    """Lease the kernel of a session to look into it; one is started if there is none.
+
+    Args:
+        hosts: where it is.
+        key: the session.
+        person: whose kernel it is then; None leaves it to whom it belongs.
+
+    Raises:
+        BotError: there is none in time; the sentence says why.
+    """
+    waits: list[str] = []
+    starter = "" if person is None else str((key.platform, key.workspace, person.id))
+    async with hosts.lease(values.text(key), person=starter) as lease:
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                kernel = await lease.kernel(waiting=waits.append)
+        except TimeoutError as error:
+            raise errors.BotError(_NO_ROOM if any(waits) else _STARTING) from error
+        yield kernel
 
 
 async def look(

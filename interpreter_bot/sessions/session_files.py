@@ -80,9 +80,8 @@ class SessionFiles:
         if status is not None and status.is_busy:
             raise live_data_views.PythonBusyError
         await self._services.database.sessions.touch(key)
-        starter = str((key.platform, key.workspace, person.id))
-        async with hosts.lease(address, person=starter) as lease:
-            return await live_data_views.open_file(hosts, await lease.kernel(), name, sheet)
+        async with live_data_views.leased_kernel(hosts, key, person) as kernel:
+            return await live_data_views.open_file(hosts, kernel, name, sheet)
 
     async def versions(self, key: values.SessionKey, name: str) -> list[FileVersion]:
         """Return in which turns a file was sent or made, the latest first.

@@ -165,13 +165,14 @@ class SessionReads:
         key: values.SessionKey,
         handle: str,
         wanted: live_data_views.View | live_data_views.Columns,
+        person: requests.Person,
     ) -> live_data_views.Page | live_data_views.Summaries:
-        """Return what somebody wants to see of a table that was shown.
+        """Return what a person wants to see of a table that was shown.
 
         Raises:
             BotError: it is gone, or cannot be read; `PythonBusyError` while code runs.
         """
-        async with self._idle_kernel(key, may_start=True) as kernel:
+        async with self._idle_kernel(key, starter=person) as kernel:
             return await live_data_views.look(self._services.hosts, kernel, handle, wanted)
 
     async def described_variables(
@@ -214,12 +215,16 @@ class SessionReads:
 
     @contextlib.asynccontextmanager
     async def _idle_kernel(
-        self, key: values.SessionKey, *, is_keystroke: bool = False, may_start: bool = False
+        self,
+        key: values.SessionKey,
+        *,
+        is_keystroke: bool = False,
+        starter: requests.Person | None = None,
     ) -> AsyncIterator[host_ports.Kernel]:
         address, hosts = values.text(key), self._services.hosts
         status = (await hosts.statuses({address})).get(address)
         if status is None or status.loss_reason:
-            if not (may_start and (await hosts.variables(address)).saved):
+            if starter is None or not (await hosts.variables(address)).saved:
                 # Another kernel would know nothing of it, and count for nobody.
                 raise live_data_views.TableGoneError
         elif status.is_busy:
@@ -229,8 +234,8 @@ class SessionReads:
             if now < self._waking:
                 raise live_data_views.PythonBusyError
             self._waking = now + _WAKING_SECONDS
-        async with hosts.lease(address) as lease:
-            yield await lease.kernel()
+        async with live_data_views.leased_kernel(hosts, key, starter) as kernel:
+            yield kernel
 
     def reach(self, key: values.SessionKey) -> code_activity.Reach:
         """Return what code of a session may reach outside."""

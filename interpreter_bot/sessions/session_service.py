@@ -16,6 +16,7 @@ from interpreter_bot.sessions import (
     exports,
     forks_and_undo,
     lanes,
+    live_data_views,
     past_turns,
     ports,
     replica_calls,
@@ -171,8 +172,16 @@ class SessionService:
                 await database.parts.add(turn.id, notice, memory)
                 await database.turns.finish(turn.id, values.TurnStatus.DONE)
 
-    async def save_table(self, key: values.SessionKey, handle: str, suffix: str = "csv") -> str:
+    async def save_table(
+        self, key: values.SessionKey, handle: str, person: requests.Person, suffix: str = "csv"
+    ) -> str:
         """Save the whole of a table whose head was shown, as CSV or Parquet; return its file name.
+
+        Args:
+            key: the session.
+            handle: see `values.Table.handle`.
+            person: who asks, whose kernel it is then.
+            suffix: "csv" or "parquet".
 
         Raises:
             BotError: it cannot be had, or a turn runs just now.
@@ -185,8 +194,9 @@ class SessionService:
         if is_gone and not (await hosts.variables(address)).saved:
             # Another kernel would know nothing of it, and count for nobody.
             raise errors.BotError(exports.GONE)
-        async with self._to_ourselves(key), hosts.lease(address) as lease:
-            return await exports.save_table(hosts, await lease.kernel(), handle, suffix)
+        looking = live_data_views.leased_kernel(hosts, key, person)
+        async with self._to_ourselves(key), looking as kernel:
+            return await exports.save_table(hosts, kernel, handle, suffix)
 
     async def delete(self, key: values.SessionKey) -> None:
         """Delete a session: records, variables, files. Its usage stays counted."""

@@ -322,7 +322,7 @@ class Conversations(session_service.SessionService):
         if value is not None:
             self.chosen[scope][name] = value
 
-    async def save_table(self, key, handle, suffix="csv"):
+    async def save_table(self, key, handle, person, suffix="csv"):
         name = f"table-{handle}.{suffix}"
         code = f"get_ipython().save_table({handle!r}, {name!r})"
         step = pools.Step(code)
@@ -330,7 +330,7 @@ class Conversations(session_service.SessionService):
             step.outputs = (values.Result(plain="True"),)
             step.does = lambda directory: (directory / name).write_bytes(data)
         self._services.hosts.pool.steps[:] = [step]
-        return await super().save_table(key, handle, suffix)
+        return await super().save_table(key, handle, person, suffix)
 
     async def add_turn(self, key, text, *, answer="", person="U1", spent=None):
         """Remember a turn that is over."""

@@ -80,7 +80,8 @@ class ButtonActions:
             await self._show_code(interaction, place, button.number)
         elif button.verb == "csv":
             handle = answer_contents.table_handle(button.number)
-            name = await self._service.save_table(place.key, handle)
+            person = channels_and_threads.person(interaction.user)
+            name = await self._service.save_table(place.key, handle, person)
             await subcommands.hand_out(self._handler, interaction, place, name)
         else:
             raise errors.BotError(persistent_buttons.UNKNOWN)

@@ -22,7 +22,7 @@ from interpreter_bot.platforms.slack import (
     requests_in_flight,
     subcommands,
 )
-from interpreter_bot.sessions import past_turns
+from interpreter_bot.sessions import past_turns, requests
 from interpreter_bot.text import fences
 
 _log = logging.getLogger(__name__)
@@ -189,7 +189,7 @@ class CommandActions:
         key = requests_in_flight.key_of(session)
         if key is None or (key.workspace, key.channel) != (workspace.team, place.channel):
             raise errors.BotError("There is no such table.")
-        name = await self._service.save_table(key, handle)
+        name = await self._service.save_table(key, handle, requests.Person(user))
         if complaints := await self._commands.send_file(key, place, name):
             raise errors.BotError(complaints)
 

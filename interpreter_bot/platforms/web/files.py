@@ -150,7 +150,7 @@ class Files:
         suffix = request.query.get("suffix", "csv")
         if suffix not in ("csv", "parquet"):
             raise validation.MalformedError
-        name = await self._service.save_table(key, handle, suffix)
+        name = await self._service.save_table(key, handle, validation.PERSON, suffix)
         try:
             async with self._service.queries.reading(key, name) as (info, pieces):
                 headers = {"Content-Type": "application/octet-stream"}

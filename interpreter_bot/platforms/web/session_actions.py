@@ -144,7 +144,8 @@ def _table(
     wanted = live_data_views.read_question(message.get("wanted"))
 
     async def ask() -> dict[str, Any]:
-        return (await service.queries.table(key, handle, wanted)).model_dump(mode="json")
+        found = await service.queries.table(key, handle, wanted, validation.PERSON)
+        return found.model_dump(mode="json")
 
     return ask
 

@@ -1,12 +1,14 @@
 """What a kernel has, looked into while it lives: tables that it showed, names that code may use."""
 
+import asyncio
 import time
 
 import pytest
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.sessions import live_data_views
-from tests.integration.sessions.conftest import KEY
+from tests.fakes import replies
+from tests.integration.sessions.conftest import ANNA, KEY
 
 pytestmark = pytest.mark.kernel
 
@@ -52,7 +54,7 @@ def looked():
 
     async def looked(house, table, **wanted):
         question = live_data_views.read_question(wanted if "summaries" in wanted else ALL | wanted)
-        return await house.service.queries.table(KEY, table.handle, question)
+        return await house.service.queries.table(KEY, table.handle, question, ANNA)
 
     return looked
 
@@ -146,7 +148,7 @@ async def test_a_table_is_saved_as_parquet(opened):
     code = "import polars\nshown = polars.DataFrame({'a': range(60)})\nshown"
     async with opened() as house:
         (table,) = (await house.run(code)).of("output")
-        name = await house.service.save_table(KEY, table.handle, "parquet")
+        name = await house.service.save_table(KEY, table.handle, ANNA, "parquet")
         read = f"import pandas; print(pandas.read_parquet({name!r}).a.sum())"
         assert (await house.run(read)).of("output")[0].text == "1770\n"
 
@@ -171,9 +173,40 @@ display(large[0])
         assert (await looked(house, unnamed)).row_count == 30
         await hosts.end(address, "It was let go.")
         for table in (named, unnamed):
-            name = await house.service.save_table(KEY, table.handle)
+            name = await house.service.save_table(KEY, table.handle, ANNA)
             async with house.service.queries.reading(KEY, name) as (info, _):
                 assert info.size_bytes > 50
         # Nothing that people see of variables speaks of it.
         held = await hosts.variables(address)
         assert set(held.saved.names) == {"pandas", "frame", "large"}
+
+
+async def test_who_looks_into_old_tables_has_no_more_kernels_than_others(
+    opened, looked, monkeypatch
+):
+    monkeypatch.setattr(live_data_views, "START_SECONDS", 2.0)
+    other = values.SessionKey("web", thread="other")
+    groups = {
+        "kernels": settings.Kernels(preload=(), spares=0, per_person=1),
+        "snapshots": settings.Snapshots(enabled=True),
+    }
+    async with opened(**groups) as house:
+        reply = await house.run("import pandas\nframe = pandas.DataFrame({'n': range(40)})\nframe")
+        (table,) = (one for one in reply.of("output") if isinstance(one, values.Table))
+        address, hosts = values.text(KEY), house.service._services.hosts
+        await hosts.end(address, "It was let go.")
+        busy = replies.Reply()
+        running = asyncio.create_task(house.run("print(1)\nwhile True: pass", busy, key=other))
+        await busy.until("output")
+        for look in (
+            looked(house, table),
+            house.service.save_table(KEY, table.handle, ANNA),
+            house.service.files.open_table(KEY, "none.csv", ANNA),
+        ):
+            with pytest.raises(errors.BotError, match="Every Python that you may use is busy"):
+                await look
+        await house.service.stop(other)
+        await running
+        monkeypatch.setattr(live_data_views, "START_SECONDS", 60.0)
+        assert (await looked(house, table)).row_count == 40
+        assert set(hosts.pool.live) == {address}

@@ -58,7 +58,7 @@ async def _opened(house, name):
 
 async def _page(house, opened):
     wanted = live_data_views.read_question({"rows": [0, 3], "columns": [0, 2]})
-    return await house.service.queries.table(KEY, opened.handle, wanted)
+    return await house.service.queries.table(KEY, opened.handle, wanted, ANNA)
 
 
 async def test_a_hostile_file_takes_neither_the_kernel_nor_its_memory(opened):
