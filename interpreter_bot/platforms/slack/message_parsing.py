@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final, get_args
 
+from interpreter_bot.platforms.rendering import stop_words
 from interpreter_bot.sessions import requests
 from interpreter_bot.text import code_reading
 
@@ -46,10 +47,6 @@ _CHOICES: Final[dict[str, Collection[str]]] = {
     "follow": ("", *SWITCH),
     "reset": ("", "files"),
 }
-_STOP: Final = re.compile(
-    r"(?:please[, ]+)?(?:stop|cancel|abort)(?: (?:it|that|this|now))*(?:,? please)?[.! ]*",
-    re.IGNORECASE,
-)
 _SIGNS_OF_CODE: Final = re.compile(r"[=()\[\]{}:#\"`+*/\\%!_\n]|\A\W*\w+\W*\Z")
 _MENTION: Final = re.compile(r"<(?:@|!subteam\^)[A-Z0-9]+(?:\|[^>]*)?>|<!(?:here|channel|everyone)")
 _TOKEN: Final = re.compile(r"<([^<>\n]{1,3000})>")
@@ -165,7 +162,7 @@ def incoming(event: Mapping[str, Any], bot_user: str, channel: str = "") -> Inco
 
 def parse_command(text: str) -> SlackCommand | None:
     """Parse a command; None if a text is none."""
-    if _STOP.fullmatch(text.strip()):
+    if stop_words.is_stop(text):
         return SlackCommand("stop")
     name, _, argument = text.strip().partition(" ")
     first, _, rest = name.partition("\n")

@@ -264,7 +264,13 @@ async def test_question_that_begins_like_a_command_is_a_question(slack, service,
     assert not service.calls
 
 
-@pytest.mark.parametrize("words", ["stop", "Stop!", "cancel", "please stop it!", "stop it, please"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("stop", "Stop!", "cancel", "please stop it!", "stop it, please"),
+        *("stop stop", "ok, stop that now", "halt", "can you cancel the run?"),
+    ],
+)
 async def test_words_that_stop_stop(slack, service, app, words):
     async def endless(turn):
         await asyncio.sleep(60)
