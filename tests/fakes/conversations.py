@@ -433,7 +433,15 @@ def contents(directory):
 
 @contextlib.asynccontextmanager
 async def opened(
-    directory, script=echo, *, models=("good", "cheap"), notice="", is_sandboxed=True, **groups
+    directory,
+    script=echo,
+    *,
+    models=("good", "cheap"),
+    notice="",
+    is_sandboxed=True,
+    tools=None,
+    doorkeeper=None,
+    **groups,
 ):
     """Open conversations; again in the same directory, they are those of a bot that was restarted.
 
@@ -443,6 +451,8 @@ async def opened(
         models: titles of those there are.
         notice: about models, for people.
         is_sandboxed: whether code has walls.
+        tools: of MCP servers.
+        doorkeeper: of what code reaches outside.
         groups: of the settings.
     """
     data = directory / "data"
@@ -459,9 +469,10 @@ async def opened(
             script,
             notice,
             config=config,
-            hosts=local_host.LocalHost(pool),
+            hosts=local_host.LocalHost(pool, doorkeeper=doorkeeper),
             database=database,
             catalogue=catalogue,
+            tools=tools,
         )
         with mock.patch.object(turns, "_Work", _ScriptedWork):
             async with service.replicas.open():

@@ -18,7 +18,7 @@ from interpreter_bot.platforms.discord import (
     message_layout,
     preferences,
 )
-from interpreter_bot.platforms.rendering import session_facts, status_sentences
+from interpreter_bot.platforms.rendering import offered_commands, session_facts, status_sentences
 from interpreter_bot.sessions import share_links
 from interpreter_bot.text import quantities
 
@@ -241,14 +241,10 @@ class CommandEffects:
         """Show what the bot can do, and what not."""
         place = channels_and_threads.of_interaction(interaction)
         person = channels_and_threads.person(interaction.user)
-        reach = self._service.queries.reach(place.key)
-        offered = {
-            "model": bool(self._service.queries.models),
-            "network": bool(reach.hosts or reach.offers),
-            "tools": bool(await self._service.queries.tools(place.key, person)),
-            "page": self._service.visits.is_on,
-        }
-        names = [_COMMANDS, *(name for name, is_on in offered.items() if is_on)]
+        names = [
+            _COMMANDS,
+            *await offered_commands.offered(self._service, place.key, person),
+        ]
         lines = [_HELP.format(commands=", ".join(names))]
         if not self._client.intents.message_content:
             lines.append(markdown.small(_NO_CONTENT))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from interpreter_bot.platforms.rendering import session_facts
-from interpreter_bot.platforms.slack import blocks, markdown, requests_in_flight, subcommands
+from interpreter_bot.platforms.slack import blocks, markdown, requests_in_flight
 from interpreter_bot.sessions import past_turns
 from interpreter_bot.text import quantities
 
@@ -74,11 +74,13 @@ class Home:
 
     Attributes:
         own: the person's sessions.
+        help: as Markdown.
         more: for admins.
     """
 
     own: Sequence[past_turns.SessionOverview]
     models: Sequence[str]
+    help: str
     usage: past_turns.UsageSummary
     notice: str = ""
     more: Sequence[blocks.Block] = ()
@@ -96,7 +98,7 @@ def home(shown: Home) -> View:
     made += [heading("Your use today"), blocks.section(session_facts.today(shown.usage))]
     made += shown.more
     made.append(blocks.actions(blocks.button("Refresh", HOME_REFRESH, "home")))
-    made.append(blocks.section(markdown.escaped(subcommands.HELP.replace("**", "*"))))
+    made.append(blocks.section(markdown.escaped(shown.help.replace("**", "*"))))
     return {"type": "home", "blocks": made[:100]}
 
 

@@ -19,6 +19,7 @@ from interpreter_bot.platforms.slack import (
     message_posting,
     permissions,
     requests_in_flight,
+    subcommands,
 )
 from interpreter_bot.sessions import requests
 
@@ -133,13 +134,15 @@ class HomeTab:
         service = self._service
         own = await service.recent("slack", workspace.team, person=user, most=_MOST)
         nowhere = values.SessionKey("slack", workspace.team)
-        usage = await service.queries.usage(nowhere, requests.Person(profile.user, profile.name))
+        viewer = requests.Person(profile.user, profile.name)
+        usage = await service.queries.usage(nowhere, viewer)
         more: Sequence[blocks.Block] = ()
         if profile.is_admin:
             more = admin_views.admin_section(await self._governed(workspace, person))
         shown = home_and_modal_views.Home(
             own=own,
             models=service.queries.models,
+            help=await subcommands.help_text(service, nowhere, viewer),
             usage=usage,
             notice=service.model_notice,
             more=more,

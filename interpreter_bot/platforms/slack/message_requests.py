@@ -66,7 +66,9 @@ async def build(
         present = frozenset(info.name for info in await shared.service.queries.files(about["key"]))
         files += thread_history.files_asked_for(sent_before, text, present)[:_MOST_FILES]
     if not text and not files:
-        raise errors.BotError(subcommands.HELP)
+        raise errors.BotError(
+            await subcommands.help_text(shared.service, about["key"], about["person"])
+        )
     before = [
         earlier for earlier in (*around, *thread.before) if earlier.bot or earlier.user in names
     ]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final, get_args
+from typing import TYPE_CHECKING, Final, get_args
 
 from interpreter_bot import cancellation, errors, values
-from interpreter_bot.platforms.rendering import session_facts, status_sentences
+from interpreter_bot.platforms.rendering import offered_commands, session_facts, status_sentences
 from interpreter_bot.platforms.slack import (
     blocks,
     file_uploads,
@@ -19,24 +19,60 @@ from interpreter_bot.platforms.slack import (
 )
 from interpreter_bot.sessions import requests, share_links
 
-HELP: Final = """\
-Mention me with a question, or send me a file in a direct message; I write Python, run it and show \
-the result. Variables stay alive within a thread.
+if TYPE_CHECKING:
+    from interpreter_bot.sessions import session_service
 
-- `/py CODE` runs your own code in the channel's Python, without the model; `/py` alone opens an \
-editor. In a thread: mention me with `py CODE`.
-- `reset` clears variables and history (`reset files` deletes the files too) · `stop` stops the code
-- `files` lists the files, `files NAME` sends one · `notebook` sends the conversation as a notebook
-- `page` sends you, and nobody else, a link to read this conversation on the page
-- `model` lists the models, `model NAME` switches models · `usage` · `limits` · `network` · `tools`
-- `connect NAME` connects your account so tools can act as you; `disconnect NAME` removes it
-- `variables` lists variables and which are saved; `again` re-runs the cells whose variables \
-could not be saved
-- `fork` opens a thread with a copy of this conversation: variables, files and history · \
-`undo` goes back to before the last answer
-- `approval never|plan|every` (admins): ask a person before the model's code runs
-- `follow on|off` (admins): answer without a mention in threads of one person
-
+_WITH_MODEL: Final = (
+    "Mention me with a question, or send me a file in a direct message; I write Python, run it and "
+    "show the result. Variables stay alive within a thread."
+)
+_WITHOUT_MODEL: Final = (
+    "I run your Python and show the result. Variables stay alive within a thread."
+)
+_HELP: Final = (
+    (
+        "",
+        "`/py CODE` runs your own code in the channel's Python, without the model; `/py` alone "
+        "opens an editor. In a thread: mention me with `py CODE`.",
+    ),
+    (
+        "",
+        "`reset` clears variables and history (`reset files` deletes the files too) · `stop` stops "
+        "the code",
+    ),
+    (
+        "",
+        "`files` lists the files, `files NAME` sends one · `notebook` sends the conversation as a "
+        "notebook",
+    ),
+    ("page", "`page` sends you, and nobody else, a link to read this conversation on the page"),
+    ("model", "`model` lists the models, `model NAME` switches models"),
+    ("", "`usage` shows what you used, `limits` what your code may use"),
+    ("network", "`network` shows what your code may reach outside"),
+    ("tools", "`tools` lists the tools of other systems that your code may call"),
+    (
+        "connect",
+        "`connect NAME` connects your account so tools can act as you; `disconnect NAME` removes "
+        "it",
+    ),
+    (
+        "",
+        "`variables` lists variables and which are saved; `again` re-runs the cells whose "
+        "variables could not be saved",
+    ),
+    (
+        "",
+        "`fork` opens a thread with a copy of this conversation: variables, files and history · "
+        "`undo` goes back to before the last answer",
+    ),
+    (
+        "model",
+        "`approval never|plan|every` (admins): ask a person before the model's code runs",
+    ),
+    ("", "`follow on|off` (admins): answer without a mention in threads of one person"),
+)
+"""The lines of the help, each with the command that has to be offered for it, if any."""
+_WAYS: Final = """\
 Send me these in a thread, or after `/interpreter` for the channel's own Python. On a message, \
 "Run this message" runs it, and "Ask about this message" asks me about it. Edit your message and \
 I'll answer again. AI can be wrong: check what matters."""
@@ -51,6 +87,16 @@ _QUESTIONS: Final = {
     ),
 }
 Tell = Callable[[str], Awaitable[None]]
+
+
+async def help_text(
+    service: session_service.SessionService, key: values.SessionKey, person: requests.Person
+) -> str:
+    """Return help as Markdown, with the commands that do something in a session."""
+    offered = await offered_commands.offered(service, key, person)
+    lines = [f"- {line}" for command, line in _HELP if not command or command in offered]
+    beginning = _WITH_MODEL if "model" in offered else _WITHOUT_MODEL
+    return "\n\n".join([beginning, "\n".join(lines), _WAYS])
 
 
 class CommandEffects:
@@ -215,8 +261,9 @@ class CommandEffects:
             case "follow":
                 return await self._following(command.argument, key, profile)
             case _:
+                said = await help_text(service, key, person)
                 notice = service.model_notice
-                return f"{HELP}\n\n_{markdown.defused(notice)}_" if notice else HELP
+                return f"{said}\n\n_{markdown.defused(notice)}_" if notice else said
 
     async def _connect(
         self,

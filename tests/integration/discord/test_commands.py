@@ -6,6 +6,7 @@ import json
 import pytest
 
 from interpreter_bot import values
+from tests.fakes import offers
 from tests.fakes.discord_server import rules, worlds
 from tests.integration.discord import steps
 
@@ -326,6 +327,18 @@ async def test_help_offers_only_what_is_on(discord_server, lab, connect):
         assert ("model" in text.partition("has: ")[2].split("\n")[0]) == expected
         assert not {"network", "tools", "page"} & set(text.partition("has: ")[2].split(", "))
         await asyncio.sleep(discord_server.gateway.identify_seconds)
+
+
+@pytest.mark.parametrize("things", [("network",), ("logins",), tuple(offers.COMMANDS)], ids=str)
+async def test_help_lists_what_is_on(discord_server, lab, connect, tmp_path, things):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with offers.opened(tmp_path, *things) as service, connect(service=service):
+        done = await discord_server.command(alice, channel, "interpreter help")
+        text = await steps.finished(done)
+    shown = set(text.partition("has: ")[2].split("\n")[0].rstrip(".").split(", "))
+    conditional = {command for commands in offers.COMMANDS.values() for command in commands}
+    expected = {command for thing in things for command in offers.COMMANDS[thing]}
+    assert shown & conditional == expected
 
 
 TYPED = "Try this: ```py\nprint(\u201c1+1\u201d)\u00a0``` thanks"

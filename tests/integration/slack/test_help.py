@@ -1,0 +1,53 @@
+"""Help, wherever Slack shows it, lists the commands that do something in this installation."""
+
+import itertools
+import re
+
+import pytest
+
+from tests.fakes import offers
+from tests.integration.slack.worlds import connected
+
+ALWAYS = {"reset", "stop", "files", "notebook", "usage", "limits", "variables", "again", "fork"}
+ALWAYS |= {"undo", "follow"}
+
+
+def listed(text):
+    """The commands that a help lists."""
+    return set(re.findall(r"(?:^- |[·;,] )`([a-z]+)", text, re.MULTILINE))
+
+
+async def helped(slack, way):
+    """Ask for help in one of the ways there are; return it."""
+    if way == "command":
+        slack.command("U1", "C1", "/interpreter", "help")
+        [told] = await slack.until(lambda: slack.world.responses)
+        return told["blocks"][0]["text"]
+    if way == "home":
+        slack.open_home("U1")
+        view = await slack.until(lambda: slack.world.homes.get("U1"))
+        return view["blocks"][-1]["text"]["text"]
+    if way == "nothing":
+        slack.say("U1", "C1", "<@UBOT>")
+        [told] = await slack.until(lambda: slack.world.ephemerals)
+        return told["blocks"][0]["text"]
+    ts = slack.say("U1", "C1", "<@UBOT> help")
+    [answer] = await slack.until(lambda: slack.answers("C1", ts))
+    return answer["blocks"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("way", "things"),
+    [
+        *(("command", (thing,)) for thing in offers.COMMANDS),
+        *itertools.product(("command", "mention", "nothing", "home"), ((), tuple(offers.COMMANDS))),
+    ],
+    ids=str,
+)
+async def test_help_lists_only_what_is_on(slack, tmp_path, way, things):
+    async with offers.opened(tmp_path, *things) as service, connected(slack, service):
+        text = await helped(slack, way)
+    expected = {command for thing in things for command in offers.COMMANDS[thing]}
+    approval = {"approval"} if "models" in things else set()
+    assert listed(text) == ALWAYS | expected | approval
+    assert ("Mention me with a question" in text) == ("models" in things)
