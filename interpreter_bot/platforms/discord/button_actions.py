@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from typing import Any, Final
 
 import discord
@@ -20,8 +19,8 @@ from interpreter_bot.platforms.discord import (
     persistent_buttons,
     subcommands,
 )
-from interpreter_bot.platforms.rendering import query_listings
-from interpreter_bot.sessions import past_turns, pending_questions
+from interpreter_bot.platforms.rendering import past_code, query_listings
+from interpreter_bot.sessions import pending_questions
 from interpreter_bot.text import code_reading, safe_text
 
 _NOT_YOURS: Final = "Only the person who asked can do that."
@@ -106,14 +105,10 @@ class ButtonActions:
     async def _show_code(
         self, interaction: discord.Interaction[Any], place: channels_and_threads.Place, turn_id: int
     ) -> None:
-        turn = next(
-            (t for t in await self._service.queries.history(place.key) if t.id == turn_id), None
-        )
-        parts = turn.parts if turn else ()
-        codes = [part.code for part in parts if isinstance(part, past_turns.PastCode)]
-        if not codes:
-            raise errors.BotError("That answer is too long ago.")
-        asked = query_listings.script(turn.queries) if turn else ""
+        past = await self._service.queries.history(place.key)
+        turn = past_code.turn_of(past, str(turn_id))
+        codes = past_code.cells(turn)
+        asked = query_listings.script(turn.queries)
         blocks = [*(markdown.code(code, "py") for code in codes), markdown.code(asked, "sql")]
         shown = "\n".join(filter(None, blocks))
         # Three backticks cannot be written within a block: a copy would not run.
@@ -121,11 +116,11 @@ class ButtonActions:
         if is_faithful and len(shown) <= message_layout.MOST_CHARACTERS:
             await self._handler.tell(interaction, shown)
             return
-        upload = subcommands.in_memory("code.py", _joined(codes).encode())
+        upload = subcommands.in_memory(past_code.FILE_NAME, past_code.script(codes))
         uploads = [upload]
         if asked:
             uploads.append(subcommands.in_memory("queries.sql", asked.encode()))
-        await self._handler.tell(interaction, "All code of that answer:", uploads=tuple(uploads))
+        await self._handler.tell(interaction, past_code.ABOUT, uploads=tuple(uploads))
 
     async def _answer(
         self, interaction: discord.Interaction[Any], button: message_layout.Button
@@ -221,7 +216,3 @@ class ButtonActions:
                 for verb in ("run", "refuse")
             ),
         )
-
-
-def _joined(codes: Iterable[str]) -> str:
-    return "\n\n".join(f"# %%\n{code}" for code in codes)

@@ -9,11 +9,12 @@ from typing import Any, Final, Protocol
 import discord
 
 from interpreter_bot.platforms.discord import message_layout
+from interpreter_bot.platforms.rendering import past_code
 from interpreter_bot.sessions import share_links
 
 _LOOKS: Final = {
     "stop": ("Stop", discord.ButtonStyle.danger),
-    "code": ("Show code", discord.ButtonStyle.secondary),
+    "code": (past_code.BUTTON, discord.ButtonStyle.secondary),
     "again": ("Re-run", discord.ButtonStyle.secondary),
     "notebook": ("Notebook", discord.ButtonStyle.secondary),
     "page": (share_links.BUTTON, discord.ButtonStyle.secondary),

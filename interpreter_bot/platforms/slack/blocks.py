@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 from interpreter_bot import values
-from interpreter_bot.platforms.rendering import message_splitting, query_listings
+from interpreter_bot.platforms.rendering import message_splitting, past_code, query_listings
 from interpreter_bot.platforms.slack import markdown
 from interpreter_bot.sessions import ports, share_links
-from interpreter_bot.text import fences, quantities
+from interpreter_bot.text import fences, quantities, safe_text
 
 Block: TypeAlias = dict[str, Any]
 
@@ -19,6 +19,7 @@ FEEDBACK: Final = "feedback"
 WHOLE: Final = "whole_table"
 VISIT: Final = "open_page"
 QUERIES: Final = "queries"
+CODE: Final = "code"
 CONFIRM, DISMISS = "command_confirm", "command_dismiss"
 RUN, EDIT, CANCEL, ANSWER = "approval_run", "approval_edit", "approval_cancel", "input_answer"
 CHOICE: Final = "input_choice_"
@@ -36,6 +37,8 @@ _SECTION_CHARACTERS: Final = 3_000
 _PLAIN_BLOCKS: Final = frozenset({"actions", "context", "context_actions", "section"})
 _ALT_CHARACTERS: Final = 1_000
 _NOTE_CHARACTERS: Final = 2_000
+_CODE_CHARACTERS: Final = 12_000
+_MAX_CODE_MESSAGES: Final = 4
 _MOST_WHOLES: Final = 5
 
 
@@ -117,12 +120,12 @@ def picture(file: str, name: str, about: str) -> Block:
     return {"type": "image", "slack_file": {"id": file}, "title": title, "alt_text": alt}
 
 
-def packed(made: Sequence[Block]) -> list[list[Block]]:
+def packed(made: Sequence[Block], *, most_blocks: int = _MOST_BLOCKS) -> list[list[Block]]:
     """Split blocks into messages, each as full as Slack permits."""
     messages: list[list[Block]] = [[]]
     for block in made:
         current = messages[-1]
-        is_full = len(current) == _MOST_BLOCKS or size([*current, block]) > MOST_CHARACTERS
+        is_full = len(current) == most_blocks or size([*current, block]) > MOST_CHARACTERS
         if current and is_full:
             messages.append(current := [])
         current.append(block)
@@ -192,9 +195,47 @@ def linked(url: str, text: str) -> Block:
     return section(f"<{url}|{text}>")
 
 
-def queries(key: str, turn_id: int) -> Block:
-    """Make the row with the button that shows what code asked of data connections."""
-    return actions(button(query_listings.BUTTON, QUERIES, f"{key}/{turn_id}"))
+def details(key: str, turn_id: int, *, has_code: bool, has_queries: bool) -> list[Block]:
+    """Make the row of buttons that show what an answer leaves out of what it did.
+
+    Args:
+        key: names the session.
+        turn_id: of the answer.
+        has_code: of its code.
+        has_queries: what the code sent to data connections.
+    """
+    named = f"{key}/{turn_id}"
+    buttons = [button(past_code.BUTTON, CODE, named)] if has_code else []
+    buttons += [button(query_listings.BUTTON, QUERIES, named)] if has_queries else []
+    return [actions(*buttons)] if buttons else []
+
+
+def code_messages(codes: Sequence[str]) -> list[list[Block]] | None:
+    """Make the fewest messages that show code exactly as it is; None if only a file does.
+
+    Each has room for a line above the code.
+    """
+    made: list[Block] = []
+    for code in codes:
+        lines = code.split("\n")
+        is_exact = safe_text.revealed(code).text == code
+        if not is_exact or max(map(len, lines)) > _CODE_CHARACTERS:
+            return None
+        made += [_preformatted(part) for part in _joined_lines(lines) if part]
+    messages = packed(made, most_blocks=_MOST_BLOCKS - 1)
+    return messages if made and len(messages) <= _MAX_CODE_MESSAGES else None
+
+
+def _joined_lines(lines: Sequence[str]) -> Iterator[str]:
+    """Join lines to texts that each fit into a message."""
+    part = lines[0]
+    for line in lines[1:]:
+        if len(part) + 1 + len(line) > _CODE_CHARACTERS:
+            yield part
+            part = line
+        else:
+            part += f"\n{line}"
+    yield part
 
 
 def feedback(key: str) -> Block:

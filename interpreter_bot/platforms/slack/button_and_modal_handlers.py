@@ -104,6 +104,8 @@ class ButtonAndModalHandlers:
                 shown = await doing.queries(workspace, user, channel, value)
                 if tell:
                     await tell(shown)
+            case blocks.CODE:
+                await doing.show_code(place, value)
             case blocks.FEEDBACK:
                 opinion, _, turn = value.partition(" ")
                 await self._permissions.require(workspace, user, channel)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from typing import Final
 
 from slack_bolt.async_app import AsyncRespond
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.rendering import query_listings, status_sentences
+from interpreter_bot.platforms.rendering import past_code, query_listings, status_sentences
 from interpreter_bot.platforms.slack import (
     api_errors,
+    blocks,
+    file_uploads,
     handler_dependencies,
     installations,
     interaction_requests,
@@ -28,8 +30,8 @@ from interpreter_bot.text import fences
 _log = logging.getLogger(__name__)
 
 _NOTHING: Final = "Nothing is running."
+_SENT: Final = "That code is in a file, which I sent you in a direct message."
 _NO_SESSION: Final = "There is no such conversation here."
-_TOO_LONG_AGO: Final = "That answer is too long ago."
 
 
 def teller(respond: AsyncRespond) -> subcommands.Tell:
@@ -37,10 +39,10 @@ def teller(respond: AsyncRespond) -> subcommands.Tell:
 
     async def tell(text: str) -> None:
         content = message_posting.content(text[:11_000])
-        for blocks in (content["blocks"], None):
+        for shown in (content["blocks"], None):
             response = await respond(
-                text=content["text"] if blocks else markdown.escaped(text[:3_500]),
-                blocks=blocks,
+                text=content["text"] if shown else markdown.escaped(text[:3_500]),
+                blocks=shown,
                 replace_original=False,
                 unfurl_links=False,
                 unfurl_media=False,
@@ -64,6 +66,7 @@ class CommandActions:
     ) -> None:
         self._service = shared.service
         self._api = shared.api
+        self._uploads = shared.uploads
         self._permissions = shared.permissions
         self._in_flight = in_flight
         self._requests = asked
@@ -219,16 +222,45 @@ class CommandActions:
         Raises:
             BotError: it is not known, or not to this person.
         """
+        turn = await self._turn(workspace, user, channel, value)
+        if not turn.queries:
+            raise errors.BotError(past_code.TOO_LONG_AGO)
+        return fences.fenced(query_listings.script(turn.queries), language="sql")
+
+    async def show_code(self, place: message_posting.Place, value: str) -> None:
+        """Show a person alone all code of an answer as it is; as a file if messages cannot.
+
+        Raises:
+            BotError: it is not known, or not to this person.
+        """
+        turn = await self._turn(place.workspace, place.user, place.channel, value)
+        codes = past_code.cells(turn)
+        if (messages := blocks.code_messages(codes)) is not None:
+            for message in messages:
+                await message_posting.whisper(self._api, place, past_code.ABOUT, *message)
+            return
+        data = past_code.script(codes)
+        file = file_uploads.of_bytes(past_code.FILE_NAME, data, "", is_image=False)
+        direct = await message_posting.direct_place(self._api, place)
+        if complaints := await self._uploads.send(direct, direct.thread, [file]):
+            raise errors.BotError("\n".join(complaints))
+        if direct is not place:
+            await message_posting.whisper(self._api, place, _SENT)
+
+    async def _turn(
+        self, workspace: installations.InstalledWorkspace, user: str, channel: str, value: str
+    ) -> past_turns.PastTurn:
+        """Return the turn that a button of a channel names.
+
+        Raises:
+            BotError: it is not known, or not to this person.
+        """
         await self._permissions.require(workspace, user, channel)
         session, _, turn_id = value.rpartition("/")
         key = requests_in_flight.key_of(session)
-        past: Sequence[past_turns.PastTurn] = ()
-        if key is not None and (key.workspace, key.channel) == (workspace.team, channel):
-            past = await self._service.queries.history(key)
-        for turn in past:
-            if str(turn.id) == turn_id and turn.queries:
-                return fences.fenced(query_listings.script(turn.queries), language="sql")
-        raise errors.BotError(_TOO_LONG_AGO)
+        if key is None or (key.workspace, key.channel) != (workspace.team, channel):
+            raise errors.BotError(past_code.TOO_LONG_AGO)
+        return past_code.turn_of(await self._service.queries.history(key), turn_id)
 
     async def rename(
         self,

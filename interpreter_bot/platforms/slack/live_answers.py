@@ -339,7 +339,16 @@ class LiveMessage:
 def heading(name: str, code: str) -> str:
     """Return the heading that says whose code runs."""
     readable = safe_text.revealed(code)
-    text = readable.text
-    shown = text if len(text) <= _CODE_CHARACTERS else f"{text[:_CODE_CHARACTERS]}\n…"
+    shown = _head(readable.text)
     written = markdown.python(shown, readable.warning)
     return f"**{markdown.defused(quantities.one_line(name, 80))}** ran:\n{written}"
+
+
+def is_whole_in_heading(code: str) -> bool:
+    """Say whether the heading shows all of the code."""
+    text = safe_text.revealed(code).text
+    return _head(text) == text
+
+
+def _head(text: str) -> str:
+    return text if len(text) <= _CODE_CHARACTERS else f"{text[:_CODE_CHARACTERS]}\n…"

@@ -154,6 +154,15 @@ def python(code: str, warning: str = "") -> str:
     return f"{shown}\n⚠️ {warning}" if warning else shown
 
 
+def streamable_code(code: str) -> str:
+    """Return the first lines of code, up to one that a stream could not show as it is."""
+    lines = code.split("\n")
+    for number, line in enumerate(lines):
+        if has_mention(line) or "://" in line:
+            return "\n".join([*lines[:number], "…"])
+    return code
+
+
 def escaped(text: str) -> str:
     """Escape a text for `markdown`, Slack's own markup."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

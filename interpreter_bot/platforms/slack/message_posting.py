@@ -376,6 +376,19 @@ async def recent(api: web_api.WebApi, place: Place, thread: str) -> Sequence[dic
     return list(answer.get("messages", ()))
 
 
+async def direct_place(api: web_api.WebApi, place: Place) -> Place:
+    """Return where only the person of a place reads what is sent: ephemeral messages hold no files.
+
+    Raises:
+        SlackError: Slack refuses it.
+    """
+    if place.is_direct:
+        return place
+    answer = await api.call(place.workspace, "conversations.open", users=place.user)
+    channel = str(answer["channel"]["id"])
+    return dataclasses.replace(place, channel=channel, thread="", asked="")
+
+
 async def whisper(api: web_api.WebApi, place: Place, text: str, *below: blocks.Block) -> None:
     """Send an ephemeral message to one person.
 

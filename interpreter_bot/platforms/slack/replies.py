@@ -92,6 +92,7 @@ class SlackReply:
         self._spent: values.Usage | None = None
         self._end: ports.End | None = None
         self._is_rewritten = False
+        self._is_code_cut = False
         self._is_suspended = False
         self.is_left = False
         self._changed = asyncio.Event()
@@ -143,6 +144,7 @@ class SlackReply:
         if self._config.code == "full" and not self._is_code:
             readable = safe_text.revealed(code)
             self._answer.paragraph(markdown.python(readable.text, readable.warning))
+        self._is_code_cut |= not self._shows_all_of(code)
         self._last_line = ""
         self._task(_RUNNING, "in_progress")
 
@@ -325,8 +327,13 @@ class SlackReply:
         self._message.note = ""
         below = [block for block in [self._table] if block is not None]
         below += blocks.table_download_buttons(self._session, self._wholes)
-        if end.queries and end.turn_id:
-            below.append(blocks.queries(self._session, end.turn_id))
+        if end.turn_id:
+            below += blocks.details(
+                self._session,
+                end.turn_id,
+                has_code=self._is_code_cut,
+                has_queries=bool(end.queries),
+            )
         spent = None if self._is_code else self._spent
         below.append(
             blocks.note(
@@ -365,14 +372,28 @@ class SlackReply:
             return ""
         return self._results.of_cell(self._cell.number, self._cell.screen.items, None).text
 
+    def _shows_all_of(self, code: str) -> bool:
+        """Say whether the answer shows a cell's code whole, unless it is to show none."""
+        if self._is_code:
+            return live_answers.is_whole_in_heading(code)
+        if self._config.code != "short":
+            return True
+        shown = _details(code)
+        if self._message.is_streaming:
+            shown = markdown.streamable_code(shown)
+        return shown == code.strip()
+
     def _task(self, title: str, state: answer_contents.State, *, output: str = "") -> None:
         cell = self._cell
         if cell is None or self._is_code:
             self._changed.set()
             return
-        details = ""
-        if self._config.code == "short":
-            details = answer_contents.shorten(safe_text.revealed(cell.code).text)
+        details = _details(cell.code) if self._config.code == "short" else ""
         shown = output[: answer_contents.FIELD_CHARACTERS]
         self._answer.task(answer_contents.Task(f"cell-{cell.number}", title, state, details, shown))
         self._changed.set()
+
+
+def _details(code: str) -> str:
+    """Return the head of code that stands below the line of its task."""
+    return answer_contents.shorten(safe_text.revealed(code).text)

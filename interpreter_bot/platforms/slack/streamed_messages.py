@@ -140,7 +140,7 @@ class StreamedMessage:
         chunk = {"type": "task_update", "id": task.id, "title": task.title, "status": task.state}
         if task.details and task.id not in self._tasks:
             # Details of the same task are put one after the other by Slack.
-            chunk["details"] = _harmless_lines(task.details)
+            chunk["details"] = markdown.streamable_code(task.details)
         self._tasks.add(task.id)
         chunk |= {"output": _harmless_field(task.output)} if task.output else {}
         return chunk
@@ -256,15 +256,6 @@ def _whole_words(text: str) -> int:
 def _harmless_field(text: str) -> str:
     text = markdown.defused(text).replace("://", _NO_ADDRESS)
     return text[: answer_contents.FIELD_CHARACTERS]
-
-
-def _harmless_lines(code: str) -> str:
-    """Return the first lines of code, up to one that could not be shown as it is."""
-    lines = code.split("\n")
-    for number, line in enumerate(lines):
-        if markdown.has_mention(line) or "://" in line:
-            return "\n".join([*lines[:number], "…"])
-    return code
 
 
 def _text_chunk(text: str) -> dict[str, Any]:

@@ -36,7 +36,8 @@ _POSTING: Final = frozenset({"chat.postMessage", "files.completeUploadExternal"}
 _REPEATABLE: Final = frozenset(
     {
         *("agents.sessions.setStatus", "assistant.threads.setSuggestedPrompts", "chat.delete"),
-        *("chat.update", "conversations.history", "conversations.replies", "files.info"),
+        *("chat.update", "conversations.history", "conversations.open"),
+        *("conversations.replies", "files.info"),
         *("files.getUploadURLExternal", "users.info", "usergroups.users.list", "views.publish"),
     }
 )

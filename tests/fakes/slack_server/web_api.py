@@ -40,6 +40,7 @@ METHODS: dict[str, tuple[int, set[str]]] = {
         3,
         {"channel", "limit", "oldest", "latest", "inclusive", "cursor", "include_all_metadata"},
     ),
+    "conversations.open": (3, {"users"}),
     "chat.postMessage": (0, _POST),
     "chat.postEphemeral": (4, {"channel", "user", "text", "blocks", "thread_ts"}),
     "chat.update": (3, {"channel", "ts", "text", "blocks", "markdown_text", "metadata"}),
@@ -146,6 +147,10 @@ class WebApi:
         if not found.has_bot:
             raise RefusalError("not_in_channel")
         return found
+
+    def _conversations_open(self, team: worlds.Team, users: str) -> dict[str, Any]:
+        self._channel(team, f"D{users}")
+        return {"channel": {"id": f"D{users}"}}
 
     def _conversations_replies(
         self, team: worlds.Team, channel: str, ts: str, **options: Any

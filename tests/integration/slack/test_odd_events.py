@@ -55,7 +55,15 @@ async def test_odd_interactions_end_nothing(slack, service, app):
     who = {"id": "U1", "team_id": "T1"}
     base = {"team": {"id": "T1"}, "user": who, "api_app_id": "A1", "trigger_id": "t"}
     for action in ({}, {"action_id": "stop"}, {"action_id": "stop", "value": "a/b"}):
-        for name in ("stop", "queries", "whole_table_0", "open_page", "command_confirm", "nobody"):
+        for name in (
+            "stop",
+            "queries",
+            "code",
+            "whole_table_0",
+            "open_page",
+            "command_confirm",
+            "nobody",
+        ):
             facts = {"actions": [{"type": "button", "action_id": name, "block_id": "b", **action}]}
             slack.deliver("interactive", {**base, "type": "block_actions", **facts})
             facts["channel"] = {"id": "C1"}

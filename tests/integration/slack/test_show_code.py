@@ -1,0 +1,155 @@
+"""Code that an answer cuts is a button away, whole and as it ran."""
+
+import pytest
+
+from tests.integration.slack.worlds import connected
+
+SHORT = "print(1)"
+CUT = "\n".join(f"x{n} = '<!channel> ``` & <@U2> *a* \\t{n}'" for n in range(20)) + "\n"
+
+
+def running(*codes):
+    async def script(turn):
+        turn.reply.step(1)
+        for cell, code in enumerate(codes):
+            await turn.run(cell, code, "done\n")
+        turn.reply.step(2)
+        turn.reply.text("Done.")
+        return turn.done("Done.")
+
+    return script
+
+
+async def answered(slack, service, *codes, channel="C1"):
+    service.script = running(*codes)
+    count = len(service.ends)
+    ts = slack.say("U1", channel, "<@UBOT> go")
+    await slack.until(lambda: len(service.ends) > count)
+    [answer] = await slack.until(
+        lambda: slack.status(channel, ts) == "active" and slack.answers(channel, ts)[:1]
+    )
+    return answer
+
+
+def shown_code(*messages):
+    """The code of messages, a text for each block."""
+    return [
+        block["elements"][0]["elements"][0]["text"]
+        for message in messages
+        for block in message["blocks"]
+        if block["type"] == "rich_text"
+    ]
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_whole_code_is_shown_to_who_presses_alone(slack, service, is_restarted):
+    async with connected(slack, service):
+        answer = await answered(slack, service, SHORT, CUT)
+        before = len(slack.world.messages)
+        if not is_restarted:
+            slack.click("U2", "C1", answer["ts"], "code")
+            await slack.until(lambda: slack.world.ephemerals)
+    if is_restarted:
+        async with connected(slack, service):
+            slack.click("U2", "C1", answer["ts"], "code")
+            await slack.until(lambda: slack.world.ephemerals)
+    [told] = slack.world.ephemerals
+    assert (told["channel"], told["user"]) == ("C1", "U2")
+    assert shown_code(told) == [SHORT, CUT]
+    assert len(slack.world.messages) == before
+
+
+async def test_code_that_is_shown_whole_has_no_button(slack, service, app):
+    answer = await answered(slack, service, SHORT, "y = 2\nprint(y)\n")
+    assert "Show code" not in str(answer["blocks"])
+
+
+async def test_code_that_the_operator_hides_or_shows_is_not_cut(slack, service):
+    for way in ("hidden", "full"):
+        async with connected(slack, service, code=way):
+            answer = await answered(slack, service, CUT)
+            assert "Show code" not in str(answer["blocks"])
+
+
+async def test_code_that_a_stream_leaves_out_is_a_button_away(slack, service, app):
+    code = "import requests\nrequests.get('https://example.org')"
+    answer = await answered(slack, service, code, channel="DU1")
+    assert "example.org" not in str([answer["blocks"], slack.called("chat.appendStream")])
+    slack.click("U1", "DU1", answer["ts"], "code")
+    await slack.until(lambda: shown_code(*slack.replies("DU1", answer["thread_ts"])))
+    assert shown_code(*slack.replies("DU1", answer["thread_ts"])) == [code]
+
+
+async def test_code_of_several_messages_comes_in_parts(slack, service, app):
+    code = "\n".join(f"name_{n} = {n}" for n in range(1500))
+    answer = await answered(slack, service, code)
+    slack.click("U1", "C1", answer["ts"], "code")
+    await slack.until(
+        lambda: (
+            shown_code(*slack.world.ephemerals)[-1:]
+            and code.endswith(shown_code(*slack.world.ephemerals)[-1])
+        )
+    )
+    parts = shown_code(*slack.world.ephemerals)
+    assert len(slack.world.ephemerals) > 1
+    assert "\n".join(parts) == code
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "\n".join(f"name_{n} = {n}" for n in range(9_000)),
+        f"data = '{'x' * 20_000}'",
+        f"{CUT}a = 'one\u202etwo\u200b'",
+        CUT.replace("\n", "\r\n"),
+    ],
+    ids=["very long", "long line", "hidden characters", "carriage returns"],
+)
+async def test_code_that_messages_cannot_hold_as_it_is_comes_as_a_file(slack, service, app, code):
+    answer = await answered(slack, service, code)
+    slack.click("U2", "C1", answer["ts"], "code")
+    [batch] = await slack.until(lambda: slack.world.batches)
+    [file] = batch["files"]
+    assert file["name"] == "code.py"
+    assert slack.world.contents[file["id"]] == code.encode()
+    assert batch["channel"] == "DU2"
+    assert "thread_ts" not in batch
+    [told] = await slack.until(lambda: slack.world.ephemerals)
+    assert told["user"] == "U2"
+    assert told["text"] == "That code is in a file, which I sent you in a direct message."
+
+
+async def test_own_code_that_its_heading_cuts_is_a_button_away(slack, service, app):
+    async def script(turn):
+        await turn.run(0, turn.request.text, "ok\n")
+        return turn.done()
+
+    service.script = script
+    code = "\n".join(f"name_{n} = {n}" for n in range(300))
+    slack.command("U1", "C1", "/py", code)
+    await slack.until(lambda: "Show code" in str(slack.world.messages))
+    [answer] = [one for one in slack.world.messages.values() if "Show code" in str(one)]
+    slack.click("U1", "C1", answer["ts"], "code")
+    [told] = await slack.until(lambda: slack.world.ephemerals)
+    assert shown_code(told) == [code]
+
+
+async def test_code_is_not_shown_to_who_may_not_use_the_bot_nor_elsewhere(slack, service, app):
+    answer = await answered(slack, service, CUT)
+    slack.click("UGUEST", "C1", answer["ts"], "code")
+    await slack.until(lambda: slack.world.responses)
+    [row] = [one for one in answer["blocks"] if "Show code" in str(one)]
+    row["elements"][0]["value"] = row["elements"][0]["value"].replace("/C1/", "/C2/")
+    slack.click("U1", "C1", answer["ts"], "code")
+    await slack.until(lambda: len(slack.world.responses) == 2)
+    assert "guests" in slack.world.responses[0]["text"]
+    assert slack.world.responses[1]["text"] == "That answer is too long ago."
+    assert slack.world.ephemerals == []
+
+
+async def test_code_of_a_conversation_that_was_deleted_is_gone(slack, service, app):
+    answer = await answered(slack, service, CUT)
+    await service.delete(service.requests[0].key)
+    slack.click("U1", "C1", answer["ts"], "code")
+    [told] = await slack.until(lambda: slack.world.responses)
+    assert told["text"] == "That answer is too long ago."
