@@ -50,6 +50,8 @@ _FORM_ONLY: Final = (
     "I don't take passwords from messages. Press Answer, and delete the message if it held one."
 )
 _NOTHING_RUNS: Final = "Nothing is running."
+_RUNS_IN_THREAD: Final = "That is running in {}. Say stop there."
+_MAX_THREADS: Final = 5
 _ANSWERS: Final = frozenset({"answer", "once", "session", "install", "yes", "no"})
 
 
@@ -303,7 +305,12 @@ class MessageEvents:
             and channel.permissions_for(author).manage_messages
         )
         person = None if is_moderator else author.id
-        if not await self._in_flight.cancel_in(channel.id, person):
+        place = channels_and_threads.of_channel(channel, message.guild)
+        is_stopped, threads = await self._in_flight.cancel_in(place, person)
+        if threads:
+            links = ", ".join(f"<#{thread}>" for thread in threads[:_MAX_THREADS])
+            await self._say(channel, _RUNS_IN_THREAD.format(links))
+        elif not is_stopped:
             await self._say(channel, _NOTHING_RUNS)
 
     async def _before(

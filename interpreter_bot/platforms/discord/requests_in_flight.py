@@ -38,6 +38,7 @@ _MOST: Final = 1000
 _DIRECT_SECONDS: Final = 20.0
 # What other processes of the bot are asked for.
 _CANCEL: Final = "discord cancel"
+_CANCEL_IN: Final = "discord cancel in"
 _FIND: Final = "discord find"
 _FALLEN: Final = ports.End(status=values.TurnStatus.FAILED, sentence=status_sentences.FAULT)
 
@@ -128,6 +129,7 @@ class RequestsInFlight:
             calls=service.replicas, platform=channels_and_threads.PLATFORM
         )
         service.replicas.serve(_CANCEL, self._cancelling)
+        service.replicas.serve(_CANCEL_IN, self._cancelling_in)
         service.replicas.serve(_FIND, self._finding)
 
     async def chosen_by(
@@ -173,15 +175,46 @@ class RequestsInFlight:
         run = self._runs.get(number)
         return run is not None and await self._service.cancel(run.place.key, run.request.id)
 
-    async def cancel_in(self, channel_id: int, person: int | None) -> bool:
-        """Cancel the requests in a channel, of one person or of all; say whether there were any."""
-        numbers = [
-            number
+    async def cancel_in(
+        self, place: channels_and_threads.Place, person: int | None
+    ) -> tuple[bool, list[int]]:
+        """Cancel the requests in a place, of one person or of all, in whichever process.
+
+        Returns:
+            Whether there were any, and the threads of the channel in which there are some.
+
+        Raises:
+            BotError: the process that has them does not answer.
+        """
+        content = {"channel": place.channel_id, "person": person}
+        work = self._cancelling_in(content)
+        nothing: replica_calls.Content = {"is_ended": False, "threads": []}
+        here = await work() if work is not None else nothing
+        if here["is_ended"]:
+            return True, []
+        elsewhere = await self._service.replicas.ask(_CANCEL_IN, content) or nothing
+        if elsewhere["is_ended"]:
+            return True, []
+        if person is None and await self._service.stop(place.key):
+            # It came by another way, as from the page.
+            return True, []
+        return False, [*here["threads"], *elsewhere["threads"]]
+
+    def _cancelling_in(self, which: replica_calls.Content) -> replica_calls.Work | None:
+        channel, person = which["channel"], which["person"]
+        runs = [
+            (number, run.place)
             for number, run in self._runs.items()
-            if run.place.channel_id == channel_id
             if person is None or run.request.person.id == str(person)
         ]
-        return any([await self.cancel_ours(number) for number in numbers])
+        numbers = [number for number, place in runs if place.channel_id == channel]
+        threads = {place.channel_id for _, place in runs if place.key.channel == str(channel)}
+
+        async def cancel() -> replica_calls.Content:
+            is_ended = any([await self.cancel_ours(number) for number in numbers])
+            return {"is_ended": is_ended, "threads": sorted(threads - {channel})}
+
+        return cancel if numbers or threads else None
 
     async def cancel(self, number: int) -> bool:
         """Cancel a request by its number, in whichever process; says whether it was there to end.

@@ -138,6 +138,26 @@ async def test_stop_reaches_the_bot_that_works(discord_server, place, bots, unti
     assert "Stopped." in thread.of_bots[-1].content
 
 
+async def test_a_word_stops_the_work_of_another_bot_for_who_asked(
+    discord_server, place, bots, until, lab
+):
+    bob = lab.person("bob")
+    sessions = await bots(endless)
+    alice, thread = await asked(discord_server, place, until, "Stop")
+    stop = f"{discord_server.bot.mention} stop"
+    discord_server.gateway.sessions = sessions[1:]
+    discord_server.say(bob, thread, stop)
+    await until(lambda: thread.of_bots[-1].content == "Nothing is running.")
+    _, channel = place
+    discord_server.say(bob, channel, stop)
+    await until(lambda: channel.of_bots and channel.of_bots[-1].content == "Nothing is running.")
+    discord_server.say(alice, channel, stop)
+    pointer = f"That is running in <#{thread.id}>. Say stop there."
+    await until(lambda: channel.of_bots[-1].content == pointer)
+    discord_server.say(alice, thread, stop)
+    await until(lambda: any("Stopped." in message.content for message in thread.of_bots))
+
+
 async def test_a_notice_of_one_bot_leaves_what_the_other_one_writes(
     discord_server, place, bots, until
 ):
