@@ -37,6 +37,8 @@ _MOST_KNOWN: Final = 10_000
 _LOOK_SECONDS: Final = 0.1
 _READ_SECONDS: Final = 10.0
 _MAX_READ: Final = 100
+_UNREAD: Final = 0
+"""Among the people of a thread while its others are not known; nobody's id."""
 _MAX_OPENING_SECONDS: Final = 60.0
 _MAX_LIMIT_SECONDS: Final = 10.0
 """Answer by a reply if Discord opens no thread for longer than this."""
@@ -223,14 +225,18 @@ class Threads:
             people.add(message.author.id)
 
     async def is_of_one_person(self, thread: discord.Thread, person: int) -> bool:
-        """Say whether nobody but this person, and bots, has written in a thread."""
+        """Say whether nobody but this person, and bots, is known to have written in a thread."""
         people = self._people.get(thread.id)
         if people is None:
-            people = self._people[thread.id] = set()
+            people = self._people[thread.id] = {_UNREAD}
             try:
                 people |= await self._limits.within(_READ_SECONDS, _people_in(thread))
+                people.discard(_UNREAD)
             except api_errors.ANY as error:
                 _log.info("who writes in a thread could not be read", exc_info=error)
+            finally:
+                if _UNREAD in people:
+                    self._people.pop(thread.id, None)
         return people <= {person}
 
     async def open(self, message: discord.Message, title: str) -> int | None:

@@ -6,7 +6,7 @@ import contextlib
 import pytest
 
 from interpreter_bot import settings, values
-from tests.fakes.discord_server import worlds
+from tests.fakes.discord_server import rules, worlds
 from tests.integration.discord import steps
 
 
@@ -107,6 +107,24 @@ async def test_where_several_write_a_mention_or_a_reply_is_needed(
     ]
     assert "Several people write here" in thread.of_bots[1].content
     assert sum("Several people" in message.content for message in thread.of_bots) == 1
+
+
+async def test_people_of_a_thread_that_cannot_be_read_are_several(
+    discord_server, lab, connect, service
+):
+    alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
+    async with connect(service=service):
+        thread = await steps.ask_in_thread(discord_server, alice, channel)
+        discord_server.say(bob, thread, "lol")
+        await steps.answered(thread, 2)
+    async with connect(service=service, look_back_seconds=0.0):
+        fault = discord_server.plan("GET", "/messages$", status=403)
+        discord_server.say(alice, thread, "indeed")
+        await rules.wait_until(lambda: not fault.times, what="a look at the thread")
+        discord_server.say(alice, thread, "and more of it")
+        discord_server.say(bob, thread, f"{discord_server.bot.mention} one")
+        await steps.answered(thread, 3)
+    assert [request.text for request in service.handled] == ["hello", "one"]
 
 
 async def test_messages_for_others_are_not_answered(discord_server, lab, connect):
