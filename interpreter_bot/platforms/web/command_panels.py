@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import logging
 from typing import Final
 
@@ -18,6 +19,11 @@ _SHOWN: Final = frozenset(
 )
 NAMES: Final = _SHOWN | {"files", "model", "approval", "help"}
 """Commands that show a panel."""
+
+
+def moment(seconds: float) -> str:
+    """Write a moment, in seconds since the epoch; the page shows it in the reader's time zone."""
+    return f"{datetime.datetime.fromtimestamp(seconds, datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 async def panel(place: command_table.Place, name: str, argument: str = "") -> event_json.Event:

@@ -357,7 +357,12 @@ class TabConnection:
     def _place(self, message: session_actions.Message) -> command_table.Place:
         key = validation.key(message.get("thread"))
         return command_table.Place(
-            self._service, key, validation.PERSON, validation.HERE, self._approval
+            self._service,
+            key,
+            validation.PERSON,
+            validation.HERE,
+            self._approval,
+            when=command_panels.moment,
         )
 
     async def _look(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:

@@ -1,8 +1,10 @@
 """What a conversation shows of its turns: places, notices, ends and questions."""
 
 import asyncio
+import datetime
+import zoneinfo
 
-from interpreter_bot import code_activity, values
+from interpreter_bot import code_activity, settings, values
 from tests.fakes import conversations
 from tests.integration.web import visits
 
@@ -244,6 +246,31 @@ async def test_what_was_lost_can_be_made_again_from_the_panel_of_variables(servi
             "ran",
             False,
         ]
+
+
+async def test_the_panel_says_in_the_readers_time_zone_when_variables_were_saved(
+    serving_kernels, browsing
+):
+    snapshots = settings.Snapshots(enabled=True)
+    async with serving_kernels(snapshots=snapshots) as (service, address), browsing() as browser:
+        page = await browser.page()
+        await page.call("Emulation.setTimezoneOverride", timezoneId="Asia/Kolkata")
+        await page.go(address)
+        await page.until("!document.getElementById('welcome').hidden")
+        await page.value("document.getElementById('message').focus()")
+        await page.type("price = 41")
+        await page.press("Enter", modifiers=2)
+        await visits.answered(page)
+        key = values.SessionKey("web", thread=await page.value("location.hash.slice(1)"))
+        await service._services.hosts.end(values.text(key), "It was let go.")
+        saved = (await service.queries.variables(key)).saved
+        menu = "[...document.querySelectorAll('#more .list button')]"
+        await page.value(f"{menu}.find(e => e.textContent === 'Variables').click()")
+        await page.until("document.querySelector('#panel-body .rows')")
+        moment = datetime.datetime.fromtimestamp(saved.at, zoneinfo.ZoneInfo("Asia/Kolkata"))
+        shown = await page.text("#panel-body .rows")
+        assert f"1 variable on {moment:%B %-d, %Y at %-I:%M}" in shown
+        assert "UTC" not in shown
 
 
 async def test_a_variable_leads_to_the_cells_that_made_and_read_it(serving_kernels, browsing):

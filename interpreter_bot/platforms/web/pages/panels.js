@@ -11,6 +11,11 @@ function rows(pairs) {
   return el("table", { class: "rows" }, el("tbody", {}, pairs.map(([name, ...rest]) => el("tr", {}, el("th", { scope: "row" }, name), rest.map((one) => el("td", {}, one))))));
 }
 
+/** Moments as the server's `command_panels` writes them, in the time zone of the reader. */
+function inLocalTime(text) {
+  return text.replace(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/g, (moment) => new Date(moment).toLocaleString([], { dateStyle: "long", timeStyle: "short" }));
+}
+
 /** The cells that made or read a variable; each leads to where it ran. */
 function users(uses) {
   if (!uses.length) return "";
@@ -73,7 +78,7 @@ const DRAWERS = {
     const again = () => (closePanel(), runAgain());
     const more = cells ? [el("button", { type: "button", class: "quiet", onclick: again }, `Rebuild lost variables: run ${count(cells, "cell", "cells")}`)] : [];
     const told = problem ? [el("p", { class: "notice" }, problem)] : variables.length ? [listed(variables, say)] : [];
-    openPanel("Variables", ...told, rows(all), ...more);
+    openPanel("Variables", ...told, rows(all.map(([name, ...rest]) => [name, ...rest.map(inLocalTime)])), ...more);
   },
 
   network({ rows: all }) {
