@@ -2,7 +2,6 @@
 
 import contextlib
 import re
-import types
 
 import cryptography.fernet
 import pytest
@@ -10,14 +9,13 @@ import pytest
 from interpreter_bot import encryption, settings
 from interpreter_bot.mcp_servers import tool_broker
 from interpreter_bot.platforms import login_pages
-from interpreter_bot.sessions import tool_logins
 from interpreter_bot.store import databases
-from tests.fakes import authorization_server, tool_servers
+from tests.fakes import authorization_server, conversations, tool_servers
 
 
 @pytest.fixture
-async def logins(tmp_path, service):
-    """Let people log in at a server of tools."""
+async def service(tmp_path):
+    """Conversations in which people can log in at a server of tools."""
     giver = authorization_server.AuthorizationServer()
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(giver.serving())
@@ -30,14 +28,15 @@ async def logins(tmp_path, service):
         keys = encryption.KeyRing(cryptography.fernet.Fernet.generate_key().decode(), tmp_path)
         opening = tool_broker.opened(config, {}, database.accounts, keys)
         broker = await stack.enter_async_context(opening)
-        service.logins = tool_logins.ToolLogins(types.SimpleNamespace(tools=broker))
+        opening = conversations.opened(tmp_path / "bot", tools=broker)
+        service = await stack.enter_async_context(opening)
         pages = login_pages.serve(service, settings.ToolLogins(port=0))
         await stack.enter_async_context(pages)
-        yield
+        yield service
 
 
 @pytest.mark.parametrize("way", ["mention", "command"])
-async def test_a_link_to_log_in_is_for_one_persons_eyes(slack, service, logins, app, way):
+async def test_a_link_to_log_in_is_for_one_persons_eyes(slack, service, app, way):
     if way == "mention":
         slack.say("U1", "C1", "<@UBOT> connect jira")
     else:
