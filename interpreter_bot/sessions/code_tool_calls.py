@@ -234,7 +234,9 @@ class ToolRequests:
         if lasting in self._approvals.of(self._key, kernel_id):
             return server, definition, True
         shown = _shown(server, definition, wish.arguments, beside_others=bool(others))
-        answer = await self._events.approve(shown, choices=(ports.FOR_SESSION,))
+        answer = await self._events.approve(
+            shown, choices=(ports.FOR_SESSION,), is_personal=server.authorization == "person"
+        )
         if answer == ports.FOR_SESSION:
             self._approvals.add(self._key, kernel_id, lasting)
             return server, definition, True

@@ -29,12 +29,13 @@ class Question:
 
     Attributes:
         id: by which buttons know it; digits.
-        person: who may answer.
+        person: who may answer; see `may_answer`.
         place: where their next message is the answer; None where no message is.
         code: what is to be approved; empty for `input()`.
         prompt: what `input()` says.
         answer: becomes what was answered, or the code that may run; None refuses.
         is_elsewhere: it waits in another process, and is answered by `PendingQuestions.resolve`.
+        is_personal: the code acts with an account of the person.
     """
 
     id: str
@@ -44,6 +45,13 @@ class Question:
     prompt: str
     answer: asyncio.Future[str | None]
     is_elsewhere: bool = False
+    is_personal: bool = False
+
+    def may_answer(self, person: str, *, is_admin: bool) -> bool:
+        """Say whether a person may answer: who asked, and of code to approve an administrator,
+        unless it acts with an account of who asked."""
+        is_open_to_admins = bool(self.code) and not self.is_personal
+        return person == self.person or (is_admin and is_open_to_admins)
 
     def resolve(self, answer: str | None) -> bool:
         """Answer it; says whether it still waited."""
@@ -89,11 +97,19 @@ class PendingQuestions:
 
     @contextlib.contextmanager
     def open(
-        self, person: str, place: Hashable = None, *, code: str = "", prompt: str = ""
+        self,
+        person: str,
+        place: Hashable = None,
+        *,
+        code: str = "",
+        prompt: str = "",
+        is_personal: bool = False,
     ) -> Iterator[Question]:
         """Let a question wait, for as long as the context lasts."""
         future: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-        question = Question(self._next_id(), person, place, code, prompt, future)
+        question = Question(
+            self._next_id(), person, place, code, prompt, future, is_personal=is_personal
+        )
         self._open[question.id] = question
         self._asked.append(question.id)
         try:
@@ -144,6 +160,8 @@ class PendingQuestions:
         future: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         known = Question(question_id, told["person"], None, told["code"], told["prompt"], future)
         known.is_elsewhere = True
+        # A replica of an earlier version does not say.
+        known.is_personal = told.get("is_personal", True)
         return known
 
     async def require_anywhere(self, question_id: str) -> Question:
@@ -176,7 +194,12 @@ class PendingQuestions:
             question = self.find(content["id"])
             if question is None:
                 return {}
-            return {"person": question.person, "code": question.code, "prompt": question.prompt}
+            return {
+                "person": question.person,
+                "code": question.code,
+                "prompt": question.prompt,
+                "is_personal": question.is_personal,
+            }
 
         return describe
 

@@ -135,13 +135,16 @@ class Reply(OutputSink, Protocol):
     def code(self, cell: int, code: str) -> None:
         """This code runs now; what `writing` brought of it is complete."""
 
-    async def approve(self, cell: int, code: str, *, choices: Sequence[str] = ()) -> str | None:
+    async def approve(
+        self, cell: int, code: str, *, choices: Sequence[str] = (), is_personal: bool = False
+    ) -> str | None:
         """Ask a person whether code may run. Only if the request's `approval` demands it.
 
         Args:
             cell: that it would be.
             code: that is asked about.
             choices: what can be answered beside yes and no, such as `FOR_SESSION`.
+            is_personal: it acts with an account of the person who asked, so nobody else may answer.
 
         Returns:
             The code to be run, perhaps edited; one of the choices; None to refuse.

@@ -323,7 +323,9 @@ class LateReply:
     def writing(self, delta: str) -> None:
         """Ignore it."""
 
-    async def approve(self, cell: int, code: str, *, choices: Sequence[str] = ()) -> str | None:
+    async def approve(
+        self, cell: int, code: str, *, choices: Sequence[str] = (), is_personal: bool = False
+    ) -> str | None:
         """Refuse: nobody can be asked."""
         return None
 

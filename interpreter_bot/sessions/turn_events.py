@@ -101,9 +101,13 @@ class TurnEvents:
         """The running code asks the person."""
         return await self.reply.ask(self.cell, request)
 
-    async def approve(self, code: str, *, choices: Sequence[str] = ()) -> str | None:
+    async def approve(
+        self, code: str, *, choices: Sequence[str] = (), is_personal: bool = False
+    ) -> str | None:
         """Ask the person whether code may run; see `ports.Reply.approve`."""
-        return await self.reply.approve(self.cell + 1, code, choices=choices)
+        return await self.reply.approve(
+            self.cell + 1, code, choices=choices, is_personal=is_personal
+        )
 
     async def tell_privately(self, sentence: str) -> bool:
         """Tell the person alone; nobody else hears of it, and it is not recorded."""

@@ -97,11 +97,11 @@ class Events:
         self._check(cell)
         return await self._events.ask(request)
 
-    async def approve(self, cell, code, *, choices=()):
+    async def approve(self, cell, code, *, choices=(), is_personal=False):
         assert cell == self._events.cell + 1
         # Running code asks for what it calls outside, with choices.
         assert self._is_running == bool(choices)
-        return await self._events.approve(code, choices=choices)
+        return await self._events.approve(code, choices=choices, is_personal=is_personal)
 
     def finished(self, cell, finished):
         self._check(cell)

@@ -81,9 +81,10 @@ class Reply:
             raise errors.BotError("Nobody answers.")
         return self._answers.pop(0)
 
-    async def approve(self, cell, code, *, choices=()):
+    async def approve(self, cell, code, *, choices=(), is_personal=False):
         assert cell == self._cells
         self._hear("approve", code)
+        self.was_personal = is_personal
         return self._approvals.pop(0)
 
     async def tell_privately(self, text):

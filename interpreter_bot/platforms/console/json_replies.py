@@ -214,7 +214,9 @@ class TurnJsonLines(ExecutionJsonLines):
         """Write code that runs now."""
         self._write("code", cell, {"text": code})
 
-    async def approve(self, cell: int, code: str, *, choices: Sequence[str] = ()) -> str | None:
+    async def approve(
+        self, cell: int, code: str, *, choices: Sequence[str] = (), is_personal: bool = False
+    ) -> str | None:
         """Write the question, and wait for its answer: yes, no or a choice."""
         fields: dict[str, object] = {"text": code} | ({"choices": [*choices]} if choices else {})
         try:

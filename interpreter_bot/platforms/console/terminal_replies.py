@@ -252,7 +252,9 @@ class TurnPrinter(ExecutionPrinter):
         self._approved_code = ""
         self._await("Running", has_limit=True)
 
-    async def approve(self, cell: int, code: str, *, choices: Sequence[str] = ()) -> str | None:
+    async def approve(
+        self, cell: int, code: str, *, choices: Sequence[str] = (), is_personal: bool = False
+    ) -> str | None:
         """Show the code and ask; if no answer is possible it does not run."""
         self._out.close_line()
         revealed = safe_text.revealed(code)

@@ -23,7 +23,6 @@ from interpreter_bot.platforms.rendering import past_code, query_listings
 from interpreter_bot.sessions import pending_questions
 from interpreter_bot.text import code_reading, safe_text
 
-_NOT_YOURS: Final = "Only the person who asked can do that."
 _CHOICES: Final = frozenset({"once", "session", "install", "yes", "no"})
 _IN_WINDOWS: Final = frozenset({"answer", "change"})
 _QUESTIONS: Final = frozenset({"run", "refuse"}) | _IN_WINDOWS | _CHOICES
@@ -58,7 +57,7 @@ class ButtonActions:
             await self._stop(interaction, button)
         elif not (place.is_member or is_owner):
             # Where the bot is no member, a session is one person's, however public an answer is.
-            await self._handler.tell(interaction, _NOT_YOURS)
+            await self._handler.tell(interaction, modals.NOT_YOURS)
         elif button.verb == "again":
             await self._handler.again(interaction, place, button.number)
         elif await self._handler.begins(interaction):
@@ -90,7 +89,7 @@ class ButtonActions:
     ) -> None:
         is_moderator = interaction.permissions.manage_messages
         if interaction.user.id != button.owner and not is_moderator:
-            await self._handler.tell(interaction, _NOT_YOURS)
+            await self._handler.tell(interaction, modals.NOT_YOURS)
             return
         if not await self._handler.begins(interaction, is_silent=True):
             return
@@ -127,7 +126,7 @@ class ButtonActions:
     ) -> None:
         verb, number = button.verb, str(button.number)
         if interaction.user.id != button.owner and not modals.is_admin(interaction):
-            await self._handler.tell(interaction, _NOT_YOURS)
+            await self._handler.tell(interaction, modals.NOT_YOURS)
         elif verb in _IN_WINDOWS:
             if await self._handler.admits(interaction):
                 await self._open_window(interaction, verb, number)
@@ -151,8 +150,10 @@ class ButtonActions:
                 question = await self._handler.in_flight.questions.find_anywhere(number)
         except TimeoutError as error:
             raise errors.BotError(_SLOW) from error
-        if question is None or not modals.may_answer(interaction, question):
+        if question is None:
             await self._handler.tell(interaction, pending_questions.LATE)
+        elif not modals.may_answer(interaction, question):
+            await self._handler.tell(interaction, modals.NOT_YOURS)
         elif verb == "answer":
             await interaction.response.send_modal(self._answering(question))
         else:

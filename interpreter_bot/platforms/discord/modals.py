@@ -41,6 +41,7 @@ _KINDS: Final = frozenset({CODE, QUESTION, ANSWER, CHANGE})
 _UNKNOWN: Final = "This form is from another version of me. Please open it again."
 _ID: Final = re.compile(r"ibw:(?P<kind>[a-z]+):(?P<number>[0-9]{1,20}):[0-9a-f]+")
 _TAKEN: Final = "taken"
+NOT_YOURS: Final = "Only the person who asked can do that."
 
 _log = logging.getLogger(__name__)
 
@@ -189,9 +190,8 @@ def is_admin(interaction: discord.Interaction[Any]) -> bool:
 
 
 def may_answer(interaction: discord.Interaction[Any], question: pending_questions.Question) -> bool:
-    """Say whether a person may answer a question: who asked, and of code to approve an admin."""
-    is_theirs = question.person == str(interaction.user.id)
-    return is_theirs or (bool(question.code) and is_admin(interaction))
+    """Say whether a person may answer a question; see `pending_questions.Question.may_answer`."""
+    return question.may_answer(str(interaction.user.id), is_admin=is_admin(interaction))
 
 
 async def resolve(
@@ -212,8 +212,9 @@ async def resolve(
         return
     questions = handler.in_flight.questions
     question = await questions.find_anywhere(number)
-    is_theirs = question is not None and may_answer(interaction, question)
-    if question is None or not (is_theirs and await questions.resolve(question, answer(question))):
+    if question is not None and not may_answer(interaction, question):
+        await handler.tell(interaction, NOT_YOURS)
+    elif question is None or not await questions.resolve(question, answer(question)):
         await handler.tell(interaction, pending_questions.LATE)
 
 

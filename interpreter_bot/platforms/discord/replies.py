@@ -264,11 +264,13 @@ class DiscordReply:
         if known is not None:
             known.screen.show(values.Text("stdout", f"{entry.prompt}{shown}\n"))
 
-    async def approve(self, cell: int, code: str, *, choices: Sequence[str] = ()) -> str | None:
+    async def approve(
+        self, cell: int, code: str, *, choices: Sequence[str] = (), is_personal: bool = False
+    ) -> str | None:
         """Ask where the request came from whether code may be run."""
         entry = answer_contents.Question(0, code, is_approval=True)
         verbs = ("run", *choices, "change", "refuse")
-        with self._asking(entry, verbs=verbs, code=code) as question:
+        with self._asking(entry, verbs=verbs, code=code, is_personal=is_personal) as question:
             answer = await question.answer
             entry.verdict = "🚫 refused" if answer is None else "✔️ approved"
             if answer in choices:
@@ -279,14 +281,21 @@ class DiscordReply:
 
     @contextlib.contextmanager
     def _asking(
-        self, entry: answer_contents.Question, *, verbs: tuple[str, ...], code: str = ""
+        self,
+        entry: answer_contents.Question,
+        *,
+        verbs: tuple[str, ...],
+        code: str = "",
+        is_personal: bool = False,
     ) -> Iterator[pending_questions.Question]:
         style = self._style
         self._contents.draft = ""
         self._contents.entries.append(entry)
         is_by_message = not (entry.is_approval or entry.is_password)
         place = style.channel_id if is_by_message else None
-        with self._questions.open(str(style.owner), place, code=code) as question:
+        asker = str(style.owner)
+        asking = self._questions.open(asker, place, code=code, is_personal=is_personal)
+        with asking as question:
             entry.number = int(question.id)
             self._buttons = tuple(
                 message_layout.Button(verb, entry.number, style.owner) for verb in verbs

@@ -92,7 +92,9 @@ class RunReply:
         """Keep the end."""
         self.end = end
 
-    async def approve(self, cell: int, code: str, *, choices: Sequence[str] = ()) -> str | None:
+    async def approve(
+        self, cell: int, code: str, *, choices: Sequence[str] = (), is_personal: bool = False
+    ) -> str | None:
         """Refuse: only a model's code would be asked about, and there is none here."""
         return None
 

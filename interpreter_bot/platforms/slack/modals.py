@@ -116,6 +116,6 @@ class Modals:
         question = await self._questions.require_anywhere(question_id)
         if user != question.person:
             profile = await self._permissions.require(workspace, user, channel)
-            if not (question.code and profile.is_admin):
+            if not question.may_answer(user, is_admin=profile.is_admin):
                 raise errors.BotError("Only the person who asked may answer that.")
         return question

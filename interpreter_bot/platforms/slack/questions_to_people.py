@@ -82,6 +82,7 @@ async def approve(
     code: str,
     *,
     choices: Sequence[str] = (),
+    is_personal: bool = False,
     request_id: str,
 ) -> str | None:
     """Ask for approval of exactly this code; see `ports.Reply.approve`.
@@ -97,7 +98,7 @@ async def approve(
         head = f"{head[:_SHOWN_CHARACTERS]}\n# … all of it is in plan.py"
     shown = markdown.python(head, readable.warning)
     may_edit = len(code) <= _EDITED_CHARACTERS
-    with pending.open(place.user, code=code) as question:
+    with pending.open(place.user, code=code, is_personal=is_personal) as question:
         under = blocks.approval(
             f"May this run?\n{shown}", question.id, may_edit=may_edit, choices=choices
         )

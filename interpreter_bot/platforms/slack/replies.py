@@ -170,7 +170,9 @@ class SlackReply:
             request_id=self._message.request_id,
         )
 
-    async def approve(self, cell: int, code: str, *, choices: Sequence[str] = ()) -> str | None:
+    async def approve(
+        self, cell: int, code: str, *, choices: Sequence[str] = (), is_personal: bool = False
+    ) -> str | None:
         """See the port."""
         message, pending = self._message, self._questions
         thread = await message.settled(self._answer, self._live)
@@ -183,6 +185,7 @@ class SlackReply:
                 thread,
                 code,
                 choices=choices,
+                is_personal=is_personal,
                 request_id=message.request_id,
             )
         finally:

@@ -51,7 +51,9 @@ class TabReply:
         """Show code as it is written."""
         self._turn.say(event_json.writing(delta))
 
-    async def approve(self, cell: int, code: str, *, choices: Sequence[str] = ()) -> str | None:
+    async def approve(
+        self, cell: int, code: str, *, choices: Sequence[str] = (), is_personal: bool = False
+    ) -> str | None:
         """Ask in the page; the first answer counts."""
         is_planned = self._is_planned and self._has_words
         return await self._turn.ask(

@@ -487,6 +487,30 @@ async def test_a_tool_that_running_code_calls_is_allowed_for_the_session(
     assert "Allowed: session" in text
 
 
+async def test_only_who_asked_approves_what_acts_with_their_account(
+    discord_server, lab, connect, until
+):
+    async def script(turn):
+        await turn.reply.code(0, "jira.delete()")
+        answer = await turn.reply.approve(
+            1, "tools.jira.delete()", choices=("session",), is_personal=True
+        )
+        turn.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
+        return turn.done(f"Allowed: {answer}")
+
+    boss, alice = lab.person("boss", lab.role("boss", "administrator")), lab.person("alice")
+    channel = lab.channel("general")
+    async with connect(script):
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
+        thread = await steps.thread_in(channel)
+        await until(lambda: thread.of_bots and "Run" in thread.of_bots[-1].buttons)
+        for label in ("Run", "For this session", "Edit", "Refuse"):
+            pressed = await discord_server.click(boss, thread.of_bots[-1], label)
+            await until(lambda pressed=pressed: "Only the person who asked" in pressed.text)
+        text = await _approve(discord_server, until, alice, thread, "For this session")
+    assert "Allowed: session" in text
+
+
 async def test_nobody_approves_what_they_cannot_see(discord_server, lab, connect, until):
     hidden = "if admin: \u202e # dewolla \u2066\n    delete('\u200beverything')"
     long = "\n".join(f"line_{number} = {number}" for number in range(200))

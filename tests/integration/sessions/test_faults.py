@@ -325,7 +325,7 @@ async def test_stopping_while_a_person_is_asked_whether_code_may_run(opened):
     is_asked = asyncio.Event()
 
     class Asking(replies.Reply):
-        async def approve(self, cell, code, *, choices=()):
+        async def approve(self, cell, code, *, choices=(), is_personal=False):
             is_asked.set()
             await asyncio.Event().wait()
 

@@ -235,6 +235,29 @@ async def test_a_tool_that_running_code_calls_is_allowed_for_the_session(slack, 
     assert "Approved for this session." in question["blocks"][0]["text"]
 
 
+@pytest.mark.parametrize(("is_personal", "answer"), [(True, "no"), (False, "session")])
+async def test_an_admin_approves_nothing_that_acts_with_an_account_of_another(
+    slack, service, app, is_personal, answer
+):
+    async def script(turn):
+        await turn.reply.code(0, "jira.delete()")
+        service.answer = await turn.reply.approve(
+            1, "tools.jira.delete()", choices=("session", "no"), is_personal=is_personal
+        )
+        turn.reply.output(0, values.Text("stdout", "over\n"))
+        turn.reply.finished(0, fake.done())
+
+    service.script = script
+    ts = slack.say("U1", "C1", "<@UBOT> go")
+    question = await approval(slack, "C1", ts)
+    slack.click("UADMIN", "C1", question["ts"], "input_choice_session")
+    if is_personal:
+        await slack.until(lambda: "Only the person who asked" in str(slack.world.responses))
+        slack.click("U1", "C1", question["ts"], "input_choice_no")
+    await slack.until(lambda: "over" in str(slack.answers("C1", ts)))
+    assert service.answer == answer
+
+
 async def test_code_can_be_edited_before_it_runs(slack, service):
     service.script = approving
     async with connected(slack, service, approval="every"):
