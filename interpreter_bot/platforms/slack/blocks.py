@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
@@ -51,18 +52,23 @@ def written(text: str) -> list[Block]:
     """Make blocks of any Markdown, of at most 12,000 characters, which reach nobody.
 
     Whether Slack obeys mentions in code within Markdown is not documented. Such code is rich text,
-    of which Slack parses nothing, so that a copy of it runs.
+    of which Slack parses nothing, so that a copy of it runs; but a message has room for few blocks.
     """
     made: list[Block] = []
+    rest: list[str] = []
     for part in markdown.parts(text):
-        if not isinstance(part, markdown.Code):
-            made += [{"type": "markdown", "text": part}] if part.strip() else []
-        elif len(made) < _MAX_WRITTEN_BLOCKS:
-            made.append(_preformatted(part.text.rstrip("\n")))
-        else:
-            shown = fences.fenced(markdown.defused(part.text))
-            made.append({"type": "markdown", "text": shown})
-    return made
+        has_room = len(made) < _MAX_WRITTEN_BLOCKS
+        if isinstance(part, markdown.Code):
+            if has_room:
+                made.append(_preformatted(part.text.rstrip("\n")))
+            else:
+                rest.append(fences.fenced(markdown.defused(part.text)))
+        elif part.strip():
+            if has_room:
+                made.append({"type": "markdown", "text": part})
+            else:
+                rest.append(part.strip("\n"))
+    return [*made, {"type": "markdown", "text": "\n".join(rest)}] if rest else made
 
 
 def _preformatted(code: str) -> Block:
@@ -73,13 +79,13 @@ def _preformatted(code: str) -> Block:
 def plainer(made: Sequence[Block]) -> list[Block]:
     """Rewrite blocks that Slack refused in the plainest kinds; buttons and small print stay."""
     result: list[Block] = []
-    for block in made:
-        if block["type"] in _PLAIN_BLOCKS:
-            result.append(block)
+    for is_plain, group in itertools.groupby(made, lambda block: block["type"] in _PLAIN_BLOCKS):
+        if is_plain:
+            result += group
             continue
-        pieces = message_splitting.split(words([block]), _SECTION_CHARACTERS)
+        pieces = message_splitting.split(words(list(group)), _SECTION_CHARACTERS)
         result += [{"type": "section", "text": {"type": "plain_text", "text": p}} for p in pieces]
-    return result[:_MOST_BLOCKS]
+    return result
 
 
 def words(made: Sequence[Block]) -> str:

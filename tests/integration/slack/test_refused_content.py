@@ -92,6 +92,34 @@ async def test_answer_whose_form_is_always_refused_is_shown(slack, service, app,
     assert "Working on it" not in text
 
 
+@pytest.mark.parametrize("is_refused", [False, True])
+async def test_answer_of_many_pieces_of_code_is_shown_whole(
+    slack, service, app, caplog, is_refused
+):
+    snippets = [f"<!-- part {number} -->" for number in range(40)]
+
+    def choose(method, arguments):
+        kinds = {block["type"] for block in arguments.get("blocks") or ()}
+        return Fault("error", error="invalid_blocks") if "markdown" in kinds else None
+
+    async def script(turn):
+        parts = [f"Text {n}:\n```html\n{part}\n```\n" for n, part in enumerate(snippets)]
+        return "".join([*parts, "The end."])
+
+    service.script = script
+    slack.choose_fault = choose if is_refused else lambda *_: None
+    ts = slack.say("U1", "C1", "<@UBOT> go")
+    await slack.until(lambda: "The end." in str(slack.replies("C1", ts)))
+    await slack.until(lambda: slack.status("C1", ts) == "active")
+    replies = slack.replies("C1", ts)
+    text = html.unescape("\n".join(map(shown, replies))).replace("\u200b", "")
+    assert all(snippet in text for snippet in snippets)
+    assert all(f"Text {number}:" in text for number in range(40))
+    assert "context_actions" in str(replies), "its buttons"
+    if not is_refused:
+        assert "is shown as" not in caplog.text
+
+
 async def test_question_whose_form_is_refused_still_has_its_buttons(slack, service):
     async def script(turn):
         return f"ran {await turn.reply.approve(0, 'print(1)')}"
