@@ -317,7 +317,13 @@ class MessageEvents:
             return await self._request(incoming, place, profile, is_again=is_again)
         thread = await self._read_thread(workspace, message)
         key = message_requests.session_key(workspace, message, is_channels=thread.is_channels)
-        if not await self._is_meant(incoming, key, requests.Person(profile.user, profile.name)):
+        if command.name == "stop" and incoming.text.lower() != "stop":
+            # Any replica may run what such words stop; if none does, they are for the model.
+            if await self._service.stop(key):
+                return functools.partial(self._commands.say_stopping, place)
+            return await self._request(incoming, place, profile, is_again=is_again)
+        person = requests.Person(profile.user, profile.name)
+        if not await self._commands.names_something(command, key, person):
             return await self._request(incoming, place, profile, is_again=is_again)
         if command.is_destructive:
             return functools.partial(self._commands.confirm, command, key, place)
@@ -330,20 +336,6 @@ class MessageEvents:
         # The next messages in this thread are meant for the bot as well.
         await self._service.begin(key)
         return functools.partial(self._commands.run, command, key, place, profile)
-
-    async def _is_meant(
-        self,
-        incoming: message_parsing.IncomingMessage,
-        key: values.SessionKey,
-        person: requests.Person,
-    ) -> bool:
-        """Say whether words are a command: they name something that exists, or stop something."""
-        command = incoming.command
-        if command is None:
-            return False
-        if command.name == "stop":
-            return incoming.text.lower() == "stop" or self._service.is_busy(key)
-        return await self._commands.names_something(command, key, person)
 
     async def _cells_again(
         self,

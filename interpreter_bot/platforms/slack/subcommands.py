@@ -86,6 +86,7 @@ _QUESTIONS: Final = {
         "Undo",
     ),
 }
+_STOPPING: Final = "Stopping."
 Tell = Callable[[str], Awaitable[None]]
 
 
@@ -149,6 +150,10 @@ class CommandEffects:
                 )
             case _:
                 return True
+
+    async def say_stopping(self, place: message_posting.Place) -> None:
+        """Say that what ran is being stopped."""
+        await self._teller(place)(_STOPPING)
 
     async def confirm(
         self,
@@ -220,7 +225,7 @@ class CommandEffects:
             case "undo":
                 return markdown.defused(status_sentences.undone(await service.branches.undo(key)))
             case "stop":
-                return "Stopping." if await service.stop(key) else "Nothing is running here."
+                return _STOPPING if await service.stop(key) else "Nothing is running here."
             case "files" if command.argument:
                 return await self.send_file(key, place, command.argument)
             case "files":

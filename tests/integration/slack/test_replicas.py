@@ -102,15 +102,18 @@ async def test_stop_reaches_the_bot_that_runs_it(slack, bots):
     assert not slack.world.responses
 
 
-async def test_stop_in_words_reaches_the_bot_that_runs_it(slack, bots):
+@pytest.mark.parametrize("words", ["stop", "please stop", "cancel it"])
+async def test_stop_in_words_reaches_the_bot_that_runs_it(slack, bots, words):
     for bot in bots:
         bot.script = endless
     root = slack.say("U1", "C1", "<@UBOT> run")
     await slack.until(lambda: bots[0].running)
     to(slack, 1)
-    slack.say("U1", "C1", "<@UBOT> stop", thread=root)
+    slack.say("U1", "C1", f"<@UBOT> {words}", thread=root)
     await slack.until(lambda: bots[0].ends)
     assert bots[0].ends[0].status is values.TurnStatus.STOPPED
+    await slack.until(lambda: "Stopping." in str(slack.replies("C1", root)))
+    assert not bots[1].requests
 
 
 async def test_edit_that_reaches_another_bot_takes_the_place_of_the_message(slack, bots):
