@@ -29,6 +29,10 @@ _log = logging.getLogger(__name__)
 _BUSY: Final = "Something runs in this conversation. Please try again when it is over."
 _EMPTY: Final = "There is nothing in this conversation yet."
 _NOTHING: Final = "There is nothing that could be undone."
+_NOT_LAST: Final = (
+    "That is no longer the last answer here, so nothing was undone. Say undo again to take back "
+    "the last one."
+)
 _NOTHING_LOST: Final = "Nothing to rebuild: all variables are there."
 _COPY: Final = "This conversation began as a copy of another one: variables, files and history."
 _COPIED: Final = "This conversation is a copy of another one."
@@ -257,8 +261,12 @@ class SessionBranches:
             return ()
         return await self._services.database.session_copies.alternatives(session)
 
-    async def undo(self, key: values.SessionKey) -> Undone:
+    async def undo(self, key: values.SessionKey, *, turn_id: int | None = None) -> Undone:
         """Go back to before the last turn of a session.
+
+        Args:
+            key: of the session.
+            turn_id: of the turn that was the last when a person asked; None for any.
 
         Raises:
             BotError: it cannot be done; the sentence says why, and nothing is changed.
@@ -267,6 +275,8 @@ class SessionBranches:
             turn = await self._last(session)
             if turn is None:
                 raise errors.BotError(_NOTHING)
+            if turn_id not in (None, turn.id):
+                raise errors.BotError(_NOT_LAST)
             missed_runs = await cancellation.shielded(self._take_back(session, turn))
             return Undone(turn.request, missed_runs)
 

@@ -86,6 +86,7 @@ _QUESTIONS: Final = {
         "Undo",
     ),
 }
+_NO_TURN: Final = 0
 _STOPPING: Final = "Stopping."
 Tell = Callable[[str], Awaitable[None]]
 
@@ -167,7 +168,12 @@ class CommandEffects:
             SlackError: Slack refuses it.
         """
         question, label = _QUESTIONS[command.name, command.argument]
-        value = blocks.command_value(key, place.user, command.name, command.argument)
+        argument = command.argument
+        if command.name == "undo":
+            # The button undoes this answer, whatever is the last one when it is pressed.
+            past = await self._service.queries.history(key, most=1)
+            argument = str(past[-1].id if past else _NO_TURN)
+        value = blocks.command_value(key, place.user, command.name, argument)
         row = blocks.actions(
             blocks.button(label, blocks.CONFIRM, value, style="danger"),
             blocks.button("Cancel", blocks.DISMISS, value),
@@ -190,11 +196,17 @@ class CommandEffects:
             raise errors.BotError("There is no such conversation here.")
         if place.user != person and not profile.is_admin:
             raise errors.BotError("Only the person who asked can do that.")
+        name = f"{workspace.team}/{place.channel}/{ts}/confirmed"
+        if not await self._service.events.claim("slack", name):
+            raise errors.BotError("That was decided already.")
 
         async def tell(text: str) -> None:
             await message_posting.replace(self._services.api, place, ts, text)
 
         if is_confirmed:
+            if command == ("undo", ""):
+                # An earlier release asked, which did not note the answer.
+                command = ("undo", str(_NO_TURN))
             await self.run(message_parsing.SlackCommand(*command), key, place, profile, tell=tell)
         else:
             await tell("_Cancelled. Nothing was changed._")
@@ -223,7 +235,9 @@ class CommandEffects:
             case "fork":
                 return await self._fork(key, place, person)
             case "undo":
-                return markdown.defused(status_sentences.undone(await service.branches.undo(key)))
+                turn_id = int(command.argument) if command.argument else None
+                taken_back = await service.branches.undo(key, turn_id=turn_id)
+                return markdown.defused(status_sentences.undone(taken_back))
             case "stop":
                 return _STOPPING if await service.stop(key) else "Nothing is running here."
             case "files" if command.argument:

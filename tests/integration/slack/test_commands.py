@@ -217,3 +217,31 @@ async def test_a_thread_is_copied_into_another_and_its_last_answer_taken_back(sl
     slack.say("U1", "C1", "<@UBOT> again", thread=root)
     await slack.until(lambda: len(service.ends) > ended)
     assert [turn.request for turn in await service.queries.history(source)] == ["again"]
+
+
+async def test_button_undoes_one_answer_and_only_the_one_it_asked_about(slack, service, app):
+    async def asked(number):
+        slack.say("U1", "C1", "<@UBOT> undo", thread=root)
+        await slack.until(lambda: len(questions()) == number)
+        return questions()[-1]
+
+    def questions():
+        return [m for m in posted(slack) if "Undo the last answer" in str(m["blocks"]) or m in seen]
+
+    seen = []
+    root = slack.say("U1", "C1", "<@UBOT> one")
+    await slack.until(lambda: len(service.ends) == 1)
+    old = await asked(1)
+    seen.append(old)
+    for number, text in enumerate(("two", "three"), 2):
+        slack.say("U1", "C1", f"<@UBOT> {text}", thread=root)
+        await slack.until(lambda number=number: len(service.ends) == number)
+    slack.click("U1", "C1", old["ts"], "command_confirm")
+    await slack.until(lambda: "no longer the last answer" in str(old["blocks"]))
+    question = await asked(2)
+    for _ in range(2):
+        slack.click("U1", "C1", question["ts"], "command_confirm")
+    await slack.until(lambda: "Undone" in str(question["blocks"]))
+    await slack.until(lambda: slack.world.responses)
+    key = values.SessionKey("slack", "T1", "C1", root)
+    assert [turn.request for turn in await service.queries.history(key)] == ["one", "two"]
