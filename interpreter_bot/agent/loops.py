@@ -39,8 +39,8 @@ _GO_ON: Final = chat_messages.Note(
 )
 _AGAIN: Final = "The model was asked to check this answer, and answers again."
 _NOT_RUN: Final = chat_messages.Note(
-    "[Your last message was meant as a call, in a form that cannot be read here: nothing was run, "
-    "and the person has not seen it. Call run_code as a tool, or answer the person.]"
+    "[Your last message was meant as a call, in a form that cannot be read here, so nothing was "
+    "run. Call run_code as a tool, or answer the person.]"
 )
 _TOO_MANY: Final = chat_messages.Note("[Not run: too many calls at once. Call again.]")
 _SAY_SOMETHING: Final = chat_messages.Note(

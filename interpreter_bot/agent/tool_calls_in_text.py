@@ -98,14 +98,6 @@ _MUSINGS: Final = (
 )
 # As in "between <think> and </think>".
 _MAX_MENTION_WORDS: Final = 1
-_MAX_PROSE: Final = 20_000
-# A line that begins with the name of a tool in marks of no known kind; no link, and no sentence.
-_UNKNOWN: Final = re.compile(
-    r"^[ \t]*(?:<{1,3}|\[{1,2}|@{1,2}|\{{1,2}|\u27e6|\u00ab)[ \t]*"
-    r"(?:(?:tool_?call|function_?call|call|tool|function|invoke|use|exec|action)[ \t:=_\"']{1,3})?"
-    rf"(?:functions\.)?(?:{'|'.join(sorted(tools.NAMES))})\b(?!\]\()",
-    re.IGNORECASE | re.MULTILINE,
-)
 _SENTENCE_ENDS: Final = frozenset(".!?:;…。！？：)>*_")  # noqa: RUF001
 
 
@@ -207,8 +199,7 @@ class Parser:
         self._ticks = 0
         self._last = ""
         self._has_begun = self._drops_blanks = self._has_marks = False
-        self._is_doubtful = self._has_called = False
-        self._prose = ""
+        self._is_doubtful = False
 
     def feed(self, delta: str) -> list[Piece]:
         """Parse the next piece."""
@@ -225,8 +216,6 @@ class Parser:
         if self._lead is not None and any(_is_telling(piece) for piece in self._lead):
             self.begins_in_thought = False
         pieces = [*self.settle(), *pieces]
-        if self._finds_calls and not self._has_called and (call := _UNKNOWN.search(self._prose)):
-            pieces.append(UnreadCall(self._prose[call.start() :]))
         if self._forgotten.strip() and not any(map(_is_telling, pieces)) and not self._has_begun:
             pieces.append(Words(self._forgotten))
         self._forgotten = ""
@@ -239,8 +228,6 @@ class Parser:
 
     def _led(self, pieces: list[Piece]) -> list[Piece]:
         """Hold pieces back that may prove to be thoughts."""
-        if any(isinstance(piece, Block | ParsedCall | UnreadCall) for piece in pieces):
-            self._has_called = True
         if self._lead is None:
             return _joined(pieces)
         self._lead += pieces
@@ -355,8 +342,9 @@ class Parser:
         text, self._text = self._text[:length], self._text[length:]
         return text
 
-    def _hold(self, marker: str) -> None:
-        """Hold back the text from here on, which may be a call."""
+    def _hold(self, marker: str, *, is_doubtful: bool = False) -> None:
+        """Hold back the text from here on, which may be a call; in a sentence, it may be none."""
+        self._is_doubtful = is_doubtful
         self._place, self._held, self._opening = _Place.CALL, [marker] if marker else [], marker
 
     def _take_tag(self, tag: str, pieces: list[Piece]) -> None:
@@ -373,7 +361,7 @@ class Parser:
         if tag in _NOISE:
             return
         if self._finds_calls and self._mistakes < _MAX_MISTAKES and _is_marker(tag):
-            self._hold(tag)
+            self._hold(tag, is_doubtful=not is_at_start)
             return
         self._emit(tag, pieces)
 
@@ -393,8 +381,6 @@ class Parser:
                 self._is_line_start = False
         if text:
             pieces.append(Words(text))
-            if len(self._prose) < _MAX_PROSE:
-                self._prose += text
 
     # Thoughts
 
@@ -580,6 +566,9 @@ class Parser:
 
     def _take_open_thought(self, text: str, pieces: list[Piece]) -> None:
         """Take what follows a tag that nobody closed: the answer, or thoughts before a call."""
+        if self._mistakes > _MAX_MISTAKES:
+            pieces.append(Words(held))
+            return
         inner = Parser(finds_calls=self._finds_calls, takes_python=self._takes_python)
         inner._mistakes = self._mistakes + 1
         inner_pieces = [*inner.feed(text), *inner.finish()]
@@ -594,7 +583,9 @@ class Parser:
         """Release the text held back: as calls, or else as text."""
         if calls := written_calls.read(text):
             pieces += [ParsedCall(name, arguments) for name, arguments in calls]
-        elif self._opening.startswith(_STRONG) or written_calls.is_intended(text):
+        elif (
+            self._opening.startswith(_STRONG) and not self._is_doubtful
+        ) or written_calls.is_intended(text):
             pieces.append(UnreadCall(text))
         elif self._mistakes < _MAX_MISTAKES and self._place is _Place.TEXT:
             # Whatever follows the first character is read as if that were none of a marker.

@@ -7,6 +7,7 @@ as long as they say that it is one. What a call holds is never changed: it is re
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 import re
 import warnings
@@ -67,8 +68,8 @@ _HARMONY: Final = re.compile(
     re.DOTALL,
 )
 _NAMED: Final = re.compile(
-    r"(?<![\w.])(?P<name>[A-Za-z_][\w.-]{0,80})(?::\d{1,4})?\s*(?:\[CALL_ID\]\w{0,40})?"
-    r"(?:\[ARGS\]|<[|\uff5c][^<>\n]{1,60}[|\uff5c]>|✿ARGS✿:?|(?:\n\s*)?`{3,}\w{0,10}|:|,|=)?\s*(?=\{)"
+    r"(?<![\w.])(?P<name>[A-Za-z_][\w.-]{0,80})(?::\d{1,4})?\s*+(?:\[CALL_ID\]\w{0,40})?"
+    r"(?:\[ARGS\]|<[|\uff5c][^<>\n]{1,60}[|\uff5c]>|✿ARGS✿:?|`{3,}\w{0,10}|:|,|=)?\s*+(?=\{)"
 )
 _ESCAPED: Final = re.compile(
     r"call:(?P<name>\w{1,80})\{(?P<key>\w{1,40}):<escape>(?P<value>.*?)<escape>\}", re.DOTALL
@@ -89,8 +90,16 @@ _CODE: Final = re.compile(
     r"^[ \t]*(`{3,}|~{3,}).*?(?:^[ \t]*\1|\Z)|`[^`\n]*`", re.MULTILINE | re.DOTALL
 )
 _INTENDED: Final = re.compile(
-    rf"(?:[<=\"'./:]|to=|Action: ?)(?:{_SPELLED})\b[\"'>]?\s*(?:[,({{\[<>|]|\Z|\n\s*[\[{{<])"
-    r"|\brun_code\s*(?:\((?:\s*code\s*=|\s*[\"'])|[:=]?\s*\{|<[|\uff5c]|\[ARGS\])"
+    rf"(?:[<=\"'./:]|to=|Action: ?)(?:{_SPELLED})\b[\"'>]?\s*+(?:[,({{\[<>|]|\Z)"
+    r"|\brun_code\s*+(?:\(\s*+(?:code\s*=|[\"'])|[:=]?\s*+\{|<[|\uff5c]|\[ARGS\])"
+)
+
+# A line that begins with the name of a tool in marks of no known kind; no link, and no sentence.
+_UNKNOWN: Final = re.compile(
+    r"^[ \t]*(?:<{1,3}|\[{1,2}|@{1,2}|\{{1,2}|\u27e6|\u00ab)[ \t]*"
+    r"(?:(?:tool_?call|function_?call|call|tool|function|invoke|use|exec|action)[ \t:=_\"']{1,3})?"
+    rf"(?:functions\.)?(?:{_SPELLED})\b(?!\]\()",
+    re.IGNORECASE | re.MULTILINE,
 )
 
 
@@ -132,7 +141,8 @@ def is_intended(text: str) -> bool:
 
 def is_unmarked(words: str) -> bool:
     """Say whether words hold a call without a marker that is known; code in them is none."""
-    return is_intended(_CODE.sub("", words))
+    prose = _CODE.sub("", words)
+    return is_intended(prose) or _UNKNOWN.search(prose) is not None
 
 
 def may_be_call(text: str) -> bool:
@@ -190,7 +200,7 @@ def _raw_code(text: str) -> Iterator[WrittenCall]:
 def _blocks(text: str) -> Iterator[WrittenCall]:
     """`<function=NAME>`, `<invoke name="NAME">`, with parameters in tags, or JSON."""
     position = 0
-    for opening in _BLOCK.finditer(text):
+    for opening in itertools.islice(_BLOCK.finditer(text), _MAX_CALLS):
         # One within the code of another is no call.
         if opening.start() < position or not tools.canonical_name(opening["name"]):
             continue
@@ -233,7 +243,7 @@ def _value(text: str) -> str:
 
 def _pairs(text: str) -> Iterator[WrittenCall]:
     """`NAME<arg_key>…</arg_key><arg_value>…</arg_value>`."""
-    for opening in _PAIRED.finditer(text):
+    for opening in itertools.islice(_PAIRED.finditer(text), _MAX_CALLS):
         pairs: dict[str, str] = {}
         position = opening.end()
         while pair := _PAIR.match(text, position):
@@ -251,7 +261,8 @@ def _harmony(text: str) -> Iterator[WrittenCall]:
 
 def _escaped(text: str) -> Iterator[WrittenCall]:
     """`call:NAME{key:<escape>…<escape>}`."""
-    for call in _ESCAPED.finditer(text):
+    # Without an end, each beginning would be searched to the end of the text.
+    for call in _ESCAPED.finditer(text) if "<escape>}" in text else ():
         yield call["name"], json.dumps({call["key"]: call["value"]})
 
 

@@ -10,7 +10,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from interpreter_bot.agent import chat_messages, tool_calls_in_text, tools
+from interpreter_bot.agent import chat_messages, tool_calls_in_text, tools, written_calls
 
 BLOCK = "Look:\n```python\nprint(1)\n```\n"
 CALL = {"name": "run_code", "arguments": {"code": "print(1)"}}
@@ -245,11 +245,8 @@ def test_a_call_that_cannot_be_read_is_neither_run_nor_shown(text, size):
         "I will look.\n\n{{ run_code | print(1) }}",
     ],
 )
-@pytest.mark.parametrize("size", [1, 7, 10_000])
-def test_a_call_in_marks_that_nobody_knows_is_no_answer(text, size):
-    *_, last = in_pieces(text, [size] * len(text), takes_python=False)
-    assert isinstance(last, tool_calls_in_text.UnreadCall)
-    assert "run_code" in last.text
+def test_a_call_in_marks_that_nobody_knows_is_no_answer(text):
+    assert written_calls.is_unmarked(text)
 
 
 ANSWERS = [
@@ -276,6 +273,7 @@ ANSWERS = [
     "```python\nprint('<tool_call>')\n```",
     "Actions: run.\nAction: none",
     "[run_code](docs.md) runs Python.",
+    "The token <|tool_call|> marks a call in that model.",
     "Two tools:\n* run_code\n| run_code | runs |",
 ]
 
@@ -285,6 +283,7 @@ ANSWERS = [
 def test_answers_that_only_look_alike_are_shown(text, size):
     words = tool_calls_in_text.Words(text)
     assert in_pieces(text, [size] * len(text), takes_python=False) == [words]
+    assert not written_calls.is_unmarked(text)
 
 
 THOUGHTS = {
@@ -436,3 +435,27 @@ def test_what_follows_a_thought_is_not_lost(size):
         pieces += splitter.feed(text[start : start + size])
     pieces += splitter.finish()
     assert "".join(piece.text for piece in pieces) == "Hello\nyou"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<tool_call>run_code" + "\n" * 90_000,
+        "<tool_call>" + '<invoke name="run_code"><parameter name="code">' * 2000,
+        "<tool_call>" + "run_code<arg_key>a</arg_key><arg_value>" * 2000,
+        "<tool_call>" + "<function=run_code>" * 4000,
+        "<tool_call>" + "call:run_code{code:<escape>" * 3000,
+        "run_code (" + " " * 90_000,
+        "<run_code" + " " * 90_000,
+        "<think>\n" * 12_000,
+        "<|channel|>commentary to=functions.run_code " * 2000,
+        "Action: run_code" + "\n" * 90_000,
+    ],
+    ids=lambda text: text[:30],
+)
+def test_a_reply_that_repeats_itself_is_read_quickly(text):
+    began = time.process_time()
+    pieces = in_pieces(text, [], takes_python=False)
+    words = "".join(piece.text for piece in pieces if isinstance(piece, tool_calls_in_text.Words))
+    written_calls.is_unmarked(words)
+    assert time.process_time() - began < 1.0
