@@ -5,12 +5,17 @@ from __future__ import annotations
 import difflib
 import re
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import pydantic
 
 _WORD = re.compile(r"[a-z0-9]+")
 _MIN_LIKENESS = 0.75
+# What Kubernetes tells every pod of a service whose name begins as ours.
+_OF_KUBERNETES = re.compile(
+    r"(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_\w+)?)=.*"
+    r"|(?:\w+_)?PORT=(?:tcp|udp|sctp)://.*"
+)
 
 
 def sentence(name: str, model: type[pydantic.BaseModel]) -> str:
@@ -19,21 +24,22 @@ def sentence(name: str, model: type[pydantic.BaseModel]) -> str:
 
 
 def variable_sentences(
-    variables: Iterable[str], prefix: str, model: type[pydantic.BaseModel]
+    variables: Mapping[str, str], prefix: str, model: type[pydantic.BaseModel]
 ) -> list[str]:
     """Return a sentence for each environment variable with our prefix that sets nothing.
 
     Pydantic reports unknown names within a group, and reads no others.
 
     Args:
-        variables: the names of all that are set.
+        variables: all that are set.
         prefix: of ours, in upper case.
         model: the settings, whose fields are the groups.
     """
     unknown = []
-    for variable in sorted(variables):
+    for variable, value in sorted(variables.items()):
         name = variable.upper().removeprefix(prefix)
-        if name == variable.upper() or name.partition("__")[0].lower() in model.model_fields:
+        is_known = name.partition("__")[0].lower() in model.model_fields
+        if name == variable.upper() or is_known or _OF_KUBERNETES.fullmatch(f"{name}={value}"):
             continue
         hint = _hint(
             name.lower().replace("_", "."),

@@ -30,6 +30,10 @@ _NOT_UNDERSTOOD: Final = (
 _TOO_LONG: Final = "The statement is too long to be read. Give long lists as parameters."
 # It takes about a tenth of a millisecond to parse one.
 _MAX_TOKENS: Final = 50_000
+_BRACKETS: Final = (
+    "The word {word} begins a statement of its own in this dialect, so this is not run. If it is a "
+    "name, write it in brackets: [{word}]."
+)
 _MANY: Final = "Only one statement can be run at a time."
 # By the names that SQLAlchemy and the settings use.
 _DIALECTS: Final = {"postgresql": "postgres", "mariadb": "mysql", "mssql": "tsql"}
@@ -59,7 +63,7 @@ _STATEMENTS_OF_TSQL: Final = frozenset(
     (
         *("alter", "backup", "begin", "break", "bulk", "checkpoint", "close", "commit", "continue"),
         *("create", "dbcc", "deallocate", "declare", "delete", "deny", "drop", "dump"),
-        *("exec", "execute", "fetch", "goto", "grant", "if", "insert", "kill", "load"),
+        *("exec", "execute", "goto", "grant", "if", "insert", "kill", "load"),
         *("merge", "open", "print", "raiserror", "readtext", "reconfigure", "restore", "return"),
         *("revert", "revoke", "rollback", "save", "set", "setuser", "shutdown"),
         *("truncate", "update", "updatetext", "use", "waitfor", "while", "writetext"),
@@ -231,7 +235,7 @@ class Statement:
             word = token.text.lower()
             written = self._text[token.start : token.end + 1].lower()
             if self._name == "tsql" and written in _STATEMENTS_OF_TSQL:
-                raise StatementError(_NOT_READING)
+                raise StatementError(_BRACKETS.format(word=written))
             if following is None:
                 continue
             is_call = following.token_type is TokenType.L_PAREN

@@ -118,3 +118,22 @@ def test_the_key_of_a_model_in_the_file_is_checked(tmp_path):
     assert said.startswith("interpreter-bot: MY_KEY cannot be used: it begins with 'Bearer'")
     said = _stderr(tmp_path, '[[models]]\nname = "m"\nbase_url = "api.example/v1"')
     assert "The setting models.0.base_url is wrong: it has to be an address" in said
+
+
+def test_variables_of_a_kubernetes_service_of_our_name_are_passed_over(tmp_path):
+    process = subprocess.run(
+        [sys.executable, "-m", "interpreter_bot", "sessions", "list"],
+        env=os.environ
+        | {
+            "INTERPRETER_BOT_PATHS__DATA": str(tmp_path),
+            "INTERPRETER_BOT_SERVICE_HOST": "10.0.0.1",
+            "INTERPRETER_BOT_SERVICE_PORT_HTTP": "8080",
+            "INTERPRETER_BOT_PORT": "tcp://10.0.0.1:8080",
+            "INTERPRETER_BOT_PORT_8080_TCP_ADDR": "10.0.0.1",
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "There is no setting" not in process.stderr

@@ -195,3 +195,11 @@ def test_a_value_without_a_parameter_is_refused():
 def test_a_value_that_is_none_is_refused(told):
     with pytest.raises(statements.StatementError):
         statements.value(told)
+
+
+def test_pages_of_sql_server_are_read_and_its_words_are_names_in_brackets():
+    paged = "SELECT a FROM t ORDER BY a OFFSET 0 ROWS FETCH NEXT 10 ROWS ONLY"
+    statement(paged, dialect="mssql").check_reading()
+    statement("SELECT [open] FROM prices", dialect="mssql").check_reading()
+    with pytest.raises(statements.StatementError, match=r"write it in brackets: \[open\]"):
+        statement("SELECT open FROM prices", dialect="mssql").check_reading()
