@@ -567,7 +567,7 @@ class Parser:
     def _take_open_thought(self, text: str, pieces: list[Piece]) -> None:
         """Take what follows a tag that nobody closed: the answer, or thoughts before a call."""
         if self._mistakes > _MAX_MISTAKES:
-            pieces.append(Words(held))
+            pieces.append(Words(text))
             return
         inner = Parser(finds_calls=self._finds_calls, takes_python=self._takes_python)
         inner._mistakes = self._mistakes + 1

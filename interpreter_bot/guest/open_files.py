@@ -16,6 +16,7 @@ import os
 import stat
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 
 _FILES = "/proc/self/fd"
@@ -35,6 +36,8 @@ _RESULTS = (
 )
 _MAX_LOOKED_AT = 2000
 _MAX_NAMED = 5
+# The times of files are behind the clock by up to a tick.
+_CLOCK_NANOSECONDS = 20_000_000
 
 
 class OpenFiles:
@@ -44,11 +47,13 @@ class OpenFiles:
         """`home` is the directory whose files are given back."""
         self._home = home
         self._known: dict[str, int] = {}
+        self._began = 0
         self._told: set[str] = set()
 
     def begin(self) -> None:
         """Remember what lies elsewhere, before a cell runs."""
         self._known = dict(self._elsewhere())
+        self._began = time.time_ns() - _CLOCK_NANOSECONDS
 
     def end(self) -> None:
         """Write what waits in buffers, and say what a person would miss."""
@@ -64,7 +69,12 @@ class OpenFiles:
             name = os.path.relpath(path, self._home)
             sys.stderr.write(f"{name} is still open, so it is not complete: close it.\n")
         self._told = unfinished
-        new = {path for path, time in self._elsewhere() if self._known.get(path) != time}
+        # The working directory may be another one than before.
+        new = {
+            path
+            for path, changed in self._elsewhere()
+            if changed >= self._began and self._known.get(path) != changed
+        }
         if new:
             names = ", ".join(sorted(new)[:_MAX_NAMED]) + (", …" if len(new) > _MAX_NAMED else "")
             sys.stderr.write(f"Only files in {self._home} are given back, not: {names}\n")

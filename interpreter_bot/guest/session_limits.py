@@ -20,12 +20,13 @@ def install(home: str, *, workspace_bytes: int, cpu_cores: float) -> None:
 
     def statvfs(path: Any) -> os.statvfs_result:
         real = measure(path)
-        if _is_temporary(path):
+        if _is_temporary(path) or not real.f_frsize:
             return real
-        real = measure(home)
+        workspace = measure(home)
         total = workspace_bytes // real.f_frsize
         used = _used_bytes(home) // real.f_frsize
-        free = max(min(total - used, real.f_bavail), 0)
+        available = workspace.f_bavail * workspace.f_frsize // real.f_frsize
+        free = max(min(total - used, available), 0)
         fields = list(real)
         fields[2:5] = [total, free, free]
         return os.statvfs_result(fields)

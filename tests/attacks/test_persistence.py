@@ -127,14 +127,16 @@ async def test_home_does_not_outlive_the_kernel(bot, run, key_of):
     assert ran.word == "False"
 
 
-async def test_workspace_is_not_searched_for_modules_of_others(run):
+async def test_workspace_is_searched_for_modules_after_all_other_places(run):
     ran = await run(
         boxes.code(
-            "print([path for path in sys.path if not path.startswith((sys.prefix,"
-            " sys.base_prefix, '/usr'))])"
+            "print([path for path in sys.path[:-1] if not path.startswith((sys.prefix,"
+            " sys.base_prefix, '/usr'))], sys.path[-1])"
         )
     )
 
     # The bot's own place may be named by an editable installation; nothing of it is there.
-    assert "/mnt/data" not in ran.text
-    assert "''" not in ran.text
+    others, last = ran.text.rsplit(maxsplit=1)
+    assert last == "/mnt/data"
+    assert "/mnt/data" not in others
+    assert "''" not in others
