@@ -24,7 +24,7 @@ USED = values.Usage(steps=2, input_tokens=20, output_tokens=10)
 class Conversation:
     """Conversations, one of them, and who chooses in it.
 
-    They answer "hello" with "Hello", and "wait" with "Well" and nothing more until it is stopped.
+    They answer "hello" with "Hello", and "wait" with "Here" and nothing more until it is stopped.
     For "ask me" they first run code that asks for a name and says it.
     """
 
@@ -59,7 +59,7 @@ async def _real(tmp_path, short_path):
         asked = str(last["content"])
         if ASK in asked and last["role"] == "user":
             return openai_server.code(QUESTION)
-        return openai_server.text("Well", fault="stall") if WAIT in asked else _HELLO
+        return openai_server.text("Here", fault="stall") if WAIT in asked else _HELLO
 
     async with openai_server.Server(answer) as server:
         models = [
@@ -91,7 +91,7 @@ async def _scripted(tmp_path, short_path):
             turn.reply.finished(0, conversations.done())
             turn.reply.usage(USED)
             turn.reply.step(2)
-        turn.reply.text("Well" if WAIT in turn.request.text else "Hello")
+        turn.reply.text("Here" if WAIT in turn.request.text else "Hello")
         if WAIT in turn.request.text:
             await asyncio.sleep(60)
         turn.reply.usage(USED)
@@ -151,9 +151,9 @@ async def test_a_person_who_stops_a_turn_keeps_its_words(conversation):
         assert await conversation.service.stop(conversation.key)
         assert not await conversation.service.stop(conversation.key), "it is stopped already"
     end = task.result()
-    assert (end.status, end.text, end.sentence) == (values.TurnStatus.STOPPED, "Well", "Stopped.")
+    assert (end.status, end.text, end.sentence) == (values.TurnStatus.STOPPED, "Here", "Stopped.")
     (past,) = await conversation.service.queries.history(conversation.key)
-    assert (past.status, past.answer, past.id) == ("stopped", "Well", end.turn_id)
+    assert (past.status, past.answer, past.id) == ("stopped", "Here", end.turn_id)
 
 
 async def test_what_goes_away_ends_as_interrupted_and_nothing_new_is_taken(conversation):

@@ -216,8 +216,19 @@ async def _terminal(tmp_path):
 @contextlib.asynccontextmanager
 async def _lines(tmp_path):
     out = io.StringIO()
-    with _typed() as (answers, *typed):
-        yield Opened(json_replies.TurnJsonLines(None, answers, out=out), out.getvalue, *typed)
+    with _typed() as (lines, type_line, _):
+
+        async def answer(text):
+            questions = [
+                line for line in map(json.loads, out.getvalue().splitlines()) if "id" in line
+            ]
+            await type_line(json.dumps({"id": questions[-1]["id"], "answer": text}))
+
+        async def decide(is_approved):
+            await answer("yes" if is_approved else None)
+
+        reply = json_replies.TurnJsonLines(None, json_replies.JsonAnswers(lines), out=out)
+        yield Opened(reply, out.getvalue, answer, decide)
     assert all(json.loads(line) for line in out.getvalue().splitlines())
 
 
