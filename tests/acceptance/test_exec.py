@@ -213,14 +213,17 @@ def test_wall_time_ends_a_printing_loop_and_keeps_variables(interpreter_bot):
     assert not ran.of("announcement")
 
 
-def test_printing_is_cut_with_one_notice(interpreter_bot):
+def test_printing_is_cut_in_the_middle_and_says_where_and_how_much(interpreter_bot):
     ran = interpreter_bot(
         "exec", "--json", "--cell=for _ in range(9999): print('é' * 50)", output_bytes="10000"
     )
     printed = [line for line in ran.of("stdout") if line.get("kind") != "notice"]
     assert 7_000 < sum(len(line["text"].encode()) for line in printed) <= 10_000
     assert printed[-1]["text"].endswith("é\n")
-    assert len(ran.of("stdout")) - len(printed) == 1
+    notices = [line["text"] for line in ran.of("stdout") if line.get("kind") == "notice"]
+    assert notices[0] == "The output is cut here; its end follows."
+    assert notices[1].endswith("characters of the output were cut here.")
+    assert len(notices) == 2
     assert ran.of("finished")[0]["status"] == "ok"
 
 
