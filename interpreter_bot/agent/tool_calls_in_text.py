@@ -68,33 +68,11 @@ _NOISE: Final = frozenset(
 )
 # How models begin to think, in lower case; answers that begin so wait until they are known.
 _MUSINGS: Final = (
-    *("ok", "okay", "alright", "all right", "hmm", "hm", "well", "so", "first", "wait", "now"),
-    *(
-        "let me",
-        "let's",
-        "let us",
-        "we need",
-        "we are",
-        "we have",
-        "we should",
-        "we can",
-        "we must",
-    ),
+    *("ok", "okay", "alright", "all right", "hmm", "hm", "wait", "let me", "let's", "let us"),
+    *("we need", "we are", "we have", "we should", "we can", "we must", "got it", "to answer"),
     *("the user", "the person", "the question", "the task", "the request", "user ", "i need"),
-    *("i should", "i have to", "i'm asked", "i am asked", "i'll start", "got it", "to answer"),
-    *(
-        "thinking",
-        "analysis",
-        "thought",
-        "good",
-        "got",
-        "looking",
-        "need ",
-        "好",
-        "嗯",
-        "用户",
-        "我",
-    ),
+    *("i should", "i have to", "i'm asked", "i am asked", "i'll start", "thinking", "thought"),
+    *("好", "嗯", "用户", "我"),
 )
 # As in "between <think> and </think>".
 _MAX_MENTION_WORDS: Final = 1

@@ -345,7 +345,7 @@ async def test_an_edited_message_runs_on_the_state_before_it(opened):
 async def test_cells_that_made_what_was_not_kept_are_found(opened):
     async with opened() as house:
         await house.run("x = 1")
-        with pytest.raises(errors.BotError, match="No variable"):
+        with pytest.raises(errors.BotError, match="Nothing to rebuild"):
             await house.service.branches.lost_cells(KEY)
         await house.run("gen = (i for i in range(3))")
         await house.run(
