@@ -53,6 +53,7 @@ class OutputReader:
         }
         self._bytes_left = dict.fromkeys(self._cleaners, limits.output_bytes)
         self._is_cut = False
+        self._cut_streams: set[str] = set()
         self._displays_left = limits.displays
         self._updates_left = limits.displays * _UPDATES_PER_DISPLAY
         self._errors_left = _ERRORS
@@ -98,8 +99,9 @@ class OutputReader:
             outputs.append(values.Notice(f"{cut:,} characters of the output were cut here."))
         if text := self._cleaners[stream].feed(kept):
             outputs.append(values.Text(stream, text))
-        if left and len(kept) < len(sent):
+        if len(kept) < len(sent) and stream not in self._cut_streams:
             self._is_cut = True
+            self._cut_streams.add(stream)
             limit = f"{self._limits.output_bytes:,}"
             notice = f"The output was cut after {limit} bytes; the rest is not shown."
             outputs.append(values.Notice(notice))

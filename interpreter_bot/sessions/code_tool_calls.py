@@ -46,7 +46,7 @@ _MOST_CALLS: Final = 500
 _TOO_MANY: Final = f"The code asked for tools more than {_MOST_CALLS} times in this turn."
 _MALFORMED: Final = "That is no call of a tool."
 _NOT_APPROVED: Final = "The call of the tool {tool} of {server} was not allowed."
-_EDITED: Final = "The call was not allowed as it is. The person wants this instead:\n{code}"
+_EDITED: Final = "The call was not allowed as it is. This was asked for instead:\n{code}"
 _SENT: Final = (
     "{name} is used with each person's own account, and the person who asked has not logged in. "
     "They were just sent a link to log in, which nobody else sees. Nothing was called: ask again "
