@@ -242,7 +242,7 @@ async def test_a_person_is_asked_where_they_are_asked_for_code(bot, index):
 
     async with pools.Pool.open(bot()) as pool, pool.lease("slack/T/C/1") as lease:
         kernel = await lease.kernel()
-        assert "did not allow" in (await _run(kernel, "%pip install asked", ask))[1]
+        assert "it was not allowed" in (await _run(kernel, "%pip install asked", ask))[1]
         assert "Installed asked" in (await _run(kernel, "%pip install asked", ask))[1]
     assert questions[0].is_installation
     assert questions[0].prompt.startswith("Install asked 1.0 (")
