@@ -122,8 +122,9 @@ async def test_completions_of_python_are_text_and_chosen_by_keys(serving_fake, b
         late = await page.value(
             "(async () => { const {Editor} = await import('/editor.js'); let tell;"
             " const place = document.body.appendChild(document.createElement('div'));"
-            " const complete = () => new Promise((said) => (tell = said));"
-            " const editor = new Editor(place, {changed() {}, complete}); editor.put('f(');"
+            " const ask = ({question}) => (tell = (found) => dispatchEvent("
+            "new CustomEvent('looked', {detail: {question, ...found}})), true);"
+            " const editor = new Editor(place, {changed() {}, ask}); editor.put('f(');"
             " const asked = editor.completed({pos: 2, state: editor.view.state, explicit: true});"
             " editor.begin('g'); tell({signature: {label: 'f(x)', doc: ''}});"
             " await asked.catch(() => null);"
@@ -291,6 +292,24 @@ async def test_messages_wait_for_their_files_and_go_in_order_wherever_one_is(
         await page.until("document.querySelector('#uploads .done img')?.naturalWidth === 3")
         await page.click("#uploads .look")
         await page.until("document.getElementById('pane')?.innerText.includes('dot.png')")
+
+
+async def test_a_file_that_is_chosen_first_goes_along_though_it_is_sent_at_once(
+    serving_fake, browsing
+):
+    async with serving_fake({"look": _nothing}) as (bot, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        assert not [one for one in page.requests if "uploads" in one]
+        # All of it before the module that uploads files can have been fetched.
+        await page.value(
+            "(() => { const data = new DataTransfer(); data.items.add(new File(['x'], 'x.csv'));"
+            " const picker = document.getElementById('picker'); picker.files = data.files;"
+            " picker.dispatchEvent(new Event('change'));"
+            f" {FIELD}.value = 'look at it';"
+            " document.getElementById('composer').requestSubmit(); })()"
+        )
+        await visits.answered(page)
+        assert [(one.text, one.files) for one in bot.requests] == [("look at it", ("x.csv",))]
 
 
 async def test_a_message_whose_file_does_not_arrive_is_given_back_and_a_sample_is_there(

@@ -78,7 +78,7 @@ async def test_the_page_is_light_before_the_first_formula(serving_fake, browsing
         await visits.say(page, "show")
         await visits.answered(page)
         weight = await page.value(WEIGHT)
-        assert 50_000 < weight <= 160_000, weight
+        assert 50_000 < weight <= 150_000, weight
 
 
 async def test_formulas_of_an_answer_are_typeset(serving_fake, browsing):

@@ -116,7 +116,7 @@ async def test_all_of_a_table_is_downloaded_when_asked_for(serving_fake, browsin
         page = await visits.opened(browser, client)
         await visits.say(page, "show")
         await visits.answered(page)
-        await bot.idle()
+        await page.until("document.getElementById('title').textContent === 'show'")
         assert (await page.text("#turns")).count("All as CSV") == 1
         await page.click(".output.table .output-tools .small:nth-last-child(2)")
         file = await browser.downloaded()

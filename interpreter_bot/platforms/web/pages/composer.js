@@ -1,23 +1,22 @@
 // Where people write: words or Python, with files that are on their way or there already.
 
 import { $, el, icon, plain } from "./dom.js";
-import { Uploads } from "./uploads.js";
-import { WaitingMessages } from "./waiting_messages.js";
+
+const KEPT = "draft-";
 
 function kept(thread) {
-  return JSON.parse(sessionStorage.getItem(`draft-${thread}`) ?? "{}");
+  return JSON.parse(sessionStorage.getItem(KEPT + thread) ?? "{}");
 }
 
 export class Composer {
-  constructor({ send, stop, say, recalled, complete }) {
-    Object.assign(this, { send, stop, say, recalled, complete });
+  constructor({ send, stop, say, recalled, ask }) {
+    Object.assign(this, { send, stop, say, recalled, ask });
     this.limits = { text_characters: 100_000, upload_bytes: 0, models: null };
     this.field = $("message");
     this.editor = null;
     this.thread = "";
     this.isCode = false;
-    this.uploads = new Uploads({ complain: (text) => this.complain(text), changed: (thread) => this.uploaded(thread) });
-    this.waiting = new WaitingMessages(this.uploads, { send, giveBack: (message) => this.giveBack(message) });
+    this.uploads = this.waiting = null;
     $("attach").append(icon("clip"));
     $("send").append(icon("send"));
     $("stop").append(icon("stop"), el("span", {}, "Stop"));
@@ -43,20 +42,20 @@ export class Composer {
     this.field.value = draft.text ?? "";
     this.editor?.begin(this.field.value);
     this.isNew = draft.isCode === undefined;
-    const isKnown = this.uploads.open(thread, draft.files ?? []);
+    const isKnown = this.uploads?.open(thread, draft.files ?? []);
     const lost = isKnown ? [] : (draft.going ?? []);
     if (!isKnown && draft.waiting) this.text = [draft.waiting, draft.text].filter(Boolean).join("\n");
     this.setCode(draft.isCode ?? this.isUsuallyCode);
     this.complain("");
-    this.waiting.draw();
+    this.waiting?.draw();
     if (lost.length) this.complain(`The page was left before this was uploaded: ${lost.map(plain).join(", ")}. Please attach it again.`);
   }
 
   /** Forget what was written in a conversation that is deleted, and stop what goes there. */
   forget(thread) {
-    this.waiting.drop(thread);
-    this.uploads.drop(thread);
-    sessionStorage.removeItem(`draft-${thread}`);
+    this.waiting?.drop(thread);
+    this.uploads?.drop(thread);
+    sessionStorage.removeItem(KEPT + thread);
     if (thread === this.thread) this.thread = "";
   }
 
@@ -84,7 +83,6 @@ export class Composer {
   know(limits) {
     const isFirst = this.limits.models === null;
     this.limits = limits;
-    this.uploads.most = limits.upload_bytes;
     if (isFirst && this.isNew && limits.models.length === 0) this.setCode(true);
   }
 
@@ -113,7 +111,7 @@ export class Composer {
         changed: (text) => this.changed(text),
         submit: () => this.submit(),
         recalled: () => this.recalled(),
-        complete: (code) => this.complete(code),
+        ask: (message) => this.ask(message),
       });
     } catch {
       this.fetching = null;
@@ -147,11 +145,12 @@ export class Composer {
   keep(thread = this.thread) {
     if (!thread) return;
     const written = thread === this.thread ? { text: this.field.value.slice(0, 1_000_000), isCode: this.isCode } : kept(thread);
-    const draft = { ...written, waiting: this.waiting.text(thread), files: this.uploads.done(thread), going: [...this.waiting.going(thread), ...this.uploads.going(thread)] };
-    const isMore = draft.text || draft.waiting || draft.files.length || draft.going.length || draft.isCode !== this.isUsuallyCode;
+    const attached = this.uploads && { waiting: this.waiting.text(thread), files: this.uploads.done(thread), going: [...this.waiting.going(thread), ...this.uploads.going(thread)] };
+    const draft = { ...written, ...attached };
+    const isMore = draft.text || hasFiles(draft) || draft.isCode !== this.isUsuallyCode;
     try {
-      if (isMore) sessionStorage.setItem(`draft-${thread}`, JSON.stringify(draft));
-      else sessionStorage.removeItem(`draft-${thread}`);
+      if (isMore) sessionStorage.setItem(KEPT + thread, JSON.stringify(draft));
+      else sessionStorage.removeItem(KEPT + thread);
     } catch (error) {
       // Full: what is written is still in the field, only not kept for a reload.
       if (error.name !== "QuotaExceededError") throw error;
@@ -178,17 +177,48 @@ export class Composer {
   }
 
   take(files) {
+    const all = [...files];
     this.complain("");
-    this.uploads.add(files);
+    this.withUploads((uploads, thread) => uploads.add(thread, all));
     this.focus();
   }
 
-  submit() {
+  /** Give back, after a reload, the files of drafts as well. */
+  async recover() {
+    const threads = Object.keys(sessionStorage).filter((key) => key.startsWith(KEPT)).map((key) => key.slice(KEPT.length));
+    if (threads.some((thread) => hasFiles(kept(thread)))) await this.fetchUploads();
+  }
+
+  /** Do something with uploads, once they are there, for the conversation that is shown now. */
+  async withUploads(use) {
+    const { thread } = this;
+    const uploads = this.uploads ?? (await this.fetchUploads());
+    if (uploads) use(uploads, thread);
+  }
+
+  /** Fetch what handles files, with the first of them; gives null if it cannot be had. */
+  fetchUploads() {
+    return (this.fetchingUploads ??= this.loadUploads().finally(() => (this.fetchingUploads = null)));
+  }
+
+  async loadUploads() {
+    const modules = await Promise.all([import("./uploads.js"), import("./waiting_messages.js")]).catch(() => null);
+    if (!modules) return this.complain("There is no connection right now. Please attach the file again.", "connection");
+    const [{ Uploads }, { WaitingMessages }] = modules;
+    this.uploads = new Uploads({ complain: (text) => this.complain(text), changed: (thread) => this.uploaded(thread), limit: () => this.limits.upload_bytes });
+    this.waiting = new WaitingMessages(this.uploads, { send: this.send, giveBack: (message) => this.giveBack(message) });
+    this.uploads.open(this.thread, []);
+    return this.uploads;
+  }
+
+  async submit() {
+    // What was attached just now goes along.
+    if (this.fetchingUploads && !(await this.fetchingUploads)) return;
     const text = this.field.value;
-    const files = this.uploads.done();
+    const files = this.uploads?.done() ?? [];
     const most = this.limits.text_characters;
-    const isWaiting = this.uploads.isBusy || this.waiting.of(this.thread).length > 0;
-    if (!text.trim() && !files.length && !this.uploads.isBusy) return this.complain("Please write something first.");
+    const isWaiting = this.uploads && (this.uploads.isBusy || this.waiting.of(this.thread).length > 0);
+    if (!text.trim() && !files.length && !this.uploads?.isBusy) return this.complain("Please write something first.");
     if (!text.trim() && this.isCode) return this.complain("Please write the code to run.");
     if (text.length > most)
       return this.complain(
@@ -197,7 +227,7 @@ export class Composer {
     if (isWaiting) this.waiting.add(message);
     else if (!this.send({ ...message, files })) return this.complain("There is no connection right now. Your message is kept.", "connection");
     this.text = "";
-    this.uploads.clear();
+    this.uploads?.clear();
     this.edited();
   }
 
@@ -206,19 +236,19 @@ export class Composer {
     if (thread === this.thread) return this.restore({ text, files: [], is_code: isCode });
     const draft = kept(thread);
     const both = [text, draft.text].filter(Boolean).join("\n");
-    sessionStorage.setItem(`draft-${thread}`, JSON.stringify({ ...draft, text: both, isCode }));
+    sessionStorage.setItem(KEPT + thread, JSON.stringify({ ...draft, text: both, isCode }));
   }
 
   /** Whether something would be lost if the page were left. */
   get isBusy() {
-    return this.uploads.isAnyBusy || this.waiting.all.length > 0;
+    return this.uploads !== null && (this.uploads.isAnyBusy || this.waiting.all.length > 0);
   }
 
   /** Give back what was refused, unless something new was written meanwhile. */
   restore({ text, files, is_code: isCode }) {
     this.text = this.field.value.trim() ? `${text}\n${this.field.value}` : text;
     this.setCode(isCode);
-    this.uploads.put(files);
+    if (files.length) this.withUploads((uploads, thread) => uploads.put(thread, files));
     this.fit();
     this.keep();
     this.focus();
@@ -238,7 +268,7 @@ export class Composer {
   }
 
   settle(about) {
-    if (about === "connection") this.waiting.look();
+    if (about === "connection") this.waiting?.look();
     if (this.about === about) this.complain("");
   }
 
@@ -250,4 +280,27 @@ export class Composer {
   showRunning(isRunning) {
     $("stop").hidden = !isRunning;
   }
+}
+
+function hasFiles({ waiting, files, going }) {
+  return Boolean(waiting || files?.length || going?.length);
+}
+
+/** Take what is dropped anywhere on the page. */
+export function takeDrops(take, complain) {
+  let depth = 0;
+  const isOfFiles = (event) => event.dataTransfer?.types.includes("Files");
+  const show = (isShown) => ($("drop").hidden = !isShown);
+  addEventListener("dragenter", (event) => isOfFiles(event) && (event.preventDefault(), depth++, show(true)));
+  addEventListener("dragleave", (event) => isOfFiles(event) && --depth <= 0 && ((depth = 0), show(false)));
+  addEventListener("dragover", (event) => isOfFiles(event) && event.preventDefault());
+  addEventListener("drop", (event) => {
+    if (!isOfFiles(event)) return;
+    event.preventDefault();
+    depth = 0;
+    show(false);
+    const folders = new Set([...event.dataTransfer.items].map((one) => one.webkitGetAsEntry?.()).filter((one) => one?.isDirectory).map((one) => one.name));
+    take([...event.dataTransfer.files].filter((file) => !folders.has(file.name)));
+    if (folders.size) complain("Folders cannot be uploaded as they are. Please make a zip file of it.");
+  });
 }

@@ -2,6 +2,7 @@
 // shadow tree, for in a document of its own CodeMirror would need inline styles.
 
 import { el } from "./dom.js";
+import { completions } from "./kernel_lookups.js";
 import {
   acceptCompletion, autocompletion, bracketMatching, closeBrackets, closeBracketsKeymap, closeCompletion, completionStatus,
   defaultKeymap, EditorState, EditorView, globalCompletion, highlightSpecialChars, HighlightStyle, history, historyKeymap,
@@ -58,8 +59,8 @@ const signature = StateField.define({
 export class Editor {
   /**
    * @param {HTMLElement} place
-   * @param {{changed(text: string): void, submit(): void, recalled(): string[], complete(before: string): Promise<object>}} user
-   *   `recalled` gives what was written before, the latest first; `complete` how code may go on.
+   * @param {{changed(text: string): void, submit(): void, recalled(): string[], ask(message: object): boolean}} user
+   *   `recalled` gives what was written before, the latest first; `ask` asks something of Python.
    */
   constructor(place, user) {
     this.user = user;
@@ -139,7 +140,7 @@ export class Editor {
     const { pos, state, explicit: isAsked } = context;
     const before = state.sliceDoc(Math.max(0, pos - MOST_TOLD), pos);
     const isWorthIt = isAsked || ASKED_AFTER.test(before);
-    const found = isWorthIt ? await this.user.complete(before) : {};
+    const found = isWorthIt ? await completions(this.user.ask, before) : {};
     if (context.aborted) return null;
     // Another conversation's code may stand here by now.
     if (this.view.state.sliceDoc(Math.max(0, pos - MOST_TOLD), pos) === before) this.sign(found.signature ?? null, pos);

@@ -32,11 +32,8 @@ function asked(say, about, milliseconds) {
   });
 }
 
-export function looked(found) {
-  waiting.get(found.question)?.(found);
-}
-
-/** No answer comes over a connection that was lost. */
-export function unanswered() {
+addEventListener("looked", ({ detail: found }) => waiting.get(found.question)?.(found));
+// No answer comes over a connection that was lost.
+addEventListener("disconnected", () => {
   for (const answer of [...waiting.values()]) answer({ problem: "The connection was lost.", is_busy: true });
-}
+});

@@ -1,12 +1,10 @@
 // Where everything is put together.
 
-import { Composer } from "./composer.js";
+import { Composer, takeDrops } from "./composer.js";
 import { Connection, post, postForDownload } from "./connection.js";
 import { Conversation, FIRST_TURNS } from "./conversation.js";
 import { $, address, download, el, icon, madeUp, moveByArrows, plain } from "./dom.js";
-import { completions, looked, unanswered } from "./kernel_lookups.js";
 import { Sidebar } from "./sidebar.js";
-import { takeDrops } from "./uploads.js";
 import { welcome } from "./welcome.js";
 
 const ID = /^[A-Za-z0-9_-]{16,64}$/;
@@ -23,7 +21,7 @@ let isBranching = false;
 
 const dialogs = () => import("./dialogs.js");
 const say = (message) => connection.say({ thread, ...message }) || composer.complain(OFFLINE, "connection");
-const composer = new Composer({ send, stop: () => say({ do: "stop" }), say, recalled: () => conversation.codes, complete });
+const composer = new Composer({ send, stop: () => say({ do: "stop" }), say, recalled: () => conversation.codes, ask });
 const conversation = new Conversation({ say, spoke, again, branch, changed, isWriting: () => $("message").value !== "", limit: () => about?.execution_seconds });
 const sidebar = new Sidebar({ say, begin: () => go(madeUp()), leave: (left) => composer.forget(left) });
 const connection = new Connection({ opened, closed, heard });
@@ -116,9 +114,9 @@ function transmit(message) {
   connection.say({ do: "say", ...told });
 }
 
-/** Ask how code may go on; nobody is told where there is no connection to ask over. */
-function complete(code) {
-  return completions((message) => connection.isOpen && connection.say({ thread, ...message }), code);
+/** Ask something of Python; nobody is told where there is no connection to ask over. */
+function ask(message) {
+  return connection.say({ thread, ...message });
 }
 
 function again(head) {
@@ -159,7 +157,7 @@ function opened() {
 
 function closed() {
   isBranching = false;
-  unanswered();
+  dispatchEvent(new Event("disconnected"));
   setTimeout(() => {
     if (connection.isOpen) return;
     $("banner").textContent = "The connection is lost. Trying again…";
@@ -230,7 +228,9 @@ const hear = {
     history.replaceState(null, "", "/");
     arrive();
   },
-  looked,
+  looked(found) {
+    dispatchEvent(new CustomEvent("looked", { detail: found }));
+  },
   async panel(message) {
     if (message.panel === "files") {
       if (message.thread !== thread) return;
@@ -410,4 +410,5 @@ addEventListener("keydown", (event) => {
   else if (conversation.running && !composer.isEditing(event.target)) stopOnSecond();
 });
 addEventListener("beforeunload", (event) => composer.isBusy && event.preventDefault());
+await composer.recover();
 arrive();

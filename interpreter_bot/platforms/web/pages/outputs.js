@@ -1,14 +1,12 @@
 // What code showed, in order: text, pictures, tables, pages.
 
-import { address, copier, count, el, icon, plain, scrollable } from "./dom.js";
+import { address, copier, el, icon, plain, scrollable } from "./dom.js";
 import { formula } from "./formulas.js";
 import { Words } from "./markdown.js";
 import { Terminal } from "./terminal.js";
 
-const NUMERIC = /^\s*[-+]?(?:[\d,. ]+(?:e[-+]?\d+)?%?|nan|inf|<NA>|None)\s*$/i;
 const FIGURE = /^<?Figure(?:: | size\b)/;
 const TALLEST = 900;
-const SHORT = 40;
 const frames = new Map();
 
 // A page says how tall it is. It is believed within bounds, and about itself alone.
@@ -51,7 +49,8 @@ export class Outputs {
     if (event.update && this.replace(event)) return;
     this.clearIfDue();
     this.terminal = null;
-    const place = el("div", { class: `output ${event.type}` }, drawn(event, this.say));
+    const place = el("div", {});
+    this.draw(event, place);
     this.element.append(place);
     if (event.display) {
       if (!this.displays.has(event.display)) this.displays.set(event.display, new Set());
@@ -75,11 +74,17 @@ export class Outputs {
 
   replace(event) {
     const places = [...(this.displays.get(event.display) ?? [])].filter((place) => place.isConnected);
-    for (const place of places) {
-      place.className = `output ${event.type}`;
-      place.replaceChildren(drawn(event, this.say));
-    }
+    for (const place of places) this.draw(event, place);
     return places.length > 0;
+  }
+
+  /** Draw an output in its place; the module of tables is fetched with the first of them. */
+  async draw(event, place) {
+    place.className = `output ${event.type}`;
+    place.event = event;
+    const node = event.type === "table" ? (await import("./table_outputs.js")).table(event, this.say) : drawn(event);
+    // Meanwhile it may have been updated.
+    if (place.event === event) place.replaceChildren(node);
   }
 
   clearIfDue() {
@@ -90,7 +95,7 @@ export class Outputs {
   }
 }
 
-function drawn(event, say) {
+function drawn(event) {
   switch (event.type) {
     case "error":
       return failure(event);
@@ -98,8 +103,6 @@ function drawn(event, say) {
       return picture(event);
     case "page":
       return page(event);
-    case "table":
-      return table(event, say);
     case "formula":
       return el("figure", {}, typeset(event.latex), tools(copier(() => event.latex, "Copy LaTeX")));
     case "markdown":
@@ -184,65 +187,4 @@ function page(event) {
       link("Open", "open", address("/view", query), { target: "_blank", rel: "noopener" }),
       link("Download", "down", address("/output", { ...query, suffix: "html", title: titleOf(event.plain) || "page" })),
     ));
-}
-
-function table(event, say) {
-  const numeric = event.columns.map((_, place) => event.rows.length > 0 && event.rows.every((row) => NUMERIC.test(row[place] ?? "")));
-  const side = (place) => (numeric[place] && place >= event.index_count ? "end" : "start");
-  const cell = (row, place) =>
-    place < event.index_count
-      ? el("th", { scope: "row", dir: "auto" }, opened(row[place]))
-      : el("td", { class: side(place), dir: "auto" }, opened(row[place]));
-  // A heading without words is none.
-  const head = el("tr", {}, event.columns.map((name, place) =>
-    name ? el("th", { scope: "col", class: side(place), dir: "auto" }, opened(name)) : el("td", {})));
-  const rows = event.rows.map((row) => el("tr", {}, row.map((_, place) => cell(row, place))));
-  const asText = () => [event.columns, ...event.rows].map((row) => row.join("\t")).join("\n");
-  const still = scrollable(el("div", { class: "wide-table" }, el("table", { class: "data" }, el("thead", {}, head), el("tbody", {}, rows))));
-  const size = el("span", { class: "muted" }, extent(event));
-  const copy = copier(asText);
-  const said = el("div", { class: "output-tools" }, size, copy);
-  if (event.handle) said.append(...ofWhole(event, { still, size, copy, say }));
-  return el("figure", {}, still, said);
-}
-
-/** What can be done with a table of which Python has more, as long as it has it. */
-function ofWhole(event, { still, size, copy, say }) {
-  const save = (suffix) => () => dispatchEvent(new CustomEvent("table", { detail: { table: event.handle, suffix } }));
-  const button = (words, glyph, onclick) => el("button", { type: "button", class: "small", onclick }, icon(glyph), el("span", {}, words));
-  const explore = button("Explore", "filter", open);
-  async function open() {
-    const { LiveTable } = await import("./tables.js");
-    const live = new LiveTable(event, { say, gone, close: () => gone("") });
-    live.element.addEventListener("keydown", (pressed) => pressed.key === "Escape" && !live.room && (pressed.stopPropagation(), gone("")));
-    still.replaceWith(live.element);
-    for (const one of [explore, size, copy]) one.hidden = true;
-    live.search.focus();
-    function gone(sentence) {
-      live.element.replaceWith(still);
-      for (const one of [explore, size, copy]) one.hidden = false;
-      size.textContent = [extent(event), sentence].filter(Boolean).join(". ");
-      explore.focus();
-    }
-  }
-  return [explore, button("All as CSV", "down", save("csv")), button("Parquet", "down", save("parquet"))];
-}
-
-/** A long text of a cell stands on one line until somebody wants to read it. */
-function opened(text) {
-  if (text.length <= SHORT && !text.includes("\n")) return text;
-  const button = el("button", { type: "button", class: "long", "aria-expanded": "false", title: "Show all of it", onclick: turn }, text);
-  function turn() {
-    button.setAttribute("aria-expanded", String(button.getAttribute("aria-expanded") === "false"));
-  }
-  return button;
-}
-
-/** Say how large a table is, and which part of it is here. */
-function extent({ columns, rows, row_count: allRows, column_count: allColumns, index_count: index }) {
-  const parts = [];
-  if (rows.length < allRows) parts.push(count(rows.length, "row", "rows"));
-  if (columns.length - index < allColumns) parts.push(count(columns.length - index, "column", "columns"));
-  const size = `${count(allRows, "row", "rows")} × ${count(allColumns, "column", "columns")}`;
-  return parts.length ? `${size}, the first ${parts.join(" and ")} shown` : size;
 }

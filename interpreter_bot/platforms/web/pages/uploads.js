@@ -2,12 +2,13 @@
 
 import { pageKey } from "./connection.js";
 import { LARGEST_PREVIEW, PICTURE } from "./files.js";
-import { $, address, el, icon, named, size } from "./dom.js";
+import { $, address, el, icon, named, size, styled } from "./dom.js";
+
+await styled("/uploads.css");
 
 export class Uploads {
-  constructor({ complain, changed }) {
-    Object.assign(this, { complain, changed });
-    this.most = 0;
+  constructor({ complain, changed, limit }) {
+    Object.assign(this, { complain, changed, limit });
     this.thread = "";
     this.all = new Map();
   }
@@ -42,10 +43,9 @@ export class Uploads {
   }
 
   /** Add files that are there already. */
-  put(names) {
-    const known = new Set(this.done());
-    this.all.set(this.thread, [...names.filter((name) => !known.has(name)).map((name) => ({ name, thread: this.thread, isDone: true })), ...this.of(this.thread)]);
-    this.draw(this.thread);
+  put(thread, names) {
+    const known = new Set(this.done(thread));
+    this.putBack(thread, names.filter((name) => !known.has(name)).map((name) => ({ name, thread, isDone: true })));
   }
 
   /** Hand over all that a message takes along; they go on. */
@@ -71,16 +71,16 @@ export class Uploads {
     this.all.delete(thread);
   }
 
-  add(files) {
+  add(thread, files) {
+    const most = this.limit();
     for (const file of files) {
-      if (this.most && file.size > this.most)
-        this.complain(`${file.name} has ${size(file.size)}, and ${size(this.most)} is the most for one file.`);
-      else this.upload(file);
+      if (most && file.size > most) this.complain(`${file.name} has ${size(file.size)}, and ${size(most)} is the most for one file.`);
+      else this.upload(thread, file);
     }
   }
 
-  upload(file) {
-    const item = { name: file.name, thread: this.thread, size: file.size, sent: 0, isDone: false, request: new XMLHttpRequest() };
+  upload(thread, file) {
+    const item = { name: file.name, thread, size: file.size, sent: 0, isDone: false, request: new XMLHttpRequest() };
     const { request } = item;
     request.upload.onprogress = (event) => {
       item.sent = event.loaded;
@@ -95,12 +95,12 @@ export class Uploads {
     };
     request.onerror = () => this.failed(item, "the connection broke off.");
     request.onabort = () => this.remove(item);
-    request.open("POST", address("/upload", { thread: this.thread, name: file.name }));
+    request.open("POST", address("/upload", { thread, name: file.name }));
     request.setRequestHeader("Content-Type", "application/octet-stream");
     request.setRequestHeader("Interpreter-Bot-Key", pageKey);
     request.send(file);
-    this.of(item.thread).push(item);
-    this.draw(item.thread);
+    this.all.set(thread, [...this.of(thread), item]);
+    this.draw(thread);
   }
 
   failed(item, why) {
@@ -146,23 +146,4 @@ export class Uploads {
     chip.append(el("button", { type: "button", class: "icon", "aria-label": label, title: label, onclick: away }, icon("close")));
     return chip;
   }
-}
-
-/** Take what is dropped anywhere on the page. */
-export function takeDrops(take, complain) {
-  let depth = 0;
-  const isOfFiles = (event) => event.dataTransfer?.types.includes("Files");
-  const show = (isShown) => ($("drop").hidden = !isShown);
-  addEventListener("dragenter", (event) => isOfFiles(event) && (event.preventDefault(), depth++, show(true)));
-  addEventListener("dragleave", (event) => isOfFiles(event) && --depth <= 0 && ((depth = 0), show(false)));
-  addEventListener("dragover", (event) => isOfFiles(event) && event.preventDefault());
-  addEventListener("drop", (event) => {
-    if (!isOfFiles(event)) return;
-    event.preventDefault();
-    depth = 0;
-    show(false);
-    const folders = new Set([...event.dataTransfer.items].map((one) => one.webkitGetAsEntry?.()).filter((one) => one?.isDirectory).map((one) => one.name));
-    take([...event.dataTransfer.files].filter((file) => !folders.has(file.name)));
-    if (folders.size) complain("Folders cannot be uploaded as they are. Please make a zip file of it.");
-  });
 }

@@ -13,29 +13,13 @@ const SNIPPETS = [
   ["Look around", "import os, sys\n\nprint(sys.version)\nprint(os.listdir(\"/mnt/data\"))"],
 ];
 
-/** A table of two years of made-up sales, the same for everybody. */
-function sampleTable() {
-  const lines = ["date,region,product,units,revenue"];
-  let seed = 7;
-  const random = () => (seed = (seed * 48271) % 2147483647) / 2147483647;
-  for (let day = 0; day < 730; day += 1) {
-    const date = new Date(Date.UTC(2024, 0, 1 + day));
-    const season = 1 + 0.4 * Math.sin((date.getUTCMonth() / 6) * Math.PI) + day / 1500;
-    for (const [region, share] of [["North", 1.2], ["South", 0.8], ["West", 1]]) {
-      const units = Math.round(20 * season * share * (0.6 + 0.8 * random()));
-      const [product, price] = [["Chair", 49.9], ["Desk", 189], ["Lamp", 24.5]][Math.floor(random() * 3)];
-      lines.push([date.toISOString().slice(0, 10), region, product, units, (units * price).toFixed(2)].join(","));
-    }
-  }
-  return `${lines.join("\n")}\n`;
-}
-
 export function welcome({ models, model_notice: notice }, { write, pick, take }) {
   const hasModel = models.length > 0;
   const examples = (hasModel ? PROMPTS : SNIPPETS).map(([title, text]) =>
     el("button", { type: "button", class: "example", onclick: () => write(text, !hasModel) },
       el("strong", {}, title), hasModel ? el("span", {}, text) : el("code", {}, text.split("\n").filter((one) => one && !one.startsWith("import"))[0])));
-  const trySample = () => {
+  const trySample = async () => {
+    const { sampleTable } = await import("./sample_table.js");
     take([new File([sampleTable()], "sales.csv", { type: "text/csv" })]);
     write(hasModel ? "What is in sales.csv? Show how the revenue of each region developed." : "import pandas as pd\n\nsales = pd.read_csv(\"/mnt/data/sales.csv\", parse_dates=[\"date\"])\nsales", !hasModel);
   };
