@@ -265,8 +265,11 @@ class Printer:
                 return
             self._is_reading = True
             try:
-                for pipe in self._pipes:
-                    for text in pipe.read():
+                # Errors are read first and shown last: what was printed before one of them is in
+                # the other pipe by then.
+                errors = list(self._pipes[1].read())
+                for pipe, texts in zip(self._pipes, (self._pipes[0].read(), errors), strict=True):
+                    for text in texts:
                         self._write(pipe.name, text)
             finally:
                 self._is_reading = False
