@@ -561,18 +561,23 @@ async def test_what_comes_after_a_look_at_variables_when_its_turn_comes_is_saved
         assert (await saved(pool)).names == ("x",)
 
 
-async def test_who_is_never_idle_is_saved_though_saving_takes_long(opened):
+async def test_who_is_never_idle_is_saved_though_saving_takes_long(opened, monkeypatch):
     async with opened(checkpoint_seconds=2.0) as pool:
         kernel = await pool.take("a")
         await run(kernel, "one = 1")
-        kernel.last_used -= 2.0
-        # One says nothing: the process may have been stopped in the middle of it.
-        kernel.note_saving(time.monotonic() - 9.0)
-        assert pool.snapshots.is_due(pool.live["a"])
-        kernel.note_saving(time.monotonic() - 9.0)
-        assert not pool.snapshots.is_due(pool.live["a"])
-        kernel._saving_ended -= 20 * 10.0
-        assert pool.snapshots.is_due(pool.live["a"])
+        now = time.monotonic() + 2.0
+        with monkeypatch.context() as clock:
+            # Until it is put back nothing is awaited, so nobody else sees this time.
+            clock.setattr(time, "monotonic", lambda: now)
+            # One says nothing: the process may have been stopped in the middle of it.
+            kernel.note_saving(now - 9.0)
+            assert pool.snapshots.is_due(pool.live["a"])
+            kernel.note_saving(now - 9.0)
+            assert not pool.snapshots.is_due(pool.live["a"])
+            now += 20 * 9.0 - 1.0
+            assert not pool.snapshots.is_due(pool.live["a"])
+            now += 1.0
+            assert pool.snapshots.is_due(pool.live["a"])
 
 
 async def _chunks(data):
