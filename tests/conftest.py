@@ -5,6 +5,7 @@ import functools
 import gc
 import os
 import pathlib
+import subprocess
 import tempfile
 from collections.abc import Iterator
 
@@ -30,6 +31,22 @@ def pytest_collection_finish():
     """Look for garbage again, but not among all the modules and tests that are there now."""
     gc.freeze()
     gc.enable()
+
+
+@functools.cache
+def _offers_namespaces() -> bool:
+    """Try whether a session here could have namespaces and mounts of its own."""
+    kinds = ["--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--mount-proc"]
+    if os.geteuid():
+        kinds += ["--user", "--map-root-user"]
+    return not subprocess.run(["unshare", *kinds, "true"], capture_output=True).returncode
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Skip what this machine does not offer; the summary has one line for all of it."""
+    if item.get_closest_marker("namespaces") and not _offers_namespaces():
+        pytest.skip("namespaces or mounts are refused here, as in a container without flags")
 
 
 @pytest.fixture(autouse=True)

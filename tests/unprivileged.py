@@ -20,10 +20,13 @@ import tempfile
 GRANTED = "TESTS_WITH_SUBORDINATE_IDS"
 USER = 1500
 GRANTED_IDS = "1700000000:70000"
-_CLONE_NEWNS = 0x00020000
-_MS_BIND, _MS_REC, _MS_PRIVATE, _MS_NOSUID = 4096, 16384, 1 << 18, 2
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+NEEDED = (ROOT, pathlib.Path(sys.prefix), pathlib.Path(sys.base_prefix))
+"""What every command reads, whoever it runs as."""
+CLONE_NEWNS = 0x00020000
+MS_BIND, MS_REC, MS_PRIVATE, MS_NOSUID = 4096, 16384, 1 << 18, 2
 _FOR_OTHERS = 0o001
-_libc = ctypes.CDLL(None, use_errno=True)
+libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main(command: list[str]) -> int:
@@ -32,25 +35,17 @@ def main(command: list[str]) -> int:
     command = command[is_granted:]
     if os.geteuid() or not command:
         sys.exit("usage, as root: python -m tests.unprivileged COMMAND…")
-    _check(_libc.unshare(_CLONE_NEWNS), "unshare")
-    _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
-    root = pathlib.Path(__file__).resolve().parents[1]
-    _uncover([root, pathlib.Path(sys.prefix), pathlib.Path(sys.base_prefix)])
+    check(libc.unshare(CLONE_NEWNS), "unshare")
+    mount(None, "/", None, MS_REC | MS_PRIVATE)
+    _uncover()
     with tempfile.TemporaryDirectory(prefix="plain-") as home:
         os.chown(home, USER, USER)
         if is_granted:
             _grant(home)
-        environment = {
-            GRANTED: "1" if is_granted else "",
-            "HOME": home,
-            "PATH": "/usr/local/bin:/usr/bin:/bin",
-            "LANG": "C.UTF-8",
-            "PYTHONDONTWRITEBYTECODE": "1",
-        }
         done = subprocess.run(
             command,
-            cwd=root,
-            env=environment,
+            cwd=ROOT,
+            env=environment(home) | {GRANTED: "1" if is_granted else ""},
             user=USER,
             group=USER,
             extra_groups=[],
@@ -58,6 +53,34 @@ def main(command: list[str]) -> int:
         )
     # A shell's way to say which signal it was.
     return done.returncode if done.returncode >= 0 else 128 - done.returncode
+
+
+def environment(home: str) -> dict[str, str]:
+    """Return the variables that a command starts with, none of them the caller's."""
+    return {
+        "HOME": home,
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "LANG": "C.UTF-8",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def mount(source: str | None, target: str, kind: str | None, flags: int, data: str = "") -> None:
+    """Call mount(2); None for what it ignores."""
+    arguments = [text and text.encode() for text in (source, target, kind)]
+    result = libc.mount(*arguments, ctypes.c_ulong(flags), data.encode() or None)
+    check(result, f"mount {target}")
+
+
+def check(result: int, call: str) -> None:
+    """Raise OSError if a call of the C library failed."""
+    if result < 0:
+        raise OSError(ctypes.get_errno(), call)
+
+
+def closed_parent(path: pathlib.Path) -> pathlib.Path | None:
+    """Return the topmost directory on the way to `path` that others may not pass."""
+    return next((p for p in reversed(path.parents) if not p.stat().st_mode & _FOR_OTHERS), None)
 
 
 def _grant(home: str) -> None:
@@ -72,39 +95,24 @@ def _grant(home: str) -> None:
             file.write(pathlib.Path("/etc", name).read_text() + line + "\n")
             file.flush()
             os.chmod(file.name, 0o644)
-            _mount(file.name, f"/etc/{name}", None, _MS_BIND)
+            mount(file.name, f"/etc/{name}", None, MS_BIND)
 
 
-def _uncover(needed: list[pathlib.Path]) -> None:
+def _uncover() -> None:
     """Make directories reachable that lie below closed ones; everything else there disappears."""
     covers: dict[pathlib.Path, dict[pathlib.Path, int]] = {}
-    for path in needed:
-        closed = next((p for p in reversed(path.parents) if _is_closed(p)), None)
+    for path in NEEDED:
+        closed = closed_parent(path)
         if closed is not None:
             # Held before anything is covered: afterwards its name leads nowhere.
             covers.setdefault(closed, {})[path] = os.open(path, os.O_PATH | os.O_DIRECTORY)
     for closed, paths in covers.items():
-        _mount("cover", str(closed), "tmpfs", _MS_NOSUID, "mode=0755,size=1m")
+        mount("cover", str(closed), "tmpfs", MS_NOSUID, "mode=0755,size=1m")
         for path, descriptor in sorted(paths.items()):
             if not any(other in path.parents for other in paths):
                 path.mkdir(parents=True)
-                _mount(f"/proc/self/fd/{descriptor}", str(path), None, _MS_BIND | _MS_REC)
+                mount(f"/proc/self/fd/{descriptor}", str(path), None, MS_BIND | MS_REC)
             os.close(descriptor)
-
-
-def _is_closed(path: pathlib.Path) -> bool:
-    return not path.stat().st_mode & _FOR_OTHERS
-
-
-def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str = "") -> None:
-    arguments = [text and text.encode() for text in (source, target, kind)]
-    result = _libc.mount(*arguments, ctypes.c_ulong(flags), data.encode() or None)
-    _check(result, f"mount {target}")
-
-
-def _check(result: int, what: str) -> None:
-    if result < 0:
-        raise OSError(ctypes.get_errno(), what)
 
 
 if __name__ == "__main__":
