@@ -221,7 +221,8 @@ WORK = {
         child = await asyncio.create_subprocess_shell("cat", stdin=-1, stdout=-1)
         said.append((await child.communicate(b"hello"))[0])
         said.append(await asyncio.to_thread(lambda: b"hello"))
-        os.unlink("s.socket")
+        if os.path.exists("s.socket"):  # since Python 3.13, whoever served there deletes it
+            os.unlink("s.socket")
         print("good" if said == [b"hello"] * 62 else said)
     """,
     "temporary files and maps": """
