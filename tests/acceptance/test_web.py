@@ -336,6 +336,7 @@ async def test_a_bot_that_is_killed_in_the_middle_shows_what_was_and_goes_on(
             await page.until("document.body.innerText.includes('Here I am again.')", seconds=60)
             # What waited is begun again, after what goes on.
             await page.until("document.body.innerText.includes('Now for what')", seconds=60)
+            await page.value("document.querySelector('.work').open = true")
             text = await page.text("#turns")
             # What the model had begun to say is asked again.
             assert "Then that" not in text

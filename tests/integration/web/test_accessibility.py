@@ -129,7 +129,9 @@ async def test_nothing_keeps_people_out_at_any_width_or_in_any_colours(serving_f
         await page.until(f"document.querySelectorAll('#turns .math').length === 2 && {maths} === 2")
         spoken = "document.getElementById('spoken').textContent"
         await page.until(f"{spoken}.startsWith('Answer: Words') && {spoken}.includes('bold')")
-        found = await _looked_at(page)
+        folded = await page.value(RUN)
+        await page.click(".work summary")
+        found = await _looked_at(page) | {"folded": folded}
         await page.look(width=1400, is_still=True)
         await page.click("#files")
         await page.until("document.querySelectorAll('#pane .file').length === 3")

@@ -432,10 +432,9 @@ async def test_queries_stand_folded_below_the_code_also_after_a_reload(serving_f
 
 
 async def _drawn(turn):
-    code = "\n".join(f"line_{number} = {number}" for number in range(20))
     printed = "".join(f"line {number}\n" for number in range(300))
     error = values.Error("ValueError", "no", "Cell 1, line 1\n    raise\nValueError: no\n")
-    await turn.run(0, code, values.Text("stdout", printed), error)
+    await turn.run(0, "draw()", values.Text("stdout", printed), error)
     return "Here it is."
 
 
@@ -445,6 +444,7 @@ async def test_an_answer_is_short_and_all_of_it_can_be_had(serving_fake, browsin
         await visits.say(page, "draw")
         await visits.answered(page)
         for _ in range(2):
+            await page.click(".work summary")
             # The end of what was printed is in sight, and how much there is of it.
             box = "document.querySelector('.printed')"
             await page.until(f"{box}.scrollTop + {box}.clientHeight >= {box}.scrollHeight - 8")
@@ -453,14 +453,105 @@ async def test_an_answer_is_short_and_all_of_it_can_be_had(serving_fake, browsin
             await page.until(f"{box}.clientHeight === {box}.scrollHeight")
             # An error is named once.
             assert (await page.text(".output.error")).count("ValueError: no") == 1
-            # Long code folds away, and comes back.
-            assert (
-                await page.value("document.querySelector('.cell pre').checkVisibility()") is False
-            )
-            await page.click(".cell .code-head .cell-status + button")
-            assert await page.value("document.querySelector('.cell pre').checkVisibility()") is True
             await page.reload()
             await visits.answered(page)
+
+
+SEEN = """[...document.querySelectorAll('.turn:first-child .answer :is(summary, pre, p, img, td)')]
+  .filter((e) => e.checkVisibility()).map((e) => e.tagName === 'IMG' ? 'picture' : e.innerText)"""
+ERROR = values.Error("KeyError", "'rows'", "Cell 1, line 1\nKeyError: 'rows'")
+PICTURE = values.Image(mime="image/png", data=visits.png(600, 900), plain="a plot")
+TABLE = values.Table(columns=("n",), rows=(("7",),), row_count=1, column_count=1)
+
+
+async def test_an_answer_begins_with_its_words_and_how_it_came_about_folds_away(
+    serving_fake, browsing
+):
+    gate = asyncio.Event()
+
+    async def work(turn):
+        turn.reply.step(1)
+        turn.reply.text("I look first.")
+        await turn.run(0, "rows", ERROR, ending=values.Ending.ERROR)
+        turn.reply.step(2)
+        await turn.run(1, "print(1)", "printed")
+        turn.reply.step(3)
+        await turn.run(2, "plot()", "drawing", PICTURE, TABLE)
+        await gate.wait()
+        turn.reply.step(4)
+        turn.reply.text("It is **seven**.")
+        return "It is **seven**."
+
+    live = ["I look first.", "rows", "KeyError: 'rows'", "Cell 1, line 1", "print(1)", "printed"]
+    drawn = ["plot()", "drawing", "picture", "7"]
+    folded = ["It is seven.", "Ran 3 cells, 1 failed · 0.75 s", "picture", "7"]
+    script = {"work": work, "hello": conversations.echo}
+    async with serving_fake(script) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client, height=700)
+        await visits.say(page, "work")
+        await page.until("document.querySelector('.output img')?.naturalWidth === 600")
+        assert await page.value(SEEN) == [*live, *drawn]
+        gate.set()
+        await visits.answered(page)
+        assert await page.value(SEEN) == folded
+        # The picture alone is higher than the window, and yet the words are seen.
+        words = "document.querySelector('.answer > .words').getBoundingClientRect()"
+        pane = "document.getElementById('scroll').getBoundingClientRect()"
+        await page.until(f"Math.abs({words}.top - {pane}.top - 16) <= 1")
+        await page.value("document.querySelector('.work summary').focus()")
+        await page.press("Enter")
+        assert await page.value(SEEN) == [*folded[:2], *live, *drawn]
+        # It stays so while the page is open.
+        await visits.say(page, "hello")
+        await visits.answered(page, 2)
+        assert await page.value(SEEN) == [*folded[:2], *live, *drawn]
+        await page.reload()
+        await visits.answered(page, 2)
+        await page.until(f"({SEEN}).length === {len(folded)}")
+        assert (await page.value(SEEN))[0] == folded[0]
+
+
+async def test_what_failed_last_stays_in_sight_as_does_code_of_people(serving_fake, browsing):
+    async def fail(turn):
+        await turn.run(0, "rows", "printed", ERROR, ending=values.Ending.ERROR)
+        return "" if turn.request.is_code else "There are none."
+
+    async with serving_fake({"fail": fail}) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await visits.say(page, "fail")
+        await visits.answered(page)
+        error = ["KeyError: 'rows'", "Cell 1, line 1"]
+        assert await page.value(SEEN) == [
+            "There are none.",
+            "Ran 1 cell, 1 failed · 0.25 s",
+            *error,
+        ]
+        await page.click("#new")
+        await visits.say(page, "/py fail")
+        await visits.answered(page)
+        assert await page.value(SEEN) == ["rows", "printed", *error]
+
+
+async def test_nothing_folds_away_under_the_eyes_of_who_reads_it(serving_fake, browsing):
+    gate = asyncio.Event()
+
+    async def work(turn):
+        await turn.run(0, "count()", "\n".join(map(str, range(30))), PICTURE)
+        await gate.wait()
+        return "Thirty."
+
+    async with serving_fake({"work": work}) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client, height=600)
+        await visits.say(page, "work")
+        await page.until("document.querySelector('.output img')?.naturalWidth === 600")
+        await page.until("document.getElementById('scroll').scrollTop > 0")
+        await page.drawn()
+        await page.value("document.getElementById('scroll').scrollTop = 0")
+        await page.until("!document.getElementById('latest').hidden")
+        gate.set()
+        await visits.answered(page)
+        assert await page.value("document.querySelector('.work').open")
+        assert await page.value("document.querySelector('.printed').checkVisibility()")
 
 
 async def test_who_waits_sees_for_how_long_and_how_long_it_may_take(serving_fake, browsing):

@@ -85,6 +85,7 @@ async def test_a_thread_is_read_by_who_has_the_link(serving_fake, browsing):
         # Its secret has left the address, and so a bookmark, and the list of what was visited.
         assert len(await page.value("location.hash")) == 33
         assert await page.text("#made .file-title") == "made.csv"
+        await page.click(".work summary")
         seen = "[...document.querySelectorAll('button')].filter(e => e.checkVisibility())"
         assert await page.value(f"{seen}.map(e => e.innerText.trim())") == ["Copy"] * 3
         await page.click(".turn .file a[download]")

@@ -4,6 +4,7 @@ import { $, count, el, plain } from "./dom.js";
 import { Turn } from "./turns.js";
 
 const NEAR_THE_END = 120;
+const ABOVE_AN_ANSWER = 16;
 export const FIRST_TURNS = 30;
 
 export class Conversation {
@@ -31,6 +32,7 @@ export class Conversation {
       say: (message) => this.links.say({ thread, ...message }),
       spoke: (words) => this.isLoaded && this.links.spoke(words),
       isWriting: () => !this.isLoaded || this.links.isWriting(),
+      isReading: () => this.isLoaded && !this.isAtEnd,
       limit: () => this.links.limit(),
       again: (turn) => this.links.again(turn.head),
       branch: (turn, text) => this.links.branch(turn, text),
@@ -141,8 +143,12 @@ export class Conversation {
     $("latest").hidden = this.isAtEnd;
   }
 
+  /** Go where the latest is, but not beyond the beginning of an answer. */
   follow() {
-    if (this.isAtEnd && this.list.childElementCount) this.pane.scrollTop = this.pane.scrollHeight;
+    if (!this.isAtEnd || !this.list.childElementCount) return;
+    const words = this.turns.at(-1)?.conclusion;
+    const top = words ? this.pane.scrollTop + words.getBoundingClientRect().top - this.pane.getBoundingClientRect().top : Infinity;
+    this.pane.scrollTop = Math.min(this.pane.scrollHeight, top - ABOVE_AN_ANSWER);
   }
 
   /** Go to a turn, all of which is there or can be had. */
@@ -150,6 +156,7 @@ export class Conversation {
     const turn = this.turns.find((one) => one.number === number);
     if (!turn) return this.notice("That was earlier than what is shown: see Show earlier turns.");
     this.isAtEnd = false;
+    if (turn.work) turn.work.open = true;
     turn.element.tabIndex = -1;
     turn.element.focus({ preventScroll: true });
     turn.element.scrollIntoView({ block: "start" });
@@ -157,7 +164,7 @@ export class Conversation {
 
   toEnd() {
     this.isAtEnd = true;
-    this.follow();
+    this.pane.scrollTop = this.pane.scrollHeight;
   }
 }
 

@@ -13,14 +13,12 @@ const ENDINGS = {
 // More than that is read where it stands.
 const MOST_SPOKEN = 1500;
 const RUNNING = "Running…";
-// Longer code folds away once the answer is there.
-const SHORT_LINES = 8;
 const WHY = "Why did this code fail, and how can it be mended?";
 
 export class Turn {
   /**
    * @param {{id: string, request: string, files: string[], is_code: boolean, started: number}} head
-   * @param {{thread: string, displays: Map, say: Function, spoke: Function, again: Function, branch: Function, isWriting: Function}} around
+   * @param {{thread: string, displays: Map, say: Function, spoke: Function, again: Function, branch: Function, isWriting: Function, isReading: Function}} around
    */
   constructor(head, around) {
     Object.assign(this, { id: head.id, number: head.number ?? 0, head, around });
@@ -137,7 +135,7 @@ export class Turn {
     const element = el("div", { class: "cell running", role: "group", "aria-label": "Code and what it showed" }, block, outputs.element);
     // From here on it is seen where it runs.
     this.asked.querySelector(".code")?.remove();
-    this.cells.set(cell, { element, outputs, status, fold: folder(block, code) });
+    this.cells.set(cell, { element, outputs, status });
     if (this.draft) {
       this.draft.replaceWith(element);
       this.draft = null;
@@ -167,6 +165,7 @@ export class Turn {
   on_finished({ cell, ending, seconds, reason, kernel_lost: isLost }) {
     const found = this.cells.get(cell);
     if (!found) return;
+    Object.assign(found, { ending, seconds });
     found.element.classList.remove("running");
     found.element.classList.add(ending === "ok" ? "fine" : "failed");
     found.status.textContent = `${ending === "ok" ? "" : `${ENDINGS[ending] ?? ending} · `}${duration(seconds)}`;
@@ -246,7 +245,7 @@ export class Turn {
     for (const asked of this.questions.values()) asked.then((form) => form.settle());
     for (const cell of this.cells.values()) cell.element.classList.remove("running");
     this.finishWords(end);
-    if (!this.head.is_code && end.status === "done") for (const { fold } of this.cells.values()) fold?.();
+    if (end.status === "done" && end.text.trim() && this.cells.size) this.foldWork();
     this.showState("");
     this.state.remove();
     if (end.queries?.length) import("./queries.js").then(({ queriesOf }) => this.afterCode(queriesOf(end.queries)));
@@ -262,6 +261,18 @@ export class Turn {
   /** What is left to say: that it was stopped stands beside its time, or at the code that was. */
   wordsOf(end) {
     return end.status === "stopped" ? end.sentence.replace(/^stopped\.\s*/i, "") : end.sentence;
+  }
+
+  /** Put the answer before how it came about, which folds away but for what it shows. */
+  foldWork() {
+    const cells = [...this.cells.values()].filter(({ ending }) => ending && ending !== "refused");
+    const failures = cells.filter(({ ending }) => ending !== "ok").length;
+    const seconds = cells.reduce((sum, cell) => sum + cell.seconds, 0);
+    const parts = [`Ran ${count(cells.length, "cell", "cells")}`, failures && `${failures} failed`].filter(Boolean);
+    const isRead = this.around.isReading() || this.body.contains(document.activeElement);
+    this.work = el("details", { class: "work", open: isRead }, el("summary", {}, cells.length ? `${parts.join(", ")} · ${duration(seconds)}` : "Code that was not run"));
+    this.conclusion = this.words.element;
+    this.body.querySelector(":scope > :is(.cell, .outputs, .words)").before(this.conclusion, this.work);
   }
 
   finishWords(end) {
@@ -328,22 +339,6 @@ export class Turn {
     if (last) last.after(node);
     else this.add(node);
   }
-}
-
-/** Put a button before code by which it folds away and comes back; gives what folds long code. */
-function folder(block, code) {
-  const lines = code.trimEnd().split("\n").length;
-  if (lines <= SHORT_LINES) return null;
-  const words = el("span", {});
-  const button = el("button", { type: "button", class: "small", onclick: () => fold(!block.classList.contains("folded")) }, words);
-  function fold(isFolded = true) {
-    block.classList.toggle("folded", isFolded);
-    button.setAttribute("aria-expanded", String(!isFolded));
-    words.textContent = isFolded ? `Show code (${count(lines, "line", "lines")})` : "Hide code";
-  }
-  fold(false);
-  block.querySelector(".cell-status").after(button);
-  return fold;
 }
 
 /** What was asked, under a heading by which one can go from turn to turn. */

@@ -10,7 +10,7 @@ const OVER = "This visit is over. Please ask for another link in the chat.";
 const ID = /^#([0-9a-f]{32})$/;
 
 const drawn = new Map();
-const around = { displays: new Map(), say: () => false, spoke() {}, again() {}, isWriting: () => true };
+const around = { displays: new Map(), say: () => false, spoke() {}, again() {}, isWriting: () => true, isReading: () => false };
 let most = FIRST_TURNS;
 
 async function answerOf(response) {
