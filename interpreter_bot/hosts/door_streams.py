@@ -47,15 +47,18 @@ async def relay(endpoint: socket.socket, peer: Peer, *, most_seconds: float | No
     finally:
         for task in (outward, inward):
             task.cancel()
-        await asyncio.wait({outward, inward})
+        try:
+            # Unlike `asyncio.wait`, it ends when both have, even if it is cancelled meanwhile.
+            await asyncio.gather(outward, inward, return_exceptions=True)
+        finally:
+            with contextlib.suppress(OSError):
+                if not is_whole and endpoint.family != socket.AF_UNIX:
+                    # What is cut off must not look like an end.
+                    endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+            endpoint.close()
         for task in (outward, inward):
             if not task.cancelled() and (error := task.exception()) is not None:
                 _log.debug("a carried connection broke off: %r", error)
-        with contextlib.suppress(OSError):
-            if not is_whole and endpoint.family != socket.AF_UNIX:
-                # What is cut off must not look like an end.
-                endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
-        endpoint.close()
         await peer.close()
 
 
