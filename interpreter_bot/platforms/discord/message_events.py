@@ -240,11 +240,11 @@ class MessageEvents:
             is_alone = await self._threads.is_of_one_person(channel, message.author.id)
             reason = "" if is_alone else _CROWD
         if reason and is_told:
-            await self._tell_once(channel, reason)
             # People may leave the thread, or settings change: it is not to be taken at a later
-            # start.
+            # start. One that was claimed already answered a question, and only came twice.
             claimed = channels_and_threads.PLATFORM, f"message {message.id}"
-            await self._service.events.claim(*claimed)
+            if await self._service.events.claim(*claimed):
+                await self._tell_once(channel, reason)
         return not reason
 
     async def _tell_once(self, channel: discord.Thread, sentence: str) -> None:
