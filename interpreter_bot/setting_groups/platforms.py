@@ -63,7 +63,8 @@ class Slack(fields.Group):
     """The app has Slack's agent view: sessions with a status, a native Stop, and text that is
     streamed in direct messages."""
     code: Literal["hidden", "short", "full"] = "short"
-    """How much of the model's code an answer shows."""
+    """How much of the model's code an answer shows in the end: none; a button that shows it, and
+    what it printed; or all of it, with what it printed, below the last words."""
     follows_threads: bool = True
     """Answer without a mention in the bot's threads while only one person writes there."""
     approval: Literal["never", "plan", "every"] = "never"

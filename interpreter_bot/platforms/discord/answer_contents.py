@@ -164,6 +164,20 @@ class AnswerContents:
             last.pieces = [end.text]
 
     @property
+    def last_words(self) -> Words | None:
+        """Return the model's words if they are the last that it did; None if it ended otherwise."""
+        last = None if self.is_code or self.end is None else self._words()
+        return last if last is not None and last.text.strip() else None
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether the final words stand without the code and the text that led to them, which a
+        button shows."""
+        end = self.end
+        is_shown = self.shows_code or self.is_brief or end is None or not end.turn_id
+        return self.last_words is not None and not is_shown
+
+    @property
     def has_shown(self) -> bool:
         """Whether the code that ran has visible outputs."""
         return bool(self.artifacts) or any(cell.screen.items for cell in self.cells)

@@ -106,20 +106,17 @@ class ButtonActions:
     ) -> None:
         past = await self._service.queries.history(place.key)
         turn = past_code.turn_of(past, str(turn_id))
-        codes = past_code.cells(turn)
+        runs = past_code.runs(turn)
         asked = query_listings.script(turn.queries)
-        blocks = [*(markdown.code(code, "py") for code in codes), markdown.code(asked, "sql")]
-        shown = "\n".join(filter(None, blocks))
+        shown = "\n".join([*filter(None, map(_run, runs)), markdown.code(asked, "sql")]).strip()
         # Three backticks cannot be written within a block: a copy would not run.
-        is_faithful = all(code.strip() in shown for code in codes)
+        is_faithful = all(run.code.strip() in shown for run in runs)
         if is_faithful and len(shown) <= message_layout.MOST_CHARACTERS:
             await self._handler.tell(interaction, shown)
             return
-        upload = subcommands.in_memory(past_code.FILE_NAME, past_code.script(codes))
-        uploads = [upload]
-        if asked:
-            uploads.append(subcommands.in_memory("queries.sql", asked.encode()))
-        await self._handler.tell(interaction, past_code.ABOUT, uploads=tuple(uploads))
+        files = past_code.files(runs) | ({"queries.sql": asked.encode()} if asked else {})
+        uploads = tuple(subcommands.in_memory(name, data) for name, data in files.items())
+        await self._handler.tell(interaction, past_code.ABOUT, uploads=uploads)
 
     async def _answer(
         self, interaction: discord.Interaction[Any], button: message_layout.Button
@@ -217,3 +214,10 @@ class ButtonActions:
                 for verb in ("run", "refuse")
             ),
         )
+
+
+def _run(run: past_code.RunCode) -> str:
+    words = markdown.small(markdown.plain(run.words)) if run.words else ""
+    output = f"{markdown.small(past_code.OUTPUT)}\n{markdown.code(run.output)}"
+    code = markdown.code(run.code, "py")
+    return "\n".join(filter(None, (words, code, output if run.output else "")))

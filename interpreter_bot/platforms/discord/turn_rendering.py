@@ -14,6 +14,7 @@ from interpreter_bot.platforms.rendering import (
     display_items,
     message_splitting,
     output_selection,
+    past_code,
     status_sentences,
 )
 from interpreter_bot.sessions import ports
@@ -75,21 +76,39 @@ class TurnRenderer:
         self._chosen: dict[int, tuple[display_items.Item, ...]] = {}
 
     def parts(self) -> Iterator[message_layout.Part]:
-        """Render its current state."""
-        for entry in self._contents.entries:
-            match entry:
-                case answer_contents.Words():
-                    yield from self._words(entry)
-                case answer_contents.Cell():
-                    yield from self._cell(entry)
-                case answer_contents.Note():
-                    yield markdown.small(f"🔹 {markdown.plain(entry.text)}")
-                case answer_contents.Question():
-                    yield from self._question(entry)
-        if self._contents.end is None:
-            yield from self._now()
-        else:
-            yield from self._end(self._contents.end)
+        """Render its current state: in the end the last words come first, then what came of it."""
+        log = self._contents
+        last = log.last_words
+        if log.end is None or last is None:
+            for entry in log.entries:
+                yield from self._entry(entry)
+            yield from self._now() if log.end is None else self._end(log.end)
+            return
+        yield from self._words(last)
+        yield from self._sentence(log.end)
+        others = [entry for entry in log.entries if entry is not last and not self._is_out(entry)]
+        parts = [part for entry in others for part in self._entry(entry)]
+        # Discord shows files below the words of a message.
+        yield from (part for part in parts if not isinstance(part, message_layout.Upload))
+        yield from self._summary(log.end)
+        yield from (part for part in parts if isinstance(part, message_layout.Upload))
+
+    def _entry(self, entry: answer_contents.Entry) -> Iterator[message_layout.Part]:
+        match entry:
+            case answer_contents.Words() if entry.text.strip():
+                yield from self._words(entry)
+            case answer_contents.Cell():
+                yield from self._cell(entry)
+            case answer_contents.Note():
+                yield markdown.small(f"🔹 {markdown.plain(entry.text)}")
+            case answer_contents.Question():
+                yield from self._question(entry)
+
+    def _is_out(self, entry: answer_contents.Entry) -> bool:
+        """Say whether the final words stand without an entry."""
+        if not (self._contents.leaves_out and isinstance(entry, answer_contents.Words)):
+            return False
+        return past_code.is_narration(entry.text)
 
     def _words(self, entry: answer_contents.Words) -> Iterator[message_layout.Part]:
         """Render the model's words; of very many the beginning and, in the end, the end."""
@@ -141,12 +160,19 @@ class TurnRenderer:
             yield _status(thinking if log.has_begun else "⏳ one moment …")
 
     def _end(self, end: ports.End) -> Iterator[message_layout.Part]:
+        yield from self._sentence(end)
+        yield from self._summary(end)
+
+    def _sentence(self, end: ports.End) -> Iterator[message_layout.Part]:
         log = self._contents
         if end.sentence:
             mark = "⏹️" if end.status is values.TurnStatus.STOPPED else "⚠️"
             yield f"{mark} {markdown.plain(end.sentence)}"
         elif not (log.is_code or log.has_shown or self._has_words()):
             yield markdown.small("Done.")
+
+    def _summary(self, end: ports.End) -> Iterator[message_layout.Part]:
+        log = self._contents
         if log.cells and not (log.is_code or log.is_brief):
             runs = quantities.count(len(log.cells), "run")
             yield markdown.small(f"{runs} · {quantities.duration(end.seconds)}")
@@ -166,7 +192,8 @@ class TurnRenderer:
             yield markdown.code(_tail(cell.code, _CODE_LINES, _CODE_CHARACTERS), "py")
         chosen = self._chosen_of(cell)
         for item in chosen:
-            yield from self._item(item)
+            if not (log.leaves_out and past_code.is_left_out(item)):
+                yield from self._item(item)
         if cell.finished is not None:
             yield from self._ending(cell.finished, chosen)
 

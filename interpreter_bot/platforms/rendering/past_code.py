@@ -1,17 +1,52 @@
-"""Code that an answer ran, for whoever asks to see all of it. Pure."""
+"""What an answer in words leaves out of how it came about: code, printed text, brief words between.
+It is shown to whoever asks. Pure.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from interpreter_bot import errors
+from interpreter_bot import errors, values
+from interpreter_bot.platforms.rendering import display_items, output_selection
 from interpreter_bot.sessions import past_turns
+from interpreter_bot.text import output_screens
 
 BUTTON: Final = "Show code"
 TOO_LONG_AGO: Final = "That answer is too long ago."
-ABOUT: Final = "All code of that answer:"
+ABOUT: Final = "What I ran for that answer:"
 FILE_NAME: Final = "code.py"
+OUTPUT: Final = "Output:"
+OUTPUT_FILE_NAME: Final = "output.txt"
+_NARRATION_CHARACTERS: Final = 280
+_CAPABILITIES: Final = display_items.Capabilities(text_characters=10_000, text_lines=500)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RunCode:
+    """Code that an answer ran.
+
+    Attributes:
+        words: what the model said before it, if that was brief.
+        output: text that it showed, harmless, without its last line end; shortened if very long.
+    """
+
+    words: str
+    code: str
+    output: str
+
+
+def is_narration(words: str) -> bool:
+    """Say whether words before code only announce it, such as "Let me look at the columns."."""
+    return len(words.strip()) <= _NARRATION_CHARACTERS and "\n" not in words.strip()
+
+
+def is_left_out(item: display_items.Item) -> bool:
+    """Say whether an answer in words leaves out an item: it is text, and no formula."""
+    if isinstance(item, display_items.CodeItem):
+        return item.language != "latex"
+    return isinstance(item, display_items.TextItem)
 
 
 def turn_of(past: Iterable[past_turns.PastTurn], turn_id: str) -> past_turns.PastTurn:
@@ -26,19 +61,52 @@ def turn_of(past: Iterable[past_turns.PastTurn], turn_id: str) -> past_turns.Pas
     raise errors.BotError(TOO_LONG_AGO)
 
 
-def cells(turn: past_turns.PastTurn) -> Sequence[str]:
-    """Return the code of each cell that a turn ran.
+def runs(turn: past_turns.PastTurn) -> Sequence[RunCode]:
+    """Return all code that a turn ran.
 
     Raises:
         BotError: it ran none.
     """
-    codes = [part.code for part in turn.parts if isinstance(part, past_turns.PastCode)]
-    if not codes:
+    words = ""
+    made: list[RunCode] = []
+    screens: dict[int, output_screens.Screen] = {}
+    for part in turn.parts:
+        match part:
+            case past_turns.PastText(text=text):
+                words = text.strip() if is_narration(text) else ""
+            case past_turns.PastCode(cell=cell, code=code):
+                screens[cell] = output_screens.Screen()
+                made.append(RunCode(words, code, ""))
+                words = ""
+            case past_turns.PastOutput(cell=cell, output=output) if cell in screens:
+                if not isinstance(output, values.StoredDisplay):
+                    screens[cell].show(output)
+    if not made:
         raise errors.BotError(TOO_LONG_AGO)
-    return codes
+    return [
+        dataclasses.replace(run, output=_text(cell, screen))
+        for run, (cell, screen) in zip(made, screens.items(), strict=True)
+    ]
 
 
-def script(codes: Sequence[str]) -> bytes:
-    """Join cells to the content of one file; a single cell is all of it, as it ran."""
-    text = codes[0] if len(codes) == 1 else "\n\n".join(f"# %%\n{code}" for code in codes)
+def _text(cell: int, screen: output_screens.Screen) -> str:
+    items = output_selection.OutputSelector(_CAPABILITIES).choose(cell, screen.items)
+    texts = (
+        item.text
+        for item in items
+        if isinstance(item, display_items.TextItem | display_items.CodeItem) and is_left_out(item)
+    )
+    return "\n".join(texts)
+
+
+def files(shown: Sequence[RunCode]) -> dict[str, bytes]:
+    """Return what was run as files by name: the code, of a single run as it ran; and its output."""
+    outputs = [run.output for run in shown if run.output]
+    made = {FILE_NAME: _joined([run.code for run in shown])}
+    return made | ({OUTPUT_FILE_NAME: _joined(outputs)} if outputs else {})
+
+
+def _joined(texts: Sequence[str]) -> bytes:
+    """Join texts to the content of one file; a single one is all of it."""
+    text = texts[0] if len(texts) == 1 else "\n\n".join(f"# %%\n{text}" for text in texts)
     return text.encode("utf-8", "replace")

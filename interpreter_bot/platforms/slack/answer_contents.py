@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal, TypeAlias
 
 from interpreter_bot import values
+from interpreter_bot.platforms.rendering import past_code
 from interpreter_bot.sessions import ports
 from interpreter_bot.text import fences, quantities
 
@@ -61,6 +62,18 @@ class Text:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Note(Text):
+    """A paragraph that is not the model's."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Printed:
+    """Markdown of text that code showed."""
+
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Task:
     """Something that is done or was done, in one line, with foldable details.
 
@@ -93,13 +106,19 @@ class Picture:
     about: str
 
 
-Piece: TypeAlias = Text | Task | Picture
+Piece: TypeAlias = Text | Printed | Task | Picture
 
 
 class Answer:
     """Pieces of an answer. `pieces` grows at its end; earlier ones never change."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_code: bool = False) -> None:
+        """Begin empty.
+
+        Args:
+            is_code: the request is raw code, whose output is the point and stays in its order.
+        """
+        self.is_code: Final = is_code
         self.pieces: list[Piece] = []
         self._step_begins = 0
         self._ending: str | None = None
@@ -116,8 +135,15 @@ class Answer:
     def paragraph(self, text: str) -> None:
         """Add something that begins and ends with a line of its own."""
         if text.strip():
-            gap = "\n\n" if self._has_words else ""
-            self.pieces.append(Text(f"{gap}{text.strip(chr(10))}\n\n"))
+            self.pieces.append(Note(self._apart(text)))
+
+    def printed(self, text: str) -> None:
+        """Add a paragraph that code showed."""
+        self.pieces.append(Printed(self._apart(text)))
+
+    def _apart(self, text: str) -> str:
+        gap = "\n\n" if self._has_words else ""
+        return f"{gap}{text.strip(chr(10))}\n\n"
 
     def picture(self, picture: Picture) -> None:
         """Add a picture; what comes before it and after it are texts of their own."""
@@ -131,9 +157,58 @@ class Answer:
     def has_anything(self) -> bool:
         """Whether there is anything to read or to see, besides what was done."""
         return any(
-            isinstance(p, Picture) or (isinstance(p, Text) and bool(p.text.strip()))
+            isinstance(p, Picture) or (isinstance(p, Text | Printed) and bool(p.text.strip()))
             for p in self.pieces
         )
+
+    @property
+    def has_pictures(self) -> bool:
+        """Whether there is a picture."""
+        return any(map(_is_picture, self.pieces))
+
+    @property
+    def may_be_streamed(self) -> bool:
+        """Whether it is words and what was done, with pictures only after all of them."""
+        texts = itertools.dropwhile(_is_picture, reversed(self.pieces))
+        return all(isinstance(piece, Text | Task) for piece in texts)
+
+    @property
+    def ends_in_words(self) -> bool:
+        """Whether the model's words are the last it did."""
+        last = self.pieces[self._step_begins :]
+        has_run = any(isinstance(piece, Task) for piece in last)
+        return not (self.is_code or has_run) and bool(self.words_of_step().strip())
+
+    def so_far(self) -> Answer:
+        """Return what is shown while it grows: pictures follow the words of a model."""
+        return self if self.is_code else self._of(p for p in self.pieces if not _is_picture(p))
+
+    def final(self, *, leaves_out: bool) -> Answer:
+        """Return what is shown in the end: the last words first, then results.
+
+        Args:
+            leaves_out: words stand without the code and the printed text that led to them.
+        """
+        if not self.ends_in_words:
+            return self
+        before, last = self.pieces[: self._step_begins], self.pieces[self._step_begins :]
+        answer = self._of(())
+        answer.paragraph("".join(p.text for p in last if isinstance(p, Text)))
+        for kind, group in itertools.groupby(before, type):
+            pieces = list(group)
+            if kind is Text:
+                words = "".join(p.text for p in pieces if isinstance(p, Text))
+                if not (leaves_out and past_code.is_narration(words)):
+                    answer.paragraph(words)
+            elif kind is Note or (kind in (Printed, Task) and not leaves_out):
+                answer.pieces += pieces
+        answer.pieces += filter(_is_picture, before)
+        return answer
+
+    def _of(self, pieces: Iterable[Piece]) -> Answer:
+        answer = Answer(is_code=self.is_code)
+        answer.pieces += pieces
+        return answer
 
     def after(self, pictures: int) -> int:
         """Return the index of the piece that follows the first `pictures` pictures, or the last
@@ -143,20 +218,25 @@ class Answer:
 
     @property
     def _has_words(self) -> bool:
-        last = next((p.text for p in reversed(self.pieces) if isinstance(p, Text)), "")
+        texts = (p.text for p in reversed(self.pieces) if isinstance(p, Text | Printed))
+        last = next(texts, "")
         return bool(last) and not last.endswith("\n\n")
 
     def words_of_step(self) -> str:
         """Return the model's text of its last step."""
-        return "".join(p.text for p in self.pieces[self._step_begins :] if isinstance(p, Text))
+        return "".join(p.text for p in self.pieces[self._step_begins :] if type(p) is Text)
 
     def end_step_with(self, text: str) -> bool:
         """Replace the last step's text by its final form; return whether that differs."""
         if not text or text.strip() == self.words_of_step().strip():
             return False
-        kept = [p for p in self.pieces[self._step_begins :] if not isinstance(p, Text)]
+        kept = [p for p in self.pieces[self._step_begins :] if type(p) is not Text]
         self.pieces[self._step_begins :] = [*kept, Text(text)]
         return True
+
+
+def _is_picture(piece: Piece) -> bool:
+    return isinstance(piece, Picture)
 
 
 def runs(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
@@ -172,7 +252,7 @@ def markdown(pieces: Sequence[Piece], *, with_details: bool) -> str:
     parts: list[str] = []
     seen: set[str] = set()
     for piece in pieces:
-        if isinstance(piece, Text):
+        if isinstance(piece, Text | Printed):
             parts.append(piece.text)
         elif isinstance(piece, Task) and piece.id not in seen:
             seen.add(piece.id)

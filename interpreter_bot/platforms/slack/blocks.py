@@ -216,18 +216,23 @@ def details(key: str, turn_id: int, *, has_code: bool, has_queries: bool) -> lis
     return [actions(*buttons)] if buttons else []
 
 
-def code_messages(codes: Sequence[str]) -> list[list[Block]] | None:
-    """Make the fewest messages that show code exactly as it is; None if only a file does.
+def code_messages(runs: Sequence[past_code.RunCode]) -> list[list[Block]] | None:
+    """Make the fewest messages that show code exactly as it is, and what it printed; None if only
+    files do.
 
     Each has room for a line above the code.
     """
     made: list[Block] = []
-    for code in codes:
-        lines = code.split("\n")
-        is_exact = safe_text.revealed(code).text == code
+    for run in runs:
+        lines = run.code.split("\n")
+        is_exact = safe_text.revealed(run.code).text == run.code
         if not is_exact or max(map(len, lines)) > _CODE_CHARACTERS:
             return None
+        made += [note(run.words)] if run.words else []
         made += [_preformatted(part) for part in _joined_lines(lines) if part]
+        if run.output:
+            output = _joined_lines(run.output.split("\n"))
+            made += [note(past_code.OUTPUT), *map(_preformatted, output)]
     messages = packed(made, most_blocks=_MOST_BLOCKS - 1)
     return messages if made and len(messages) <= _MAX_CODE_MESSAGES else None
 

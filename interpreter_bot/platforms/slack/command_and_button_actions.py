@@ -30,7 +30,7 @@ from interpreter_bot.text import fences
 _log = logging.getLogger(__name__)
 
 _NOTHING: Final = "Nothing is running."
-_SENT: Final = "That code is in a file, which I sent you in a direct message."
+_SENT: Final = "That is too long to show here, so I sent it to you as a file."
 _NO_SESSION: Final = "There is no such conversation here."
 
 
@@ -228,21 +228,23 @@ class CommandActions:
         return fences.fenced(query_listings.script(turn.queries), language="sql")
 
     async def show_code(self, place: message_posting.Place, value: str) -> None:
-        """Show a person alone all code of an answer as it is; as a file if messages cannot.
+        """Show a person alone what an answer ran, the code as it is; as files if messages cannot.
 
         Raises:
             BotError: it is not known, or not to this person.
         """
         turn = await self._turn(place.workspace, place.user, place.channel, value)
-        codes = past_code.cells(turn)
-        if (messages := blocks.code_messages(codes)) is not None:
+        runs = past_code.runs(turn)
+        if (messages := blocks.code_messages(runs)) is not None:
             for message in messages:
                 await message_posting.whisper(self._api, place, past_code.ABOUT, *message)
             return
-        data = past_code.script(codes)
-        file = file_uploads.of_bytes(past_code.FILE_NAME, data, "", is_image=False)
+        files = [
+            file_uploads.of_bytes(name, data, "", is_image=False)
+            for name, data in past_code.files(runs).items()
+        ]
         direct = await message_posting.direct_place(self._api, place)
-        if complaints := await self._uploads.send(direct, direct.thread, [file]):
+        if complaints := await self._uploads.send(direct, direct.thread, files):
             raise errors.BotError("\n".join(complaints))
         if direct is not place:
             await message_posting.whisper(self._api, place, _SENT)

@@ -168,14 +168,6 @@ class EditedAnswer:
             await self._messages.show(self._text(answer))
         self._is_told = True
 
-    async def show_pictures(self, shown: Sequence[answer_contents.Picture]) -> None:
-        """Show pictures that follow each other: in a message, else as files, in their place.
-
-        Raises:
-            SlackError: Slack does not take it.
-        """
-        await self._show_made(shown, await self._pictures.blocks(self._place, shown))
-
     async def _show_made(
         self, shown: Sequence[answer_contents.Picture], made: Sequence[blocks.Block] | None
     ) -> None:

@@ -10,6 +10,7 @@ from interpreter_bot import values
 from interpreter_bot.platforms.rendering import (
     display_items,
     output_selection,
+    past_code,
     status_sentences,
     tables,
 )
@@ -37,13 +38,13 @@ class Shown:
     """The displayed form of one execution's outputs.
 
     Attributes:
-        parts: Markdown, harmless, and pictures, in order.
+        parts: Markdown, harmless, and pictures, in order; what code showed as text apart.
         table: a block for the end of the message, of which there may be one.
         files: in order.
         wholes: handle and size of each table of which the kernel may still have all.
     """
 
-    parts: tuple[str | answer_contents.Picture, ...]
+    parts: tuple[str | answer_contents.Printed | answer_contents.Picture, ...]
     table: blocks.Block | None
     files: tuple[Made, ...]
     wholes: tuple[tuple[str, str], ...] = ()
@@ -51,7 +52,12 @@ class Shown:
     @property
     def text(self) -> str:
         """Return all of the Markdown."""
-        return "\n\n".join(part for part in self.parts if isinstance(part, str) and part)
+        texts = (
+            part.text if isinstance(part, answer_contents.Printed) else part
+            for part in self.parts
+            if not isinstance(part, answer_contents.Picture)
+        )
+        return "\n\n".join(filter(None, texts))
 
 
 class ExecutionResults:
@@ -70,17 +76,19 @@ class ExecutionResults:
         made_files: bool = False,
     ) -> Shown:
         """Convert one execution; one that is not finished is shown as it stands."""
-        parts: list[str | answer_contents.Picture] = []
+        parts: list[str | answer_contents.Printed | answer_contents.Picture] = []
         files: list[Made] = []
         table = None
         wholes: list[tuple[str, str]] = []
         for item in self._chooser.choose(cell, standing):
             match item:
                 case display_items.TextItem(text=text):
-                    parts.append(fences.fenced(text))
+                    parts.append(answer_contents.Printed(fences.fenced(text)))
                 case display_items.CodeItem(text=text, language=language):
                     known = "" if language == "traceback" else language
-                    parts.append(fences.fenced(text, language=known))
+                    shown = fences.fenced(text, language=known)
+                    is_left_out = past_code.is_left_out(item)
+                    parts.append(answer_contents.Printed(shown) if is_left_out else shown)
                 case display_items.TableItem():
                     wholes += _whole_table(item.table)
                     block = self._block(cell, item) if finished is not None else None

@@ -157,8 +157,8 @@ class LiveMessage:
         """Show an answer as far as it goes.
 
         Args:
-            live: returns what running code has shown until now, as Markdown; that is only shown
-                where it can be taken back, as it may still change.
+            live: returns what running code has shown until now, as Markdown; that and what code
+                printed before is only shown where it can be taken back.
 
         Raises:
             SlackError: Slack refuses it.
@@ -169,40 +169,22 @@ class LiveMessage:
                 # Streams have no metadata: only one of a thread at a time can be found again.
                 self._stream = None
             if self._stream is None:
-                await self._edit(answer, live())
+                await self._edit(answer.so_far(), live())
                 return
             try:
                 await self._append(self._stream, answer)
             except streamed_messages.BrokenStreamError as error:
                 await self._give_up(error)
-                await self._edit(answer, live())
+                await self._edit(answer.so_far(), live())
 
     async def _append(
         self, stream: streamed_messages.StreamedMessage, answer: answer_contents.Answer
     ) -> None:
-        """Append what is new to the stream.
-
-        Pictures have messages of their own between those of the stream.
-        """
-        if waiting := self._waiting():
-            await stream.append(waiting)
-        for run in answer_contents.runs(answer.pieces[self._streamed :]):
-            shown = [piece for piece in run if isinstance(piece, answer_contents.Picture)]
-            if shown:
-                await self._part(stream, answer)
-                await self._sections.show_pictures(shown)
-                stream.payload = self._sections.facts
-            else:
-                await stream.append(run)
-            self._streamed += len(run)
-
-    async def _part(
-        self, stream: streamed_messages.StreamedMessage, answer: answer_contents.Answer
-    ) -> None:
-        """End the messages of a stream before a picture."""
-        await stream.part()
-        await self._sections.part(answer, stream.timestamps if stream.is_tainted else None)
-        stream.timestamps, stream.is_tainted = [], False
+        """Append what is new to the stream: only words and what was done, as nothing of it can be
+        moved in the end."""
+        pieces = answer.pieces[self._streamed :]
+        await stream.append([*self._waiting(), *pieces])
+        self._streamed += len(pieces)
 
     def _waiting(self) -> list[answer_contents.Task]:
         """Return the tasks that show in a stream what the request waits for."""
@@ -240,17 +222,25 @@ class LiveMessage:
         answer: answer_contents.Answer,
         below: Sequence[blocks.Block],
         *,
-        is_rewritten: bool,
+        leaves_out: bool = False,
+        is_rewritten: bool = False,
     ) -> None:
-        """Show the final answer.
+        """Show the final answer, the last words first; a stream that has all of it stays as it is.
+
+        Args:
+            answer: all of it.
+            below: blocks under it.
+            leaves_out: see `answer_contents.Answer.final`.
+            is_rewritten: the last words are others than those that were streamed.
 
         Raises:
             SlackError: Slack refuses it.
         """
+        final = answer.final(leaves_out=leaves_out)
         async with self._busy:
-            if self._stream is not None and not is_rewritten:
+            if self._stream is not None and not is_rewritten and final.may_be_streamed:
                 try:
-                    if await self._end_stream(self._stream, answer, below):
+                    if await self._end_stream(self._stream, answer, final, below):
                         return
                 except streamed_messages.BrokenStreamError as error:
                     await self._give_up(error)
@@ -258,7 +248,7 @@ class LiveMessage:
                 await self._give_up(streamed_messages.BrokenStreamError("its end was written anew"))
             self._stream = None
             try:
-                await self._sections.finish(answer, below)
+                await self._sections.finish(final, below)
             finally:
                 await self.status("active")
 
@@ -266,18 +256,15 @@ class LiveMessage:
         self,
         stream: streamed_messages.StreamedMessage,
         answer: answer_contents.Answer,
+        final: answer_contents.Answer,
         below: Sequence[blocks.Block],
     ) -> bool:
         """End a stream; return whether nothing is left to be posted."""
-        pieces = answer.pieces[self._streamed :]
-        await stream.append(self._waiting())
-        if any(isinstance(piece, answer_contents.Picture) for piece in pieces):
-            text = next(answer_contents.runs(pieces))
-            if not isinstance(text[0], answer_contents.Picture):
-                await stream.append(text)
-            await self._part(stream, answer)
+        await self._append(stream, answer)
+        if final.has_pictures:
+            await stream.part()
+            await self._sections.part(final, stream.timestamps if stream.is_tainted else None)
             return False
-        await stream.append(pieces)
         apart = [] if stream.has_room_for(below) else [b for b in below if b["type"] == "table"]
         await stream.stop([block for block in below if block not in apart], status="active")
         if stream.is_tainted:
@@ -307,7 +294,7 @@ class LiveMessage:
         """
         answer = answer_contents.Answer()
         answer.paragraph(f"⚠️ {markdown.defused(sentence)}")
-        await self.finish(answer, (), is_rewritten=False)
+        await self.finish(answer, ())
 
     async def _edit(self, answer: answer_contents.Answer, live: str = "") -> None:
         note = [blocks.note(self.note)] if self.note else []

@@ -82,7 +82,7 @@ class SlackReply:
         self._waiting_for = ""
         self._since = time.monotonic()
         self._last_line = ""
-        self._answer = answer_contents.Answer()
+        self._answer = answer_contents.Answer(is_code=is_code)
         self._results = execution_results.ExecutionResults()
         self._cell: _Cell | None = None
         self._made: list[file_uploads.Outgoing] = []
@@ -92,6 +92,7 @@ class SlackReply:
         self._spent: values.Usage | None = None
         self._end: ports.End | None = None
         self._is_rewritten = False
+        self._has_run = False
         self._is_code_cut = False
         self._is_suspended = False
         self.is_left = False
@@ -144,6 +145,7 @@ class SlackReply:
         if self._config.code == "full" and not self._is_code:
             readable = safe_text.revealed(code)
             self._answer.paragraph(markdown.python(readable.text, readable.warning))
+        self._has_run = True
         self._is_code_cut |= not self._shows_all_of(code)
         self._last_line = ""
         self._task(_RUNNING, "in_progress")
@@ -211,14 +213,20 @@ class SlackReply:
         is_ok = finished.ending is values.Ending.OK
         state: answer_contents.State = "complete" if is_ok else "error"
         took = quantities.duration(finished.seconds) if finished.seconds >= 0.05 else ""
+        pictures = sum(isinstance(part, answer_contents.Picture) for part in shown.parts)
+        drawn = quantities.count(pictures, "picture") if pictures else ""
         self._cell = running
-        self._task(answer_contents.TITLES[finished.ending], state, output=took)
+        outcome = " · ".join(filter(None, (took, drawn)))
+        self._task(answer_contents.TITLES[finished.ending], state, output=outcome)
         self._cell = None
         for part in shown.parts:
-            if isinstance(part, str):
-                self._answer.paragraph(part)
-            else:
-                self._answer.picture(part)
+            match part:
+                case str():
+                    self._answer.paragraph(part)
+                case answer_contents.Printed(text=text):
+                    self._answer.printed(text)
+                case answer_contents.Picture():
+                    self._answer.picture(part)
         self._table = self._table or shown.table
         self._wholes += shown.wholes
         for made in shown.files:
@@ -328,13 +336,16 @@ class SlackReply:
 
     async def _finish(self, end: ports.End) -> None:
         self._message.note = ""
+        # What is left out is a button away.
+        leaves_out = self._config.code == "short" and bool(end.turn_id)
+        has_left_out = leaves_out and self._has_run and self._answer.ends_in_words
         below = [block for block in [self._table] if block is not None]
         below += blocks.table_download_buttons(self._session, self._wholes)
         if end.turn_id:
             below += blocks.details(
                 self._session,
                 end.turn_id,
-                has_code=self._is_code_cut,
+                has_code=self._is_code_cut or has_left_out,
                 has_queries=bool(end.queries),
             )
         spent = None if self._is_code else self._spent
@@ -350,7 +361,9 @@ class SlackReply:
         if not (self._answer.has_anything or self._made or self._table):
             self._answer.paragraph("_Done. No output._")
         try:
-            await self._message.finish(self._answer, below, is_rewritten=self._is_rewritten)
+            await self._message.finish(
+                self._answer, below, leaves_out=leaves_out, is_rewritten=self._is_rewritten
+            )
         except api_errors.GoneError:
             raise
         except api_errors.SlackError as error:

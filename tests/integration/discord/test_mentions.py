@@ -7,6 +7,7 @@ import time
 import pytest
 
 from interpreter_bot import values
+from interpreter_bot.sessions import ports
 from tests.fakes.discord_server import worlds
 from tests.integration.discord import steps
 
@@ -63,7 +64,11 @@ async def test_text_is_edited_in_place_at_the_pace(discord_server, lab, connect,
     assert thread.id in discord_server.rest.typing
 
 
-async def test_code_outputs_images_and_files_are_shown(discord_server, lab, connect, until):
+async def test_the_last_words_come_first_then_pictures_and_files(
+    discord_server, lab, connect, until
+):
+    going = asyncio.Event()
+
     async def script(turn):
         turn.reply.step(1)
         turn.reply.text("Let me see.")
@@ -72,6 +77,7 @@ async def test_code_outputs_images_and_files_are_shown(discord_server, lab, conn
             0, "print('hello')\nplot()", "hello\n", values.Image(mime="image/png", data=PNG)
         )
         turn.reply.step(2)
+        await going.wait()
         turn.make(0, "report.csv", b"a,b\n1,2\n")
         return turn.done("That was it.", seconds=3.0)
 
@@ -79,16 +85,51 @@ async def test_code_outputs_images_and_files_are_shown(discord_server, lab, conn
     async with connect(script):
         discord_server.say(alice, channel, f"{discord_server.bot.mention} plot")
         thread = await steps.thread_in(channel)
-        await until(lambda: steps.is_final(thread))
+        await until(lambda: thread.of_bots and thread.of_bots[0].files)
+        assert re.search(r"Let me see\.[^🔹]*```\nhello\n```", thread.of_bots[0].content)
+        going.set()
+        await until(lambda: "Show code" in thread.of_bots[-1].buttons)
+        [answer] = thread.of_bots
+        assert re.fullmatch(r"That was it\.\n-# 1 run · \S+ s", answer.content)
+        assert answer.files == {"image-1.png": PNG, "report.csv": b"a,b\n1,2\n"}
+        assert list(answer.buttons) == ["Show code", "Re-run", "Notebook"]
+        shown = await discord_server.click(alice, answer, "Show code")
+        text = await steps.finished(shown)
+    assert text == (
+        "-# Let me see.\n```py\nprint('hello')\nplot()\n```\n-# Output:\n```\nhello\n```"
+    )
 
-    first, second = thread.of_bots
-    assert "Let me see." in first.content
-    assert "```\nhello\n```" in first.content
-    assert first.files == {"image-1.png": PNG}
-    assert "That was it." in second.content
-    assert second.files == {"report.csv": b"a,b\n1,2\n"}
-    assert "1 run · " in second.content
-    assert list(second.buttons) == ["Show code", "Re-run", "Notebook"]
+
+async def test_words_before_code_stay_below_the_last_if_they_say_more(discord_server, lab, connect):
+    finding = "Sales fell:\n- in May by 3 %\n- in June by 4 %"
+
+    async def script(turn):
+        turn.reply.step(1)
+        turn.reply.text(finding)
+        await turn.run(0, "plot()", "hello\n", values.Image(mime="image/png", data=PNG))
+        turn.reply.step(2)
+        return turn.done("The chart shows it.")
+
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(script):
+        thread = await steps.ask_in_thread(discord_server, alice, channel)
+    [answer] = thread.of_bots
+    assert answer.content.startswith(f"The chart shows it.\n{finding}\n")
+
+
+async def test_an_answer_without_last_words_stays_in_its_order(discord_server, lab, connect):
+    async def script(turn):
+        turn.reply.step(1)
+        turn.reply.text("Let me see.")
+        await turn.run(0, "print('hello')", "hello\n")
+        turn.reply.step(2)
+        return ports.End(status=values.TurnStatus.FAILED, sentence="The model is away.")
+
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(script):
+        thread = await steps.ask_in_thread(discord_server, alice, channel)
+    [answer] = thread.of_bots
+    assert answer.content.startswith("Let me see.\n```\nhello\n```\n⚠️ The model is away.\n-# 1 run")
 
 
 @pytest.mark.parametrize("code", ["", "2**100"])
@@ -104,8 +145,8 @@ async def test_a_short_answer_carries_nothing_below_it(discord_server, lab, conn
     async with connect(script):
         thread = await steps.ask_in_thread(discord_server, alice, channel)
     [answer] = thread.of_bots
-    output = "```\n1267650600228229401496703205376\n```\n" if code else ""
-    assert answer.content == f"{output}It is about 1.27e30."
+    output = "\n```\n1267650600228229401496703205376\n```" if code else ""
+    assert answer.content == f"It is about 1.27e30.{output}"
     assert answer.buttons == {}
 
 
@@ -138,7 +179,7 @@ async def test_while_people_wait_they_see_time_and_limit(discord_server, lab, co
         await until(lambda: answer.content.endswith("Done."))
 
 
-async def test_where_a_model_failed_the_traceback_is_shown(discord_server, lab, connect):
+async def test_traceback_of_code_that_failed_is_a_button_away(discord_server, lab, connect):
     error = values.Error("KeyError", "'a'", "Cell 1, line 1\n    x['a']\nKeyError: 'a'")
 
     async def script(turn):
@@ -150,9 +191,10 @@ async def test_where_a_model_failed_the_traceback_is_shown(discord_server, lab, 
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect(script):
         thread = await steps.ask_in_thread(discord_server, alice, channel)
-    text = "\n".join(message.content for message in thread.of_bots)
-    assert "```\nCell 1, line 1\n    x['a']\nKeyError: 'a'\n```" in text
-    assert "Show code" in thread.of_bots[-1].buttons
+        [answer] = thread.of_bots
+        assert re.fullmatch(r"There is no column a\.\n-# 1 run · \S+ s", answer.content)
+        shown = await steps.finished(await discord_server.click(alice, answer, "Show code"))
+    assert "```\nCell 1, line 1\n    x['a']\nKeyError: 'a'\n```" in shown
 
 
 async def test_where_it_may_not_write_the_person_is_told_directly(

@@ -32,7 +32,12 @@ async def test_mention_is_answered_in_its_thread(slack, service, app):
     assert kinds == ["markdown", "context", "context_actions"]
 
 
-async def test_answer_holds_text_code_outputs_pictures_and_one_batch_of_files(slack, service, app):
+@pytest.mark.parametrize("channel", ["C1", "DU1"])
+async def test_the_last_words_come_first_then_table_pictures_and_one_batch_of_files(
+    slack, service, app, channel
+):
+    going = asyncio.Event()
+
     async def script(turn):
         turn.reply.step(1)
         turn.reply.text("I will **look**.")
@@ -47,6 +52,7 @@ async def test_answer_holds_text_code_outputs_pictures_and_one_batch_of_files(sl
             ),
         )
         turn.reply.finished(0, fake.done())
+        await going.wait()
         turn.reply.step(2)
         turn.reply.text("There it is.")
         turn.make(0, "out/report.csv", b"a,b\n1,2\n")
@@ -54,20 +60,31 @@ async def test_answer_holds_text_code_outputs_pictures_and_one_batch_of_files(sl
         return ports.End(status=values.TurnStatus.DONE, text="There it is.", seconds=1.2)
 
     service.script = script
-    ts = slack.say("U1", "DU1", "<@UBOT> plot")
+    ts = slack.say("U1", channel, "<@UBOT> plot")
+    is_streamed = channel == "DU1"
+    await slack.until(lambda: "1 picture" in str(slack.replies(channel, ts)))
+    [answer] = slack.replies(channel, ts)
+    # What code printed is seen while it runs, where it can be taken away again.
+    assert ("```\nhi\n```" in answer["text"]) != is_streamed
+    going.set()
     await slack.until(lambda: slack.world.batches)
-    [answer, rest, files] = slack.answers("DU1", ts)
-    assert answer["text"].startswith("I will **look**.")
-    assert "```\nhi\n```" in answer["text"]
-    assert rest["blocks"][1]["text"].endswith("There it is.")
-    assert answer["tasks"]["cell-0"]["status"] == "complete"
-    assert answer["tasks"]["cell-0"]["details"] == "print('hi')\nplot()"
-    kinds = [block["type"] for block in rest["blocks"]]
-    assert kinds == ["image", "markdown", "table", "context", "context_actions"]
+    [answer, results, files] = slack.answers(channel, ts)
+    if is_streamed:
+        assert answer["text"] == "I will **look**.\n\nThere it is."
+        assert answer["tasks"]["cell-0"]["status"] == "complete"
+        assert answer["tasks"]["cell-0"]["details"] == "print('hi')\nplot()"
+    else:
+        assert [block["text"] for block in answer["blocks"]] == ["There it is."]
+    kinds = [block["type"] for block in results["blocks"]]
+    assert kinds == ["image", "table", "actions", "context", "context_actions"]
     [batch] = slack.world.batches
     assert [f["name"] for f in batch["files"]] == ["report.csv"]
     assert batch["thread_ts"] == ts == files["thread_ts"]
     assert slack.world.contents[batch["files"][0]["id"]] == b"a,b\n1,2\n"
+    slack.click("U1", channel, results["ts"], "code")
+    await slack.until(
+        lambda: "Output:" in str([slack.world.ephemerals, slack.answers(channel, ts)])
+    )
 
 
 async def test_a_picture_that_was_saved_and_shown_is_posted_once(slack, service, app):

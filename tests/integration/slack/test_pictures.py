@@ -1,16 +1,19 @@
-"""Text and pictures in the order in which they came, whatever this Slack can show; and files."""
+"""Last words, then pictures in their order, whatever this Slack can show; and files."""
 
 import asyncio
 
 import pytest
 
 from interpreter_bot import values
+from interpreter_bot.sessions import ports
 from tests.fakes import conversations as fake
 from tests.fakes.slack_server import servers
 from tests.integration.slack.worlds import connected
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)
-IN_ORDER = ["one", "figure-1.png", "two", "figure-2.png", "figure-3.png", "three"]
+PICTURES = ["figure-1.png", "figure-2.png", "figure-3.png"]
+READ = {"C1": ["three", *PICTURES], "DU1": ["one", "two", "three", *PICTURES]}
+"""What is read in the end in a channel; and in a direct message, where words were streamed."""
 
 
 def drawing(*, pause=0.0):
@@ -56,10 +59,10 @@ async def answered(slack, channel="C1", said="<@UBOT> draw"):
 
 @pytest.mark.parametrize("channel", ["C1", "DU1"])
 @pytest.mark.parametrize("pause", [0.0, 0.3])
-async def test_text_and_pictures_are_in_order(slack, service, app, channel, pause):
+async def test_last_words_come_first_then_pictures_in_order(slack, service, app, channel, pause):
     service.script = drawing(pause=pause)
     ts = await answered(slack, channel)
-    assert read(slack, channel, ts) == IN_ORDER
+    assert read(slack, channel, ts) == READ[channel]
     assert slack.world.batches == []
     last = slack.answers(channel, ts)[-1]["blocks"][-1]["type"]
     assert last == "context_actions"
@@ -72,8 +75,7 @@ async def test_quick_answer_is_two_messages_with_its_pictures_in_the_second(slac
     first, second = slack.answers("C1", ts)
     kinds = [block["type"] for block in second["blocks"]]
     assert [block["type"] for block in first["blocks"]] == ["markdown"]
-    assert kinds[:5] == ["image", "markdown", "image", "image", "markdown"]
-    assert kinds[5:] == ["context", "context_actions"]
+    assert kinds == ["image", "image", "image", "actions", "context", "context_actions"]
 
 
 @pytest.mark.parametrize("channel", ["C1", "DU1"])
@@ -85,14 +87,14 @@ async def test_where_no_block_shows_pictures_they_are_files_in_their_places(
     service.script = drawing(pause=pause)
     ts = await answered(slack, channel)
     slack.forgive("chat.postMessage: invalid_blocks")
-    assert read(slack, channel, ts) == IN_ORDER
-    assert [len(batch["files"]) for batch in slack.world.batches] == [1, 2]
+    assert read(slack, channel, ts) == READ[channel]
+    assert [len(batch["files"]) for batch in slack.world.batches] == [3]
     service.script = drawing()
     kept = len(slack.called("files.completeUploadExternal"))
     again = await answered(slack, channel, "<@UBOT> again")
-    assert read(slack, channel, again) == IN_ORDER
+    assert read(slack, channel, again) == READ[channel]
     # That it cannot be is remembered: no picture is brought there twice.
-    assert len(slack.called("files.completeUploadExternal")) == kept + 2
+    assert len(slack.called("files.completeUploadExternal")) == kept + 1
 
 
 async def test_picture_that_slack_does_not_look_at_in_time_is_a_file(slack, service):
@@ -100,10 +102,27 @@ async def test_picture_that_slack_does_not_look_at_in_time_is_a_file(slack, serv
     service.script = drawing()
     async with connected(slack, service, sharing_seconds=0.1):
         ts = await answered(slack)
-    assert [word for word in read(slack, "C1", ts) if word[0] != "f"] == ["one", "two", "three"]
-    assert {file["name"] for batch in slack.world.batches for file in batch["files"]} == {
-        name for name in IN_ORDER if name[0] == "f"
-    }
+    assert [word for word in read(slack, "C1", ts) if word[0] != "f"] == ["three"]
+    names = [file["name"] for batch in slack.world.batches for file in batch["files"]]
+    assert names == PICTURES
+
+
+@pytest.mark.parametrize("channel", ["C1", "DU1"])
+async def test_answer_without_last_words_has_words_output_and_pictures_in_order(
+    slack, service, app, channel
+):
+    async def script(turn):
+        for step in (1, 2):
+            turn.reply.step(step)
+            turn.reply.text(f"{('one', 'two')[step - 1]}!")
+            figure = values.Image(mime="image/png", data=PNG, plain="<Figure>")
+            await turn.run(step - 1, "plot()", "three!\n", figure)
+        return ports.End(status=values.TurnStatus.FAILED, sentence="The model is away.")
+
+    service.script = script
+    ts = await answered(slack, channel)
+    in_order = ["one", "three", "figure-1.png", "two", "three", "figure-2.png"]
+    assert read(slack, channel, ts) == in_order
 
 
 async def test_raw_code_has_its_pictures_in_the_thread_below(slack, service, app):
@@ -169,7 +188,7 @@ async def test_what_slack_refuses_in_the_middle_of_an_answer_repeats_and_loses_n
         ts = await answered(slack)
         await slack.until(lambda: "two" in read(slack, "C1", ts))
     figures = [f"figure-{number}.png" for number in range(1, 61)]
-    assert read(slack, "C1", ts) == ["one", *figures, "two"]
+    assert read(slack, "C1", ts) == ["two", *figures]
     # Nor is it tried again and again.
     assert len(posted) == 2
 

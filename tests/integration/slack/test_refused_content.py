@@ -169,9 +169,13 @@ async def test_code_is_shown_byte_for_byte(slack, service, app, channel):
     await slack.until(lambda: slack.status(channel, ts) == "active")
     await slack.until(lambda: CODE in shown(question) and "approval_run" not in str(question))
     [answer, *_] = slack.replies(channel, ts)
-    assert shown(answer).count(CODE) >= 2
+    assert CODE in shown(answer)
     assert "That was <\u200b!channel>." in shown(answer)
     assert not any("\u200b" in line for line in shown(answer).splitlines() if "get(" in line)
+    count = len(slack.replies(channel, ts))
+    slack.click("U1", channel, answer["ts"], "code")
+    [told] = await slack.until(lambda: slack.world.ephemerals or slack.replies(channel, ts)[count:])
+    assert shown(told).count(CODE) == 2
 
 
 async def test_code_of_a_person_is_shown_byte_for_byte(slack, service, app):

@@ -18,8 +18,9 @@ WRITES = (
 
 async def with_file(turn):
     turn.reply.step(1)
+    turn.reply.text("I see.\nhello")
     await turn.reply.code(0, "x")
-    turn.reply.output(0, values.Text("stdout", "hello\n"))
+    turn.reply.output(0, values.Text("stdout", "left out\n"))
     await asyncio.sleep(0.15)
     turn.reply.finished(0, fake.done())
     turn.make(0, "a.txt", b"abc")

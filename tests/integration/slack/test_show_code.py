@@ -1,4 +1,4 @@
-"""Code that an answer cuts is a button away, whole and as it ran."""
+"""What an answer leaves out is a button away: code as it ran, and what it printed."""
 
 import pytest
 
@@ -55,12 +55,23 @@ async def test_whole_code_is_shown_to_who_presses_alone(slack, service, is_resta
             await slack.until(lambda: slack.world.ephemerals)
     [told] = slack.world.ephemerals
     assert (told["channel"], told["user"]) == ("C1", "U2")
-    assert shown_code(told) == [SHORT, CUT]
+    assert shown_code(told) == [SHORT, "done", CUT, "done"]
+    notes = [block["elements"][0]["text"] for block in told["blocks"] if block["type"] == "context"]
+    assert notes == ["Output:", "Output:"]
     assert len(slack.world.messages) == before
 
 
-async def test_code_that_is_shown_whole_has_no_button(slack, service, app):
-    answer = await answered(slack, service, SHORT, "y = 2\nprint(y)\n")
+async def test_code_that_an_answer_without_words_shows_whole_has_no_button(slack, service, app):
+    async def script(turn):
+        turn.reply.step(1)
+        await turn.run(0, "y = 2\nprint(y)\n", "2\n")
+        return turn.done()
+
+    service.script = script
+    ts = slack.say("U1", "C1", "<@UBOT> go")
+    await slack.until(lambda: slack.status("C1", ts) == "active")
+    [answer] = slack.answers("C1", ts)
+    assert "```python\ny = 2\nprint(y)\n```\n\n```\n2\n```" in answer["text"]
     assert "Show code" not in str(answer["blocks"])
 
 
@@ -77,7 +88,7 @@ async def test_code_that_a_stream_leaves_out_is_a_button_away(slack, service, ap
     assert "example.org" not in str([answer["blocks"], slack.called("chat.appendStream")])
     slack.click("U1", "DU1", answer["ts"], "code")
     await slack.until(lambda: shown_code(*slack.replies("DU1", answer["thread_ts"])))
-    assert shown_code(*slack.replies("DU1", answer["thread_ts"])) == [code]
+    assert shown_code(*slack.replies("DU1", answer["thread_ts"])) == [code, "done"]
 
 
 async def test_code_of_several_messages_comes_in_parts(slack, service, app):
@@ -87,10 +98,10 @@ async def test_code_of_several_messages_comes_in_parts(slack, service, app):
     await slack.until(
         lambda: (
             shown_code(*slack.world.ephemerals)[-1:]
-            and code.endswith(shown_code(*slack.world.ephemerals)[-1])
+            and shown_code(*slack.world.ephemerals)[-1] == "done"
         )
     )
-    parts = shown_code(*slack.world.ephemerals)
+    *parts, _ = shown_code(*slack.world.ephemerals)
     assert len(slack.world.ephemerals) > 1
     assert "\n".join(parts) == code
 
@@ -109,14 +120,13 @@ async def test_code_that_messages_cannot_hold_as_it_is_comes_as_a_file(slack, se
     answer = await answered(slack, service, code)
     slack.click("U2", "C1", answer["ts"], "code")
     [batch] = await slack.until(lambda: slack.world.batches)
-    [file] = batch["files"]
-    assert file["name"] == "code.py"
-    assert slack.world.contents[file["id"]] == code.encode()
+    contents = {file["name"]: slack.world.contents[file["id"]] for file in batch["files"]}
+    assert contents == {"code.py": code.encode(), "output.txt": b"done"}
     assert batch["channel"] == "DU2"
     assert "thread_ts" not in batch
     [told] = await slack.until(lambda: slack.world.ephemerals)
     assert told["user"] == "U2"
-    assert told["text"] == "That code is in a file, which I sent you in a direct message."
+    assert told["text"] == "That is too long to show here, so I sent it to you as a file."
 
 
 async def test_own_code_that_its_heading_cuts_is_a_button_away(slack, service, app):
@@ -131,7 +141,7 @@ async def test_own_code_that_its_heading_cuts_is_a_button_away(slack, service, a
     [answer] = [one for one in slack.world.messages.values() if "Show code" in str(one)]
     slack.click("U1", "C1", answer["ts"], "code")
     [told] = await slack.until(lambda: slack.world.ephemerals)
-    assert shown_code(told) == [code]
+    assert shown_code(told) == [code, "ok"]
 
 
 async def test_code_is_not_shown_to_who_may_not_use_the_bot_nor_elsewhere(slack, service, app):

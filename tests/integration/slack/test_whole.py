@@ -48,10 +48,12 @@ async def test_file_question_answer_and_raw_code_in_one_kernel(slack, tmp_path, 
         assert [file["name"] for file in batch["files"]] == ["total.txt"]
         assert slack.world.contents[batch["files"][0]["id"]] == b"42"
         answer = slack.answers("C1", ts)[0]
-        said = str(answer)
-        assert "I add it up." in said
-        assert "total 42" in said
-        assert "It is **42**" in said
+        assert answer["blocks"][0]["text"].startswith("It is **42**: ")
+        assert "total 42" not in str(answer)
+        slack.click("U1", "C1", answer["ts"], "code")
+        [shown] = await slack.until(lambda: slack.world.ephemerals)
+        assert "I add it up." in str(shown)
+        assert "total 42" in str(shown)
         assert "sales.csv" in str(server.requests[0].messages)
         slack.say("U1", "C1", "<@UBOT> py total + 1", thread=ts)
         await slack.until(
