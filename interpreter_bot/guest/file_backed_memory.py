@@ -56,6 +56,7 @@ _MADV_NORMAL = 0
 _FAILED = ctypes.c_void_p(-1).value
 _MAPPING = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) r[w-]-p \S+ \S+ \d+ *(.*)$", re.MULTILINE)
 _MOVED = re.compile(rf"^([0-9a-f]+)-([0-9a-f]+) .*/memfd:{_NAME} ", re.MULTILINE)
+_RUNNING = re.compile(r"^State:\s+R", re.MULTILINE)
 _SWITCHES = re.compile(r"_ctxt_switches:\s+(\d+)")
 _LISTING_BYTES = 2 * 1024 * 1024
 _HEAP = "[heap]"
@@ -81,6 +82,14 @@ class _Part(NamedTuple):
     offset: int
 
 
+class _Thread(NamedTuple):
+    """Another thread: whether it has a processor or waits for one, and how often it left one."""
+
+    number: str
+    is_running: bool
+    switches: list[str]
+
+
 def is_known() -> bool:
     """Return whether it is known how on this machine, with this libc and this Python."""
     return (
@@ -102,7 +111,7 @@ def move() -> None:
     """
     if not is_known():
         return
-    switches = _switches_of_others()
+    threads = _other_threads()
     # What is made from here on lives until the end: if any of it were freed, a part that is listed
     # could be unmapped. The heap has next to nothing left to give back.
     containers = sorted({id(one) // mmap.PAGESIZE for one in gc.get_objects()})
@@ -110,7 +119,8 @@ def move() -> None:
     _libc.malloc_trim(0)
     listing = _list_mappings()
     parts = list(_parts(_united(_spans(listing, containers, libraries))))
-    if _switches_of_others() != switches:
+    # On a busy machine, one that runs may have waited for a processor all the while.
+    if (now := _other_threads()) != threads or any(thread.is_running for thread in now):
         raise OSError(errno.EBUSY, "a thread of what is preloaded is at work")
     file = _libc.memfd_create(_NAME.encode(), _MFD_CLOEXEC | _MFD_ALLOW_SEALING)
     if file < 0:
@@ -134,15 +144,16 @@ def move() -> None:
         loaded_libraries.join_read(library)
 
 
-def _switches_of_others() -> list[list[str]]:
-    """Count how often each other thread of this process was given a processor or gave it up."""
+def _other_threads() -> list[_Thread]:
     # By the number in the namespace of that /proc, which may be another one's.
     own = os.path.basename(os.readlink("/proc/thread-self"))
-    counts = []
-    for task in sorted(set(os.listdir("/proc/self/task")) - {own}):
-        with open(f"/proc/self/task/{task}/status") as file:
-            counts.append([task, *_SWITCHES.findall(file.read())])
-    return counts
+    threads = []
+    for number in sorted(set(os.listdir("/proc/self/task")) - {own}):
+        with open(f"/proc/self/task/{number}/status") as file:
+            status = file.read()
+        is_running = _RUNNING.search(status) is not None
+        threads.append(_Thread(number, is_running, _SWITCHES.findall(status)))
+    return threads
 
 
 def _list_mappings() -> str:

@@ -232,10 +232,21 @@ print(json.dumps([told, left, things[9]["text"], in_child(lambda: things[9]["tex
     assert found == ["none left", [], "x" * 9, "x" * 9]
 
 
-def test_nothing_is_moved_under_a_thread_that_works():
-    found = _run("""
+# A thread on the processor of all else, on which it is the last to run.
+WAITING = """
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+priority = os.SCHED_IDLE, os.sched_param(0)
+"""
+
+
+@pytest.mark.parametrize("begin", ["priority = ()", WAITING])
+def test_nothing_is_moved_under_a_thread_that_works(begin):
+    found = _run(f"""
 import threading, time
+{begin}
 def work():
+    if priority:
+        os.sched_setscheduler(0, *priority)
     while True:
         time.sleep(0.001)
 threading.Thread(target=work, daemon=True).start()
