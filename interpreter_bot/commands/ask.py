@@ -202,10 +202,7 @@ async def _code(
 
 
 async def _answer(invocation: command_table.Invocation, place: command_table.Place) -> str:
-    if invocation.command.name == "help":
-        answer: command_table.Answer = command_table.help_facts("console")
-    else:
-        answer = await command_table.run(invocation, place)
+    answer = await command_table.run(invocation, place)
     if isinstance(answer, str):
         return answer
     width = max(len(fact.label) for fact in answer)

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Literal, TypeAlias, get_args
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.rendering import session_facts
+from interpreter_bot.platforms.rendering import offered_commands, session_facts
 from interpreter_bot.sessions import approval_policy, requests, session_service
 from interpreter_bot.text import quantities
 
@@ -135,6 +135,17 @@ async def _approval(place: Place, choice: str) -> Answer:
     return [session_facts.Fact("Asks before the model's code runs", level)]
 
 
+async def _help(place: Place, _: str) -> Answer:
+    is_on = await offered_commands.switches(place.service, place.key, place.person)
+    # Without a model nothing runs that a person would be asked about.
+    is_on["approval"] = is_on["model"]
+    return [
+        session_facts.Fact(command.usage, command.help)
+        for command in COMMANDS
+        if place.key.platform in command.platforms and is_on.get(command.name, True)
+    ]
+
+
 async def _stop(place: Place, _: str) -> Answer:
     if not await place.service.stop(place.key):
         raise errors.BotError("Nothing is running.")
@@ -182,7 +193,7 @@ COMMANDS: Final = (
     ),
     Command("again", "", "Rebuild lost variables by running their code again."),
     Command("notebook", "", "Download the conversation as a notebook.", platforms=_WEB),
-    Command("help", "", "List the commands."),
+    Command("help", "", "List the commands.", _help),
     Command("exit", "", "End the chat.", platforms=_CONSOLE),
 )
 
@@ -190,13 +201,6 @@ COMMANDS: Final = (
 def offered(platform: Platform) -> dict[str, Command]:
     """Return the commands of a platform by their names, in the order of the help."""
     return {command.name: command for command in COMMANDS if platform in command.platforms}
-
-
-def help_facts(platform: Platform) -> list[session_facts.Fact]:
-    """Return how each command of a platform is typed, and what it does."""
-    return [
-        session_facts.Fact(command.usage, command.help) for command in offered(platform).values()
-    ]
 
 
 def parse(text: str, platform: Platform, *, is_code: bool = False) -> Invocation | None:

@@ -15,9 +15,9 @@ from interpreter_bot.sessions import approval_policy, session_service
 _log = logging.getLogger(__name__)
 
 _SHOWN: Final = frozenset(
-    {"limits", "network", "tools", "connect", "disconnect", "variables", "usage"}
+    {"limits", "network", "tools", "connect", "disconnect", "variables", "usage", "help"}
 )
-NAMES: Final = _SHOWN | {"files", "model", "approval", "help"}
+NAMES: Final = _SHOWN | {"files", "model", "approval"}
 """Commands that show a panel."""
 
 
@@ -47,8 +47,6 @@ async def panel(place: command_table.Place, name: str, argument: str = "") -> ev
             effective = await service.queries.approval(place.scope, place.approval)
             chosen = approval_policy.strictest(choices.get(approval_policy.NAME))
             return {"chosen": chosen, "holds": effective}
-        case "help":
-            return {"rows": command_table.help_facts("web")}
     command = command_table.offered("web").get(name)
     if command is None or name not in _SHOWN:
         raise errors.BotError("There is nothing of that name to show.")
