@@ -532,6 +532,27 @@ async def test_what_failed_last_stays_in_sight_as_does_code_of_people(serving_fa
         assert await page.value(SEEN) == ["rows", "printed", *error]
 
 
+async def test_words_between_cells_lead_to_files_as_the_last_words_do(serving_fake, browsing):
+    async def work(turn):
+        turn.reply.step(1)
+        turn.reply.text("I save [the totals](sandbox:/mnt/data/totals (1).csv) first.")
+        await turn.run(0, "save()")
+        turn.reply.step(2)
+        (turn.directory / "totals (1).csv").write_bytes(b"1,2\n")
+        turn.make(0, "totals (1).csv", b"1,2\n")
+        return "Done."
+
+    async with serving_fake({"work": work}) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await visits.say(page, "work")
+        await visits.answered(page)
+        await page.click(".work summary")
+        text = await page.text(".work ~ .words")
+        assert text == "I save the totals (totals (1).csv) first."
+        await page.click(".work ~ .words a.file-name")
+        assert (await browser.downloaded()).name == "totals (1).csv"
+
+
 async def test_nothing_folds_away_under_the_eyes_of_who_reads_it(serving_fake, browsing):
     gate = asyncio.Event()
 

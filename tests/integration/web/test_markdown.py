@@ -47,6 +47,11 @@ CASES = {
     "a\n\n---\n\nb": "<p>a</p><hr><p>b</p>",
     "1 < 2 & 3 > 2": "<p>1 &lt; 2 &amp; 3 &gt; 2</p>",
     "``a`b``": '<p><code dir="ltr">a`b</code></p>',
+    "[a.csv](sandbox:/mnt/data/a.csv)": '<p><code dir="ltr">a.csv</code></p>',
+    "![The plot](/mnt/data/out/p (1).png)": (
+        '<p><span>The plot (<code dir="ltr">out/p (1).png</code>)</span></p>'
+    ),
+    "See sandbox:/mnt/data/a%20b.csv.": '<p>See <code dir="ltr">a b.csv</code>.</p>',
     "unclosed **bold and `code": "<p>unclosed **bold and `code</p>",
 }
 
@@ -130,6 +135,8 @@ LONG = (
     "_a" * 50_000,
     "<" * 100_000,
     '[a](x "' + '"' * 90_000,
+    "[a](sandbox:" + "(a)" * 30_000,
+    "sandbox:/" * 10_000,
 )
 
 

@@ -17,6 +17,9 @@ const PUNCTUATION = /[!-/:-@[-`{-~]/;
 const BARE = /https?:\/\/[^\s<>"'`\\]{1,2000}/y;
 const ANGLED = /<((?:https?:\/\/|mailto:)[^\s<>]{1,2000})>/y;
 const DESTINATION = /\(\s{0,9}(?:<([^<>\n]{0,2000})>|((?:[^\s()\\]|\\[^]|\([^\s()]{0,500}\)){0,2000}))(?:\s{1,9}(?:"[^"]{0,500}"|'[^']{0,500}'))?\s{0,9}\)/y;
+// Where models say that files are; no browser could go there.
+const TO_FILE = /\(\s{0,9}<?(?:(?:sandbox|attachment):\/{0,3}(?:mnt\/data\/)?|(?:file:\/\/)?\/?mnt\/data\/)((?:[^()<>\n]|\([^()\n]{0,200}\)){1,500})>?\)/y;
+const BARE_FILE = /sandbox:\/{0,3}(?:mnt\/data\/)?([^\s()<>[\]"'`]{1,500})/y;
 const WORD = /[\p{L}\p{N}]/u;
 
 /**
@@ -62,6 +65,10 @@ export function inline(text, fileNamed, depth = 0) {
     } else if (character === "h" && !WORD.test(text[at - 1] ?? "") && matchAt(BARE, text, at)) {
       const address = withoutEnd(matchAt(BARE, text, at)[0]);
       push(linked(address, [address]), at + address.length);
+    } else if (character === "s" && !WORD.test(text[at - 1] ?? "") && matchAt(BARE_FILE, text, at)) {
+      const [whole, name] = matchAt(BARE_FILE, text, at);
+      const end = /[.,;:!?*_]*$/.exec(name)[0].length;
+      push(file(name.slice(0, name.length - end), fileNamed), at + whole.length - end);
     } else if (character === "*" || character === "_" || character === "~") {
       let end = at;
       while (text[end] === character) end++;
@@ -139,11 +146,26 @@ function linkAt(text, at, fileNamed, depth) {
     else if (text[end] === "]" && --open === 0) break;
   }
   if (text[end] !== "]" || text[end + 1] !== "(") return null;
-  const found = matchAt(DESTINATION, text, end + 1);
+  const ours = matchAt(TO_FILE, text, end + 1);
+  const found = ours ?? matchAt(DESTINATION, text, end + 1);
   if (found === null) return null;
-  const address = (found[1] ?? found[2]).replace(/\\([!-/:-@[-`{-~])/g, "$1");
   const label = inline(text.slice(start, end), fileNamed, depth + 1);
+  if (ours) return { node: file(ours[1], fileNamed, text.slice(start, end), label), end: end + 1 + ours[0].length };
+  const address = (found[1] ?? found[2]).replace(/\\([!-/:-@[-`{-~])/g, "$1");
   return { node: linked(address, label), end: end + 1 + found[0].length };
+}
+
+/** Name a file of the conversation, as the bot does in the last words: behind a label that says something else. */
+function file(written, fileNamed, label = "", nodes = []) {
+  let name = written.trim();
+  try {
+    name = decodeURIComponent(name);
+  } catch {
+    // A percent sign of its own.
+  }
+  const node = fileNamed(name) ?? el("code", { dir: "ltr" }, name);
+  const words = label.replace(/^[`*\s]+|[`*\s]+$/g, "");
+  return words && !name.endsWith(words) ? el("span", {}, nodes, " (", node, ")") : node;
 }
 
 /** A link where the address is one of the web or of mail; otherwise the label alone. */
