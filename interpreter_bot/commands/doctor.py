@@ -55,8 +55,9 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
 
         fleet = functools.partial(execution_startup.fleet_addresses, config)
         found += configured_services.check(config, os.environ, fleet if config.host.fleet else None)
-    from interpreter_bot.doctor import model_trials
+    from interpreter_bot.doctor import chat_tokens, model_trials
 
+    found += chat_tokens.check(config)
     found += model_trials.check(config, os.environ)
     level = diagnosis.level(found)
     say = as_json if options.json else as_lines

@@ -48,6 +48,7 @@ _OPEN: Final = (
 IDENTIFY_SECONDS: Final = 5.0
 """Between two IDENTIFY calls: Discord rejects a second one within them."""
 _NOTICE_SECONDS: Final = 60.0
+_CHECK_SECONDS: Final = 10.0
 # What discord.py calls the thread of each connection.
 _HEARTBEAT: Final = "keep-alive-handler"
 _HEARTBEAT_SECONDS: Final = 2.0
@@ -143,6 +144,26 @@ async def running(
                 watch.cancel()
         finally:
             await _close(client, connection, in_flight, config)
+
+
+async def check_token(token: str) -> tuple[str, bool]:
+    """Return the name of the bot, and whether it is granted the message content.
+
+    Raises:
+        DiscordError: Discord refuses the token, or cannot be reached.
+    """
+    logs.add_secrets((token,))
+    client = discord.Client(intents=discord.Intents.none())
+    try:
+        with _translated():
+            async with asyncio.timeout(_CHECK_SECONDS):
+                await client.login(token)
+    finally:
+        await client.close()
+    # The application of a client that is logged in is known.
+    flags = client.application_flags
+    has_content = flags.gateway_message_content or flags.gateway_message_content_limited
+    return str(client.user), has_content
 
 
 async def _heartbeats_over() -> None:

@@ -48,6 +48,7 @@ _SENTENCES: Final = {
     "invalid_auth": "the token is not valid",
     "is_archived": "the channel is archived",
     "missing_scope": "the app lacks a permission; install it again with the current manifest",
+    "not_allowed_token_type": "it is a token of another kind",
     "not_in_channel": "the bot is not in that channel; invite it",
     "restricted_action": "this workspace does not let the bot do that",
     "storage_limit_reached": "this workspace's storage is full",

@@ -171,17 +171,23 @@ class InstalledWorkspaces:
         self._left[team] += 1
         self._known.pop(team, None)
         if self._single is not None:
-            self._loss = reason
-            self._is_lost.set()
+            self.lose(reason)
+
+    def lose(self, reason: api_errors.GoneError) -> None:
+        """Record that no workspace can be served any more; see `watch`."""
+        self._loss = reason
+        self._is_lost.set()
 
     async def watch(self) -> None:
-        """Wait for ever, or until the only workspace is lost.
+        """Wait for ever, or until the only workspace, or the connection of all, is lost.
 
         Raises:
             LostError: it is.
         """
         await self._is_lost.wait()
-        raise api_errors.LostError(f"Slack does not accept the bot's token any more. {self._loss}")
+        raise api_errors.LostError(
+            f"Slack does not accept a token of the bot any more. {self._loss}"
+        )
 
     def is_revoked(self, team: str) -> bool:
         """Say whether the token of a workspace is no longer accepted."""

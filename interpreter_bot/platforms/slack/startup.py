@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
 from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
@@ -20,6 +20,7 @@ from slack_bolt.async_app import AsyncApp
 from slack_bolt.oauth.async_oauth_flow import AsyncOAuthFlow
 from slack_sdk import errors as sdk_errors
 from slack_sdk.web.async_client import AsyncWebClient
+from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from interpreter_bot import logs, settings, values
 from interpreter_bot.platforms.slack import (
@@ -44,7 +45,10 @@ from interpreter_bot.sessions import event_claims, turn_stops
 if TYPE_CHECKING:
     from interpreter_bot.sessions import session_service
 
-_CONNECT_SECONDS = 15.0
+_FOR_BOT: Final = "the bot token (SLACK_BOT_TOKEN)"
+_FOR_SOCKET: Final = "the app token (SLACK_APP_TOKEN)"
+_CONNECT_SECONDS: Final = 15.0
+_CHECK_SECONDS: Final = 10.0
 
 
 @contextlib.asynccontextmanager
@@ -91,7 +95,8 @@ async def running(
             known, config.signing_secret.get_secret_value(), config.api_base_url
         )
         handlers.register(app)
-        address = await stack.enter_async_context(_transport(app, config, flow, session))
+        transport = _transport(app, config, flow, session, known)
+        address = await stack.enter_async_context(transport)
         await stack.enter_async_context(_watched(known))
         in_flight.spawn(missed_messages.MissedMessages(shared, messages).catch_up(), "missed")
         yield address
@@ -176,9 +181,7 @@ async def _log_in(
         SlackError: it does not say.
     """
     token = config.bot_token.get_secret_value()
-    client = AsyncWebClient(token=token, base_url=config.api_base_url, session=session)
-    with _translated("the bot token (SLACK_BOT_TOKEN)", config):
-        answer = await client.auth_test()
+    answer = await _identity(config, session)
     if answer.get("is_enterprise_install"):
         raise api_errors.SlackError(
             f"SLACK_BOT_TOKEN is for an organisation. {installations.WHOLE}"
@@ -190,6 +193,43 @@ async def _log_in(
         token=token,
         enterprise=str(answer.get("enterprise_id") or ""),
     )
+
+
+async def _identity(config: settings.Slack, session: aiohttp.ClientSession) -> AsyncSlackResponse:
+    token = config.bot_token.get_secret_value()
+    client = AsyncWebClient(token=token, base_url=config.api_base_url, session=session)
+    with _translated(_FOR_BOT, config):
+        return await client.auth_test()
+
+
+async def check_bot_token(config: settings.Slack) -> tuple[str, tuple[str, ...]]:
+    """Return whose the bot token is, in words, and the scopes of the manifest that it lacks.
+
+    Raises:
+        SlackError: Slack refuses it, or cannot be reached.
+    """
+    _hide(config)
+    with _translated(_FOR_BOT, config):
+        async with asyncio.timeout(_CHECK_SECONDS), aiohttp.ClientSession() as session:
+            answer = await _identity(config, session)
+    headers = {str(name).lower(): value for name, value in answer.headers.items()}
+    granted = str(headers.get("x-oauth-scopes", ""))
+    scopes = {scope.strip() for scope in granted.split(",")}
+    # A server that does not say what it grants may grant all.
+    lacking = tuple(scope for scope in installations.SCOPES if granted and scope not in scopes)
+    return f"@{answer.get('user')} in {answer.get('team')}", lacking
+
+
+async def check_app_token(config: settings.Slack) -> None:
+    """Ask Slack for a connection of Socket Mode, and leave it unused.
+
+    Raises:
+        SlackError: Slack refuses the app token, or cannot be reached.
+    """
+    _hide(config)
+    with _translated(_FOR_SOCKET, config):
+        async with asyncio.timeout(_CHECK_SECONDS), aiohttp.ClientSession() as session:
+            await _socket_address(config, config.app_token.get_secret_value(), session)
 
 
 def _handlers(
@@ -233,6 +273,7 @@ async def _transport(
     config: settings.Slack,
     flow: AsyncOAuthFlow | None,
     session: aiohttp.ClientSession,
+    known: installations.InstalledWorkspaces,
 ) -> AsyncIterator[str]:
     if config.transport == "http":
         async with http_server.serving(app, config, flow) as address:
@@ -243,7 +284,7 @@ async def _transport(
     handler = AsyncSocketModeHandler(
         app,
         token,
-        web_client=AsyncWebClient(base_url=config.api_base_url, session=session),
+        web_client=_ConnectionClient(known, base_url=config.api_base_url, session=session),
         ping_interval=config.ping_seconds,
     )
     handler.client.wss_uri = address
@@ -258,6 +299,28 @@ async def _transport(
         await handler.close_async()  # type: ignore[no-untyped-call]
 
 
+class _ConnectionClient(AsyncWebClient):
+    """The client by which Socket Mode connects again, for ever: it reports a dead app token."""
+
+    def __init__(self, known: installations.InstalledWorkspaces, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._known = known
+        self._refusals = 0
+
+    async def apps_connections_open(self, *, app_token: str, **kwargs: Any) -> AsyncSlackResponse:
+        """Ask where to connect; a second refusal in a row of the token is believed."""
+        try:
+            answer = await super().apps_connections_open(app_token=app_token, **kwargs)
+        except sdk_errors.SlackApiError as error:
+            refusal = api_errors.refused(_FOR_SOCKET, _code(error))
+            self._refusals += isinstance(refusal, api_errors.GoneError)
+            if isinstance(refusal, api_errors.GoneError) and self._refusals > 1:
+                self._known.lose(refusal)
+            raise
+        self._refusals = 0
+        return answer
+
+
 async def _socket_address(
     config: settings.Slack, token: str, session: aiohttp.ClientSession
 ) -> str:
@@ -267,7 +330,7 @@ async def _socket_address(
         SlackError: it is wrong, or Slack cannot be reached.
     """
     client = AsyncWebClient(base_url=config.api_base_url, session=session)
-    with _translated("the app token (SLACK_APP_TOKEN)", config):
+    with _translated(_FOR_SOCKET, config):
         answer = await client.apps_connections_open(app_token=token)
     return str(answer["url"])
 
@@ -283,9 +346,7 @@ def _translated(what: str, config: settings.Slack) -> Iterator[None]:
     try:
         yield
     except sdk_errors.SlackApiError as error:
-        # Where the body was no JSON, what is there is the response of aiohttp.
-        data = getattr(error.response, "data", None)
-        code = str(data.get("error", "")) if isinstance(data, dict) else ""
+        code = _code(error)
         if not code or code in api_errors.PASSING | api_errors.LIMITED:
             raise api_errors.LostError(
                 f"Slack did not take {what} just now ({code or 'no reason given'})."
@@ -293,3 +354,9 @@ def _translated(what: str, config: settings.Slack) -> Iterator[None]:
         raise api_errors.refused(what, code) from error
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise api_errors.LostError(f"Slack cannot be reached at {config.api_base_url}.") from error
+
+
+def _code(error: sdk_errors.SlackApiError) -> str:
+    # Where the body was no JSON, what is there is the response of aiohttp.
+    data = getattr(error.response, "data", None)
+    return str(data.get("error", "")) if isinstance(data, dict) else ""

@@ -48,6 +48,7 @@ class Rest:
         self.delay_seconds = 0.0
         self.nonce_seconds = 180.0
         self.invalid = 0
+        self.application_flags = 0
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         path = request.path.removeprefix("/api/v10")
@@ -119,7 +120,7 @@ class Rest:
             "bot_public": True,
             "bot_require_code_grant": False,
             "verify_key": "",
-            "flags": 0,
+            "flags": self.application_flags,
             "owner": owner,
             "summary": "",
             "team": None,

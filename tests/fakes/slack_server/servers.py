@@ -265,7 +265,9 @@ class Server:
             ):
                 self.problem(f"{method}: {refusal.error} {detail}")
             return self._no(refusal.error, **refusal.more)
-        return web.json_response({"ok": True, **answer})
+        scopes = self.world.team_of(token).scopes if team else ""
+        headers = {"x-oauth-scopes": scopes} if scopes else {}
+        return web.json_response({"ok": True, **answer}, headers=headers)
 
     def _exchange(self, arguments: dict[str, Any]) -> web.Response:
         team = self.oauth_codes.pop(arguments.get("code", ""), None)

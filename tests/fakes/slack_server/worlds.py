@@ -18,6 +18,7 @@ class Team:
     bot_id: str = "BBOT"
     is_revoked: bool = False
     is_organisation: bool = False
+    scopes: str = ""
 
 
 @dataclasses.dataclass

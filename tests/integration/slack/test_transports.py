@@ -194,6 +194,27 @@ async def test_token_that_died_without_a_word_is_noticed(slack, service, caplog)
     assert caplog.text.count("no longer installed in T1") == 1
 
 
+async def test_app_token_that_died_ends_the_platform(slack, service):
+    sentence = r"any more\. Slack refused the app token \(SLACK_APP_TOKEN\): the token is not valid"
+    with pytest.raises(errors.PlatformLostError, match=sentence):  # noqa: PT012
+        async with connected(slack, service, ping_seconds=0.1):
+            slack.app_token = "xapp-another"
+            slack.drop_sockets()
+            await asyncio.sleep(20)
+    with pytest.raises(errors.BotError, match="the token is not valid"):
+        async with connected(slack, service, app_token="xapp-dead"):
+            pass
+
+
+async def test_single_refusal_of_the_app_token_is_asked_again(slack, service):
+    async with connected(slack, service, ping_seconds=0.1):
+        slack.fail("apps.connections.open", Fault("error", error="invalid_auth"))
+        slack.drop_sockets()
+        await slack.until(lambda: len(slack.called("apps.connections.open")) >= 3)
+        ts = slack.say("U1", "C1", "<@UBOT> hi")
+        await slack.until(lambda: "echo: hi" in str(slack.answers("C1", ts)))
+
+
 @pytest.mark.parametrize("method", ["users.info", "chat.postMessage", "chat.update"])
 @pytest.mark.parametrize("word", ["invalid_auth", "account_inactive", "token_expired"])
 async def test_single_refusal_of_the_token_is_asked_again(slack, service, app, method, word):
