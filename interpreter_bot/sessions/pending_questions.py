@@ -47,10 +47,10 @@ class Question:
     is_elsewhere: bool = False
     is_personal: bool = False
 
-    def may_answer(self, person: str, *, is_admin: bool) -> bool:
+    def may_answer(self, person: str, *, is_admin: bool, edits: bool = False) -> bool:
         """Say whether a person may answer: who asked, and of code to approve an administrator,
-        unless it acts with an account of who asked."""
-        is_open_to_admins = bool(self.code) and not self.is_personal
+        unless it acts with an account of who asked, or is to be other code than was asked for."""
+        is_open_to_admins = bool(self.code) and not (self.is_personal or edits)
         return person == self.person or (is_admin and is_open_to_admins)
 
     def resolve(self, answer: str | None) -> bool:

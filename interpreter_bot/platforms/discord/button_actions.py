@@ -161,7 +161,8 @@ class ButtonActions:
             interaction: discord.Interaction[Any], text: str, _: tuple[discord.Attachment, ...]
         ) -> None:
             answer = code_reading.mended(text) if question.code else text
-            await modals.resolve(self._handler, interaction, question.id, lambda _: answer)
+            number = question.id
+            await modals.resolve(self._handler, interaction, number, lambda _: answer, edits=True)
 
         return submitted
 
@@ -181,8 +182,11 @@ class ButtonActions:
         self, interaction: discord.Interaction[Any], question: pending_questions.Question
     ) -> None:
         code = question.code
+        if not modals.may_answer(interaction, question, edits=True):
+            await self._show_to_approve(interaction, question, "Only who asked can edit it.")
+            return
         if len(code) > modals.MOST_CHARACTERS:
-            await self._show_to_approve(interaction, question, code)
+            await self._show_to_approve(interaction, question, "It is too long to be edited here.")
             return
         await interaction.response.send_modal(
             modals.CodeModal(
@@ -197,17 +201,20 @@ class ButtonActions:
         )
 
     async def _show_to_approve(
-        self, interaction: discord.Interaction[Any], question: pending_questions.Question, code: str
+        self,
+        interaction: discord.Interaction[Any],
+        question: pending_questions.Question,
+        reason: str,
     ) -> None:
-        """Send all of long code as a file, to be run or refused once it was seen.
+        """Send all of the code as a file, to be run or refused once it was seen; say why.
 
         An answer to an interaction may have files where the bot itself may attach none.
         """
-        readable = safe_text.revealed(code)
+        readable = safe_text.revealed(question.code)
         warning = f"⚠️ {readable.warning}" if readable.warning else ""
         await self._handler.tell(
             interaction,
-            f"The code is too long to be edited here. All of it: {warning}".rstrip(),
+            f"{reason} All of the code: {warning}".rstrip(),
             uploads=(subcommands.in_memory("to-approve.py", readable.text.encode()),),
             offered=tuple(
                 message_layout.Button(verb, int(question.id), int(question.person))

@@ -180,7 +180,7 @@ async def _take(
         )
     else:
         answer = code_reading.mended(sent.text) if sent.kind == CHANGE else sent.text
-        await resolve(handler, interaction, str(sent.number), lambda _: answer)
+        await resolve(handler, interaction, str(sent.number), lambda _: answer, edits=True)
 
 
 def is_admin(interaction: discord.Interaction[Any]) -> bool:
@@ -189,9 +189,15 @@ def is_admin(interaction: discord.Interaction[Any]) -> bool:
     return is_member and interaction.guild_id is not None and interaction.permissions.administrator
 
 
-def may_answer(interaction: discord.Interaction[Any], question: pending_questions.Question) -> bool:
+def may_answer(
+    interaction: discord.Interaction[Any],
+    question: pending_questions.Question,
+    *,
+    edits: bool = False,
+) -> bool:
     """Say whether a person may answer a question; see `pending_questions.Question.may_answer`."""
-    return question.may_answer(str(interaction.user.id), is_admin=is_admin(interaction))
+    person = str(interaction.user.id)
+    return question.may_answer(person, is_admin=is_admin(interaction), edits=edits)
 
 
 async def resolve(
@@ -199,6 +205,8 @@ async def resolve(
     interaction: discord.Interaction[Any],
     number: str,
     answer: Callable[[pending_questions.Question], str | None],
+    *,
+    edits: bool = False,
 ) -> None:
     """Answer a question that this person may answer, in whichever process of the bot it waits.
 
@@ -207,12 +215,13 @@ async def resolve(
         interaction: what the person did.
         number: of the question.
         answer: what the person says to it; None refuses.
+        edits: they wrote that.
     """
     if not await handler.begins(interaction, is_silent=True):
         return
     questions = handler.in_flight.questions
     question = await questions.find_anywhere(number)
-    if question is not None and not may_answer(interaction, question):
+    if question is not None and not may_answer(interaction, question, edits=edits):
         await handler.tell(interaction, NOT_YOURS)
     elif question is None or not await questions.resolve(question, answer(question)):
         await handler.tell(interaction, pending_questions.LATE)

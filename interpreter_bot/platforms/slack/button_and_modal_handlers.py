@@ -118,7 +118,7 @@ class ButtonAndModalHandlers:
             case blocks.CANCEL:
                 await form.decide(workspace, user, channel, value, None)
             case blocks.EDIT:
-                question = await form.question(workspace, user, channel, value)
+                question = await form.question(workspace, user, channel, value, edits=True)
                 await form.open_edit(workspace, channel, question, trigger)
             case _ if name.startswith(blocks.CHOICE):
                 choice = name.removeprefix(blocks.CHOICE)
@@ -152,7 +152,8 @@ class ButtonAndModalHandlers:
                 ts = str(facts["ts"])
                 work = self._requests.ask_about(workspace, user, channel, ts, text)
             case home_and_modal_views.EDIT_FORM | home_and_modal_views.ANSWER_FORM:
-                work = self._modals.decide(workspace, user, channel, str(facts["question"]), text)
+                question = str(facts["question"])
+                work = self._modals.decide(workspace, user, channel, question, text, edits=True)
             case admin_views.FORM:
                 work = self._home.choose(workspace, user, view)
             case other:

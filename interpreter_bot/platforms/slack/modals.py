@@ -86,13 +86,15 @@ class Modals:
         channel: str,
         question_id: str,
         answer: str | None,
+        *,
+        edits: bool = False,
     ) -> None:
-        """Take a person's answer to a question.
+        """Take a person's answer to a question; with `edits` it is one that they wrote.
 
         Raises:
             BotError: it is not theirs to answer, or too late.
         """
-        question = await self.question(workspace, user, channel, question_id)
+        question = await self.question(workspace, user, channel, question_id, edits=edits)
         await self.resolve(question, answer)
 
     async def resolve(self, question: pending_questions.Question, answer: str | None) -> None:
@@ -105,7 +107,13 @@ class Modals:
             raise errors.BotError(questions_to_people.LATE)
 
     async def question(
-        self, workspace: installations.InstalledWorkspace, user: str, channel: str, question_id: str
+        self,
+        workspace: installations.InstalledWorkspace,
+        user: str,
+        channel: str,
+        question_id: str,
+        *,
+        edits: bool = False,
     ) -> pending_questions.Question:
         """Return a question that the person may answer: who started it, or for approval also an
         admin.
@@ -116,6 +124,6 @@ class Modals:
         question = await self._questions.require_anywhere(question_id)
         if user != question.person:
             profile = await self._permissions.require(workspace, user, channel)
-            if not question.may_answer(user, is_admin=profile.is_admin):
-                raise errors.BotError("Only the person who asked may answer that.")
+            if not question.may_answer(user, is_admin=profile.is_admin, edits=edits):
+                raise errors.BotError("Only the person who asked can do that.")
         return question

@@ -460,6 +460,14 @@ async def test_an_admin_approves_code_but_answers_no_input(discord_server, lab, 
         await until(lambda: thread.of_bots and "Run" in thread.of_bots[-1].buttons)
         refused = await discord_server.click(eve, thread.of_bots[-1], "Run")
         await until(lambda: "Only the person who asked" in refused.text)
+        shown = await discord_server.click(boss, thread.of_bots[-1], "Edit")
+        await until(lambda: "Only who asked can edit it." in shown.text)
+        assert not shown.modal
+        assert list(shown.messages[-1].files) == ["to-approve.py"]
+        mine = await discord_server.click(alice, thread.of_bots[-1], "Edit")
+        mine.user = boss
+        submitted = await discord_server.submit(mine, {"text": "print('other')"})
+        await until(lambda: "Only the person who asked" in submitted.text)
         assert "Ran delete" in await _approve(discord_server, until, boss, thread, "Run")
         discord_server.say(alice, other, f"{discord_server.bot.mention} greet")
         thread = await steps.thread_in(other)

@@ -273,6 +273,23 @@ async def test_code_can_be_edited_before_it_runs(slack, service):
     assert "rm = 2" in question["blocks"][0]["text"]
 
 
+async def test_an_admin_runs_code_of_another_only_as_it_is(slack, service):
+    service.script = approving
+    async with connected(slack, service, approval="every"):
+        ts = slack.say("U1", "C1", "<@UBOT> go")
+        question = await approval(slack, "C1", ts)
+        slack.click("UADMIN", "C1", question["ts"], "approval_edit")
+        await slack.until(lambda: "Only the person who asked" in str(slack.world.responses))
+        assert slack.world.modals == []
+        slack.click("U1", "C1", question["ts"], "approval_edit")
+        [view] = await slack.until(lambda: slack.world.modals)
+        slack.submit("UADMIN", view, field="rm = 2")
+        await slack.until(lambda: "Only the person who asked" in str(slack.world.ephemerals))
+        slack.click("UADMIN", "C1", question["ts"], "approval_run")
+        await slack.until(lambda: service.ends)
+    assert service.ran == "rm = 1"
+
+
 async def test_code_too_long_for_a_message_is_shown_whole_before_leave_is_asked(slack, service):
     code = "\n".join(f"x{number} = {number}" for number in range(2_000))
 
