@@ -126,6 +126,7 @@ def test_fifo_socket_and_device_are_refused_at_once(place, root, monkeypatch):
 
 
 @pytest.mark.usefixtures("_way")
+@pytest.mark.namespaces
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 def test_other_file_system_is_not_entered(place):
     (place / "mount").mkdir()

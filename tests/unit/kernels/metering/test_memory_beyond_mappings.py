@@ -7,7 +7,10 @@ import pytest
 from interpreter_bot.kernels.metering import deleted_files, memory
 
 MIB = 1024 * 1024
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make namespaces")
+pytestmark = [
+    pytest.mark.namespaces,
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make namespaces"),
+]
 OWN = "import socket\nlibc = ctypes.CDLL(None)\nassert libc.unshare(0x40020000) == 0\n"
 TEMPORARY = OWN + (
     "assert libc.mount(None, b'/', None, 16384 | 1 << 18, None) == 0\n"

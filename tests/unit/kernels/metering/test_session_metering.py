@@ -99,6 +99,7 @@ def test_processes_may_vanish_at_any_moment(session):
     assert len(seen) > 1
 
 
+@pytest.mark.namespaces
 def test_without_lists_of_children_the_namespace_tells(session, monkeypatch):
     if os.geteuid() != 0:
         pytest.skip("needs root to make a pid namespace")
