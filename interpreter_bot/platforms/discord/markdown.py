@@ -7,6 +7,7 @@ Addresses are put in angle brackets, so that Discord does not fetch what a model
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import itertools
 import re
 from collections.abc import Iterator
@@ -47,6 +48,7 @@ _DISPLAY_MATH: Final = re.compile(r"\s{0,3}(?P<marks>\$\$|\\\[)")
 _MATH_ENDS: Final = {"$$": "$$", "\\[": "\\]"}
 _MAX_MATH_LINES: Final = 40
 _MAX_TABLE: Final = 1700
+_MOMENT: Final = re.compile(r"\b\d{1,2} [A-Z][a-z]{2,8} at \d\d:\d\d UTC\b")
 
 
 def code(text: str, language: str = "") -> str:
@@ -65,6 +67,26 @@ def line(text: str, most_characters: int = 200) -> str:
 def small(text: str) -> str:
     """Return a line of the bot in small print."""
     return "\n".join(f"-# {row}" for row in text.splitlines() if row.strip())
+
+
+def local_times(text: str) -> str:
+    """Let Discord show a moment in a sentence of the bot, in UTC, in the time of the reader."""
+    return _MOMENT.sub(_local_time, text)
+
+
+def _local_time(found: re.Match[str]) -> str:
+    now = datetime.datetime.now(datetime.UTC)
+    for year in (now.year, now.year - 1):
+        try:
+            moment = datetime.datetime.strptime(
+                f"{year} {found[0]} +0000", "%Y %d %B at %H:%M UTC %z"
+            )
+        except ValueError:
+            continue
+        # Sentences name no year, and are about what has been.
+        if moment <= now + datetime.timedelta(hours=1):
+            return f"<t:{int(moment.timestamp())}:f>"
+    return found[0]
 
 
 NOTICE: Final = "-# 🔹"

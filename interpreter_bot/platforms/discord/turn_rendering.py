@@ -100,7 +100,8 @@ class TurnRenderer:
             case answer_contents.Cell():
                 yield from self._cell(entry)
             case answer_contents.Note():
-                yield markdown.small(f"🔹 {markdown.plain(entry.text)}")
+                note = markdown.local_times(markdown.plain(entry.text))
+                yield markdown.small(f"🔹 {note}")
             case answer_contents.Question():
                 yield from self._question(entry)
 
