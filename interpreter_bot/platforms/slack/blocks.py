@@ -63,12 +63,26 @@ def written(text: str) -> list[Block]:
                 made.append(_preformatted(part.text.rstrip("\n")))
             else:
                 rest.append(fences.fenced(markdown.defused(part.text)))
+        elif isinstance(part, markdown.Line):
+            if has_room:
+                made.append(_line(part))
+            else:
+                rest.append(markdown.defused("".join(text for text, _ in part.texts)))
         elif part.strip():
             if has_room:
                 made.append({"type": "markdown", "text": part})
             else:
                 rest.append(part.strip("\n"))
     return [*made, {"type": "markdown", "text": "\n".join(rest)}] if rest else made
+
+
+def _line(line: markdown.Line) -> Block:
+    texts = [
+        {"type": "text", "text": text} | ({"style": {"code": True}} if is_code else {})
+        for text, is_code in line.texts
+        if text
+    ]
+    return {"type": "rich_text", "elements": [{"type": "rich_text_section", "elements": texts}]}
 
 
 def _preformatted(code: str) -> Block:
@@ -103,6 +117,8 @@ def _words(part: Block) -> str:
             return str(part["alt_text"])
         case "table":
             return "\n".join(" | ".join(map(_words, row)) for row in part["rows"])
+        case "rich_text_section":
+            return "".join(map(_words, part["elements"]))
         case "context" | "rich_text" | "rich_text_preformatted":
             return "\n".join(map(_words, part["elements"]))
         case _:

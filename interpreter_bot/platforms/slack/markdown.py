@@ -62,7 +62,14 @@ class Code:
     text: str
 
 
-def parts(text: str) -> Iterator[str | Code]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Line:
+    """A line of words whose code holds a mention: texts, and for each whether it is code."""
+
+    texts: tuple[tuple[str, bool], ...]
+
+
+def parts(text: str) -> Iterator[str | Code | Line]:
     """Split Markdown into what is harmless as it is and code that is not.
 
     Words are defused. Code without mentions stays within its words.
@@ -73,7 +80,10 @@ def parts(text: str) -> Iterator[str | Code]:
         if before is not None and after is not None:
             code += line
             continue
-        if before is None and after is None:
+        if before is None and after is None and _has_mention_in_code(line):
+            yield from (words, Line(tuple(_texts(line.strip()))))
+            words = ""
+        elif before is None and after is None:
             words += defused(line)
         elif before is None:
             opening, code = defused(line), ""
@@ -87,6 +97,22 @@ def parts(text: str) -> Iterator[str | Code]:
         yield from (words, Code(code))
     else:
         yield f"{words}{opening}{code}" if is_open else words
+
+
+def _has_mention_in_code(line: str) -> bool:
+    return any(has_mention(span[0]) for span in _SPAN.finditer(line))
+
+
+def _texts(line: str) -> Iterator[tuple[str, bool]]:
+    """Split a line into what is code and what is not, byte for byte."""
+    end = 0
+    for span in _SPAN.finditer(line):
+        ticks = len(span["marks"])
+        code = span[0][ticks:-ticks]
+        is_padded = code.startswith(" ") and code.endswith(" ") and bool(code.strip())
+        yield from ((line[end : span.start()], False), (code[1:-1] if is_padded else code, True))
+        end = span.end()
+    yield line[end:], False
 
 
 def _honest(found: re.Match[str]) -> str:
@@ -110,7 +136,8 @@ def streamed(text: str, fence: fences.Fence | None) -> str | None:
     """
     shown = ""
     for before, line, after in fences.scanned(text.splitlines(keepends=True), fence):
-        if before and after and has_mention(line):
+        is_code = before is not None and after is not None
+        if has_mention(line) if is_code else _has_mention_in_code(line):
             return None
         shown += line if before and after else _unlinked(defused(line), before or after)
     return shown

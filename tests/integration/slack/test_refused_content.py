@@ -178,6 +178,33 @@ async def test_code_is_shown_byte_for_byte(slack, service, app, channel):
     assert shown(told).count(CODE) == 2
 
 
+@pytest.mark.parametrize("channel", ["C1", "DU1"])
+async def test_code_within_a_line_is_shown_byte_for_byte(slack, service, app, channel):
+    line = "Write `<!here>` or `` a`<@U2> ``, not <!channel>."
+
+    async def script(turn):
+        turn.reply.step(1)
+        text = f"So **this**:\n{line}\n`x < 1` is `1`."
+        for letter in text:
+            turn.reply.text(letter)
+        return text
+
+    service.script = script
+    ts = slack.say("U1", channel, "<@UBOT> go")
+    await slack.until(lambda: slack.status(channel, ts) == "active")
+    [answer] = slack.replies(channel, ts)
+    before, shown_line, after = answer["blocks"][:3]
+    assert (before["text"], after["text"]) == ("So **this**:\n", "`x < 1` is `1`.")
+    [section] = shown_line["elements"]
+    assert [(part["text"], part.get("style")) for part in section["elements"]] == [
+        ("Write ", None),
+        ("<!here>", {"code": True}),
+        (" or ", None),
+        ("a`<@U2>", {"code": True}),
+        (", not <!channel>.", None),
+    ]
+
+
 async def test_code_of_a_person_is_shown_byte_for_byte(slack, service, app):
     slack.command("U1", "C1", "/py", CODE.replace("<", "&lt;").replace(">", "&gt;"))
     [answer] = await slack.until(
