@@ -46,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 if _needs_own_ids(config, options):
                     # Before anything is imported that might start a thread.
                     config = _with_own_ids(config)
+                _forbid_inspection()
                 command = importlib.import_module(f"interpreter_bot.commands.{options.module}")
             status: int = command.run(config, options)
             return status
@@ -89,6 +90,17 @@ def _with_own_ids(config: settings.Settings) -> settings.Settings:
         return config
     sandbox = config.sandbox.model_copy(update={"uid_count": count})
     return config.model_copy(update={"sandbox": sandbox})
+
+
+def _forbid_inspection() -> None:
+    """Keep other processes of this user from reading the memory and environment of this one.
+
+    In an ordinary container, those of sessions may have the bot's user id.
+    """
+    import ctypes
+
+    set_dumpable = 4
+    ctypes.CDLL(None).prctl(set_dumpable, 0, 0, 0, 0)
 
 
 def _dotted(location: tuple[int | str, ...]) -> str:

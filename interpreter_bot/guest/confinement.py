@@ -11,6 +11,9 @@ from typing import Any
 
 from . import rootfs, seccomp, syscalls
 
+# What of a fork server's kernels keeps them apart, as the bot names it.
+NAMESPACES, CONTAINER, NOTHING = "namespaces", "container", "nothing"
+
 _PROC_MASKED = (
     *("buddyinfo", "cmdline", "config.gz", "diskstats", "interrupts", "iomem", "ioports"),
     *("kallsyms", "kcore", "key-users", "keys", "kmsg", "latency_stats", "locks", "modules"),

@@ -13,8 +13,11 @@ from typing import Any, NoReturn
 
 from . import (
     confinement,
+    container_keepers,
+    container_walls,
     control_channels,
     file_backed_memory,
+    init_processes,
     init_servers,
     installer_refusals,
     kernel_processes,
@@ -42,13 +45,16 @@ def main(control: int, place: int) -> None:
     # Without the bot there is nothing to report to and nothing to do.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         try:
-            server = _ForkServer(channel, start)
+            if start["walls"] == confinement.CONTAINER:
+                server: _ForkServer = _ContainerForkServer(channel, start)
+            else:
+                server = _ForkServer(channel, start)
             server.enter(place)
             server.leave_init_server()
-            server.preload()
         except OSError as error:
-            control_channels.send(channel, {"event": "failed", "reason": str(error)}, [])
+            control_channels.send(channel, {"event": "refused walls", "reason": str(error)}, [])
             sys.exit(1)
+        server.preload()
         server.serve()
 
 
@@ -56,10 +62,11 @@ class _ForkServer:
     def __init__(self, channel: socket.socket, start: dict[str, Any]) -> None:
         self._channel = channel
         self._start = start
-        self._is_walled: bool = start["walls"]
+        self._has_namespaces = start["walls"] == confinement.NAMESPACES
         self._workspaces: str = start["workspaces"]
         self._kernels: dict[int, tuple[int, int]] = {}
         """By process descriptor: pid of a kernel, and the link to its init."""
+        self._said: dict[str, Any] = {}
 
     def enter(self, place: int) -> None:
         """Leave the host for namespaces and a root of our own; nothing is imported before.
@@ -67,7 +74,7 @@ class _ForkServer:
         Args:
             place: a descriptor of the host's, closed on the way.
         """
-        if not self._is_walled:
+        if not self._has_namespaces:
             os.makedirs(os.environ["HOME"], mode=0o700, exist_ok=True)
             return
         # Modules remember the host name when they are preloaded: it must be changed before.
@@ -127,7 +134,7 @@ class _ForkServer:
         kind = socket.SOCK_SEQPACKET
         self._init_requests, requests = socket.socketpair(socket.AF_UNIX, kind)
         self._kernel_requests, asking = socket.socketpair(socket.AF_UNIX, kind)
-        if self._is_walled:
+        if self._has_namespaces:
             # Once for all that are forked: each would take as long, inits while a person waits.
             for is_watched in (False, True):
                 seccomp.build(is_watched=is_watched)
@@ -146,7 +153,7 @@ class _ForkServer:
 
     def preload(self) -> None:
         """Import the analysis stack, warm it up, and make it cheap to fork."""
-        if self._is_walled:
+        if self._has_namespaces:
             # These import the kernel's environment, which must happen inside the sandbox only.
             sys.modules[__package__].__path__[:] = [rootfs.GUEST]
         from . import kernel_apps, preloads
@@ -158,29 +165,32 @@ class _ForkServer:
         gc.collect()
         failure = _move_memory() if self._start["is_lasting"] else ""
         gc.freeze()
-        if self._is_walled:
+        if self._has_namespaces:
             rootfs.seal()
         self._data_bytes = _data_bytes()
         python = sys.version.split()[0]
         said = {"missing": missing, "move_failure": failure, "python": python}
-        self._say({"event": "ready"} | said)
+        self._say({"event": "ready"} | said | self._said)
 
     def serve(self) -> None:
         """Answer requests one at a time; each takes milliseconds."""
         # Ends of kernels are seen by their descriptors: a kernel can have its parent sent SIGCHLD
         # as often as it likes, by being stopped and continued.
         self._poll = select.poll()
-        for endpoint in (self._channel, self._kernel_requests):
+        for endpoint in self._endpoints():
             self._poll.register(endpoint, select.POLLIN)
         while True:
             for descriptor, _ in self._poll.poll():
                 if descriptor in self._kernels:
                     self._report_end(descriptor)
-                elif descriptor == self._kernel_requests.fileno():
-                    if (received := control_channels.receive(self._kernel_requests)) is not None:
-                        self._fork_kernel(*received[1])
-                elif not self._answer():
-                    return
+                elif descriptor == self._channel.fileno():
+                    if not self._answer():
+                        return
+                elif (received := control_channels.receive(self._kernel_requests)) is not None:
+                    self._fork_kernel(*received[1])
+
+    def _endpoints(self) -> list[socket.socket]:
+        return [self._channel, self._kernel_requests]
 
     def _answer(self) -> bool:
         """Answer one request of the bot; False when the bot is gone."""
@@ -190,7 +200,7 @@ class _ForkServer:
         message, descriptors = received
         try:
             if message["op"] == "fork":
-                control_channels.send(self._init_requests, message, descriptors)
+                self._fork_init(message, descriptors)
                 self._say({"event": "forked", "id": message["id"]})
             else:
                 self._clone_trees(message)
@@ -199,6 +209,9 @@ class _ForkServer:
         for descriptor in descriptors:
             os.close(descriptor)
         return True
+
+    def _fork_init(self, message: dict[str, Any], descriptors: list[int]) -> None:
+        control_channels.send(self._init_requests, message, descriptors)
 
     def _clone_trees(self, message: dict[str, Any]) -> None:
         """Send directories of a session as mount trees that its kernel can attach."""
@@ -263,6 +276,80 @@ class _ForkServer:
 
     def _say(self, message: dict[str, Any], *descriptors: int) -> None:
         control_channels.send(self._channel, message, list(descriptors))
+
+
+class _ContainerForkServer(_ForkServer):
+    """Fork server without namespaces: it forks the keeper of each session, and that the kernel."""
+
+    def enter(self, place: int) -> None:
+        """Check what the walls are made of, and forget what kernels may not see."""
+        start = self._start
+        refusal = "the bot is not root"
+        if start["first_uid"]:
+            refusal = container_walls.own_id_refusal(start["first_uid"], start["readable"])
+        has_own_ids = not refusal
+        if lack := container_walls.missing(has_own_ids=has_own_ids):
+            raise OSError(lack)
+        # Once for all that are forked.
+        for is_watched in (False, True):
+            seccomp.build(
+                is_watched=is_watched, has_namespaces=False, has_shared_id=not has_own_ids
+            )
+        self._place = place
+        self._said = {"shared_id_reason": refusal}
+        # Whatever a session leaves behind whose keeper was killed.
+        syscalls.adopt_orphans()
+        syscalls.set_dumpable(False)
+        container_walls.pin_skills(start["skills"])
+        tools = start["tools"]
+        for_installers = installer_refusals.install(
+            tools, start["packages"], can_install=bool(start["layers"])
+        )
+        path = os.environ["PATH"].replace(rootfs.TOOLS, tools)
+        os.environ.update(for_installers | {"PATH": path})
+        container_walls.forget_places(start["readable"])
+        rootfs.offer_ffmpeg(tools)
+        sys.path.append(f"{start['skills']}/{os.path.basename(rootfs.SKILL_MODULES)}")
+
+    def leave_init_server(self) -> None:
+        """Do nothing: keepers are copies of this process."""
+
+    def preload(self) -> None:
+        """Import the analysis stack; no kernel can import anything of the bot's after that."""
+        super().preload()
+        os.close(self._place)
+
+    def _endpoints(self) -> list[socket.socket]:
+        return [self._channel]
+
+    def _fork_init(self, message: dict[str, Any], descriptors: list[int]) -> None:
+        (link,) = descriptors
+        pid = os.fork()
+        if pid == 0:
+            try:
+                self._channel.close()
+                for pidfd in self._kernels:
+                    os.close(pidfd)
+                channel, spec = socket.socket(fileno=link), self._start | message
+                keeper = container_keepers.Keeper(channel, spec, self._be_confined)
+                init_processes.live(keeper, channel, spec)
+            finally:
+                os._exit(1)
+        pidfd = os.pidfd_open(pid)
+        self._kernels[pidfd] = pid, -1
+        self._poll.register(pidfd, select.POLLIN)
+
+    def _be_confined(self, link: socket.socket, spec: dict[str, Any]) -> NoReturn:
+        size = self._data_bytes
+        kernel_processes.run_in_container(link, spec, self._run_kernel, data_bytes=size)
+
+    def _report_end(self, pidfd: int) -> None:
+        """End what a keeper left behind, should it have been killed."""
+        pid, _ = self._kernels.pop(pidfd)
+        self._poll.unregister(pidfd)
+        os.close(pidfd)
+        os.waitpid(pid, 0)
+        container_walls.end_descendants(apart_from=[pid for pid, _ in self._kernels.values()])
 
 
 def _move_memory() -> str:

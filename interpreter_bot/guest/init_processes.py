@@ -9,6 +9,7 @@ process, but processes that it leaves behind become so.
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import os
 import select
@@ -35,11 +36,16 @@ def run(
         request: to fork; see `kernels/provisioning/start_parameters`.
         kernel_requests: where the fork server is asked for the kernel.
     """
+    live(_NamespaceInit(channel, start | request, kernel_requests), channel, request)
+
+
+def live(init: Init, channel: socket.socket, request: Spec) -> NoReturn:
+    """Run this process as such an init, and exit."""
     status = 1
     try:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN)
-        status = _Init(channel, start | request).live(request, kernel_requests)
+        status = init.live(request)
     except Exception as error:
         # The only broad `except` of this process: it has no other way to report a failed start.
         with contextlib.suppress(OSError):
@@ -71,7 +77,9 @@ def _close(descriptors: Iterable[int]) -> None:
         os.close(descriptor)
 
 
-class _Init:
+class Init(abc.ABC):
+    """First process of a session: has the kernel forked and serves the bot."""
+
     def __init__(self, channel: socket.socket, spec: Spec) -> None:
         self._channel = channel
         self._spec = spec
@@ -81,20 +89,23 @@ class _Init:
         self._link, self._far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # Of version 1's freezer, where there is one: the switch.
         self._switches: list[int] = []
-        self._stopped_before: set[int] = set()
 
-    def live(self, request: Spec, kernel_requests: socket.socket) -> int:
+    @abc.abstractmethod
+    def _enter(self) -> None:
+        """Confine this process."""
+
+    @abc.abstractmethod
+    def _begin_kernel(self, told: Spec, entrances: list[int], listeners: list[int]) -> None:
+        """Have the kernel forked, which is told what it is to be; sets `_kernel_fd`."""
+
+    @abc.abstractmethod
+    def _serve(self, wakeup: socket.socket) -> int:
+        """Serve until the kernel or the bot is gone; `wakeup` is readable when a child ended."""
+
+    def live(self, request: Spec) -> int:
         """Confine, have the kernel forked, serve until the kernel or the bot is gone."""
         spec = self._spec
-        if spec["walls"]:
-            confinement.enter_namespaces(
-                temporary_bytes=spec["temporary_bytes"],
-                uid=spec["uid"],
-                readable=spec["readable"],
-            )
-        confinement.give_up_first()
-        if spec["walls"]:
-            syscalls.set_dumpable(False)
+        self._enter()
         # The bot gives these an address, which nobody in here can look up.
         listeners = _sockets(spec["channels"])
         pidfd = os.pidfd_open(os.getpid())
@@ -114,37 +125,11 @@ class _Init:
         # Before there is a child whose end could be missed.
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
-        with kernel_requests:
-            self._ask_for_kernel(kernel_requests)
         # The key comes from the bot, past the fork server: later kernels begin with its memory.
         told = request | {"key": received[0]["key"], "entrances": len(entrances)}
-        self._start_kernel(told, entrances, listeners)
+        self._begin_kernel(told, entrances, listeners)
         self._hand_out("started", spec["channels"], os.dup(self._kernel_fd))
         return self._serve(wakeup)
-
-    def _ask_for_kernel(self, kernel_requests: socket.socket) -> None:
-        names = ["pid"] if self._spec["walls"] else []
-        spaces = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for name in names]
-        with self._far_end:
-            sent = [self._far_end.fileno(), *spaces]
-            control_channels.send(kernel_requests, {"op": "fork"}, sent)
-        _close(spaces)
-
-    def _start_kernel(self, told: Spec, entrances: list[int], listeners: list[int]) -> None:
-        """Tell the kernel's process what it is to be, and wait until it is confined."""
-        names = _NAMESPACES if self._spec["walls"] else ()
-        spaces = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for name in names]
-        sent = [*entrances, *listeners, *spaces]
-        control_channels.send(self._link, told, sent)
-        _close(sent)
-        # The kernel enters its user namespace while /proc/sys is writable, this process makes that
-        # read-only, and only then does the kernel go on.
-        entered, (self._kernel_fd,) = self._hear("entered")
-        self._kernel = entered["pid"]
-        if self._spec["walls"]:
-            confinement.mask_proc(self._spec["proc_files"])
-        control_channels.send(self._link, {"op": "go"}, [])
-        self._hear("confined")
 
     def _hear(self, event: str) -> tuple[dict[str, Any], list[int]]:
         """Wait for the kernel's process to say what it did."""
@@ -157,6 +142,68 @@ class _Init:
         if message["event"] != event:
             raise control_channels.StartError(message["reason"])
         return received
+
+    def _hand_out(self, event: str, count: int, *descriptors: int) -> None:
+        """Send the bot unconnected sockets, and close here what was sent.
+
+        A connection is of the network that the connecting socket is of, on both sides: were that
+        the bot's, code could ask the accepted socket about the host's interfaces.
+        """
+        sent = [*descriptors, *_sockets(count)]
+        self._say({"event": event}, *sent)
+        for descriptor in sent:
+            os.close(descriptor)
+
+    def _say(self, message: dict[str, Any], *descriptors: int) -> None:
+        control_channels.send(self._channel, message, list(descriptors))
+
+
+class _NamespaceInit(Init):
+    def __init__(self, channel: socket.socket, spec: Spec, kernel_requests: socket.socket) -> None:
+        super().__init__(channel, spec)
+        self._has_namespaces = spec["walls"] == confinement.NAMESPACES
+        self._kernel_requests = kernel_requests
+        self._stopped_before: set[int] = set()
+
+    def _enter(self) -> None:
+        if self._has_namespaces:
+            confinement.enter_namespaces(
+                temporary_bytes=self._spec["temporary_bytes"],
+                uid=self._spec["uid"],
+                readable=self._spec["readable"],
+            )
+        confinement.give_up_first()
+        if self._has_namespaces:
+            syscalls.set_dumpable(False)
+
+    def _begin_kernel(self, told: Spec, entrances: list[int], listeners: list[int]) -> None:
+        with self._kernel_requests:
+            self._ask_for_kernel(self._kernel_requests)
+        self._start_kernel(told, entrances, listeners)
+
+    def _ask_for_kernel(self, kernel_requests: socket.socket) -> None:
+        names = ["pid"] if self._has_namespaces else []
+        spaces = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for name in names]
+        with self._far_end:
+            sent = [self._far_end.fileno(), *spaces]
+            control_channels.send(kernel_requests, {"op": "fork"}, sent)
+        _close(spaces)
+
+    def _start_kernel(self, told: Spec, entrances: list[int], listeners: list[int]) -> None:
+        """Tell the kernel's process what it is to be, and wait until it is confined."""
+        names = _NAMESPACES if self._has_namespaces else ()
+        spaces = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for name in names]
+        sent = [*entrances, *listeners, *spaces]
+        control_channels.send(self._link, told, sent)
+        _close(sent)
+        # The kernel enters its user namespace while /proc/sys is writable, this process makes that
+        # read-only, and only then does the kernel go on.
+        entered, (self._kernel_fd,) = self._hear("entered")
+        self._kernel = entered["pid"]
+        if self._has_namespaces:
+            confinement.mask_proc(self._spec["proc_files"])
+        control_channels.send(self._link, {"op": "go"}, [])
+        self._hear("confined")
 
     def _serve(self, wakeup: socket.socket) -> int:
         poll = select.poll()
@@ -190,7 +237,7 @@ class _Init:
         """Handle one request of the bot; False when the bot is gone."""
         received = control_channels.receive(self._channel)
         if received is None:
-            if not self._spec["walls"]:
+            if not self._has_namespaces:
                 # Without a pid namespace, the end of this process does not kill the kernel.
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._kernel, signal.SIGKILL)
@@ -238,20 +285,6 @@ class _Init:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
         os.setresuid(own, -1, self._spec["uid"])
-
-    def _hand_out(self, event: str, count: int, *descriptors: int) -> None:
-        """Send the bot unconnected sockets, and close here what was sent.
-
-        A connection is of the network that the connecting socket is of, on both sides: were that
-        the bot's, code could ask the accepted socket about the host's interfaces.
-        """
-        sent = [*descriptors, *_sockets(count)]
-        self._say({"event": event}, *sent)
-        for descriptor in sent:
-            os.close(descriptor)
-
-    def _say(self, message: dict[str, Any], *descriptors: int) -> None:
-        control_channels.send(self._channel, message, list(descriptors))
 
 
 def _others() -> list[int]:

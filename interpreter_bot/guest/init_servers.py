@@ -16,7 +16,7 @@ import socket
 import time
 from typing import Any, NoReturn
 
-from . import control_channels, init_processes, syscalls
+from . import confinement, control_channels, init_processes, syscalls
 
 _END_SECONDS = 5.0
 # Not in `select`, but the same on every architecture here.
@@ -51,7 +51,7 @@ class InitServer:
         self._forkserver = forkserver
         self._awaits_children = False
         self._pid_namespace = -1
-        if start["walls"]:
+        if start["walls"] == confinement.NAMESPACES:
             self._pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY)
 
     def serve(self) -> None:

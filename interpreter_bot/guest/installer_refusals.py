@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 
 _BY_MAGIC = "ERROR: This program has no network. Use %pip install NAME, on a line of the cell."
 _OTHERS = ("conda", "mamba", "micromamba", "pipenv", "pipx", "poetry", "uv")
 # pip starts this program instead of a Python, with its runner and arguments. The Python it wants is
 # the one that runs pip, possibly of an environment that code created.
 _FOR_PIP = """#!/bin/sh
-python=$(tr '\\0' '\\n' <"/proc/$PPID/cmdline" | head -n 1)
+python=$(tr '\\0' '\\n' 2>/dev/null <"/proc/$PPID/cmdline" | head -n 1)
+# Another process's command line cannot be read everywhere.
+[ -n "$python" ] || python={python}
 {{ told=$("$python" "$@" 2>&1 >&3 3>&-); }} 3>&1
 status=$?
 case $told in
@@ -47,7 +50,7 @@ def install(directory: str, packages: list[str], *, can_install: bool) -> dict[s
     texts = dict.fromkeys((f"{directory}/{name}" for name in _OTHERS), _FOR_OTHERS)
     for path, text in (texts | {for_pip: _FOR_PIP}).items():
         with open(path, "w") as file:
-            file.write(text.format(sentence=sentence))
+            file.write(text.format(sentence=sentence, python=shlex.quote(sys.executable)))
         os.chmod(path, 0o555)
     return {
         "PIP_PYTHON": for_pip,

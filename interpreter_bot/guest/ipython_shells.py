@@ -77,6 +77,7 @@ class GuestShell(package_requests.InstallingShell):
     """One kernel's shell, created before the fork, so that a kernel starts with it warm."""
 
     displayhook_class = DisplayHook
+    variables_directory = rootfs.VARIABLES
     _has_failed = False
     _saving = 0
     _transformed: tuple[str, str] | None = None
@@ -137,7 +138,9 @@ class GuestShell(package_requests.InstallingShell):
         names = snapshots.names_of(self.user_ns, self.user_ns_hidden)
         dataframe_displays.begin_saving(self.user_ns)
         self._saving = snapshots.begin(
-            *(self.user_ns, names, rootfs.VARIABLES, number), seconds=seconds, max_bytes=max_bytes
+            *(self.user_ns, names, self.variables_directory, number),
+            seconds=seconds,
+            max_bytes=max_bytes,
         )
 
     def end_saving(self) -> None:
@@ -151,7 +154,7 @@ class GuestShell(package_requests.InstallingShell):
 
     def restore_variables(self, number: int) -> None:
         """Bring a generation back, and show what failed; the bot calls it by this name."""
-        failed = snapshots.restore(self.user_ns, rootfs.VARIABLES, number)
+        failed = snapshots.restore(self.user_ns, self.variables_directory, number)
         dataframe_displays.bring_back(self.user_ns)
         self.display_pub.publish({"application/json": json.dumps(failed)})
 

@@ -34,6 +34,7 @@ from . import (
     nested_loops,
     open_files,
     preloads,
+    rootfs,
     session_limits,
     standard_input,
     standard_streams,
@@ -351,6 +352,7 @@ class _GuestApp(kernelapp.IPKernelApp):
         thread = iopub_threads.IOPubThread(self._accept(zmq.XPUB, iopub_fd), self.session)
         kernel.iopub_thread = kernel.iopub_socket = thread
         self.shell.displayhook.pub_socket = self.shell.display_pub.pub_socket = thread
+        self.shell.variables_directory = spec.get("variables", rootfs.VARIABLES)
         self._redirect(spec, thread)
         session_limits.install(
             spec["home"], workspace_bytes=spec["workspace_bytes"], cpu_cores=spec["cpu_cores"]

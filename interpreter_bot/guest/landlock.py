@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from . import rootfs, syscalls
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIRECTORY = 1, 2, 4, 8
+_REMOVE_FILE, _MAKE_FILE = 1 << 5, 1 << 8
 _MAKE_DEVICES = 1 << 6 | 1 << 11
 _REFER, _TRUNCATE, _DEVICE_IOCTL = 1 << 13, 1 << 14, 1 << 15
 # All accesses that a kernel of the first ABI knows, and by ABI what was added.
@@ -32,27 +33,23 @@ _LOGGING_ABI = 7
 _LOG_NOTHING = 1
 _READ = _EXECUTE | _READ_FILE | _READ_DIRECTORY
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE
+_BY_NAME = _WRITE_FILE | _READ_FILE | _TRUNCATE | _MAKE_FILE | _REMOVE_FILE
+
+Place = str | int
+"""A path, or a descriptor of what lies there."""
 
 
 def restrict(
-    readable: Iterable[str],
-    writable: Iterable[str],
-    devices: Iterable[str],
+    readable: Iterable[Place],
+    writable: Iterable[Place],
+    devices: Iterable[Place],
     *,
-    listed: str = "/",
+    listed: Iterable[Place] = ("/",),
     ports: Iterable[int] | None = None,
 ) -> int:
     """Allow this process and its children these paths only; irrevocable.
 
-    A rule holds for all below its path, mounts included, but a mount that comes later is only below
-    the parent of its mount point.
-
-    Args:
-        readable: may be read and executed; those that do not exist are skipped.
-        writable: may be written to as well, in every way but by making devices.
-        devices: may be read and written.
-        listed: its directories may be listed.
-        ports: TCP ports that may be connected to; None for all.
+    See `prepare` for what the arguments mean.
 
     Returns:
         the kernel's ABI of Landlock; 0 where it has none, and nothing is restricted.
@@ -63,6 +60,39 @@ def restrict(
     abi = syscalls.landlock_abi()
     if abi < _OLDEST_ABI:
         return 0
+    enforce(prepare(readable, writable, devices, listed=listed, ports=ports))
+    return abi
+
+
+def prepare(
+    readable: Iterable[Place],
+    writable: Iterable[Place],
+    devices: Iterable[Place],
+    *,
+    listed: Iterable[Place] = (),
+    by_name: Iterable[Place] = (),
+    ports: Iterable[int] | None = None,
+) -> int:
+    """Make a ruleset for `enforce`, with the rights of now to walk to the paths.
+
+    A rule holds for all below its path, mounts included, but a mount that comes later is only below
+    the parent of its mount point.
+
+    Args:
+        readable: may be read and executed; those that do not exist are skipped.
+        writable: may be written to as well, in every way but by making devices.
+        devices: may be read and written.
+        listed: their directories may be listed.
+        by_name: files may be made, used and removed there by who knows their names.
+        ports: TCP ports that may be connected to; None for all.
+
+    Returns:
+        its descriptor.
+
+    Raises:
+        OSError: the kernel has no Landlock, or it could not be used.
+    """
+    abi = syscalls.landlock_abi()
     handled = _FIRST_ACCESSES
     for since, accesses in _ADDED_ACCESSES.items():
         handled |= accesses if abi >= since else 0
@@ -72,21 +102,27 @@ def restrict(
     for port in (ports or ()) if connect else ():
         syscalls.landlock_add_port(ruleset, port, connect)
     write = handled & ~(_MAKE_DEVICES | _DEVICE_IOCTL)
-    wanted = {listed: _READ_DIRECTORY} | dict.fromkeys(readable, _READ)
-    wanted |= dict.fromkeys(writable, write) | dict.fromkeys(devices, _READ_FILE | _WRITE_FILE)
-    for path, accesses in wanted.items():
+    rules: dict[Place, int] = dict.fromkeys(listed, _READ_DIRECTORY)
+    rules |= dict.fromkeys(readable, _READ) | dict.fromkeys(by_name, _BY_NAME & handled)
+    rules |= dict.fromkeys(writable, write) | dict.fromkeys(devices, _READ_FILE | _WRITE_FILE)
+    for place, accesses in rules.items():
         try:
-            place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            number = os.open(place, os.O_PATH | os.O_CLOEXEC) if isinstance(place, str) else place
         except FileNotFoundError:
             continue
-        is_directory = stat.S_ISDIR(os.fstat(place).st_mode)
-        syscalls.landlock_add_rule(
-            ruleset, place, accesses if is_directory else accesses & _OF_FILES
-        )
-        os.close(place)
-    syscalls.landlock_restrict_self(ruleset, _LOG_NOTHING if abi >= _LOGGING_ABI else 0)
+        is_directory = stat.S_ISDIR(os.fstat(number).st_mode)
+        allowed = accesses if is_directory else accesses & _OF_FILES
+        syscalls.landlock_add_rule(ruleset, number, allowed)
+        if number != place:
+            os.close(number)
+    return ruleset
+
+
+def enforce(ruleset: int) -> None:
+    """Hold this process and its children to a ruleset, whose descriptor is closed; irrevocable."""
+    flags = _LOG_NOTHING if syscalls.landlock_abi() >= _LOGGING_ABI else 0
+    syscalls.landlock_restrict_self(ruleset, flags)
     os.close(ruleset)
-    return abi
 
 
 def restrict_kernel(environment: Iterable[str]) -> int:

@@ -144,7 +144,7 @@ class MountTrees:
             attach(self._workspaces, root + WORKSPACES, is_directory=True)
         attach(self._proc, root + HOST_PROC, is_directory=True)
         _furnish(root, cores=cores)
-        _offer_ffmpeg(root)
+        offer_ffmpeg(TOOLS, root)
         syscalls.pivot_root(root)
         syscalls.mount(HOST_PROC, "/proc", None, syscalls.MS_BIND | syscalls.MS_REC)
 
@@ -202,11 +202,11 @@ def _link(target: str, path: str) -> None:
     os.symlink(target, path)
 
 
-def _offer_ffmpeg(root: str) -> None:
+def offer_ffmpeg(tools: str, root: str = "") -> None:
     """Link a package's ffmpeg into a directory of PATH; a system's own comes first."""
     for entry in sys.path:
         for program in glob.glob(f"{glob.escape(root + entry)}/imageio_ffmpeg/binaries/ffmpeg-*"):
-            _link(program.removeprefix(root), f"{root}{TOOLS}/ffmpeg")
+            _link(program.removeprefix(root), f"{root}{tools}/ffmpeg")
             return
 
 

@@ -12,6 +12,9 @@ import functools
 import os
 import struct
 
+PINNED = range(900, 904)
+"""Descriptors that a session without mounts reaches its directories by."""
+
 # name: (x86_64, aarch64), None where the architecture has no such call.
 _DENIED: dict[str, tuple[int | None, int | None]] = {
     # namespaces and mounts
@@ -102,6 +105,46 @@ _DENIED_WHERE_WATCHED = {
     "shmget": (29, 194),
 }
 _ABSENT_WHERE_WATCHED = {"memfd_create": (319, 279)}
+# What namespaces would do: these reach objects and processes that all sessions of a container
+# share, some of them by numbers that can be guessed. And a session may connect to nobody.
+_DENIED_WITHOUT_NAMESPACES = {
+    "shmget": (29, 194),
+    "shmat": (30, 196),
+    "shmctl": (31, 195),
+    "semop": (65, 193),
+    "semctl": (66, 191),
+    "semtimedop": (220, 192),
+    "msgsnd": (69, 189),
+    "msgrcv": (70, 188),
+    "msgctl": (71, 187),
+    "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
+    "get_robust_list": (274, 100),
+    "sched_setattr": (314, 274),
+    "connect": (42, 203),
+}
+# Where sessions have the bot's user id, Landlock does not keep them from changing modes, times and
+# attributes of the bot's files by their paths. Programs take "done" better than a refusal, and an
+# open file, which Landlock has let them open, can be changed as ever.
+_IGNORED_WITH_SHARED_ID = {
+    "chmod": (90, None),
+    "fchmodat": (268, 53),
+    "utime": (132, None),
+    "utimes": (235, None),
+    "futimesat": (261, None),
+}
+_UNSUPPORTED_WITH_SHARED_ID = {
+    "setxattr": (188, 5),
+    "lsetxattr": (189, 6),
+    "removexattr": (197, 14),
+    "lremovexattr": (198, 15),
+}
+_ABSENT_WITH_SHARED_ID = {
+    "fchmodat2": (452, 452),
+    "setxattrat": (463, 463),
+    "removexattrat": (466, 466),
+    "file_setattr": (469, 469),
+}
 # Answered with ENOSYS, so that libraries fall back to the older call.
 _ABSENT = {
     "clone3": (435, 435),
@@ -135,7 +178,14 @@ _SETSOCKOPT = (54, 208)
 _GETSOCKOPT = (55, 209)
 _PRCTL = (157, 167)
 _FCNTL = (72, 25)
+_F_SETFD = 2
 _CLOSE_RANGE = (436, 436)
+_CLOSE = (3, 57)
+_DUPLICATES = ((33, None), (292, 24))  # dup2, dup3
+_PRLIMIT = (302, 261)
+_SETPRIORITY = (141, 140)
+_SET_SCHEDULERS = ((144, 119), (142, 118))  # sched_setscheduler, sched_setparam
+_UTIMENSAT = (280, 88)
 _MMAP = (9, 222)
 _AUDIT_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
@@ -187,7 +237,7 @@ _UNIX, _INTERNET = 1, (2, 10)
 # 0 is the usual one of the two. The others (MPTCP, SMC, SCTP, DCCP, L2TP, …) lead nowhere on a
 # loopback, hold memory of their own, and make the host load modules.
 _INTERNET_PROTOCOLS = (0, 6, 17)  # TCP, UDP
-_STREAM, _DATAGRAM, _RAW, _KIND = 1, 2, 3, 0xF
+_STREAM, _DATAGRAM, _RAW, _SEQUENCED_PACKETS, _KIND = 1, 2, 3, 5, 0xF
 # libzmq lists interfaces; the other netlink protocols (audit, netfilter, generic, …) list nothing
 # that analysis needs and are a large part of the host kernel.
 _NETLINK, _NETLINK_ROUTE = 16, 0
@@ -212,6 +262,13 @@ def _refused(numbers: tuple[int, ...], error: int = errno.EPERM) -> bytes:
     """Build the rule that refuses some values of what is loaded, and allows all others."""
     rule = b"".join(_only(number, _answer(error)) for number in numbers)
     return rule + _instruction(_RETURN, _ALLOW)
+
+
+def _between(first: int, last: int, body: bytes) -> bytes:
+    """Run `body`, which ends in a return, if what is loaded is in the range."""
+    skip = len(body) // 8
+    above = _instruction(_JUMP_GREATER_EQUAL, last + 1, skip + 1, 0)
+    return above + _instruction(_JUMP_GREATER_EQUAL, first, 0, skip) + body
 
 
 def _arguments(column: int) -> bytes:
@@ -241,6 +298,64 @@ def _arguments(column: int) -> bytes:
         **{numbers: _not_urgent(offset) for numbers, offset in _SENDS.items()},
     }
     return b"".join(_only(numbers[column], rule) for numbers, rule in rules.items())
+
+
+def _arguments_without_namespaces(column: int) -> bytes:
+    """Build the rules for what namespaces would do; they go on where they refuse nothing.
+
+    `PINNED` descriptors cannot be closed or replaced: paths of the session lead through them.
+    """
+    first, second = (_instruction(_LOAD, at) for at in (_FIRST_ARGUMENT, _SECOND_ARGUMENT))
+    number, allow = _instruction(_LOAD, _NUMBER), _instruction(_RETURN, _ALLOW)
+    lowest, highest = PINNED[0], PINNED[-1]
+    is_own = _instruction(_JUMP_EQUAL, 0, 1, 0)
+    keep_open = second + _only(_F_SETFD, _answer(0)) + allow
+    kind = second + _instruction(_AND, _KIND)
+    # A datagram can be sent to an address without a connection.
+    kind += _only(_STREAM, allow) + _only(_SEQUENCED_PACKETS, allow)
+    kind += _answer(errno.EPROTONOSUPPORT)
+    spans = second + _instruction(_JUMP_GREATER_EQUAL, lowest, 0, 1) + _answer(errno.ENOSYS)
+    rules = {
+        _CLOSE: first + _between(lowest, highest, _answer(0)) + allow,
+        _FCNTL: first + _between(lowest, highest, keep_open) + number,
+        _CLOSE_RANGE: first
+        + _instruction(_JUMP_GREATER_EQUAL, highest + 1, len(spans) // 8, 0)
+        + spans
+        + number,
+        _PRLIMIT: first + is_own + _answer(errno.EPERM) + allow,
+        _SETPRIORITY: first
+        + is_own
+        + _answer(errno.EPERM)
+        + second
+        + is_own
+        + _answer(errno.EPERM)
+        + allow,
+        **{
+            numbers: second + _between(lowest, highest, _answer(errno.EBADF)) + allow
+            for numbers in _DUPLICATES
+        },
+        # libzmq calls these with the id of its own thread, and ends the process where it may not.
+        **{numbers: first + is_own + _answer(0) + allow for numbers in _SET_SCHEDULERS},
+        **{
+            numbers: first + _only(_UNIX, kind) + _answer(errno.EAFNOSUPPORT)
+            for numbers in _SOCKETS
+        },
+    }
+    return b"".join(_only(numbers[column], rule) for numbers, rule in rules.items())
+
+
+def _with_shared_id(column: int) -> bytes:
+    """Build the rules for calls that change files by their paths, and by no open descriptor."""
+    named = _instruction(_LOAD, _SECOND_ARGUMENT) + _instruction(_JUMP_EQUAL, 0, 0, 3)
+    named += _instruction(_LOAD, _SECOND_ARGUMENT + _HIGH_HALF)
+    named += _instruction(_JUMP_EQUAL, 0, 0, 1) + _instruction(_RETURN, _ALLOW) + _answer(0)
+    rules = [(numbers, _answer(0)) for numbers in _IGNORED_WITH_SHARED_ID.values()]
+    rules += [
+        (numbers, _answer(errno.EOPNOTSUPP)) for numbers in _UNSUPPORTED_WITH_SHARED_ID.values()
+    ]
+    rules += [(numbers, _answer(errno.ENOSYS)) for numbers in _ABSENT_WITH_SHARED_ID.values()]
+    rules.append((_UTIMENSAT, named))
+    return b"".join(_only(numbers[column], rule) for numbers, rule in rules)
 
 
 def _not_urgent(offset: int) -> bytes:
@@ -302,12 +417,14 @@ def _little_shared_memory() -> bytes:
 
 
 @functools.cache
-def build(*, is_watched: bool) -> bytes:
+def build(*, is_watched: bool, has_namespaces: bool = True, has_shared_id: bool = False) -> bytes:
     """Build the BPF program for this machine.
 
     Args:
         is_watched: no cgroup holds the session, so its memory is watched and its affinity fixed:
             also deny calls that would get around that.
+        has_namespaces: of its own; without them, also deny calls that reach beyond the session.
+        has_shared_id: it has the bot's user id.
 
     Raises:
         OSError: there is no table for this machine's architecture.
@@ -326,6 +443,12 @@ def build(*, is_watched: bool) -> bytes:
         program += _only(absent[column], _answer(errno.ENOSYS))
     for denied in (_DENIED | (_DENIED_WHERE_WATCHED if is_watched else {})).values():
         program += _only(denied[column], _answer(errno.EPERM))
+    if not has_namespaces:
+        for denied in _DENIED_WITHOUT_NAMESPACES.values():
+            program += _only(denied[column], _answer(errno.EPERM))
+        program += _arguments_without_namespaces(column)
+    if has_shared_id:
+        program += _with_shared_id(column)
     program += _arguments(column)
     if is_watched:
         program += _only(_MMAP[column], _little_shared_memory())

@@ -77,3 +77,9 @@ def workspace_full(limits: settings.Limits) -> str:
         f"The code filled /mnt/data beyond its {size} or {limits.workspace_files:,} files. "
         "Delete files there to go on."
     )
+
+
+def temporary_full(limits: settings.Limits) -> str:
+    """Sentence: its temporary files grew over their limits."""
+    size = quantities.size(limits.temporary_bytes)
+    return f"The code wrote more than {size} of temporary files. Delete some to go on."

@@ -77,6 +77,7 @@ class LaunchedKernel:
     Attributes:
         kernel: ready to execute.
         provisioner: attaches workspaces, measures what the session uses, and ends it.
+        connection: to the kernel; open once that runs.
         workspace: the attached one, if any.
         person: who asked for it last; see `kernel_capacity`.
         weight: the part of that person's share of processor and disk that the session has.
@@ -85,10 +86,23 @@ class LaunchedKernel:
 
     kernel: live_kernels.Kernel
     provisioner: provisioner_port.Provisioner
+    connection: clients.Client
     workspace: workspaces.Workspace | None = None
     person: str = ""
     weight: float = 1.0
     layers: dict[str, lock_files.Lock] = dataclasses.field(default_factory=dict)
+
+    async def attach(self, workspace: workspaces.Workspace) -> None:
+        """Give the kernel a session's files.
+
+        Raises:
+            KernelStartError: it cannot have them, or is gone.
+            OSError: they cannot be opened.
+        """
+        await self.provisioner.attach(workspace.directory, workspace.variables, workspace.temporary)
+        if self.provisioner.starts_when_attached:
+            await _open(self.connection, self.provisioner)
+        self.workspace = workspace
 
     async def close(self) -> None:
         """Kill the kernel and clean up after it."""
@@ -125,7 +139,8 @@ class Launcher:
                 options = await provisioner.pre_launch()
                 told = await provisioner.launch_kernel(options.pop("cmd"), **options)
                 connection = clients.Client(told["key"], provisioner.connect)
-                await self._open(connection, provisioner)
+                if not provisioner.starts_when_attached:
+                    await _open(connection, provisioner)
         except BaseException as error:
             if connection is not None:
                 connection.close()
@@ -141,25 +156,24 @@ class Launcher:
             limits=self._host_context.limits,
             interrupt_grace_seconds=self._kernels.interrupt_grace_seconds,
         )
-        return LaunchedKernel(kernel, provisioner)
+        return LaunchedKernel(kernel, provisioner, connection)
 
-    async def _open(
-        self, connection: clients.Client, provisioner: provisioner_port.Provisioner
-    ) -> None:
-        opening = asyncio.create_task(connection.open(), name="connecting")
-        ended = asyncio.create_task(provisioner.ended.wait(), name="death before welcome")
-        try:
-            await asyncio.wait({opening, ended}, return_when=asyncio.FIRST_COMPLETED)
-            if not opening.done():
-                raise errors.KernelStartError
-            opening.result()
-        except sockets.LostSocket as error:
-            # Its sockets close before its end is noticed, which belongs into the log.
-            await asyncio.wait({ended}, timeout=_DEATH_SECONDS)
-            raise errors.KernelStartError from error
-        finally:
-            opening.cancel()
-            ended.cancel()
+
+async def _open(connection: clients.Client, provisioner: provisioner_port.Provisioner) -> None:
+    opening = asyncio.create_task(connection.open(), name="connecting")
+    ended = asyncio.create_task(provisioner.ended.wait(), name="death before welcome")
+    try:
+        await asyncio.wait({opening, ended}, return_when=asyncio.FIRST_COMPLETED)
+        if not opening.done():
+            raise errors.KernelStartError
+        opening.result()
+    except sockets.LostSocket as error:
+        # Its sockets close before its end is noticed, which belongs into the log.
+        await asyncio.wait({ended}, timeout=_DEATH_SECONDS)
+        raise errors.KernelStartError from error
+    finally:
+        opening.cancel()
+        ended.cancel()
 
 
 async def _end(provisioner: provisioner_port.Provisioner) -> None:

@@ -15,6 +15,7 @@ import pathlib
 import resource
 import sys
 from collections.abc import AsyncIterator, Callable
+from typing import Final
 
 from interpreter_bot import errors, settings
 from interpreter_bot.kernels import installation_requests, launchers, package_installations
@@ -38,6 +39,8 @@ _PATH_BYTES = 107 - len("/01234567/k-0")
 # How long a thread that reads a large message goes on computing while the event loop wants to:
 # Python's own five milliseconds come again after each of the loop's system calls.
 _SWITCH_SECONDS = 0.0005
+# Where a session without mounts finds its directories; `guest/container_walls` opens these numbers.
+_LINKS: Final = {"/mnt/data": "/proc/self/fd/900", "/skills": "/proc/self/fd/902"}
 
 
 class MachineSetup:
@@ -90,30 +93,20 @@ class MachineSetup:
             skills=skills,
             has_own_ids=has_own_ids,
             is_lasting=is_lasting,
+            scratch=runtime,
             layers=layers.directory(kept) if kept is not None else None,
             private=config.private_paths,
         )
-        uids = start_parameters.Uids(
-            count=config.sandbox.uid_count,
-            first_uid=config.sandbox.first_uid,
-            are_own=has_own_ids,
-        )
-        host_context = provisioners.ProvisionerContext(
-            server=server,
-            groups=groups,
-            limits=config.limits,
-            runtime=runtime,
-            uids=uids,
-            doors=start_parameters.DOOR_PORTS if config.has_doors else (),
-        )
         try:
             await server.start()
+            _demand(config.sandbox.level, server.walls, groups)
+            await asyncio.to_thread(_link_directories, server.walls)
             async with _installations(config, server) as packages:
-                yield cls(host_context, packages)
+                yield cls(_host_context(config, server, groups, runtime), packages)
         finally:
             await server.close()
             await groups.close()
-            await asyncio.to_thread(remove, runtime)
+            await asyncio.to_thread(safe_open.remove, runtime)
 
     async def forget(self, workspace: workspaces.Workspace) -> None:
         """Let a session's next kernel have what all kernels have."""
@@ -155,13 +148,61 @@ class MachineSetup:
         # The server that forked it may have been given up since.
         await self.revive()
         try:
-            await launched.provisioner.attach(workspace.directory, workspace.variables)
+            await launched.attach(workspace)
         except OSError as error:
             raise errors.KernelStartError("The session's files cannot be used.") from error
-        launched.workspace = workspace
         if self.packages is not None:
             await self.packages.serve(launched, key)
             launched.kernel.install = installation_requests.Installer(self.packages, launched)
+
+
+def _host_context(
+    config: settings.Settings,
+    server: forkserver_clients.ForkServer,
+    groups: cgroups.Cgroups,
+    runtime: pathlib.Path,
+) -> provisioners.ProvisionerContext:
+    has_doors = config.has_doors and server.walls is forkserver_clients.Walls.NAMESPACES
+    return provisioners.ProvisionerContext(
+        server=server,
+        groups=groups,
+        limits=config.limits,
+        runtime=runtime,
+        uids=start_parameters.Uids(
+            count=config.sandbox.uid_count,
+            first_uid=config.sandbox.first_uid,
+            are_own=server.has_own_ids,
+        ),
+        doors=start_parameters.DOOR_PORTS if has_doors else (),
+    )
+
+
+def _demand(level: str, walls: forkserver_clients.Walls, groups: cgroups.Cgroups) -> None:
+    """Refuse a machine that cannot have the level which the settings demand.
+
+    Raises:
+        SandboxError: the sentence says what is missing.
+    """
+    if level == "full" and walls is forkserver_clients.Walls.NAMESPACES and not groups.version:
+        raise errors.SandboxError(
+            f"sandbox.level is 'full', and there are no control groups: {groups.reason}"
+        )
+
+
+def _link_directories(walls: forkserver_clients.Walls) -> None:
+    """Give a session's directories their usual names, where there are no mounts to do that."""
+    if walls is not forkserver_clients.Walls.CONTAINER:
+        return
+    for path, target in _LINKS.items():
+        if os.path.lexists(path):
+            continue
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            os.symlink(target, path)
+        except OSError:
+            _log.warning(
+                "code will not find %s by its name; as root: ln -s %s %s", path, target, path
+            )
 
 
 @contextlib.asynccontextmanager
@@ -176,11 +217,15 @@ async def _installations(
     staging = await asyncio.to_thread(own_directory, parent)
     try:
         async with package_installations.Installations.open(
-            config, server.environment, staging, python=server.python
+            config,
+            server.environment,
+            staging,
+            python=server.python,
+            has_mounts=server.walls is forkserver_clients.Walls.NAMESPACES,
         ) as opened:
             yield opened
     finally:
-        await asyncio.to_thread(remove, staging)
+        await asyncio.to_thread(safe_open.remove, staging)
 
 
 @functools.cache
@@ -258,22 +303,12 @@ def own_directory(directory: pathlib.Path) -> pathlib.Path:
             raise errors.SettingsError(f"{directory} belongs to another user.")
         for name in os.listdir(directory):
             if not _is_alive(name):
-                remove(directory / name)
+                safe_open.remove(directory / name)
         own = directory / f"{pid}-{session_metering.start_ticks(pid)}"
         own.mkdir(mode=0o700)
     except OSError as error:
         raise errors.SettingsError(f"The directory {directory} cannot be used.") from error
     return own
-
-
-def remove(directory: pathlib.Path) -> None:
-    """Remove a directory that user code may have written to, if it is there."""
-    with contextlib.suppress(FileNotFoundError):
-        parent = os.open(directory.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            safe_open.remove_tree(parent, directory.name)
-        finally:
-            os.close(parent)
 
 
 def _is_alive(name: str) -> bool:

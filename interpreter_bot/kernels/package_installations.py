@@ -62,11 +62,12 @@ class Installations:
         staging: pathlib.Path,
         *,
         python: str,
+        has_mounts: bool,
     ) -> None:
         self.config = config.package_index
         self._declared = config.packages_in
         self._declared_packages = config.packages
-        self._is_walled = config.sandbox.enabled
+        self._has_mounts = has_mounts
         place = directory(config)
         self._uv = uv_commands.Uv(self.config, environment, place / "index")
         self._layers = layers.Layers(
@@ -95,6 +96,7 @@ class Installations:
         staging: pathlib.Path,
         *,
         python: str,
+        has_mounts: bool,
     ) -> AsyncIterator[Installations]:
         """Open what was installed, and begin to look up what channels always have.
 
@@ -103,11 +105,12 @@ class Installations:
             environment: the kernels' Python.
             staging: directory of this process below `directory`.
             python: version of the kernels' Python.
+            has_mounts: kernels see what is installed at a path of their own.
 
         Raises:
             SettingsError: what is kept cannot be used, or a channel's packages make no sense.
         """
-        opened = cls(config, environment, staging, python=python)
+        opened = cls(config, environment, staging, python=python, has_mounts=has_mounts)
         await asyncio.to_thread(opened._layers.open)
         try:
             opened._prepare_declared()
@@ -297,7 +300,7 @@ class Installations:
 
     def _path(self, name: str) -> str:
         """Return where kernels see a layer."""
-        return f"{_SEEN}/{name}" if self._is_walled else str(self._layers.directory / name)
+        return f"{_SEEN}/{name}" if self._has_mounts else str(self._layers.directory / name)
 
 
 def directory(config: settings.Settings) -> pathlib.Path:

@@ -23,7 +23,7 @@ from interpreter_bot.kernels import (
     spares,
     watchdog_loop,
 )
-from interpreter_bot.kernels.files import session_locks, workspaces
+from interpreter_bot.kernels.files import safe_open, session_locks, workspaces
 
 _log = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ class Pool:
             finally:
                 await pool._close()
                 if is_ephemeral:
-                    await asyncio.to_thread(machine_setup.remove, directory)
+                    await asyncio.to_thread(safe_open.remove, directory)
 
     @property
     def packages(self) -> Mapping[str, str]:

@@ -111,12 +111,24 @@ class Provisioner(JupyterProvisioner, Protocol):
     host_context: provisioners.ProvisionerContext
     ended: asyncio.Event
 
-    async def attach(self, workspace: pathlib.Path, variables: pathlib.Path) -> None:
-        """Hand two directories over to the kernel. Comes once.
+    @property
+    def starts_when_attached(self) -> bool:
+        """Whether the kernel answers only once `attach` is done, and not before."""
+
+    @property
+    def can_freeze(self) -> bool:
+        """Whether `freeze` stops anything."""
+
+    async def attach(
+        self, workspace: pathlib.Path, variables: pathlib.Path, temporary: pathlib.Path
+    ) -> None:
+        """Hand directories over to the kernel. Comes once.
 
         Args:
             workspace: as its /mnt/data, and its own.
             variables: for snapshots of its variables, as `rootfs.VARIABLES`, and its own.
+            temporary: for its temporary files, where it has no file system of its own for them; is
+                not there before or after.
 
         Raises:
             KernelStartError: that failed.

@@ -80,7 +80,8 @@ class SessionMonitor:
             + _HEADROOM_BYTES
         )
         self._snapshots = saved
-        self._freeze_seconds = config.kernels.freeze_seconds or math.inf
+        can_freeze = launched.provisioner.can_freeze
+        self._freeze_seconds = (can_freeze and config.kernels.freeze_seconds) or math.inf
         self._background_seconds = config.kernels.background_seconds
         self._memory_threads, self._disk_threads = memory_threads, disk_threads
         self.usage = launched.provisioner.usage()
@@ -303,7 +304,7 @@ class SessionMonitor:
         """Compare the workspace with its limits; kill or interrupt the kernel if it is over."""
         loop = asyncio.get_running_loop()
         measured = await loop.run_in_executor(self._disk_threads, self._measure, workspace)
-        usage, deleted, saved = measured
+        usage, deleted, saved, temporary = measured
         before, self.disk_bytes = self.disk_bytes, usage.bytes + deleted.bytes
         # What the session had at the first check may be of last year.
         self.has_grown = self._has_been_seen and self.disk_bytes > before + _GROWTH_BYTES
@@ -325,7 +326,9 @@ class SessionMonitor:
                 self.launched.kernel.kill_with_reason(
                     values.Ending.STOPPED, kernel_loss_reasons.OVER_SAVED
                 )
-        elif share <= 1 and usage.is_uncountable:
+        elif temporary.is_over:
+            self._object(_JUST_OVER, kernel_loss_reasons.temporary_full(self._limits))
+        elif share <= 1 and (usage.is_uncountable or temporary.is_uncountable):
             self._object(_JUST_OVER, kernel_loss_reasons.UNCOUNTABLE)
         else:
             self._object(share, kernel_loss_reasons.workspace_full(self._limits))
@@ -336,14 +339,16 @@ class SessionMonitor:
         directory_contents.DirectoryUsage,
         deleted_files.Deleted,
         directory_contents.DirectoryUsage,
+        directory_contents.DirectoryUsage,
     ]:
-        """Measure its files, those that have no name, and its saved variables. Blocks."""
+        """Measure its files, those without a name, saved variables, temporary files. Blocks."""
         files = workspace.measure()
         if self._disk is None:
             # Once: it takes as long as the machine has mounts.
             self._disk = deleted_files.Disk.of(workspace.directory, self._limits.file_bytes)
         deleted = self.usage.deleted(self._disk)
-        return files, deleted, workspace.measure_variables(self._most_saved_bytes)
+        saved = workspace.measure_variables(self._most_saved_bytes)
+        return files, deleted, saved, workspace.measure_temporary()
 
     def _object(self, share: float, reason: str) -> None:
         kernel = self.launched.kernel

@@ -160,7 +160,7 @@ class Spares:
             launched = None
             try:
                 launched = await self._launch()
-                if not self._is_claimed:
+                if not (self._is_claimed or launched.provisioner.starts_when_attached):
                     await launched.kernel.execute(
                         _NOTHING,
                         show=lambda _: None,

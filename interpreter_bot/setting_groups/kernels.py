@@ -116,6 +116,10 @@ class Sandbox(fields.Group):
 
     enabled: bool = True
     """Only the flag `--unsafe-no-sandbox` turns this off; a file or variable cannot."""
+    level: Literal["auto", "full", "standard", "container"] = "auto"
+    """`full`: namespaces, and control groups that bound each session; `standard`: namespaces;
+    `container`: neither, for an ordinary container. `auto` takes the strongest that works; each of
+    the others is demanded, and the bot does not start without it."""
     first_uid: Annotated[int, pydantic.Field(ge=1000)] = 1_600_000_000
     """First user id of the range for kernels: on the host, when the bot runs as root."""
     uid_count: Annotated[int, pydantic.Field(ge=1000, le=1_000_000)] = 65_536

@@ -47,7 +47,7 @@ def _change_specs(monkeypatch, **changes) -> None:
 UNBUILDABLE = {
     "a mount": ({"proc_files": {"nothing": "x"}}, (errno.ENOENT, "mask_proc → mount")),
     "a user id": ({"uid": 4_000_000_000}, (0, "enter_namespaces")),
-    "a resource": ({"rlimits": {"DATA": 1 << 30, "NOFILE": -5}}, (0, "_confine → limit")),
+    "a resource": ({"rlimits": {"DATA": 1 << 30, "NOFILE": -5}}, (0, "_come_last → limit")),
     "a processor": ({"affinity": [4095]}, (errno.EINVAL, "_confine")),
     "a size": ({"temporary_bytes": -1}, (errno.EINVAL, "mount_temporary")),
 }
@@ -126,8 +126,9 @@ async def test_files_that_are_not_attached_in_time_end_the_kernel(bot, monkeypat
         ("no-such-provisioner", "called no-such-provisioner is installed"),
         (
             "local-provisioner",
-            "lacks attach, connect, doors, ended, freeze, host_context, set_weight, thaw, usage, "
-            r"wait_status\. It must do what ForkProvisioner does",
+            "lacks attach, can_freeze, connect, doors, ended, freeze, host_context, set_weight, "
+            r"starts_when_attached, thaw, usage, wait_status\. "
+            "It must do what ForkProvisioner does",
         ),
     ],
 )

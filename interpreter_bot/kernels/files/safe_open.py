@@ -14,6 +14,7 @@ import errno
 import functools
 import itertools
 import os
+import pathlib
 import secrets
 import stat
 from collections.abc import Iterator
@@ -127,6 +128,16 @@ def place(source: int, name: str, target: int, new_name: str) -> None:
     # Some file systems lack it. The file has two names for a moment, and is refused until then.
     os.link(name, new_name, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
     os.unlink(name, dir_fd=source)
+
+
+def remove(directory: pathlib.Path) -> None:
+    """Remove a directory that user code may have written to, if it is there."""
+    with contextlib.suppress(FileNotFoundError):
+        parent = os.open(directory.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            remove_tree(parent, directory.name)
+        finally:
+            os.close(parent)
 
 
 def remove_tree(parent: int, name: str) -> None:

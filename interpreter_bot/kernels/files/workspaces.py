@@ -31,6 +31,7 @@ from interpreter_bot.text import file_names
 _DATA = "data"
 _VARIABLES = "variables"
 _CHECKPOINTS = "checkpoints"
+_TEMPORARY = "temporary"
 _REMOVED = ".removed-"
 _MOST_SKIPPED = 100
 _MOST_MARKED: Final = 200_000  # some 40 MB
@@ -96,6 +97,11 @@ class Workspace:
     def variables(self) -> pathlib.Path:
         """The host directory that holds snapshots of its session's variables."""
         return self._root.parent / _VARIABLES
+
+    @property
+    def temporary(self) -> pathlib.Path:
+        """The host directory of its temporary files; for provisioning only."""
+        return self._root.parent / _TEMPORARY
 
     @property
     def packages_file(self) -> pathlib.Path:
@@ -251,12 +257,15 @@ class Workspace:
             OSError: it cannot be read.
         """
         # There is none where the session had no kernel since there are such directories.
-        with (
-            contextlib.suppress(FileNotFoundError),
-            workspace_io.opened(self.variables) as root,
-        ):
-            return directory_contents.measure(root, most_bytes=most_bytes, most_files=_SAVED_FILES)
-        return directory_contents.DirectoryUsage(0, 0, is_partial=False, is_over=False)
+        return _measured(self.variables, most_bytes, _SAVED_FILES)
+
+    def measure_temporary(self) -> directory_contents.DirectoryUsage:
+        """Measure its temporary files, if it has no file system of its own for them; blocks.
+
+        Raises:
+            OSError: they cannot be read.
+        """
+        return _measured(self.temporary, self._limits.temporary_bytes, self._limits.workspace_files)
 
     async def checkpoint_bytes(self) -> int:
         """Measure what its checkpoints use of the disk."""
@@ -316,6 +325,14 @@ class Workspace:
         ):
             os.rename(own.name, doomed, src_dir_fd=parent, dst_dir_fd=parent)
             safe_open.remove_tree(parent, doomed)
+
+
+def _measured(
+    directory: pathlib.Path, most_bytes: int, most_files: int
+) -> directory_contents.DirectoryUsage:
+    with contextlib.suppress(FileNotFoundError), workspace_io.opened(directory) as root:
+        return directory_contents.measure(root, most_bytes=most_bytes, most_files=most_files)
+    return directory_contents.DirectoryUsage(0, 0, is_partial=False, is_over=False)
 
 
 class Workspaces:

@@ -134,8 +134,15 @@ class LimitWatch:
 class SessionProcesses:
     """Processes of one session, seen from the host. Blocking: use it in a thread."""
 
-    def __init__(self, init_pid: int, kernel_pid: int = 0) -> None:
-        """Take the host's pids: of the namespace's first process, and of the kernel, if any."""
+    def __init__(self, init_pid: int, kernel_pid: int = 0, *, read_as: int | None = None) -> None:
+        """Start without readings.
+
+        Args:
+            init_pid: the host's, of the session's first process.
+            kernel_pid: likewise of the kernel, if any.
+            read_as: user id to read its processes as, where the bot's may not.
+        """
+        self._read_as = read_as
         self._init, self._kernel = init_pid, kernel_pid
         self._kernel_start = procfs.stat(kernel_pid)[19:20]
         self._start = start_ticks(init_pid)
@@ -186,15 +193,17 @@ class SessionProcesses:
     def strain(self) -> Strain:
         """Measure what the session costs the machine; some milliseconds a process."""
         shown = _shown(self.pids())
-        held_bytes = sum(memory.tmpfs_bytes(_witnesses(shown)).values())
-        held_bytes += sum(map(memory.proportional_bytes, shown.values()))
+        with procfs.reading_as(self._read_as):
+            held_bytes = sum(memory.tmpfs_bytes(_witnesses(shown)).values())
+            held_bytes += sum(map(memory.proportional_bytes, shown.values()))
         ticks = sum(sum(map(int, procfs.stat(pid)[12:15:2])) for pid in shown)
         return Strain(held_bytes, ticks / _TICKS_PER_SECOND)
 
     def written_bytes(self) -> int:
         """Return all that live processes ever wrote, to files and sockets alike."""
-        fields = (procfs.read(f"/proc/{pid}/io").split() for pid in self.pids())
-        return sum(int(found[3]) for found in fields if len(found) > 3)
+        with procfs.reading_as(self._read_as):
+            rows = [procfs.read(f"/proc/{pid}/io").split() for pid in self.pids()]
+        return sum(int(fields[3]) for fields in rows if len(fields) > 3)
 
     def uncounted_bytes(self) -> int:
         """Bound what waits in sockets that a cgroup need not count; 0 if there are few of them."""
@@ -207,7 +216,8 @@ class SessionProcesses:
             disk: the file system that counts.
         """
         shown = _shown(self.pids())
-        return deleted_files.count(shown, disk, allowance=_allowance(shown))
+        with procfs.reading_as(self._read_as):
+            return deleted_files.count(shown, disk, allowance=_allowance(shown))
 
     def reading(
         self,
@@ -229,13 +239,14 @@ class SessionProcesses:
         cpu_seconds = self._count_cpu(stats.values())
         shown = _shown(pids)
         witnesses = _witnesses(shown)
-        temporary = memory.tmpfs_bytes(witnesses)
-        devices = {device for device, _ in temporary}
-        held, hidden = memory.memfd_bytes(shown, devices)
-        socket_bytes = memory.socket_bytes(witnesses)
-        bounds = memory.Bounds(enough_bytes - socket_bytes, most_bytes)
-        held |= temporary | dict(shared)
-        counted = memory.count(shown, held, bounds, allowance=_allowance(shown))
+        with procfs.reading_as(self._read_as):
+            temporary = memory.tmpfs_bytes(witnesses)
+            devices = {device for device, _ in temporary}
+            held, hidden = memory.memfd_bytes(shown, devices)
+            socket_bytes = memory.socket_bytes(witnesses)
+            bounds = memory.Bounds(enough_bytes - socket_bytes, most_bytes)
+            held |= temporary | dict(shared)
+            counted = memory.count(shown, held, bounds, allowance=_allowance(shown))
         # Init is the bot's own and runs no user code.
         hidden = (hidden | counted.hidden) - {self._init}
         return Reading(

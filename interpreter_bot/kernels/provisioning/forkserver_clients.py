@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import enum
 import logging
 import math
 import os
@@ -28,6 +29,28 @@ _STOP_SECONDS = 5.0
 _ANSWER_SECONDS = 10.0
 # In a row. A late answer may only mean a busy machine, and a second server is memory.
 _MOST_SILENCES = 3
+
+
+_REFUSED = (
+    "The sandbox cannot be built here: {reason}. `interpreter-bot doctor` says what is missing."
+)
+_WEAKER = (
+    "Code runs at the sandbox level 'container', without namespaces: %s. Sessions see that there "
+    "are others' processes, their memory is watched instead of bounded, and nothing connects to a "
+    "network. `interpreter-bot doctor` says how to get a stronger level."
+)
+
+
+class Walls(enum.StrEnum):
+    """What keeps the kernels of a fork server apart; `guest/confinement` has the same words."""
+
+    NAMESPACES = "namespaces"
+    CONTAINER = "container"
+    NOTHING = "nothing"
+
+
+class _RefusedWallsError(Exception):
+    """The machine refuses these walls; the text says what."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,6 +74,7 @@ class ForkServer:
         skills: pathlib.Path,
         has_own_ids: bool,
         is_lasting: bool,
+        scratch: pathlib.Path,
         layers: pathlib.Path | None = None,
         private: Sequence[pathlib.Path] = (),
     ) -> None:
@@ -62,8 +86,10 @@ class ForkServer:
             sandbox: whether kernels are confined, and their user ids.
             workspaces: the directory of all workspaces.
             skills: what all kernels see at /skills, now and later.
-            has_own_ids: kernels get the ids that `sandbox` names, rather than the bot's.
+            has_own_ids: kernels get the ids that `sandbox` names, rather than the bot's, if ids can
+                be given to them.
             is_lasting: its start may take somewhat longer for cheaper forks.
+            scratch: directory of this process alone, for what has no place in namespaces.
             layers: the directory of what sessions install; None where nothing can be installed.
             private: paths that kernels must not see.
         """
@@ -74,7 +100,11 @@ class ForkServer:
         self._workspaces = workspaces
         self._layers = layers
         self._skills = skills
-        self._has_own_ids = has_own_ids
+        self._scratch = scratch
+        self.has_own_ids = has_own_ids
+        """Whether kernels get ids that `sandbox` names; known once it was started."""
+        self.walls: Walls = _strongest(sandbox)
+        """What keeps its kernels apart; known once it was started."""
         self._turn = asyncio.Lock()
         self._unanswered: set[object] = set()
         self._silences = 0
@@ -86,11 +116,6 @@ class ForkServer:
         self.python = ""
         self.packages: Mapping[str, str] = {}
         self.environment: python_environments.Environment | None = None
-
-    @property
-    def is_walled(self) -> bool:
-        """Whether kernels of this server are confined."""
-        return self._sandbox.enabled
 
     @property
     def is_alive(self) -> bool:
@@ -134,12 +159,32 @@ class ForkServer:
         if self._sandbox.enabled:
             await asyncio.to_thread(python_environments.refuse_exposed, environment, self._private)
         self.packages, self.environment = environment.packages, environment
+        try:
+            await self._start(environment)
+        except _RefusedWallsError as refusal:
+            if self.walls is not Walls.NAMESPACES or self._sandbox.level != "auto":
+                raise errors.SandboxError(_REFUSED.format(reason=refusal)) from refusal
+            self.walls = Walls.CONTAINER
+            try:
+                await self._start(environment)
+            except _RefusedWallsError as second:
+                reason = f"{refusal}; and without namespaces: {second}"
+                raise errors.SandboxError(_REFUSED.format(reason=reason)) from second
+            _log.warning(_WEAKER, refusal)
+
+    async def _start(self, environment: python_environments.Environment) -> None:
+        """Start a process with the walls of now.
+
+        Raises:
+            _RefusedWallsError: the machine refuses these.
+        """
         self._unanswered, self._silences = set(), 0
         self._channel, theirs = control_channels.ControlChannel.pair()
         with theirs:
             home = python_environments.WALLED_HOME
-            if not self._sandbox.enabled:
-                home = str(self._workspaces.parent / "unwalled-home")
+            if self.walls is not Walls.NAMESPACES:
+                home = str(self._scratch / "home")
+                os.makedirs(home, mode=0o700, exist_ok=True)
             self._process = python_environments.spawn(
                 environment, theirs.fileno(), cores=self._cores, home=home
             )
@@ -160,8 +205,10 @@ class ForkServer:
 
     def _introduction(self, environment: python_environments.Environment) -> dict[str, object]:
         return {
-            "walls": self._sandbox.enabled,
-            "is_mapped_outside": self._has_own_ids,
+            "walls": self.walls,
+            "is_mapped_outside": self.has_own_ids,
+            "first_uid": self._sandbox.first_uid if self.has_own_ids else 0,
+            "tools": str(self._scratch / "tools"),
             "uid": os.geteuid(),
             "gid": os.getegid(),
             "readable": environment.readable,
@@ -186,11 +233,13 @@ class ForkServer:
             self._map_ids(pid)
             await self._channel_or_raise().send({"op": "mapped"})
             packet = await self._receive()
+        if packet.text("event") == "refused walls":
+            raise _RefusedWallsError(packet.text("reason"))
         if packet.text("event") != "ready":
-            raise errors.SandboxError(
-                f"The sandbox cannot be built here: {packet.text('reason')}. "
-                "`interpreter-bot doctor` says what is missing."
-            )
+            raise errors.KernelStartError("The fork server answered something unexpected.")
+        if reason := packet.text("shared_id_reason"):
+            self.has_own_ids = False
+            _log.warning("all sessions have the bot's user id, which is a weaker wall: %s", reason)
         self.python = packet.text("python")
         missing = packet.content.get("missing")
         if isinstance(missing, dict) and missing:
@@ -346,6 +395,13 @@ class ForkServer:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 await asyncio.to_thread(self._process.wait)
+
+
+def _strongest(sandbox: settings.Sandbox) -> Walls:
+    """Return the walls that are tried first."""
+    if not sandbox.enabled:
+        return Walls.NOTHING
+    return Walls.CONTAINER if sandbox.level == "container" else Walls.NAMESPACES
 
 
 def _discard(exchange: asyncio.Task[control_channels.Packet]) -> None:

@@ -17,13 +17,14 @@ import pathlib
 import shutil
 import signal
 import socket
+from collections.abc import Sequence
 from typing import Any
 
 import traitlets
 from jupyter_client import provisioning
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels.files import ownership
+from interpreter_bot.kernels.files import ownership, safe_open
 from interpreter_bot.kernels.metering import procfs, session_metering
 from interpreter_bot.kernels.provisioning import (
     cgroups,
@@ -64,9 +65,14 @@ class SessionUsage(session_metering.SessionProcesses):
     """Usage of a session: by its cgroup where it has one, else by its processes."""
 
     def __init__(
-        self, init_pid: int = 0, kernel_pid: int = 0, group: cgroups.Group | None = None
+        self,
+        init_pid: int = 0,
+        kernel_pid: int = 0,
+        group: cgroups.Group | None = None,
+        *,
+        read_as: int | None = None,
     ) -> None:
-        super().__init__(init_pid, kernel_pid)
+        super().__init__(init_pid, kernel_pid, read_as=read_as)
         self._group, self.is_counted = group, group is not None
 
     def counted_bytes(self) -> int | None:
@@ -96,6 +102,7 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         self._pid = 0
         self._group: cgroups.Group | None = None
         self._directory: pathlib.Path | None = None
+        self._temporary: pathlib.Path | None = None
         self._status: int | None = None
         self._listening: asyncio.Task[None] | None = None
         self._attached: asyncio.Future[None] | None = None
@@ -149,6 +156,7 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
 
     async def _launch(self, key: str) -> None:
         context, limits = self.host_context, self.host_context.limits
+        walls = context.server.walls
         inside_uid, self._uid = context.uids.take()
         self._directory = context.runtime / self.kernel_id[:8]
         self._link, theirs = control_channels.ControlChannel.pair()
@@ -157,10 +165,11 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         with theirs:
             spec = start_parameters.build(
                 self.kernel_id,
-                inside_uid,
+                inside_uid if walls is forkserver_clients.Walls.NAMESPACES else self._uid,
                 limits,
                 affinity=[] if self._group else start_parameters.some_processors(limits.cpu_cores),
-                unwalled_home="" if context.server.is_walled else str(self._unwalled_home),
+                unwalled_home=str(self._unwalled_home) if self._is_unwalled else "",
+                has_own_id=context.uids.are_own or walls is forkserver_clients.Walls.NAMESPACES,
                 thaws=self._group is not None and self._group.must_thaw,
                 doors=context.doors,
             )
@@ -184,9 +193,30 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
             for entrance in (*outer, *inner):
                 os.close(entrance)
         self._kernel_fd, self._sockets = await self._expect("started")
-        self._usage = SessionUsage(self._pid, procfs.pid_of(self._kernel_fd), self._group)
+        read_as = self._uid if self._is_in_container and context.uids.are_own else None
+        self._usage = SessionUsage(
+            self._pid, procfs.pid_of(self._kernel_fd), self._group, read_as=read_as
+        )
         loop.add_reader(self._kernel_fd, self._kernel_ended)
         self._listening = asyncio.create_task(self._listen_to_init(), name=f"init {self.kernel_id}")
+
+    @property
+    def starts_when_attached(self) -> bool:
+        """Whether the kernel runs, and can be connected to, only once it has its directories."""
+        return self._is_in_container
+
+    @property
+    def can_freeze(self) -> bool:
+        """Whether the session's processes can be stopped."""
+        return not self._is_in_container or self._group is not None
+
+    @property
+    def _is_in_container(self) -> bool:
+        return self.host_context.server.walls is forkserver_clients.Walls.CONTAINER
+
+    @property
+    def _is_unwalled(self) -> bool:
+        return self.host_context.server.walls is forkserver_clients.Walls.NOTHING
 
     @property
     def _unwalled_home(self) -> pathlib.Path:
@@ -259,28 +289,35 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
             raise
         return endpoint
 
-    async def attach(self, workspace: pathlib.Path, variables: pathlib.Path) -> None:
-        """Make two directories the kernel's own and mount them.
+    async def attach(
+        self, workspace: pathlib.Path, variables: pathlib.Path, temporary: pathlib.Path
+    ) -> None:
+        """Make a session's directories the kernel's own and show them to it.
 
         Args:
             workspace: at /mnt/data; two levels below the directory of all workspaces.
             variables: where its variables are saved; beside that.
+            temporary: its temporary files, where it has no file system of its own for them; made
+                here, and removed with what the kernel leaves.
 
         Raises:
             KernelStartError: it cannot be mounted, or the kernel is gone.
             OSError: it cannot be opened.
         """
-        directories, kernel_uids = (workspace, variables), self.host_context.uids.of_kernels
+        directories, kernel_uids = [workspace, variables], self.host_context.uids.of_kernels
+        if self._is_in_container:
+            self._temporary = temporary
+            directories.append(temporary)
+            await asyncio.to_thread(_make_empty, temporary)
         await asyncio.to_thread(ownership.change_owner, directories, self._uid, kernel_uids)
         if self._link is None or self._directory is None:
             raise errors.KernelStartError
         self._attached = asyncio.get_running_loop().create_future()
-        if not self.host_context.server.is_walled:
+        if self._is_unwalled:
             self._unwalled_home.symlink_to(workspace)
             self._is_used = True
             return
-        paths = ("/".join(directory.parts[-2:]) for directory in directories)
-        trees = await self.host_context.server.trees(*paths)
+        trees = await self._directories(directories)
         try:
             await self._link.send({"op": "attach"}, trees)
         finally:
@@ -300,6 +337,19 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
             await self.kill()
             raise errors.KernelStartError("The session's files could not be attached in time.")
         raise errors.KernelStartError
+
+    async def _directories(self, directories: Sequence[pathlib.Path]) -> Sequence[int]:
+        """Open a session's directories for its kernel; the descriptors are the caller's to close.
+
+        Raises:
+            KernelStartError: there is no such directory.
+            OSError: likewise.
+        """
+        if self._is_in_container:
+            flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            return [os.open(directory, flags) for directory in directories]
+        paths = ("/".join(directory.parts[-2:]) for directory in directories)
+        return await self.host_context.server.trees(*paths)
 
     def _init_ended(self) -> None:
         asyncio.get_running_loop().remove_reader(self._init_fd)
@@ -340,8 +390,13 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         """Kill everything in the session; the namespace ends with its init process."""
         if self.ended.is_set() and not self._is_used:
             await self.wait_status()  # So that the log says why it ended.
-        for descriptor in (self._init_fd, self._kernel_fd):
-            procfs.send_signal(descriptor, signal.SIGKILL)
+        if self._is_in_container and self._link is not None and not self._gone.is_set():
+            # Its first process ends the others before itself; without it, nobody knows them all.
+            with contextlib.suppress(errors.KernelStartError):
+                await self._link.send({"op": "end"})
+        else:
+            procfs.send_signal(self._init_fd, signal.SIGKILL)
+        procfs.send_signal(self._kernel_fd, signal.SIGKILL)
         if self._group is not None:
             await asyncio.to_thread(self._group.kill)
 
@@ -356,7 +411,7 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
     async def _set_frozen(self, is_frozen: bool) -> None:
         if self._group is not None and self._group.set_frozen(is_frozen):
             return
-        if self._link is not None and self.host_context.server.is_walled:
+        if self._link is not None and not (self._is_unwalled or self._is_in_container):
             # Its init, which is not stopped, is asked; if that is gone, so are the others.
             with contextlib.suppress(errors.KernelStartError):
                 await self._link.send({"op": "freeze" if is_frozen else "thaw"})
@@ -391,7 +446,15 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         self.ended.set()
         if self._directory is not None:
             await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
+        if self._temporary is not None:
+            await asyncio.to_thread(safe_open.remove, self._temporary)
         if self._group is not None:
             await self._group.remove()
             self._group = None
         await self.host_context.server.forget(self.kernel_id)
+
+
+def _make_empty(directory: pathlib.Path) -> None:
+    """Make a directory anew, without what a bot that was killed left in it."""
+    safe_open.remove(directory)
+    directory.mkdir(mode=0o700)

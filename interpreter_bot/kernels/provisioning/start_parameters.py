@@ -82,6 +82,7 @@ def build(
     *,
     affinity: list[int],
     unwalled_home: str,
+    has_own_id: bool,
     thaws: bool,
     doors: Sequence[int],
 ) -> dict[str, object]:
@@ -89,20 +90,22 @@ def build(
 
     Args:
         kernel_id: a name for log lines.
-        uid: its user id in the fork server's user namespace.
+        uid: its user id in the fork server's user namespace, where that has one.
         limits: bound it. The fork server adds to DATA what every kernel begins with.
         affinity: processors to stay on, where no cgroup bounds the share of the cores.
         unwalled_home: its working directory without a sandbox; else empty.
+        has_own_id: no other session counts towards the number of its user's processes.
         thaws: whether its init has to thaw it before it can die.
         doors: ports of its network where the bot may want to listen.
     """
     resources = _resources(limits)
-    if unwalled_home:
+    if not has_own_id:
         # RLIMIT_NPROC counts all processes of the host's user, not just the session's.
         del resources["NPROC"]
     return {
         "id": kernel_id,
         "uid": uid,
+        "has_own_id": has_own_id,
         "channels": len(CHANNELS),
         "home": unwalled_home or "/mnt/data",
         "affinity": affinity,

@@ -1,0 +1,124 @@
+"""The first process of a session without namespaces: forks the kernel, ends all it leaves behind.
+
+It is a copy of the fork server. The kernel is its child and waits, with everything imported and
+nothing confined, until the bot names the session's directories: Landlock cannot be told later.
+Processes that lose their parent become this process's children, so none of them can leave the
+session. Its end is theirs; should it be killed, the fork server inherits and ends them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from . import confinement, container_walls, control_channels, init_processes, syscalls
+
+
+class Keeper(init_processes.Init):
+    """Init of a session that shares the pid namespace of all."""
+
+    def __init__(
+        self,
+        channel: socket.socket,
+        spec: init_processes.Spec,
+        run_kernel: Callable[[socket.socket, dict[str, Any]], None],
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            channel: this end of the socket to the bot.
+            spec: of the fork server and the kernel.
+            run_kernel: is the kernel, given its end of the link and what it was told; ends the
+                process.
+        """
+        super().__init__(channel, spec)
+        self._run_kernel = run_kernel
+
+    def _enter(self) -> None:
+        confinement.give_up_first()
+        syscalls.set_dumpable(False)
+        syscalls.adopt_orphans()
+        os.setsid()
+
+    def _begin_kernel(
+        self, told: dict[str, Any], entrances: list[int], listeners: list[int]
+    ) -> None:
+        self._kernel = os.fork()
+        if self._kernel == 0:
+            self._channel.close()
+            self._link.close()
+            signal.set_wakeup_fd(-1)
+            self._run_kernel(self._far_end, told | {"listeners": listeners})
+        self._far_end.close()
+        for descriptor in (*entrances, *listeners):
+            os.close(descriptor)
+        self._kernel_fd = os.pidfd_open(self._kernel)
+        self._hear("entered")
+
+    def _serve(self, wakeup: socket.socket) -> int:
+        poll = select.poll()
+        for endpoint in (self._channel, wakeup):
+            poll.register(endpoint, select.POLLIN)
+        try:
+            while True:
+                for descriptor, _ in poll.poll():
+                    if descriptor == wakeup.fileno():
+                        wakeup.recv(512)
+                        if self._has_reaped_kernel():
+                            return 0
+                    elif not self._obey():
+                        return 0
+        finally:
+            self._end_all()
+
+    def _has_reaped_kernel(self) -> bool:
+        """Reap what has ended; returns whether the kernel is among it, of which the bot is told."""
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if not pid:
+                    break
+                if pid == self._kernel:
+                    self._say({"event": "ended", "status": status})
+                    return True
+        return False
+
+    def _obey(self) -> bool:
+        """Handle one request of the bot; False when the session is to end, or the bot is gone."""
+        received = control_channels.receive(self._channel)
+        if received is None:
+            return False
+        request, descriptors = received
+        if request["op"] == "connect":
+            self._hand_out("socket", 1)
+        elif request["op"] == "attach":
+            control_channels.send(self._link, request, descriptors)
+            for descriptor in descriptors:
+                os.close(descriptor)
+            self._hear("confined")
+            self._say({"event": "attached"})
+        return bool(request["op"] != "end")
+
+    def _end_all(self) -> None:
+        """Kill every process of the session, and wait until none is left."""
+        if self._spec["has_own_id"]:
+            self._kill_by_id()
+        container_walls.end_descendants()
+
+    def _kill_by_id(self) -> None:
+        """Kill all processes of the session's user id at once, and remove its shared memory."""
+        pid = os.fork()
+        if pid == 0:
+            try:
+                container_walls.become(self._spec["uid"])
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(-1, signal.SIGKILL)
+                container_walls.remove_shared_memory()
+            finally:
+                os._exit(0)
+        os.waitpid(pid, 0)

@@ -1,0 +1,223 @@
+"""Confinement of a kernel where the machine refuses namespaces and mounts: an ordinary container.
+
+What stands in for them needs no privilege there: Landlock for files, signals and other processes'
+/proc, a user id of the session's own if ids can be changed, and more rules in the system call
+filter. A session's directories have their usual names by links through descriptors that the filter
+keeps open: `/mnt/data` is a link to `/proc/self/fd/900`, made with the container's image.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from . import landlock, rootfs, seccomp, syscalls
+
+_DATA, _VARIABLES, _SKILLS, _TEMPORARY = seccomp.PINNED
+
+# Landlock says "permission denied" of what is there and not listed; some programs take only "no
+# such file" for an answer: git of its settings, DuckDB and loky of control groups.
+_READABLE = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"),
+    *("/etc/alternatives", "/etc/fonts", "/etc/gitconfig", "/etc/group", "/etc/hosts"),
+    *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime"),
+    *("/etc/magic", "/etc/mime.types", "/etc/nsswitch.conf", "/etc/os-release", "/etc/passwd"),
+    *("/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/timezone"),
+    *("/proc/cpuinfo", "/proc/filesystems", "/proc/loadavg", "/proc/meminfo", "/proc/stat"),
+    *("/proc/sys/kernel", "/proc/sys/vm", "/proc/uptime", "/proc/version"),
+    *("/sys/devices/system/cpu", "/sys/fs/cgroup"),
+)
+# Without /dev/zero: mapped, it would be shared memory of any size.
+_DEVICES = ("/dev/null", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
+_SHARED_MEMORY = "/dev/shm"
+_END_SECONDS = 5.0
+_PAUSE_SECONDS = 0.002
+# Below the first, others' files can be cut short; below the second, others' processes signalled.
+_TRUNCATION_ABI, _SIGNALS_ABI = 3, 6
+
+
+def missing(*, has_own_ids: bool) -> str:
+    """Return what this machine lacks for these walls, as a sentence without an end; empty if
+    nothing.
+    """
+    abi = syscalls.landlock_abi()
+    needed = _TRUNCATION_ABI if has_own_ids else _SIGNALS_ABI
+    if abi >= needed:
+        return ""
+    if not abi:
+        return "Linux offers no Landlock here"
+    who = "" if has_own_ids else " where all sessions have the bot's user id"
+    return f"Linux offers Landlock {abi} here, and {needed} is needed{who}"
+
+
+def own_id_refusal(uid: int, readable: Iterable[str]) -> str:
+    """Return why sessions cannot have such user ids, as a sentence without an end; empty if they
+    can. Found by trying, in a child.
+
+    Args:
+        uid: one of them.
+        readable: what kernels have to reach.
+    """
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            become(uid)
+            closed = [path for path in readable if not os.access(path, os.R_OK)]
+            reason = f"{closed[0]} is closed to other users" if closed else ""
+        except OSError as error:
+            reason = f"user ids cannot be changed ({error.strerror})"
+        os.write(writer, reason.encode())
+        os._exit(0)
+    os.close(writer)
+    with open(reader) as file:
+        reason = file.read()
+    os.waitpid(pid, 0)
+    return reason
+
+
+def become(uid: int) -> None:
+    """Have this user and group id and no other, irrevocably."""
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+
+
+def pin_skills(skills: str) -> None:
+    """Keep the directory of skills open, for all kernels."""
+    _pin(os.open(skills or os.devnull, os.O_PATH), _SKILLS)
+
+
+def end_descendants(apart_from: Collection[int] = ()) -> None:
+    """Kill all processes below this one and wait for them, but for some and what is below those."""
+    deadline = time.monotonic() + _END_SECONDS
+    while time.monotonic() < deadline and (left := _descendants(os.getpid(), apart_from)):
+        for pid in left:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in left:
+            with contextlib.suppress(OSError):
+                os.waitpid(pid, os.WNOHANG)
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _descendants(pid: int, apart_from: Collection[int]) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+                parent = int(file.read().rpartition(b")")[2].split()[1])
+                children.setdefault(parent, []).append(int(name))
+    below = [child for child in children.get(pid, ()) if child not in apart_from]
+    for child in below:  # Grows while it is walked.
+        below += children.get(child, ())
+    return below
+
+
+def remove_shared_memory() -> None:
+    """Remove the files of this user in /dev/shm, which would outlive the session."""
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(_SHARED_MEMORY):
+            with contextlib.suppress(OSError):
+                if entry.stat(follow_symlinks=False).st_uid == os.getuid():
+                    os.unlink(entry)
+
+
+def pin(directories: Sequence[int]) -> None:
+    """Keep a session's directories open, in programs that are started too.
+
+    Args:
+        directories: descriptors of its files, its saved variables and its temporary files.
+    """
+    for descriptor, number in zip(directories, (_DATA, _VARIABLES, _TEMPORARY), strict=True):
+        _pin(descriptor, number)
+
+
+def confine(spec: dict[str, Any]) -> dict[str, Any]:
+    """Confine this process, whose only thread this is; irrevocable. `pin` comes before.
+
+    Args:
+        spec: of the kernel.
+
+    Returns:
+        the spec, with the places where the kernel finds its files and saved variables.
+    """
+    real_home = os.readlink(_path(_DATA))
+    # With the rights of now: its own id may not be able to walk to all of it.
+    ruleset = landlock.prepare(
+        [
+            *_READABLE,
+            *spec["readable"],
+            *filter(None, (spec["tools"], spec["layers"])),
+            *(_SKILLS, f"/proc/{os.getpid()}"),
+        ],
+        [_DATA, _VARIABLES, _TEMPORARY],
+        _DEVICES,
+        by_name=(_SHARED_MEMORY,),
+        ports=(),
+    )
+    if spec["has_own_id"]:
+        become(spec["uid"])
+    # After the change of credentials, which clears both.
+    syscalls.set_dumpable(True)
+    syscalls.die_with_parent(signal.SIGKILL)
+    syscalls.forbid_new_privileges()
+    landlock.enforce(ruleset)
+    is_linked = os.path.exists(rootfs.DATA) and os.path.samefile(rootfs.DATA, _path(_DATA))
+    home = rootfs.DATA if is_linked else _path(_DATA)
+    _use_temporary(_path(_TEMPORARY))
+    os.environ["PWD"] = home
+    _name_home(real_home, home)
+    syscalls.drop_capabilities()
+    syscalls.install_filter(
+        seccomp.build(
+            is_watched=bool(spec["affinity"]),
+            has_namespaces=False,
+            has_shared_id=not spec["has_own_id"],
+        )
+    )
+    return spec | {"home": home, "variables": _path(_VARIABLES)}
+
+
+def _path(descriptor: int) -> str:
+    return f"/proc/self/fd/{descriptor}"
+
+
+def _pin(descriptor: int, number: int) -> None:
+    """Move a descriptor to where the filter keeps it open, in programs that are started too."""
+    os.dup2(descriptor, number, inheritable=True)
+    os.close(descriptor)
+
+
+def _use_temporary(path: str) -> None:
+    """Let temporary files, and what programs keep for their user, go to a directory."""
+    home = f"{path}/home"
+    os.makedirs(home, mode=0o700, exist_ok=True)
+    os.environ.update(HOME=home, TMPDIR=path, MPLCONFIGDIR=f"{home}/.matplotlib")
+    tempfile.tempdir = None
+
+
+def _name_home(real: str, name: str) -> None:
+    """Let `os.getcwd` call the session's files by the name that people know."""
+    get_directory = os.getcwd
+
+    def getcwd() -> str:
+        path = get_directory()
+        if path == real or path.startswith(f"{real}/"):
+            return name + path.removeprefix(real)
+        return path
+
+    getcwd.__module__, getcwd.__qualname__ = "os", "getcwd"
+    os.getcwd = getcwd
+
+
+def forget_places(readable: Iterable[str]) -> None:
+    """Take off `sys.path` what kernels cannot read, which may name the bot's own directory."""
+    shown = ("/usr/", *(f"{path}/" for path in readable))
+    sys.path[:] = [entry for entry in sys.path if f"{entry}/".startswith(shown)]
