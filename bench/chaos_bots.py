@@ -7,6 +7,7 @@ answers: `id`, `lines` that were printed, `said` of losses and refusals, and `st
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
 import json
 import os
@@ -26,7 +27,7 @@ async def _serve() -> None:
         service_startup.open_conversations(config, {}, hosts=hosts) as service,
     ):
         # What another bot began, which was killed, goes on here: its answer comes from this one.
-        service.notify_through("chaos", _notify, go_on=functools.partial(_handle, service))
+        service.notify_through("chaos", _notify, go_on=functools.partial(_go_on, service))
         _tell({"ready": os.getpid()})
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader()
@@ -45,6 +46,11 @@ async def _answer(service: session_service.SessionService, asked: dict[str, Any]
         key=key, person=person, text=asked["code"], is_code=True, id=asked["id"]
     )
     await _handle(service, request)
+
+
+async def _go_on(service: session_service.SessionService, request: requests.Request) -> None:
+    # Nobody was answered yet, also not with what the other bot recorded.
+    await _handle(service, dataclasses.replace(request, is_shown_again=True))
 
 
 async def _handle(service: session_service.SessionService, request: requests.Request) -> None:
