@@ -127,16 +127,31 @@ async def load(database: databases.Database, turn_id: int) -> tuple[records.Turn
 
 
 async def show_again(
-    database: databases.Database, reply: ports.Reply, *, session_id: int, turn_id: int
-) -> None:
+    database: databases.Database,
+    reply: ports.Reply,
+    *,
+    session_id: int,
+    turn_id: int,
+    resumed: int | None,
+) -> bool:
     """Replay the recorded events of a turn to a reply, as the former bot's reply received them.
+
+    Args:
+        database: the store.
+        reply: that replaces the former one.
+        session_id: of the turn.
+        turn_id: of the turn.
+        resumed: number of the execution that will be followed, so its end comes from its host.
+
+    Returns:
+        Whether the code of that execution was among them.
 
     Raises:
         StoreError: the record cannot be read.
     """
     latest = await past_turns.load(database, session_id, most=_LATEST_TURNS)
     parts = next((past.parts for past in latest if past.id == turn_id), ())
-    steps = 0
+    steps, is_shown = 0, False
     for part in parts:
         match part:
             case past_turns.PastText(text=text):
@@ -146,12 +161,14 @@ async def show_again(
             case past_turns.PastNotice(text=text):
                 reply.announcement(0, text)
             case past_turns.PastCode(cell=cell, code=code):
+                is_shown = cell == resumed
                 reply.code(cell, code)
             case past_turns.PastOutput(cell=cell, output=output):
                 if (shown := await _loaded(database, output)) is not None:
                     reply.output(cell, shown)
-            case past_turns.PastFinished(cell=cell, finished=finished):
+            case past_turns.PastFinished(cell=cell, finished=finished) if cell != resumed:
                 reply.finished(cell, finished)
+    return is_shown
 
 
 async def _loaded(

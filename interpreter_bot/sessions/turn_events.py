@@ -23,6 +23,7 @@ class TurnEvents:
         cell: number of the latest execution, from 0; -1 before the first.
         last: how the latest execution ended; None while it runs, and before the first.
         has_words: whether the model has written to the person.
+        is_code_shown: whether the reply has the code already that is followed next.
         reply: gets what happens.
     """
 
@@ -30,6 +31,7 @@ class TurnEvents:
         self.cell = -1
         self.last: values.Finished | None = None
         self.has_words = False
+        self.is_code_shown = False
         self._has_begun = False
         self._is_repeated = False
         self._pictures: set[str] = set()
@@ -81,7 +83,9 @@ class TurnEvents:
         self._has_begun = True
         self.cell += 1
         self.last = None
-        self.reply.code(self.cell, code)
+        if not self.is_code_shown:
+            self.reply.code(self.cell, code)
+        self.is_code_shown = False
 
     def hear(self, number: int) -> None:
         """The output that comes next has this number in its execution."""

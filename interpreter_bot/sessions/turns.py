@@ -212,11 +212,12 @@ class _Work:
                     session_id=session.id,
                 )
                 if self._request.is_shown_again:
-                    await suspended_turns.show_again(
+                    self.events.is_code_shown = await suspended_turns.show_again(
                         services.database,
                         self.events.reply,
                         session_id=session.id,
                         turn_id=self._request.goes_on_with,
+                        resumed=self.events.cell + 1 if environment.resumed else None,
                     )
                 self.events.notice(turn_stops.WENT_ON)
             try:

@@ -136,12 +136,10 @@ class AnswerContents:
         self._draft = [self.draft]
 
     def begin(self, cell: int, code: str) -> None:
-        """Add code that runs now, unless it is there since another bot began it."""
+        """Add code that runs now."""
         self._draft.clear()
         self.draft = ""
-        known = self.cell(cell)
-        if known is None or known.finished is not None:
-            self.entries.append(Cell(cell, code))
+        self.entries.append(Cell(cell, code))
 
     def cell(self, number: int) -> Cell | None:
         """Return the cell of that number, if there is one."""

@@ -137,9 +137,6 @@ class SlackReply:
 
     def code(self, cell: int, code: str) -> None:
         """See the port."""
-        if self._cell is not None and self._cell.number == cell:
-            # It goes on, and what it showed stands there already.
-            return
         self._cell = _Cell(cell, code)
         self._since = time.monotonic()
         if self._config.code == "full" and not self._is_code:

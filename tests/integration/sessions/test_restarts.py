@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import itertools
 import shutil
 import sqlite3
@@ -81,11 +82,12 @@ class Heard:
         return self.told[0]
 
 
-def continued(house, **options):
+def continued(house, *, is_shown_again=False, **options):
     """Let turns go on in a reply, as platforms that can do; it is given back."""
     reply = replies.Reply(**options)
 
     async def go_on(request):
+        request = dataclasses.replace(request, is_shown_again=is_shown_again)
         await house.service.handle(request, reply)
 
     async def notify(key, sentence):
@@ -150,6 +152,19 @@ async def test_code_goes_on_and_each_line_is_recorded_once_and_told(opened, outl
     shown = "".join(one.text for one in reply.of("output")).splitlines()
     assert [*shown, *sentence.splitlines()[-len(ALL) + len(shown) - 1 : -1]] == ALL
     assert after.of("output") == [values.Text("stdout", "here 1\n")]
+
+
+async def test_what_is_recorded_is_shown_again_once_in_a_new_reply(opened, outliving):
+    async with opened(sessions=BRIEF) as house:
+        running, _ = await begin(house, lambda reply: house.run(TICKS, reply))
+    await running
+    async with opened() as house:
+        reply = continued(house, is_shown_again=True)
+        await reply.until("over")
+    assert reply.of("code") == [TICKS]
+    assert "".join(one.text for one in reply.of("output")).splitlines() == ALL
+    assert reply.of("announcement") == [turn_stops.WENT_ON]
+    assert [one.ending for one in reply.of("finished")] == [values.Ending.OK]
 
 
 async def test_a_model_goes_on_with_what_its_code_showed_and_runs_nothing_twice(opened, outliving):
