@@ -46,10 +46,12 @@ async def test_what_is_cut_off_is_reached_by_keys_and_nothing_else_is_in_the_way
         page = await visits.opened(browser, client)
         await visits.say(page, "show " + "many words " * 400)
         await visits.answered(page)
+        await page.click(".work:not([open]) summary")
         await page.until("document.querySelector('.printed').tabIndex === 0")
         assert await page.value(CUT) == []
         await visits.say(page, "short")
         await visits.answered(page, 2)
+        await page.click(".work:not([open]) summary")
         tabs = "[...document.querySelectorAll('.printed, .bubble')].map(e => e.tabIndex)"
         assert await page.value(tabs) == [0, 0, -1, -1]
 
