@@ -19,7 +19,7 @@ STAMP := $(VENV)/.setup-done
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check test-others test-deploy format bench lock assets clean
-.PHONY: test-plain test-plain-with-ids
+.PHONY: test-plain test-plain-with-ids test-in-container
 .PHONY: $(SUITES:%=test-%)
 
 help: ## Say what can be made
@@ -56,7 +56,8 @@ test: setup ## Check format, lint, types and architecture, then run the tests
 	@# They wait as well as compute: four side by side leave a fifth of two cores idle, so it is five.
 	@$(MAKE) --no-print-directory -j5 --keep-going --output-sync=target \
 		test-attacks test-acceptance test-others test-plain test-acceptance/restarts \
-		$(filter-out test-attacks test-acceptance%,$(SUITES:%=test-%)) check test-plain-with-ids
+		$(filter-out test-attacks test-acceptance%,$(SUITES:%=test-%)) check test-plain-with-ids \
+		test-in-container
 
 check: setup
 	$(BIN)/ruff format --check .
@@ -72,10 +73,13 @@ $(SUITES:%=test-%): test-%: setup
 test-others: setup
 	$(PYTEST) -m "not deploy" $(SUITES:%=--ignore=tests/%) tests
 
+# Root of an ordinary container can make none of what follows.
+MAY_MOUNT := [ "$$(id -u)" = 0 ] && unshare --mount --pid --fork --mount-proc true 2>/dev/null
+
 # Once more what was root's: the walls of a plain user are other walls. What kernels send is read by
 # one code, whoever the bot is, and so are the programs in place of installers: `any_user` has run.
 test-plain: setup
-	@if [ "$$(id -u)" = 0 ]; then set -x; $(BIN)/python -m tests.unprivileged \
+	@if $(MAY_MOUNT); then set -x; $(BIN)/python -m tests.unprivileged \
 		$(CURDIR)/$(PYTEST) -m "(attack or stack) and not any_user" \
 		tests/attacks tests/acceptance tests/integration/test_analysis.py; fi
 
@@ -83,9 +87,16 @@ test-plain: setup
 # (Debian's uidmap).
 WITH_IDS := walls artifacts between_sessions watched afterwards
 test-plain-with-ids: setup
-	@if [ "$$(id -u)" = 0 ] && command -v newuidmap >/dev/null; then set -x; $(BIN)/python -m tests.unprivileged --subordinate \
+	@if $(MAY_MOUNT) && command -v newuidmap >/dev/null; then set -x; $(BIN)/python -m tests.unprivileged --subordinate \
 		$(CURDIR)/$(PYTEST) \
 		$(addprefix tests/attacks/test_,$(WITH_IDS:%=%.py)); fi
+
+# And in what an ordinary container allows, where walls are of another kind.
+test-in-container: setup
+	@if $(MAY_MOUNT); then set -x; $(BIN)/python -m tests.in_container \
+		$(CURDIR)/$(PYTEST) -m "not any_user" tests/attacks tests/acceptance/test_exec.py; fi
+	@if $(MAY_MOUNT); then set -x; $(BIN)/python -m tests.in_container --plain \
+		$(CURDIR)/$(PYTEST) -m "not any_user" tests/attacks; fi
 
 # What depends on the Python itself: kernels with their walls and variables, and the bot as people
 # start it. For a Python on which not all tests are run; on two cores it takes about five minutes.

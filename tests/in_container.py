@@ -17,6 +17,7 @@ import errno
 import fcntl
 import os
 import pathlib
+import resource
 import secrets
 import signal
 import socket
@@ -163,6 +164,7 @@ _MS_RDONLY, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT = 1, 4, 8, 32
 _MNT_DETACH = 2
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 22, 24, 38
 _LAST_CAPABILITY = 63
+_PLAIN_PROCESSES = 8192
 _CAPABILITY_VERSION_3 = 0x20080522
 _SECCOMP_MODE_FILTER = 2
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
@@ -215,6 +217,8 @@ def _enter(place: pathlib.Path, command: list[str], *, is_plain: bool) -> None:
     _install_filter()
     _drop_capabilities(() if is_plain else CAPABILITIES.values())
     if is_plain:
+        # As nodes bound the processes of a pod; otherwise a fork bomb would take the machine's.
+        resource.setrlimit(resource.RLIMIT_NPROC, (_PLAIN_PROCESSES, _PLAIN_PROCESSES))
         os.chown(home, USER, USER)
         os.setgroups([])
         os.setgid(USER)
