@@ -19,7 +19,7 @@ from typing import Any
 
 from . import landlock, rootfs, seccomp, syscalls
 
-_DATA, _VARIABLES, _SKILLS, _TEMPORARY = seccomp.PINNED
+_DATA, _VARIABLES, _SKILLS, _TEMPORARY, _LAYERS, _TOOLS = seccomp.PINNED
 
 # Landlock says "permission denied" of what is there and not listed; some programs take only "no
 # such file" for an answer: git of its settings, DuckDB and loky of control groups.
@@ -89,9 +89,10 @@ def become(uid: int) -> None:
     os.setresuid(uid, uid, uid)
 
 
-def pin_skills(skills: str) -> None:
-    """Keep the directory of skills open, for all kernels."""
-    _pin(os.open(skills or os.devnull, os.O_PATH), _SKILLS)
+def pin_shared(*, skills: str, layers: str, tools: str) -> None:
+    """Keep directories open that all kernels share, each of which may be none."""
+    for path, number in ((skills, _SKILLS), (layers, _LAYERS), (tools, _TOOLS)):
+        _pin(os.open(path or os.devnull, os.O_PATH), number)
 
 
 def end_descendants(apart_from: Collection[int] = ()) -> None:
@@ -154,8 +155,7 @@ def confine(spec: dict[str, Any]) -> dict[str, Any]:
         [
             *_READABLE,
             *spec["readable"],
-            *filter(None, (spec["tools"], spec["layers"])),
-            *(_SKILLS, f"/proc/{os.getpid()}"),
+            *(_SKILLS, _LAYERS, _TOOLS, f"/proc/{os.getpid()}"),
         ],
         [_DATA, _VARIABLES, _TEMPORARY],
         _DEVICES,
@@ -217,7 +217,10 @@ def _name_home(real: str, name: str) -> None:
     os.getcwd = getcwd
 
 
-def forget_places(readable: Iterable[str]) -> None:
-    """Take off `sys.path` what kernels cannot read, which may name the bot's own directory."""
+def name_places(readable: Iterable[str]) -> None:
+    """Let programs be found where kernels find them, and modules only where they can read."""
+    os.environ["PATH"] = os.environ["PATH"].replace(rootfs.TOOLS, _path(_TOOLS))
     shown = ("/usr/", *(f"{path}/" for path in readable))
     sys.path[:] = [entry for entry in sys.path if f"{entry}/".startswith(shown)]
+    # Last, so that no skill's module stands before another one.
+    sys.path.append(_path(_SKILLS) + rootfs.SKILL_MODULES.removeprefix(rootfs.SKILLS))

@@ -300,16 +300,13 @@ class _ContainerForkServer(_ForkServer):
         # Whatever a session leaves behind whose keeper was killed.
         syscalls.adopt_orphans()
         syscalls.set_dumpable(False)
-        container_walls.pin_skills(start["skills"])
         tools = start["tools"]
-        for_installers = installer_refusals.install(
-            tools, start["packages"], can_install=bool(start["layers"])
+        os.environ.update(
+            installer_refusals.install(tools, start["packages"], can_install=bool(start["layers"]))
         )
-        path = os.environ["PATH"].replace(rootfs.TOOLS, tools)
-        os.environ.update(for_installers | {"PATH": path})
-        container_walls.forget_places(start["readable"])
         rootfs.offer_ffmpeg(tools)
-        sys.path.append(f"{start['skills']}/{os.path.basename(rootfs.SKILL_MODULES)}")
+        container_walls.pin_shared(skills=start["skills"], layers=start["layers"], tools=tools)
+        container_walls.name_places(start["readable"])
 
     def leave_init_server(self) -> None:
         """Do nothing: keepers are copies of this process."""

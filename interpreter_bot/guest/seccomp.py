@@ -12,7 +12,7 @@ import functools
 import os
 import struct
 
-PINNED = range(900, 904)
+PINNED = range(900, 906)
 """Descriptors that a session without mounts reaches its directories by."""
 
 # name: (x86_64, aarch64), None where the architecture has no such call.

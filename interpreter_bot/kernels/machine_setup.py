@@ -41,6 +41,12 @@ _PATH_BYTES = 107 - len("/01234567/k-0")
 _SWITCH_SECONDS = 0.0005
 # Where a session without mounts finds its directories; `guest/container_walls` opens these numbers.
 _LINKS: Final = {"/mnt/data": "/proc/self/fd/900", "/skills": "/proc/self/fd/902"}
+# As `guest/rootfs` and `guest/container_walls` have it.
+_LAYERS_SHOWN_AT: Final = {
+    forkserver_clients.Walls.NAMESPACES: "/opt/packages",
+    forkserver_clients.Walls.CONTAINER: "/proc/self/fd/904",
+    forkserver_clients.Walls.NOTHING: "",
+}
 
 
 class MachineSetup:
@@ -221,7 +227,7 @@ async def _installations(
             server.environment,
             staging,
             python=server.python,
-            has_mounts=server.walls is forkserver_clients.Walls.NAMESPACES,
+            shown_at=_LAYERS_SHOWN_AT[server.walls],
         ) as opened:
             yield opened
     finally:

@@ -32,7 +32,6 @@ _MOST_LAYERS: Final = 40
 _RESOLVED_SECONDS: Final = 600.0
 _MOST_RESOLVED: Final = 500
 _BEGIN_SECONDS: Final = 10.0
-_SEEN: Final = "/opt/packages"
 _TOO_MANY: Final = "Too much was installed in this session. Reset it to install more."
 _PATIENCE_SECONDS: Final = 20.0
 # Of the room for packages, one person's sessions that are alive have so much.
@@ -62,12 +61,12 @@ class Installations:
         staging: pathlib.Path,
         *,
         python: str,
-        has_mounts: bool,
+        shown_at: str,
     ) -> None:
         self.config = config.package_index
         self._declared = config.packages_in
         self._declared_packages = config.packages
-        self._has_mounts = has_mounts
+        self._shown_at = shown_at
         place = directory(config)
         self._uv = uv_commands.Uv(self.config, environment, place / "index")
         self._layers = layers.Layers(
@@ -96,7 +95,7 @@ class Installations:
         staging: pathlib.Path,
         *,
         python: str,
-        has_mounts: bool,
+        shown_at: str,
     ) -> AsyncIterator[Installations]:
         """Open what was installed, and begin to look up what channels always have.
 
@@ -105,12 +104,12 @@ class Installations:
             environment: the kernels' Python.
             staging: directory of this process below `directory`.
             python: version of the kernels' Python.
-            has_mounts: kernels see what is installed at a path of their own.
+            shown_at: where kernels see what is installed; empty if it is no other place.
 
         Raises:
             SettingsError: what is kept cannot be used, or a channel's packages make no sense.
         """
-        opened = cls(config, environment, staging, python=python, has_mounts=has_mounts)
+        opened = cls(config, environment, staging, python=python, shown_at=shown_at)
         await asyncio.to_thread(opened._layers.open)
         try:
             opened._prepare_declared()
@@ -300,7 +299,7 @@ class Installations:
 
     def _path(self, name: str) -> str:
         """Return where kernels see a layer."""
-        return f"{_SEEN}/{name}" if self._has_mounts else str(self._layers.directory / name)
+        return f"{self._shown_at or self._layers.directory}/{name}"
 
 
 def directory(config: settings.Settings) -> pathlib.Path:

@@ -76,6 +76,7 @@ class Pool:
         self._spares = spares.Spares(
             config.kernels.spares,
             launch=self._launch_spare,
+            prepare=host.host_context.server.is_complete.wait,
             may_launch=lambda: self._admissions.is_free and self._rooms.has_room(self._spares),
             end=self._shutdowns.close,
             rest_seconds=config.kernels.rest_seconds,

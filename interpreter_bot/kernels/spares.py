@@ -61,6 +61,7 @@ class Spares:
         *,
         launch: Callable[[], Awaitable[launchers.LaunchedKernel]],
         may_launch: Callable[[], bool],
+        prepare: Callable[[], Awaitable[object]],
         end: Callable[[launchers.LaunchedKernel], Awaitable[None]],
         rest_seconds: float = 0.0,
         rest: Callable[[], Awaitable[None]] | None = None,
@@ -71,6 +72,7 @@ class Spares:
             count: how many to keep ready.
             launch: starts a kernel.
             may_launch: returns whether one more kernel fits, and delays no session.
+            prepare: waits until those that are started have everything imported.
             end: closes a kernel.
             rest_seconds: so long after a kernel was used there are none; 0 means never.
             rest: is called then.
@@ -78,6 +80,7 @@ class Spares:
         self._count = count
         self._launch = launch
         self._may_launch = may_launch
+        self._prepare = prepare
         self._end = end
         self._rest = rest
         self._rest_seconds = rest_seconds or math.inf
@@ -154,6 +157,7 @@ class Spares:
     async def _refill(self) -> None:
         while len(self._ready) < self._count:
             await asyncio.sleep(_PAUSE_SECONDS)
+            await self._prepare()
             if not self._may_launch():
                 return
             self._is_launching = True

@@ -404,6 +404,34 @@ async def test_what_is_preloaded_is_let_go_once_nobody_uses_a_kernel(opened, cap
     assert "the fork server died" not in caplog.text
 
 
+async def test_a_kernel_is_there_before_all_is_preloaded_and_lives_on(opened):
+    modules = ("pandas", "matplotlib.pyplot", "seaborn", "sklearn.ensemble")
+    is_imported = "import sys; 'pandas' in sys.modules"
+    async with opened(preload=modules, spares=1) as pool:
+        server = pool._host.host_context.server
+        early = await pool.take("early")
+        assert (await _run(early, is_imported))[0] == "False"
+        assert not server.is_complete.is_set()
+        first = server._process
+        await _until(lambda: pool.spare_count == 1)
+        assert server._process is not first
+        assert (await _run(await pool.take("late"), is_imported))[0] == "True"
+        assert (await _run(early, "import pandas; pandas.DataFrame([1]).size"))[0] == "1"
+        await pool.release("early")
+        assert first.poll() is not None
+
+
+async def test_for_what_leaves_nothing_behind_nothing_is_preloaded(tmp_path, short_path):
+    code = "import sys; 'pandas' in sys.modules"
+    config = settings.Settings(
+        kernels=settings.Kernels(preload=("pandas",), spares=0),
+        paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
+    )
+    async with pools.Pool.open(config, is_ephemeral=True) as pool:
+        assert pool._host.host_context.server.is_complete.is_set()
+        assert (await _run(await pool.take("a"), code))[0] == "False"
+
+
 async def test_a_dead_kernel_is_replaced_and_the_reason_told(opened):
     async with opened() as pool:
         kernel = await pool.take("a")

@@ -62,7 +62,11 @@ class _FormerServer:
 
 
 class ForkServer:
-    """Fork server, one per kernel Python. Use as an async context manager."""
+    """Fork server, one per kernel Python. Use as an async context manager.
+
+    The first process imports only what every kernel needs, so that a kernel can be had soon. Where
+    many will be wanted, another one preloads the rest behind it, and takes its place.
+    """
 
     def __init__(
         self,
@@ -88,13 +92,14 @@ class ForkServer:
             skills: what all kernels see at /skills, now and later.
             has_own_ids: kernels get the ids that `sandbox` names, rather than the bot's, if ids can
                 be given to them.
-            is_lasting: its start may take somewhat longer for cheaper forks.
+            is_lasting: many kernels will be wanted, so modules are preloaded.
             scratch: directory of this process alone, for what has no place in namespaces.
             layers: the directory of what sessions install; None where nothing can be installed.
             private: paths that kernels must not see.
         """
-        self._private, self._is_lasting = private, is_lasting
+        self._private = private
         self._settings = kernels
+        self._preload = list(kernels.preload) if is_lasting else []
         self._limits = limits
         self._sandbox = sandbox
         self._workspaces = workspaces
@@ -113,6 +118,11 @@ class ForkServer:
         self._kernels: set[str] = set()
         self._former: list[_FormerServer] = []
         self._is_resting = False
+        self._launching: set[str] = set()
+        self._has_settled = asyncio.Event()
+        self._preloading: asyncio.Task[None] | None = None
+        self.is_complete = asyncio.Event()
+        """Set once everything is preloaded that will be."""
         self.python = ""
         self.packages: Mapping[str, str] = {}
         self.environment: python_environments.Environment | None = None
@@ -144,15 +154,17 @@ class ForkServer:
         await self.close()
 
     async def start(self) -> None:
-        """Start a process, in the place of a former one, and wait until everything is preloaded.
+        """Start a process, in the place of a former one, and wait until it can be asked.
 
         Raises:
             SandboxError: this machine cannot build the sandbox; the sentence says why.
             KernelStartError: the kernel's Python cannot be used.
             SettingsError: kernels would see private paths.
         """
+        await self._end_preloading()
         await self._retire()
         self._is_resting = False
+        self.is_complete.clear()
         environment = await asyncio.to_thread(
             python_environments.interrogate, self._settings.python
         )
@@ -160,50 +172,99 @@ class ForkServer:
             await asyncio.to_thread(python_environments.refuse_exposed, environment, self._private)
         self.packages, self.environment = environment.packages, environment
         try:
-            await self._start(environment)
+            await self._begin(environment)
         except _RefusedWallsError as refusal:
             if self.walls is not Walls.NAMESPACES or self._sandbox.level != "auto":
                 raise errors.SandboxError(_REFUSED.format(reason=refusal)) from refusal
             self.walls = Walls.CONTAINER
             try:
-                await self._start(environment)
+                await self._begin(environment)
             except _RefusedWallsError as second:
                 reason = f"{refusal}; and without namespaces: {second}"
                 raise errors.SandboxError(_REFUSED.format(reason=reason)) from second
             _log.warning(_WEAKER, refusal)
+        if self._preload:
+            self._preloading = asyncio.create_task(
+                self._preload_behind(environment), name="preload modules"
+            )
+        else:
+            self.is_complete.set()
 
-    async def _start(self, environment: python_environments.Environment) -> None:
-        """Start a process with the walls of now.
+    async def _begin(self, environment: python_environments.Environment) -> None:
+        """Have a process that has preloaded nothing, with the walls of now.
 
         Raises:
             _RefusedWallsError: the machine refuses these.
         """
+        self._process, self._channel = await self._spawn(environment, [])
         self._unanswered, self._silences = set(), 0
-        self._channel, theirs = control_channels.ControlChannel.pair()
+
+    async def _preload_behind(self, environment: python_environments.Environment) -> None:
+        """Put a process in the place of the first one that has everything preloaded."""
+        try:
+            process, channel = await self._spawn(environment, self._preload)
+        except (errors.BotError, _RefusedWallsError, OSError):
+            _log.exception("nothing could be preloaded: the first code takes longer")
+        else:
+            try:
+                await self._replace_with(process, channel)
+            except asyncio.CancelledError:
+                process.kill()
+                channel.close()
+                raise
+        self.is_complete.set()
+
+    async def _replace_with(
+        self, process: subprocess.Popen[bytes], channel: control_channels.ControlChannel
+    ) -> None:
+        # A kernel that is being started still needs the process that began with it.
+        async with self._turn:
+            while self._launching:
+                self._has_settled.clear()
+                await self._has_settled.wait()
+            await self._retire()
+            self._process, self._channel = process, channel
+            self._unanswered, self._silences = set(), 0
+
+    async def _spawn(
+        self, environment: python_environments.Environment, preload: Sequence[str]
+    ) -> tuple[subprocess.Popen[bytes], control_channels.ControlChannel]:
+        """Start a process and wait until it has preloaded modules.
+
+        Raises:
+            _RefusedWallsError: the machine refuses the walls of now.
+            BotError: it cannot be used.
+        """
+        channel, theirs = control_channels.ControlChannel.pair()
         with theirs:
             home = python_environments.WALLED_HOME
             if self.walls is not Walls.NAMESPACES:
                 home = str(self._scratch / "home")
                 os.makedirs(home, mode=0o700, exist_ok=True)
-            self._process = python_environments.spawn(
+            process = python_environments.spawn(
                 environment, theirs.fileno(), cores=self._cores, home=home
             )
         try:
-            await self._channel.send(self._introduction(environment))
+            await channel.send(self._introduction(environment, preload))
             async with asyncio.timeout(_PRELOAD_SECONDS):
-                await self._await_readiness(self._process.pid)
+                await self._await_readiness(process.pid, channel)
         except BaseException as error:
             # A half-started server must not be asked for kernels.
-            self._process.kill()
+            process.kill()
+            channel.close()
+            await asyncio.to_thread(process.wait)
             if isinstance(error, TimeoutError):
                 raise errors.KernelStartError("The fork server was not ready in time.") from error
             raise
+        return process, channel
 
     @property
     def _cores(self) -> int:
         return max(1, math.ceil(self._limits.cpu_cores))
 
-    def _introduction(self, environment: python_environments.Environment) -> dict[str, object]:
+    def _introduction(
+        self, environment: python_environments.Environment, preload: Sequence[str]
+    ) -> dict[str, object]:
         return {
             "walls": self.walls,
             "is_mapped_outside": self.has_own_ids,
@@ -218,8 +279,8 @@ class ForkServer:
             "layers": str(self._layers or ""),
             "skills": str(self._skills),
             "cores": self._cores,
-            "preload": list(self._settings.preload),
-            "is_lasting": self._is_lasting,
+            "preload": list(preload),
+            "is_lasting": bool(preload),
             "temporary_bytes": self._limits.temporary_bytes,
             "output_bytes": self._limits.output_bytes,
             "workspace_bytes": self._limits.workspace_bytes,
@@ -227,12 +288,12 @@ class ForkServer:
             "displays": self._limits.displays,
         }
 
-    async def _await_readiness(self, pid: int) -> None:
-        packet = await self._receive()
+    async def _await_readiness(self, pid: int, channel: control_channels.ControlChannel) -> None:
+        packet = await _received(channel)
         if packet.text("event") == "unshared":
             self._map_ids(pid)
-            await self._channel_or_raise().send({"op": "mapped"})
-            packet = await self._receive()
+            await channel.send({"op": "mapped"})
+            packet = await _received(channel)
         if packet.text("event") == "refused walls":
             raise _RefusedWallsError(packet.text("reason"))
         if packet.text("event") != "ready":
@@ -265,12 +326,6 @@ class ForkServer:
             raise errors.KernelStartError("The fork server is not running.")
         return self._channel
 
-    async def _receive(self) -> control_channels.Packet:
-        packet = await self._channel_or_raise().receive()
-        if packet is None:
-            raise errors.KernelStartError("The fork server ended; the log may say why.")
-        return packet
-
     async def _ask(
         self, request: dict[str, object], descriptors: Sequence[int] = ()
     ) -> control_channels.Packet:
@@ -290,6 +345,9 @@ class ForkServer:
         """Send one request and wait for its answer, one at a time."""
         try:
             async with self._turn, asyncio.timeout(_ANSWER_SECONDS):
+                if request["op"] == "fork":
+                    self._kernels.add(str(request["id"]))
+                    self._launching.add(str(request["id"]))
                 await self._channel_or_raise().send(request, owned)
                 answer = await self._answer_to(request["id"])
         except TimeoutError as error:
@@ -310,7 +368,7 @@ class ForkServer:
     async def _answer_to(self, wanted: object) -> control_channels.Packet:
         """Wait for one answer; late ones to earlier requests are dropped."""
         while True:
-            answer = await self._receive()
+            answer = await _received(self._channel_or_raise())
             self._silences = 0
             if (about := answer.content.get("id")) == wanted:
                 return answer
@@ -329,9 +387,16 @@ class ForkServer:
     async def rest(self) -> None:
         """End the process, unless a kernel is its own; `start` has another one."""
         if self.is_alive and not self._kernels:
+            await self._end_preloading()
             _log.info("nobody wanted a kernel for long: what is preloaded is let go")
             await self._retire()
             self._is_resting = True
+
+    async def _end_preloading(self) -> None:
+        if self._preloading is not None:
+            self._preloading.cancel()
+            await asyncio.wait({self._preloading})
+            self._preloading = None
 
     async def _retire(self) -> None:
         if self._process is not None and self._channel is not None:
@@ -351,8 +416,14 @@ class ForkServer:
             one.process.kill()
             await asyncio.to_thread(one.process.wait)
 
+    def settle(self, kernel_id: str) -> None:
+        """Note that a kernel was started, and needs nothing more of the process that forked it."""
+        self._launching.discard(kernel_id)
+        self._has_settled.set()
+
     async def forget(self, kernel_id: str) -> None:
         """Note that nothing is left of a kernel, or of the attempt to start it."""
+        self.settle(kernel_id)
         for kernels in (self._kernels, *(one.kernels for one in self._former)):
             kernels.discard(kernel_id)
         await self._end_former()
@@ -368,7 +439,6 @@ class ForkServer:
         Raises:
             KernelStartError: it could not be forked.
         """
-        self._kernels.add(str(spec["id"]))
         await self._ask({"op": "fork", **spec}, [link])
 
     async def trees(self, *paths: str) -> tuple[int, ...]:
@@ -385,6 +455,7 @@ class ForkServer:
 
     async def close(self) -> None:
         """End all servers; kernels they forked end by their own control channels."""
+        await self._end_preloading()
         await self._end_former(are_all_over=True)
         if self._channel is not None:
             self._channel.close()
@@ -395,6 +466,13 @@ class ForkServer:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 await asyncio.to_thread(self._process.wait)
+
+
+async def _received(channel: control_channels.ControlChannel) -> control_channels.Packet:
+    packet = await channel.receive()
+    if packet is None:
+        raise errors.KernelStartError("The fork server ended; the log may say why.")
+    return packet
 
 
 def _strongest(sandbox: settings.Sandbox) -> Walls:

@@ -193,6 +193,7 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
             for entrance in (*outer, *inner):
                 os.close(entrance)
         self._kernel_fd, self._sockets = await self._expect("started")
+        context.server.settle(self.kernel_id)
         read_as = self._uid if self._is_in_container and context.uids.are_own else None
         self._usage = SessionUsage(
             self._pid, procfs.pid_of(self._kernel_fd), self._group, read_as=read_as

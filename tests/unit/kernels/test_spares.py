@@ -15,9 +15,15 @@ async def one():
 
     async def launch():
         await started.wait()
-        return types.SimpleNamespace(kernel=types.SimpleNamespace(is_alive=True))
+        return types.SimpleNamespace(
+            kernel=types.SimpleNamespace(is_alive=True),
+            provisioner=types.SimpleNamespace(starts_when_attached=True),
+        )
 
-    one = spares.Spares(1, launch=launch, may_launch=lambda: True, end=None)
+    async def ready():
+        pass
+
+    one = spares.Spares(1, launch=launch, may_launch=lambda: True, prepare=ready, end=None)
     one.started = started
     one.refill_soon()
     async with asyncio.timeout(30):
