@@ -56,8 +56,7 @@ test: setup ## Check format, lint, types and architecture, then run the tests
 	@# They wait as well as compute: four side by side leave a fifth of two cores idle, so it is five.
 	@$(MAKE) --no-print-directory -j5 --keep-going --output-sync=target \
 		test-attacks test-acceptance test-others test-plain test-acceptance/restarts \
-		$(filter-out test-attacks test-acceptance%,$(SUITES:%=test-%)) check test-plain-with-ids \
-		test-in-container
+		$(filter-out test-attacks test-acceptance%,$(SUITES:%=test-%)) check test-plain-with-ids
 
 check: setup
 	$(BIN)/ruff format --check .
@@ -91,7 +90,7 @@ test-plain-with-ids: setup
 		$(CURDIR)/$(PYTEST) \
 		$(addprefix tests/attacks/test_,$(WITH_IDS:%=%.py)); fi
 
-# And in what an ordinary container allows, where walls are of another kind.
+# And in what an ordinary container allows, where walls are of another kind. Not yet in `make test`.
 test-in-container: setup
 	@if $(MAY_MOUNT); then set -x; $(BIN)/python -m tests.in_container \
 		$(CURDIR)/$(PYTEST) -m "not any_user" tests/attacks tests/acceptance/test_exec.py; fi
