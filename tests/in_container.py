@@ -156,7 +156,7 @@ _DEVICE_LINKS = {
     "ptmx": "pts/ptmx",
 }
 # What deploy/docker/Dockerfile makes in the image.
-_IMAGE_LINKS = {"mnt/data": "/proc/self/fd/900", "skills": "/proc/self/fd/902"}
+IMAGE_LINKS = {"mnt/data": "/proc/self/fd/900", "skills": "/proc/self/fd/902"}
 
 _CLONE_NEWCGROUP, _CLONE_NEWUTS, _CLONE_NEWIPC = 0x02000000, 0x04000000, 0x08000000
 _CLONE_NEWPID, _CLONE_NEWNET = 0x20000000, 0x40000000
@@ -255,7 +255,7 @@ def _root_directory(place: pathlib.Path) -> pathlib.Path:
         # An image has no closed directory on the way to its programs.
         while closed := closed_parent(root / path.relative_to("/")):
             closed.chmod(stat.S_IMODE(closed.stat().st_mode) | 0o011)
-    for name, target in _IMAGE_LINKS.items():
+    for name, target in IMAGE_LINKS.items():
         (root / name).unlink(missing_ok=True)
         (root / name).symlink_to(target)
     return root

@@ -1,6 +1,7 @@
 """The manifests for Kubernetes: rendered, held to its schemas, and to what bot and host are."""
 
 import json
+import pathlib
 import re
 import socket
 import subprocess
@@ -45,6 +46,11 @@ def on_ray():
     return rendered(PLACE.parent / "kuberay")
 
 
+@pytest.fixture(scope="module")
+def plain():
+    return rendered(PLACE / "plain")
+
+
 class Idle:
     """A host that does nothing."""
 
@@ -84,6 +90,77 @@ def test_each_is_what_the_schemas_say(manifests):
     broken["spec"]["template"]["spec"]["hostUser"] = False
     with pytest.raises(schemas.ValidationError):
         schemas.validate(broken, RELEASE, strict=True)
+
+
+RESTRICTED = {"configMap", "emptyDir", "persistentVolumeClaim", "projected", "secret"}
+
+
+def violations(pod):
+    """Name what the pod security standard "restricted" (1.36) forbids in a pod."""
+    common = pod.get("securityContext", {})
+    found = [name for name in ("hostNetwork", "hostPID", "hostIPC") if pod.get(name)]
+    kinds = {kind for volume in pod.get("volumes", ()) for kind in volume if kind != "name"}
+    found += sorted(kinds - RESTRICTED) + ["sysctls"] * bool(common.get("sysctls"))
+    for container in [*pod.get("initContainers", ()), *pod["containers"]]:
+        rights = common | container.get("securityContext", {})
+        capabilities = rights.get("capabilities", {})
+        allowed = {
+            "runAsNonRoot": rights.get("runAsNonRoot") is True and rights.get("runAsUser") != 0,
+            "privileged": not rights.get("privileged"),
+            "allowPrivilegeEscalation": rights.get("allowPrivilegeEscalation") is False,
+            "capabilities.drop": capabilities.get("drop") == ["ALL"],
+            "capabilities.add": set(capabilities.get("add", ())) <= {"NET_BIND_SERVICE"},
+            "procMount": rights.get("procMount", "Default") == "Default",
+            "seccompProfile": rights.get("seccompProfile", {}).get("type")
+            in ("RuntimeDefault", "Localhost"),
+            "appArmorProfile": rights.get("appArmorProfile", {}).get("type") != "Unconfined",
+            "seLinuxOptions": "seLinuxOptions" not in rights,
+            "hostPort": not any("hostPort" in port for port in container.get("ports", ())),
+        }
+        found += [name for name, is_allowed in allowed.items() if not is_allowed]
+    return found
+
+
+@pytest.mark.parametrize("name", ["manifests", "plain"])
+def test_pods_may_run_in_their_namespace(name, request):
+    manifests = request.getfixturevalue(name)
+    standards = {
+        manifest["metadata"]["name"]: manifest["metadata"]["labels"][
+            "pod-security.kubernetes.io/enforce"
+        ]
+        for key, manifest in manifests.items()
+        if key.startswith("Namespace/")
+    }
+    restricted = [
+        key
+        for key, pod in pods(manifests).items()
+        if standards[manifests[key]["metadata"]["namespace"]] == "restricted"
+    ]
+    assert restricted == ["Deployment/bot"]
+    assert violations(pods(manifests)["Deployment/bot"]) == []
+
+
+def test_what_walls_of_hosts_need_is_not_allowed_everywhere(manifests):
+    assert set(violations(pods(manifests)["StatefulSet/host"])) == {"procMount", "appArmorProfile"}
+
+
+def test_the_plain_pod_is_bot_and_host_with_the_runtimes_own_profile(plain, monkeypatch):
+    schemas = pytest.importorskip("kubernetes_validate")
+    for manifest in plain.values():
+        schemas.validate(manifest, RELEASE, strict=True)
+    pod = pods(plain)["Deployment/bot"]
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert "hostUsers" not in pod
+    # What a new pod begins with is what the old one had, which is gone by then.
+    assert plain["Deployment/bot"]["spec"]["strategy"] == {"type": "Recreate"}
+    found = config(pod, plain, monkeypatch)
+    assert found.host.fleet == ()
+    (container,) = pod["containers"]
+    assert [port["containerPort"] for port in container["ports"]] == [found.web.port]
+    # The group's directory of the volume is the cluster's, so the bot makes one of its own in it.
+    places = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert found.paths.data.parent == pathlib.Path(places["data"])
+    assert plain["Service/page"]["spec"]["selector"] == {"app": "bot"}
 
 
 def test_hosts_have_what_walls_need_and_nothing_more(manifests):
