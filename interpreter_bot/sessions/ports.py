@@ -83,9 +83,10 @@ class End:
         text: the model's last words, Markdown, in their final form, without dead links. Replaces
             what the last step's `text` calls built up. Empty for code.
         sentence: what went wrong, or that it was stopped, for people; empty if all went well.
-        seconds: wall time since the turn had its lane.
+        seconds: wall time since the turn had its lane, in former bots too.
         turn_id: its id in the store; 0 if it was not recorded.
         queries: that its code sent to data connections.
+        goes_on: it ends here only, and goes on in the next bot.
     """
 
     status: values.TurnStatus
@@ -94,6 +95,7 @@ class End:
     seconds: float = 0.0
     turn_id: int = 0
     queries: tuple[code_activity.AskedQuery, ...] = ()
+    goes_on: bool = False
 
 
 FOR_SESSION: Final = "session"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import datetime
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -83,6 +84,7 @@ class Progress:
             id=turn.request_id,
             model=self.model,
             goes_on_with=turn.id,
+            elapsed_seconds=(datetime.datetime.now(datetime.UTC) - turn.started).total_seconds(),
             approval=self.approval,
         )
 

@@ -53,7 +53,7 @@ class StopSignal(asyncio.Event):
         if self.is_restart:
             status = values.TurnStatus.INTERRUPTED
             sentence = SUSPENDED if self.goes_on else INTERRUPTED
-            return ports.End(status=status, text=text, sentence=sentence)
+            return ports.End(status=status, text=text, sentence=sentence, goes_on=self.goes_on)
         was_running = last is not None and last.ending is values.Ending.STOPPED
         sentence = _KEPT if was_running and last and not last.kernel_lost else _STOPPED
         return ports.End(status=values.TurnStatus.STOPPED, text=text, sentence=sentence)

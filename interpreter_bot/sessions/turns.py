@@ -70,7 +70,7 @@ async def run_turn(
         reply: gets all events. The end is shown before it is recorded.
         stop: set when the turn is to end now.
     """
-    started = time.monotonic()
+    started = time.monotonic() - request.elapsed_seconds
     recorder = turn_recording.Recorder(services.database, services.hosts.acknowledge)
     work = _Work(services, request, turn_events.TurnEvents(reply, recorder), recorder)
     try:

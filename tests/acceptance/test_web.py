@@ -24,6 +24,7 @@ from tests.fakes import openai_server
 pytestmark = [pytest.mark.kernel, pytest.mark.timeout(240)]
 
 COMMAND = (str(pathlib.Path(sys.executable).with_name("interpreter-bot")), "run")
+SECONDS = "parseFloat(document.querySelector('.turn .meta').innerText)"
 ENDED = "document.querySelectorAll('.turn:not([aria-busy])').length"
 MIB = 1024 * 1024
 
@@ -344,6 +345,11 @@ async def test_a_bot_that_is_killed_in_the_middle_shows_what_was_and_goes_on(
                 assert text.count(words) == 1, text
             assert text.count("This went on while the bot was restarted.") == 1, text
             assert "before" in await page.text(".printed.stdout")
+            # How long it took counts from when the bot that died began with it.
+            shown = await page.value(SECONDS)
+            await page.reload()
+            await page.until("document.querySelectorAll('.turn .meta').length === 2")
+            assert abs(shown - await page.value(SECONDS)) < 1
             assert (await _run(page, "print(x)")).strip() == "1"
 
 
@@ -363,6 +369,10 @@ async def test_a_bot_that_is_told_to_end_says_so_once_and_to_those_who_wait(runn
         told = await page.text("#turns")
         assert told.count("The bot is being restarted. This goes on when it is back.") == 1, told
         assert told.count("The bot is being shut down.") == 1, told
+        # What goes on is no failure, and nobody is led to ask for it twice.
+        assert "restarted" not in await page.text(".notice.bad")
+        buttons = "[...document.querySelector('.turn').querySelectorAll('.notice, .meta')]"
+        assert "again" not in await page.value(f"{buttons}.map(e => e.innerText).join()")
         async with running(server, port=port):
             await page.until("document.getElementById('banner').hidden", seconds=60)
             await page.until("document.querySelector('#turns').innerText.includes('Running…')")

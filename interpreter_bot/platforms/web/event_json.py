@@ -166,6 +166,7 @@ def ended(end: ports.End) -> Event:
         "sentence": end.sentence,
         "seconds": round(end.seconds, 3),
         "turn": end.turn_id,
+        "goes_on": end.goes_on,
     } | queries(end.queries)
 
 

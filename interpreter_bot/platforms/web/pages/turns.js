@@ -271,6 +271,8 @@ export class Turn {
     const parts = [`Ran ${count(cells.length, "cell", "cells")}`, failures && `${failures} failed`].filter(Boolean);
     const isRead = this.around.isReading() || this.body.contains(document.activeElement);
     this.work = el("details", { class: "work", open: isRead }, el("summary", {}, cells.length ? `${parts.join(", ")} · ${duration(seconds)}` : "Code that was not run"));
+    // At once: a browser keeps in place what it shows below words that come later.
+    this.words.draw();
     this.conclusion = this.words.element;
     this.body.querySelector(":scope > :is(.cell, .outputs, .words)").before(this.conclusion, this.work);
   }
@@ -300,7 +302,7 @@ export class Turn {
     const all = () => this.said.map((words) => words.text).join("\n\n").trim();
     if (parts.length) this.meta.append(el("span", {}, parts.join(" · ")));
     if (all()) this.meta.append(copier(all));
-    const canBranch = this.number > 0 && Boolean(this.head.request && this.around.branch);
+    const canBranch = this.number > 0 && !end.goes_on && Boolean(this.head.request && this.around.branch);
     if (canBranch) this.offerBranches();
     this.meta.hidden = parts.length === 0 && !all() && !canBranch;
   }
@@ -310,7 +312,8 @@ export class Turn {
     const again = () => this.around.branch(this, this.head.request);
     this.editor = el("button", { type: "button", class: "small", onclick: () => this.edit() }, icon("pen"), el("span", {}, "Edit"));
     this.asked.append(this.editor);
-    this.meta.append(el("button", { type: "button", class: "small", onclick: again }, this.head.is_code ? "Run again" : "Try again"));
+    // What ended badly has a button at the sentence that says so.
+    if (["done", "stopped"].includes(this.over.status)) this.meta.append(el("button", { type: "button", class: "small", onclick: again }, this.head.is_code ? "Run again" : "Try again"));
   }
 
   /** Let the question be written anew where it stands. */
@@ -352,8 +355,8 @@ function asked(head) {
 }
 
 function sentence(end, again, isWithdrawn) {
-  const isBad = !isWithdrawn && !["done", "stopped"].includes(end.status);
-  const button = isWithdrawn || ["interrupted", "lost", "failed"].includes(end.status)
+  const isBad = !isWithdrawn && !end.goes_on && !["done", "stopped"].includes(end.status);
+  const button = isWithdrawn || isBad
     ? el("button", { type: "button", class: "small", onclick: again }, "Ask again")
     : null;
   return el("p", { class: `notice ${isBad ? "bad" : ""}`, role: isBad ? "alert" : null }, isBad ? icon("warn") : null, el("span", {}, end.sentence), button);
