@@ -457,6 +457,20 @@ async def test_an_answer_is_short_and_all_of_it_can_be_had(serving_fake, browsin
             await visits.answered(page)
 
 
+async def test_an_error_is_named_once_and_one_long_line_is_no_count_of_lines(
+    serving_fake, browsing
+):
+    trace = "Cell 1, line 1\n    get()\nrequests.exceptions.ConnectionError: no"
+    outputs = ("x" * 9000, values.Error("ConnectionError", "no", trace))
+    script = {"show": lambda turn: turn.run(0, "get()", *outputs)}
+    async with serving_fake(script) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await visits.say(page, "/py show")
+        await visits.answered(page)
+        assert await page.text(".output.error pre") == "Cell 1, line 1\n    get()"
+        assert await page.text(".printed-box button") == "… Show all of it"
+
+
 SEEN = """[...document.querySelectorAll('.turn:first-child .answer :is(summary, pre, p, img, td)')]
   .filter((e) => e.checkVisibility()).map((e) => e.tagName === 'IMG' ? 'picture' : e.innerText)"""
 ERROR = values.Error("KeyError", "'rows'", "Cell 1, line 1\nKeyError: 'rows'")

@@ -560,6 +560,9 @@ async def test_what_fails_says_why_and_can_be_asked_again(serving_fake, browsing
         await visits.say(page, "fail please")
         await page.until("document.querySelector('.notice.bad')")
         assert "No money is left for today." in await page.text(".turn")
+        # One button is enough to ask again.
+        await visits.answered(page)
+        assert (await page.text(".turn button")).lower().count("again") == 1
         await page.click(".notice.bad button")
         assert await page.value("document.getElementById('message').value") == "fail please"
 
@@ -737,3 +740,49 @@ attempt(() => new EventSource("http://127.0.0.1:TCP_PORT"));
 attempt(() => new WebTransport("https://127.0.0.1:UDP_PORT"));
 parent.postMessage("tried", "*");
 </script></body></html>"""
+
+
+async def test_panels_and_names_of_files_fit_on_a_phone(serving_fake, browsing):
+    usage = values.Usage(steps=1, input_tokens=123_456, output_tokens=654_321)
+
+    async def spend(turn):
+        turn.reply.usage(usage)
+        turn.make(0, f"{'long' * 40}.bin", b"x")
+        return "Spent."
+
+    async with serving_fake({"spend": spend}) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client, width=390, height=844)
+        await visits.say(page, "spend")
+        await visits.answered(page)
+        name = "document.querySelector('.file .file-title').getBoundingClientRect().right"
+        card = "document.querySelector('.file').getBoundingClientRect().right"
+        assert await page.value(f"{name} <= {card}")
+        for panel in ("limits", "usage", "network", "tools", "help"):
+            await page.value(f"{visits.FIELD}.focus()")
+            await visits.say(page, f"/{panel}")
+            title = "document.getElementById('panel-title').textContent.toLowerCase()"
+            await page.until(f"document.getElementById('panel').open && {title} === '{panel}'")
+            body = "document.getElementById('panel-body')"
+            assert await page.value(f"{body}.scrollWidth - {body}.clientWidth") == 0, panel
+            assert "`" not in await page.text("#panel-body")
+            await page.press("Escape")
+
+
+async def test_the_end_stays_in_sight_as_the_room_for_writing_grows(serving_fake, browsing):
+    async def tell(turn):
+        turn.reply.step(1)
+        return "\n\n".join(f"Line {number}." for number in range(60))
+
+    async with serving_fake({"tell": tell}) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client, height=700)
+        await visits.say(page, "tell")
+        await visits.answered(page)
+        pane = "document.getElementById('scroll')"
+        at_end = f"{pane}.scrollTop + {pane}.clientHeight >= {pane}.scrollHeight - 2"
+        await page.until(at_end)
+        height = await page.value(f"{pane}.clientHeight")
+        await page.value(f"{visits.FIELD}.focus()")
+        await page.type("a\n" * 10)
+        await page.until(f"{pane}.clientHeight < {height} - 50")
+        await page.until(at_end)
+        assert await page.value("document.getElementById('latest').hidden")

@@ -16,7 +16,8 @@ export class Conversation {
     this.isAtEnd = true;
     this.top = 0;
     this.pane.addEventListener("scroll", () => this.noteScroll(), { passive: true });
-    new ResizeObserver(() => this.follow()).observe(this.list);
+    const sizes = new ResizeObserver(() => (this.follow(), this.noteScroll()));
+    for (const box of [this.list, this.pane]) sizes.observe(box);
     $("latest").addEventListener("click", () => this.toEnd());
     this.open("");
   }
@@ -110,6 +111,7 @@ export class Conversation {
   tell(id, event) {
     this.find(id)?.apply(event);
     if (event.kind === "begun" || event.kind === "over") this.changed();
+    if (event.kind === "over") this.goBack();
     // It is followed once it has grown: each look at how tall it is lays all of it out.
   }
 
@@ -143,12 +145,25 @@ export class Conversation {
     $("latest").hidden = this.isAtEnd;
   }
 
-  /** Go where the latest is, but not beyond the beginning of an answer. */
+  /** Go down to where the latest is, but not beyond the beginning of an answer. */
   follow() {
     if (!this.isAtEnd || !this.list.childElementCount) return;
+    const { scrollTop, scrollHeight } = this.pane;
+    this.pane.scrollTop = Math.max(scrollTop, Math.min(scrollHeight, this.beginning));
+  }
+
+  /** Where the words of the last answer begin, once what led to them is folded away. */
+  get beginning() {
     const words = this.turns.at(-1)?.conclusion;
-    const top = words ? this.pane.scrollTop + words.getBoundingClientRect().top - this.pane.getBoundingClientRect().top : Infinity;
-    this.pane.scrollTop = Math.min(this.pane.scrollHeight, top - ABOVE_AN_ANSWER);
+    if (!words) return Infinity;
+    return this.pane.scrollTop + words.getBoundingClientRect().top - this.pane.getBoundingClientRect().top - ABOVE_AN_ANSWER;
+  }
+
+  /** Go back to the beginning of an answer that has just folded; that is no wish to stay there. */
+  goBack() {
+    if (!this.isAtEnd) return;
+    this.pane.scrollTop = Math.min(this.pane.scrollTop, this.beginning);
+    this.top = this.pane.scrollTop;
   }
 
   /** Go to a turn, all of which is there or can be had. */

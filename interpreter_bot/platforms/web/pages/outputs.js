@@ -138,7 +138,8 @@ function failure(event) {
 function withoutLast(traceback, words) {
   const trace = traceback.trimEnd();
   const [last] = /(?<=\n).*$/.exec(trace) ?? [];
-  if (trace !== words && trace.endsWith(words)) return trace.slice(0, -words.length).trimEnd();
+  // Before its name may stand where it is from.
+  if (trace !== words && trace.endsWith(words)) return trace.slice(0, -words.length).replace(/[\w.]+$/, "").trimEnd();
   return last && words.startsWith(last) ? trace.slice(0, -last.length).trimEnd() : trace;
 }
 

@@ -8,7 +8,12 @@ export function showPanel(shown, actions) {
 }
 
 function rows(pairs) {
-  return el("table", { class: "rows" }, el("tbody", {}, pairs.map(([name, ...rest]) => el("tr", {}, el("th", { scope: "row" }, name), rest.map((one) => el("td", {}, one))))));
+  return el("table", { class: "rows" }, el("tbody", {}, pairs.map(([name, ...rest]) => el("tr", {}, el("th", { scope: "row" }, name), rest.map((one) => el("td", {}, withCode(one)))))));
+}
+
+/** Words in which names stand between backticks, if they are words. */
+function withCode(words) {
+  return typeof words === "string" ? words.split("`").map((part, at) => (at % 2 ? el("code", {}, part) : part)) : words;
 }
 
 /** Moments as the server's `command_panels` writes them, in the time zone of the reader. */

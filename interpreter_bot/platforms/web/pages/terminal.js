@@ -66,7 +66,8 @@ export class Terminal {
     const isCut = this.pre.scrollHeight > this.pre.clientHeight + 1;
     this.more.hidden = !isCut && !isOpen;
     this.more.setAttribute("aria-expanded", String(isOpen));
-    this.words.textContent = isOpen ? "Show the end only" : `… Show all ${count(this.lines + (this.line.length > 0), "line", "lines")}`;
+    const lines = this.lines + (this.line.length > 0);
+    this.words.textContent = isOpen ? "Show the end only" : `… Show all ${lines > 1 ? count(lines, "line", "lines") : "of it"}`;
   }
 
   open() {
