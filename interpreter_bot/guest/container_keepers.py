@@ -50,6 +50,10 @@ class Keeper(init_processes.Init):
     ) -> None:
         self._kernel = os.fork()
         if self._kernel == 0:
+            for entrance in entrances:
+                os.write(entrance, b"0")
+            for descriptor in (*entrances, *self._switches):
+                os.close(descriptor)
             self._channel.close()
             self._link.close()
             signal.set_wakeup_fd(-1)
@@ -106,6 +110,9 @@ class Keeper(init_processes.Init):
 
     def _end_all(self) -> None:
         """Kill every process of the session, and wait until none is left."""
+        for switch in self._switches:
+            # What is frozen does not die.
+            os.write(switch, b"THAWED")
         if self._spec["has_own_id"]:
             self._kill_by_id()
         container_walls.end_descendants()

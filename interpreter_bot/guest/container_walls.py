@@ -163,6 +163,8 @@ def confine(spec: dict[str, Any]) -> dict[str, Any]:
         ports=(),
     )
     if spec["has_own_id"]:
+        # The right to do so goes with the id.
+        syscalls.bar_capabilities()
         become(spec["uid"])
     # After the change of credentials, which clears both.
     syscalls.set_dumpable(True)

@@ -87,6 +87,10 @@ class _ForkServer:
             confinement.map_to_root(self._start["uid"], self._start["gid"])
         self._become_first()
         syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
+        # Refused where parts of the machine's are covered, as in Docker: found out before a kernel
+        # needs its own.
+        syscalls.mount("proc", "/proc", "proc", syscalls.MS_NOSUID | syscalls.MS_NODEV)
+        syscalls.umount("/proc")
         start = self._start
         trees = rootfs.MountTrees(
             start["readable"],

@@ -183,6 +183,7 @@ _CLOSE_RANGE = (436, 436)
 _CLOSE = (3, 57)
 _DUPLICATES = ((33, None), (292, 24))  # dup2, dup3
 _PRLIMIT = (302, 261)
+_SET_AFFINITY = (203, 122)
 _SETPRIORITY = (141, 140)
 _SET_SCHEDULERS = ((144, 119), (142, 118))  # sched_setscheduler, sched_setparam
 _UTIMENSAT = (280, 88)
@@ -322,7 +323,10 @@ def _arguments_without_namespaces(column: int) -> bytes:
         + _instruction(_JUMP_GREATER_EQUAL, highest + 1, len(spans) // 8, 0)
         + spans
         + number,
-        _PRLIMIT: first + is_own + _answer(errno.EPERM) + allow,
+        **{
+            numbers: first + is_own + _answer(errno.EPERM) + allow
+            for numbers in (_PRLIMIT, _SET_AFFINITY)
+        },
         _SETPRIORITY: first
         + is_own
         + _answer(errno.EPERM)

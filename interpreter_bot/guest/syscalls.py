@@ -161,12 +161,17 @@ def forbid_new_privileges() -> None:
     _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "PR_SET_NO_NEW_PRIVS")
 
 
-def drop_capabilities() -> None:
-    """Give up every capability, and the ways to regain any."""
+def bar_capabilities() -> None:
+    """Give up the ways to gain capabilities that this process has not, which takes one."""
     for capability in range(_LAST_CAPABILITY + 1):
         # Numbers the kernel does not know fail with EINVAL; there is nothing to drop there.
         if _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
             break
+
+
+def drop_capabilities() -> None:
+    """Give up every capability, and the ways to regain any."""
+    bar_capabilities()
     _libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     header = struct.pack("II", _LINUX_CAPABILITY_VERSION_3, 0)
     _check(_libc.syscall(_NR_CAPSET, header, bytes(24)), "capset")

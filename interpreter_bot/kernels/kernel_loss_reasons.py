@@ -70,6 +70,11 @@ def over_memory(limit_bytes: int) -> str:
     return f"The code used more memory than the {quantities.size(limit_bytes)} it may have."
 
 
+def too_many_processes(limits: settings.Limits) -> str:
+    """Sentence: the session has more processes than it may have."""
+    return f"The code started more than the {limits.processes:,} processes it may have."
+
+
 def workspace_full(limits: settings.Limits) -> str:
     """Sentence: /mnt/data grew over its limits."""
     size = quantities.size(limits.workspace_bytes)

@@ -94,7 +94,10 @@ class SessionMonitor:
         self._next_look = time.monotonic()
         self._next_busy_look = self._next_look
         self._next_idle_look = self._next_look + self._idle_seconds
-        self._watch = session_metering.LimitWatch(limits.memory_bytes + _HEADROOM_BYTES)
+        # Sessions that have the bot's user id have no limit of processes of their own.
+        self._watch = session_metering.LimitWatch(
+            limits.memory_bytes + _HEADROOM_BYTES, processes=limits.processes + 1
+        )
         self._unseen_files = session_metering.ConsecutiveFailures()
         self._roused = asyncio.Event()
         self._is_hurried = False
@@ -281,6 +284,9 @@ class SessionMonitor:
             self.launched.kernel.kill_with_reason(
                 values.Ending.STOPPED, kernel_loss_reasons.GRABBING
             )
+        elif verdict is session_metering.LimitViolation.CROWDED:
+            reason = kernel_loss_reasons.too_many_processes(self._limits)
+            self.launched.kernel.kill_with_reason(values.Ending.STOPPED, reason)
         return verdict
 
     async def _judge_sockets(self) -> session_metering.LimitViolation:

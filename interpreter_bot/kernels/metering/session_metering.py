@@ -83,6 +83,8 @@ class LimitViolation(enum.StrEnum):
     """Its usage cannot be known: a process hides, or there is too much to read."""
     GRABBING = "grabbing"
     """It takes the processors from others."""
+    CROWDED = "crowded"
+    """It has more processes than it may have."""
 
 
 class ConsecutiveFailures:
@@ -109,14 +111,17 @@ class ConsecutiveFailures:
 class LimitWatch:
     """Limit check over the readings of one session, one after the other. Pure."""
 
-    def __init__(self, memory_bytes: int, *, patience: int = 4) -> None:
+    def __init__(
+        self, memory_bytes: int, *, processes: int = _MOST_PROCESSES, patience: int = 4
+    ) -> None:
         """Start without any readings.
 
         Args:
             memory_bytes: limit of the session, headroom included.
+            processes: limit of the session, its init included.
             patience: readings in a row that may be hidden.
         """
-        self._memory_bytes = memory_bytes
+        self._memory_bytes, self._processes = memory_bytes, processes
         self._streak = ConsecutiveFailures(hidden=patience)
 
     def evaluate(self, reading: Reading) -> LimitViolation:
@@ -124,6 +129,8 @@ class LimitWatch:
         is_over = self._streak.is_over(is_hidden=reading.hidden > 0, is_late=reading.is_late)
         if reading.memory_bytes > self._memory_bytes:
             return LimitViolation.OVER_MEMORY
+        if reading.processes > self._processes:
+            return LimitViolation.CROWDED
         if reading.groups > _MOST_GROUPS:
             return LimitViolation.GRABBING
         if is_over or reading.memory_bytes + reading.socket_bytes > self._memory_bytes:

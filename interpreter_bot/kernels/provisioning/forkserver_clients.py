@@ -110,6 +110,10 @@ class ForkServer:
         """Whether kernels get ids that `sandbox` names; known once it was started."""
         self.walls: Walls = _strongest(sandbox)
         """What keeps its kernels apart; known once it was started."""
+        self.refusal = ""
+        """Why namespaces were refused, where they were tried."""
+        self.shared_id_reason = ""
+        """Why sessions without namespaces have the bot's user id, where they do."""
         self._turn = asyncio.Lock()
         self._unanswered: set[object] = set()
         self._silences = 0
@@ -176,7 +180,7 @@ class ForkServer:
         except _RefusedWallsError as refusal:
             if self.walls is not Walls.NAMESPACES or self._sandbox.level != "auto":
                 raise errors.SandboxError(_REFUSED.format(reason=refusal)) from refusal
-            self.walls = Walls.CONTAINER
+            self.walls, self.refusal = Walls.CONTAINER, str(refusal)
             try:
                 await self._begin(environment)
             except _RefusedWallsError as second:
@@ -299,7 +303,7 @@ class ForkServer:
         if packet.text("event") != "ready":
             raise errors.KernelStartError("The fork server answered something unexpected.")
         if reason := packet.text("shared_id_reason"):
-            self.has_own_ids = False
+            self.has_own_ids, self.shared_id_reason = False, reason
             _log.warning("all sessions have the bot's user id, which is a weaker wall: %s", reason)
         self.python = packet.text("python")
         missing = packet.content.get("missing")

@@ -1,5 +1,6 @@
 """A session without a control group: who belongs to it, who hides, and what to make of it."""
 
+import dataclasses
 import os
 import pathlib
 import signal
@@ -213,6 +214,12 @@ def test_a_watch_calls_many_groups_of_processes_grabbing():
     watch = session_metering.LimitWatch(100)
     verdicts = [watch.evaluate(reading(1, groups=count)) for count in (0, 5, 6)]
     assert verdicts == ["fine", "fine", "grabbing"]
+
+
+def test_a_watch_calls_too_many_processes_crowded():
+    watch = session_metering.LimitWatch(100, processes=3)
+    crowds = [dataclasses.replace(reading(1), processes=count) for count in (3, 4)]
+    assert [watch.evaluate(one) for one in crowds] == ["fine", "crowded"]
 
 
 def test_a_watch_is_patient_with_a_moment_of_hiding():
