@@ -8,9 +8,12 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from typing import Final
 
 from interpreter_bot import settings
 from interpreter_bot.doctor import diagnosis
+
+_SIGNS: Final = {True: "yes", False: "NO", None: "-"}
 
 
 def as_lines(findings: Sequence[diagnosis.Finding], level: str) -> str:
@@ -18,9 +21,9 @@ def as_lines(findings: Sequence[diagnosis.Finding], level: str) -> str:
     width = max((len(finding.name) for finding in findings), default=0)
     lines: list[str] = []
     for finding in findings:
-        sign = "yes" if finding.is_active else "NO"
+        sign = _SIGNS[finding.is_active]
         lines.append(f"{finding.name:<{width}}  {sign:<3}  {_line(finding.detail)}".rstrip())
-        if not finding.is_active:
+        if finding.is_active is False:
             rest = (finding.consequence, finding.fix)
             lines += [f"{'':<{width}}       {_line(text)}" for text in rest if text]
     return "\n".join([*lines, f"level: {level}"])
@@ -62,4 +65,4 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     level = diagnosis.level(found)
     say = as_json if options.json else as_lines
     sys.stdout.write(say(found, level) + "\n")
-    return 0 if level in ("full", "standard") else 1
+    return 1 if level == "none" else 0

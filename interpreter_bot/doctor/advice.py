@@ -46,6 +46,13 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
         "security modules (`cat /sys/kernel/security/lsm`; boot parameter `lsm=`); in a container, "
         "allow the system calls `landlock_*`.",
     ),
+    "changes elsewhere": (
+        "Code could change programs, or files of the bot and of other sessions.",
+        _REPORT,
+    ),
+    "other processes": ("Code could look into processes of the bot or of others.", _REPORT),
+    "signals": ("Code could end the bot, or other sessions.", _REPORT),
+    "shared objects": ("Code could read what other programs share, or talk with them.", _REPORT),
     "proc": ("Code could look into processes, or change settings of the host's kernel.", _REPORT),
     "environment": ("Code could read the bot's tokens.", _REPORT),
     "host name": (
@@ -139,6 +146,20 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
     ),
 }
 """By name of finding: what is lost without it, and how to get it on any machine."""
+STRONGER: Final = "Get a stronger level: see `namespaces`."
+WITHOUT_NAMESPACES: Final = (
+    "Code runs at the level 'container': Landlock, user ids and the system call filter keep "
+    "sessions apart. Code can tell which process numbers are in use, a flaw of the kernel "
+    "endangers all that runs in this container, and memory is watched, not bounded."
+)
+SHARED_ID_IN_CONTAINER: Final = (
+    "All sessions have the bot's user id: Landlock and the system call filter alone keep them "
+    "apart. Code can tell that files of the bot exist, their sizes and times, and read a file in "
+    "/dev/shm whose name it knows.",
+    "Start the bot as the container's root, with its usual capabilities (`docker run --user 0`): "
+    "then each session gets a user id of its own, and none is root.",
+)
+"""What is lost, and how to get it."""
 
 
 def advice_for(reason: str, sandbox: settings.Sandbox) -> str:

@@ -22,6 +22,7 @@ from interpreter_bot.doctor import advice, trial_kernels
 from interpreter_bot.kernels import machine_exhaustion
 from interpreter_bot.kernels.files import directory_contents, workspace_io
 from interpreter_bot.kernels.metering import session_metering
+from interpreter_bot.kernels.provisioning import forkserver_clients
 from interpreter_bot.mcp_servers import accepted_definitions
 from interpreter_bot.skills import accepted_skills
 from interpreter_bot.text import quantities
@@ -37,16 +38,11 @@ _SMALL_SHARE: Final = 0.3
 _MOST_BYTES: Final = 2**60
 _MOST_FILES: Final = 200_000
 _SHOWN: Final = 3
-_INSIDE: Final = {
-    "read-only root": "read_only_root",
+_EVERYWHERE: Final = {
     "files": "files",
-    "second wall of files": "landlock",
-    "proc": "proc",
     "environment": "environment",
-    "host name": "host_name",
     "descriptors": "descriptors",
     "network": "network",
-    "doors": "doors",
     "privileges": "privileges",
     "system calls": "system_calls",
     "nested namespaces": "nested",
@@ -58,11 +54,28 @@ _INSIDE: Final = {
     "priority": "priority",
     "file size": "file_size",
     "open files": "open_files",
-    "temporary files": "temporary",
     "python": "python",
 }
+_INSIDE: Final = {
+    forkserver_clients.Walls.NAMESPACES: {
+        "read-only root": "read_only_root",
+        "second wall of files": "landlock",
+        "proc": "proc",
+        "host name": "host_name",
+        "doors": "doors",
+        "temporary files": "temporary",
+        **_EVERYWHERE,
+    },
+    forkserver_clients.Walls.CONTAINER: {
+        "changes elsewhere": "changes",
+        "other processes": "other_processes",
+        "signals": "signals",
+        "shared objects": "shared_objects",
+        **_EVERYWHERE,
+    },
+}
 """By name of finding: the check that kernels run."""
-_WALLS: Final = {"user namespace", "namespaces", "memory of a session", "workspace", *_INSIDE} - {
+_NO_WALLS: Final = {
     "core dumps",
     "doors",
     "host name",
@@ -70,6 +83,26 @@ _WALLS: Final = {"user namespace", "namespaces", "memory of a session", "workspa
     "priority",
     "python",
     "second wall of files",
+}
+_FROM_OUTSIDE: Final = {
+    forkserver_clients.Walls.NAMESPACES: {"user namespace", "namespaces"},
+    forkserver_clients.Walls.CONTAINER: {"temporary files"},
+}
+_WALLS: Final = {
+    walls: ({*inside, *_FROM_OUTSIDE[walls], "memory of a session", "workspace"} - _NO_WALLS)
+    for walls, inside in _INSIDE.items()
+}
+_NOT_IN_CONTAINERS: Final = {
+    "host name": "the container's own",
+    "doors": (
+        "not at the level 'container' yet: code reaches nothing of `egress`, `connections` and "
+        "`mcp_servers`"
+    ),
+    "idle sessions": (
+        "not at the level 'container' without control groups: nothing is frozen, and what code "
+        "left running goes on"
+    ),
+    "second wall of files": "Landlock is the first one at the level 'container'",
 }
 
 
@@ -79,14 +112,15 @@ class Finding:
 
     Attributes:
         name: of a wall, a limit, or another requirement.
-        is_active: whether it holds.
+        is_active: whether it holds; None if there is nothing of the kind at the level of this
+            machine, which is no hole.
         consequence: what is lost without it.
         fix: how to get it; where it is active, how to get it elsewhere.
         detail: what was seen.
     """
 
     name: str
-    is_active: bool
+    is_active: bool | None
     consequence: str
     fix: str
     detail: str
@@ -112,20 +146,19 @@ def diagnose(config: settings.Settings) -> tuple[Finding, ...]:
         return (_no_sandbox(error, told.sentences, config.sandbox), *about_host)
     finally:
         logger.removeHandler(told)
-    return (*_judge(seen), *about_host)
+    return (*_judge(seen, config), *about_host)
 
 
 def level(findings: Sequence[Finding]) -> str:
-    """Summarize as "full", "standard", "reduced" or "none".
+    """Summarize as "full", "standard", "container" or "none".
 
-    Full is every wall and the memory of a session bounded by a cgroup; standard is every wall; none
-    is anything less. "reduced" stands for a kernel behind Landlock and seccomp alone, which nothing
-    here builds.
+    Full is every wall and the memory of a session bounded by a cgroup; standard is every wall;
+    container is every wall of those that do without namespaces; none is anything less.
     """
     active = {finding.name for finding in findings if finding.is_active}
-    if not active >= _WALLS:
-        return "none"
-    return "full" if "control group" in active else "standard"
+    if active >= _WALLS[forkserver_clients.Walls.NAMESPACES]:
+        return "full" if "control group" in active else "standard"
+    return "container" if active >= _WALLS[forkserver_clients.Walls.CONTAINER] else "none"
 
 
 class _Complaints(logging.Handler):
@@ -140,7 +173,7 @@ class _Complaints(logging.Handler):
         self.sentences.append(record.getMessage())
 
 
-def _finding(name: str, is_active: bool, detail: str, *, fix: str = "") -> Finding:
+def _finding(name: str, is_active: bool | None, detail: str, *, fix: str = "") -> Finding:
     consequence, known_fix = advice.KNOWN[name]
     return Finding(name, is_active, consequence, fix or known_fix, detail)
 
@@ -161,23 +194,29 @@ def _no_sandbox(error: Exception, complaints: Sequence[str], sandbox: settings.S
     return _finding("sandbox", False, reason, fix=fix)
 
 
-def _judge(seen: trial_kernels.ProbeResults) -> list[Finding]:
-    findings = [_user_namespace(seen), _namespaces(seen)]
-    for name, check in _INSIDE.items():
+def _judge(seen: trial_kernels.ProbeResults, config: settings.Settings) -> list[Finding]:
+    if seen.walls is forkserver_clients.Walls.NAMESPACES:
+        findings = [_user_namespace(seen), _namespaces(seen)]
+    else:
+        findings = [_no_namespaces(seen, config.sandbox)]
+    for name, check in _INSIDE[seen.walls].items():
         wrong, detail = seen.inside.get(check, (["the probe did not answer"], ""))
         if name == "cpu" and not wrong:
             means = "a control group's quota" if seen.groups_version else "affinity, whole cores"
             detail = f"{detail}; by {means}"
         findings.append(_finding(name, not wrong, "; ".join(wrong) or detail))
-    findings += [
-        _uid_per_session(seen),
-        _idle(seen),
-        _shares(seen),
-        *_memory(seen),
-        _workspace(seen),
-    ]
+        if name == "processes" and seen.crowd is not None:
+            findings[-1] = _ended_by_watchdog(name, seen.crowd)
+    if seen.frozen_cores is not None:
+        findings.append(_idle(seen.frozen_cores))
+    findings += [_uid_per_session(seen), _shares(seen), *_memory(seen)]
+    findings.append(_ended_by_watchdog("workspace", seen.workspace))
+    if seen.temporary is not None:
+        findings.append(_ended_by_watchdog("temporary files", seen.temporary))
     detail = seen.variables or "one was saved, and back in the next kernel"
     findings.append(_finding("variables", not seen.variables, detail))
+    if seen.walls is forkserver_clients.Walls.CONTAINER:
+        findings += _differences(seen, config)
     return findings
 
 
@@ -203,17 +242,36 @@ def _namespaces(seen: trial_kernels.ProbeResults) -> Finding:
     return _finding("namespaces", not wrong, detail or "pid, mnt, net, ipc, uts: one per session")
 
 
+def _no_namespaces(seen: trial_kernels.ProbeResults, sandbox: settings.Sandbox) -> Finding:
+    if not seen.refusal:
+        fix = 'Take sandbox.level = "container" out of the settings.'
+        return Finding("namespaces", False, advice.WITHOUT_NAMESPACES, fix, "not wanted")
+    fix = advice.advice_for(seen.refusal, sandbox)
+    return Finding("namespaces", False, advice.WITHOUT_NAMESPACES, fix, f"refused: {seen.refusal}")
+
+
+def _differences(seen: trial_kernels.ProbeResults, config: settings.Settings) -> Iterator[Finding]:
+    """Say what is not there without namespaces; it is a lack where the settings ask for it."""
+    for name, detail in _NOT_IN_CONTAINERS.items():
+        if name == "idle sessions" and seen.frozen_cores is not None:
+            continue
+        is_missing = name == "doors" and (config.has_doors or bool(config.mcp_servers))
+        yield _finding(name, False if is_missing else None, detail, fix=advice.STRONGER)
+
+
 def _uid_per_session(seen: trial_kernels.ProbeResults) -> Finding:
     one, two = (session.uid for session in seen.outside)
     is_active = len({one, two, os.geteuid()}) == 3
     detail = f"{one} and {two}" if is_active else f"all sessions run as user {one}"
-    return _finding("user id per session", is_active, detail)
+    if is_active or seen.walls is forkserver_clients.Walls.NAMESPACES:
+        return _finding("user id per session", is_active, detail)
+    detail += f": {seen.shared_id_reason}" if seen.shared_id_reason else ""
+    return Finding("user id per session", False, *advice.SHARED_ID_IN_CONTAINER, detail)
 
 
-def _idle(seen: trial_kernels.ProbeResults) -> Finding:
-    is_active = seen.frozen_cores < _STILL_CORES
-    detail = f"a busy thread of a frozen session used {seen.frozen_cores:.0%} of a core"
-    return _finding("idle sessions", is_active, detail)
+def _idle(frozen_cores: float) -> Finding:
+    detail = f"a busy thread of a frozen session used {frozen_cores:.0%} of a core"
+    return _finding("idle sessions", frozen_cores < _STILL_CORES, detail)
 
 
 def _shares(seen: trial_kernels.ProbeResults) -> Finding:
@@ -231,12 +289,11 @@ def _memory(seen: trial_kernels.ProbeResults) -> tuple[Finding, Finding]:
     return session, _finding("control group", is_by_group, seen.groups_reason)
 
 
-def _workspace(seen: trial_kernels.ProbeResults) -> Finding:
-    end = seen.workspace
+def _ended_by_watchdog(name: str, end: values.Finished) -> Finding:
     # Stopped for no other reason: this session is known to no other code.
     is_active = end.ending is values.Ending.STOPPED
     detail = f"ended as {end.ending} after {quantities.duration(end.seconds)} by the bot's watchdog"
-    return _finding("workspace", is_active, detail if is_active else f"{end.ending}: {end.reason}")
+    return _finding(name, is_active, detail if is_active else f"{end.ending}: {end.reason}")
 
 
 def _disk(config: settings.Settings) -> Finding:

@@ -1,35 +1,20 @@
-"""Checks of a kernel's limits: sent to it as source by `trial_kernels`, and run there.
-
-As in `in_kernel_walls`, every check returns (what exceeded the limit, what was seen), and needs the
-standard library only.
-"""
+"""Checks of a kernel's limits: run in it, after `in_kernel_walls` and in the same way."""
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import signal
+import tempfile
 import time
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
-Told = dict[str, Any]
-Seen = tuple[list[str], str]
+if TYPE_CHECKING:
+    from interpreter_bot.doctor.in_kernel_walls import ALLOWED, Seen, Told, attempt
 
 _MIB = 1024 * 1024
-_ALLOWED = "allowed"
 _SPIN_SECONDS = 0.5
 _NICENESS = 10
-
-
-def _answer(action: Callable[[], object]) -> str:
-    """Return the name of the error that an action fails with."""
-    try:
-        action()
-    except OSError as error:
-        return errno.errorcode.get(error.errno or 0, "error")
-    return _ALLOWED
 
 
 def _await(children: list[int]) -> None:
@@ -50,7 +35,9 @@ def process_memory(told: Told) -> Seen:
 
 
 def processes(told: Told) -> Seen:
-    """Fork until it is refused."""
+    """Fork until it is refused; where the bot counts the processes, that is tried from outside."""
+    if told["is_counted_by_bot"]:
+        return [], "counted by the bot's watchdog"
     children: list[int] = []
 
     def fork_on() -> None:
@@ -60,12 +47,12 @@ def processes(told: Told) -> Seen:
                 os._exit(0)
             children.append(pid)
 
-    answer = _answer(fork_on)
+    result = attempt(fork_on)
     for pid in children:
         os.kill(pid, signal.SIGKILL)
     _await(children)
-    seen = f"fork {len(children) + 1}: {answer}"
-    return ([] if answer == "EAGAIN" else [seen]), seen
+    seen = f"fork {len(children) + 1}: {result}"
+    return ([] if result == "EAGAIN" else [seen]), seen
 
 
 def cpu(told: Told) -> Seen:
@@ -87,7 +74,7 @@ def cpu(told: Told) -> Seen:
     wrong = [seen] if cores > 1.5 * told["cpu_cores"] else []
     if told["is_by_affinity"]:
         everything = range(told["processors"])
-        if _answer(lambda: os.sched_setaffinity(0, everything)) == _ALLOWED:
+        if attempt(lambda: os.sched_setaffinity(0, everything)) == ALLOWED:
             wrong.append("processors can be chosen freely")
     return wrong, seen
 
@@ -95,19 +82,19 @@ def cpu(told: Told) -> Seen:
 def priority(_told: Told) -> Seen:
     """Ask for an earlier place at the processors than behind the bot."""
     nice = os.getpriority(os.PRIO_PROCESS, 0)
-    answer = _answer(lambda: os.setpriority(os.PRIO_PROCESS, 0, nice - 1))
-    seen = f"niceness {nice}, a lower one: {answer}"
-    return ([] if nice >= _NICENESS and answer != _ALLOWED else [seen]), seen
+    result = attempt(lambda: os.setpriority(os.PRIO_PROCESS, 0, nice - 1))
+    seen = f"niceness {nice}, a lower one: {result}"
+    return ([] if nice >= _NICENESS and result != ALLOWED else [seen]), seen
 
 
 def file_size(told: Told) -> Seen:
     """Create a sparse file larger than allowed."""
-    path = "/tmp/doctor"  # noqa: S108 - in a tmpfs that each kernel has to itself
+    path = os.path.join(tempfile.gettempdir(), "doctor")
     with open(path, "wb") as file:
-        answer = _answer(lambda: os.ftruncate(file.fileno(), told["file_bytes"] + 1))
+        result = attempt(lambda: os.ftruncate(file.fileno(), told["file_bytes"] + 1))
     os.unlink(path)
-    seen = f"{told['file_bytes'] // _MIB} MiB and a byte: {answer}"
-    return ([] if answer == "EFBIG" else [seen]), seen
+    seen = f"{told['file_bytes'] // _MIB} MiB and a byte: {result}"
+    return ([] if result == "EFBIG" else [seen]), seen
 
 
 def open_files(told: Told) -> Seen:
@@ -118,35 +105,11 @@ def open_files(told: Told) -> Seen:
         while len(opened) <= told["open_files"]:
             opened.append(os.open("/dev/null", os.O_RDONLY))
 
-    answer = _answer(open_on)
+    result = attempt(open_on)
     for descriptor in opened:
         os.close(descriptor)
-    seen = f"file {len(opened) + 1} beside those of the kernel: {answer}"
-    return ([] if answer == "EMFILE" else [seen]), seen
+    seen = f"file {len(opened) + 1} beside those of the kernel: {result}"
+    return ([] if result == "EMFILE" else [seen]), seen
 
 
-def temporary(told: Told) -> Seen:
-    """Fill the tmpfs directories, which are memory."""
-    answers = {place: _fill(place, told) for place in ("/tmp", "/dev/shm")}  # noqa: S108
-    wrong = [f"{p}: {n}" for p, n in answers.items() if n != "ENOSPC"]
-    size = told["temporary_bytes"] // _MIB
-    return wrong, f"more than {size} MiB: " + ", ".join(f"{p} {n}" for p, n in answers.items())
-
-
-def _fill(place: str, told: Told) -> str:
-    made: list[str] = []
-    chunk = bytes(min(told["file_bytes"], told["temporary_bytes"]))
-
-    def write_on() -> None:
-        while len(made) * len(chunk) <= told["temporary_bytes"]:
-            made.append(f"{place}/doctor-{len(made)}")
-            with open(made[-1], "wb") as file:
-                file.write(chunk)
-
-    answer = _answer(write_on)
-    for path in made:
-        os.unlink(path)
-    return answer
-
-
-CHECKS = (process_memory, processes, cpu, priority, file_size, open_files, temporary)
+CHECKS = (process_memory, processes, cpu, priority, file_size, open_files)

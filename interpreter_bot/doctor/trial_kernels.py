@@ -16,7 +16,7 @@ import pathlib
 import socket
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from interpreter_bot import errors, settings, values
@@ -27,7 +27,12 @@ from interpreter_bot.kernels import (
     provisioner_port,
     session_monitors,
 )
-from interpreter_bot.kernels.provisioning import subordinate_ids
+from interpreter_bot.kernels.provisioning import (
+    forkserver_clients,
+    provisioners,
+    subordinate_ids,
+)
+from interpreter_bot.skills import accepted_skills
 
 _MEMORY_BYTES: Final = 256 * settings.MIB
 _CHUNK_BYTES: Final = 8 * settings.MIB
@@ -56,6 +61,23 @@ _OVER_WORKSPACE: Final = (
     + "    open(f'/mnt/data/doctor-{{number}}', 'wb').write(held)\n"
     + "time.sleep(5)\n"
 )
+_OVER_TEMPORARY: Final = (
+    "import tempfile\n"
+    + _HOLD
+    + "made = []\n"
+    + "for number in range(2 * {temporary} // {chunk}):\n"
+    + "    made.append(f'{{tempfile.gettempdir()}}/doctor-{{number}}')\n"
+    + "    open(made[-1], 'wb').write(held)\n"
+    + "time.sleep(5)\n"
+)
+_EMPTY_TEMPORARY: Final = "for path in made:\n    os.unlink(path)\n"
+_CROWD: Final = (
+    "import os, signal, time\n"
+    "for _ in range(2 * {processes}):\n"
+    "    if not os.fork():\n"
+    "        signal.pause()\n"
+    "time.sleep(5)\n"
+)
 _SPIN: Final = """
 import contextlib, os, threading
 goes_on = True
@@ -67,6 +89,12 @@ def _spin():
         pass
 threading.Thread(target=_spin, daemon=True).start()
 """
+_SHARED_MEMORY: Final = pathlib.Path("/dev/shm")  # noqa: S108
+# By what keeps kernels apart. The first file is the beginning of the others.
+_CHECKS: Final = {
+    forkserver_clients.Walls.NAMESPACES: ("walls", "namespaces", "limits"),
+    forkserver_clients.Walls.CONTAINER: ("walls", "container_walls", "limits"),
+}
 _FROZEN_SECONDS: Final = 0.3
 _SMALL_WEIGHT: Final = 0.1
 _WEIGHED_SECONDS: Final = 0.4
@@ -104,27 +132,37 @@ class ProbeResults:
     """Results of all probes.
 
     Attributes:
-        inside: by check of `in_kernel_walls` and `in_kernel_limits`: (what went through, what was
-            seen).
+        walls: what the kernels are kept apart by.
+        refusal: why namespaces were refused; empty where they were not.
+        shared_id_reason: why sessions without namespaces have the bot's user id, where they do.
+        inside: by check of the files `in_kernel_*`: (what went through, what was seen).
         outside: two sessions.
         small_share: what a session of a tenth of the weight of another got of a processor that
             both wanted.
-        frozen_cores: cores that a busy thread used in a session that was frozen.
+        frozen_cores: cores that a busy thread used in a session that was frozen; None if none can.
         memory: how the session ended that used too much.
         oom_kills: how many of its processes the OOM killer killed in its cgroup.
         workspace: how the session ended that wrote too much.
+        temporary: how it ended that wrote too many temporary files; None if these have a file
+            system of their own.
+        crowd: how one ended that had too many processes; None if the system refuses them.
         variables: what became of one that was saved when its kernel was lost; empty if it was back.
         groups_version: of cgroups; 0 without.
         groups_reason: where they are, or why there are none.
     """
 
+    walls: forkserver_clients.Walls
+    refusal: str
+    shared_id_reason: str
     inside: Mapping[str, tuple[list[str], str]]
     outside: tuple[Outside, Outside]
     small_share: float
-    frozen_cores: float
+    frozen_cores: float | None
     memory: values.Finished
     oom_kills: int
     workspace: values.Finished
+    temporary: values.Finished | None
+    crowd: values.Finished | None
     variables: str
     groups_version: int
     groups_reason: str
@@ -142,7 +180,8 @@ async def probe(config: settings.Settings) -> ProbeResults:
             async with pools.Pool.open(small) as pool:
                 await asyncio.gather(pool.take("one"), pool.take("two"))
                 seen = await _try(pool.live["one"], pool.live["two"], told, small.limits)
-                return dataclasses.replace(seen, variables=await _restore(pool))
+                variables, crowd = await _restore(pool, small.limits)
+                return dataclasses.replace(seen, variables=variables, crowd=crowd)
 
 
 def _small(config: settings.Settings, directory: pathlib.Path) -> settings.Settings:
@@ -183,23 +222,45 @@ def _secrets(config: settings.Settings) -> list[str]:
 def _canaries(
     directory: pathlib.Path, small: settings.Settings, config: settings.Settings
 ) -> Iterator[dict[str, Any]]:
-    """Create what kernels must not find: a file, a variable, a descriptor, two listeners."""
-    file = directory / "canary"
+    """Create what kernels must not find: files, a variable, a descriptor, three listeners."""
+    # Open to all users, so that no file mode stands before the wall that is tried.
+    directory.chmod(0o711)
+    place = directory / "open"
+    place.mkdir()
+    file = place / "canary"
     file.write_text("canary")
+    place.chmod(0o777)
+    file.chmod(0o644)
     variable = f"DOCTOR_{os.urandom(8).hex()}"
-    with file.open() as held, socket.socket() as tcp, socket.socket(socket.AF_UNIX) as unix:
+    with contextlib.ExitStack() as stack:
+        held = stack.enter_context(file.open())
         os.set_inheritable(held.fileno(), True)
         status = os.fstat(held.fileno())
+        tcp = stack.enter_context(socket.socket())
         tcp.bind(("127.0.0.1", 0))
-        unix.bind(f"\0{variable}")
-        for listener in (tcp, unix):
+        tcp.listen()
+        socket_file = str(place / "socket")
+        for address in (f"\0{variable}", socket_file):
+            listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+            listener.bind(address)
             listener.listen()
+        pathlib.Path(socket_file).chmod(0o777)
+        shared_memory = stack.enter_context(_shared_memory(variable))
         os.environ[variable] = "canary"
         try:
             yield {
                 "mark": variable,
                 "variable": variable,
                 "files": [str(file), *_secrets(config), "/etc/shadow", "/etc/fstab"],
+                "foreign_files": [str(file)],
+                "foreign_directories": [
+                    str(place),
+                    str(small.paths.data),
+                    str(small.paths.runtime),
+                ],
+                "socket_file": socket_file,
+                "skills": str(small.paths.data / accepted_skills.DIRECTORY),
+                "shared_memory": shared_memory,
                 "host_name": os.uname().nodename,
                 "landlock_abi": _landlock_abi(),
                 "inode": [status.st_dev, status.st_ino],
@@ -215,6 +276,21 @@ def _canaries(
             del os.environ[variable]
 
 
+@contextlib.contextmanager
+def _shared_memory(name: str) -> Iterator[str]:
+    """Create a file of shared memory that only its owner may read; yields its path, or nothing."""
+    path = _SHARED_MEMORY / name
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except OSError:
+        yield ""
+        return
+    try:
+        yield str(path)
+    finally:
+        path.unlink()
+
+
 async def _try(
     one: launchers.LaunchedKernel,
     two: launchers.LaunchedKernel,
@@ -222,36 +298,114 @@ async def _try(
     limits: settings.Limits,
 ) -> ProbeResults:
     outside = (_outside(one.provisioner), _outside(two.provisioner))
-    groups = one.provisioner.host_context.groups
-    told = told | {"is_by_affinity": not groups.version}
+    context = one.provisioner.host_context
+    groups, walls = context.groups, context.server.walls
+    told = told | {
+        "has_namespaces": walls is forkserver_clients.Walls.NAMESPACES,
+        "has_own_ids": context.uids.are_own,
+        "is_by_affinity": not groups.version,
+        "is_counted_by_bot": _counts_processes(context),
+        "own_places": _own_places(one, walls, told["skills"]),
+    }
+    told |= await _neighbours(two, told)
+    before = _states(told["foreign_files"])
     inside: dict[str, tuple[list[str], str]] = {}
     with _listening(one.provisioner) as ports:
-        for file in ("in_kernel_walls.py", "in_kernel_limits.py"):
-            inside |= await _look(one.kernel, file, told | {"doors": ports})
+        for name in _CHECKS[walls]:
+            inside |= await _look(one.kernel, f"in_kernel_{name}.py", told | {"doors": ports})
+    if changed := [
+        path for path, state in _states(told["foreign_files"]).items() if state != before[path]
+    ]:
+        inside["changes"] = ([f"{path} was changed" for path in changed], "")
     for launched in (one, two):
         await _run(launched.kernel, _SPIN)
     small_share = await _compete(one, two)
-    frozen_cores = await _use_while_frozen(two)
+    frozen_cores = await _use_while_frozen(two) if two.provisioner.can_freeze else None
     for launched in (one, two):
         await _run(launched.kernel, "goes_on = False")
-    sizes = {"chunk": _CHUNK_BYTES, "memory": limits.memory_bytes}
-    sizes["workspace"] = limits.workspace_bytes
-    workspace, memory = await asyncio.gather(
-        _run(one.kernel, _OVER_WORKSPACE.format(**sizes)),
-        _run(two.kernel, _OVER_MEMORY.format(**sizes)),
+    (temporary, workspace), memory = await asyncio.gather(
+        _fill(one.kernel, limits, has_own_tmp=told["has_namespaces"]),
+        _run(two.kernel, _OVER_MEMORY.format(chunk=_CHUNK_BYTES, memory=limits.memory_bytes)),
     )
     return ProbeResults(
+        walls=walls,
+        refusal=context.server.refusal,
+        shared_id_reason=context.server.shared_id_reason,
         inside=inside,
         outside=outside,
         small_share=small_share,
         frozen_cores=frozen_cores,
         memory=memory[0],
         oom_kills=two.provisioner.usage().oom_kills(),
-        workspace=workspace[0],
+        workspace=workspace,
+        temporary=temporary,
+        crowd=None,
         variables="",
         groups_version=groups.version,
         groups_reason=groups.reason,
     )
+
+
+def _counts_processes(context: provisioners.ProvisionerContext) -> bool:
+    """Return whether the bot bounds the processes of a session, as the system does not."""
+    is_counted = context.uids.are_own or context.groups.version > 0
+    return context.server.walls is forkserver_clients.Walls.CONTAINER and not is_counted
+
+
+def _own_places(
+    launched: launchers.LaunchedKernel, walls: forkserver_clients.Walls, skills: str
+) -> tuple[str, ...]:
+    """List directories of which a kernel has files open: as it knows them, or as the host does."""
+    if walls is forkserver_clients.Walls.NAMESPACES or launched.workspace is None:
+        return ("/tmp/", "/mnt/data")  # noqa: S108
+    return str(launched.workspace.directory.parent), skills
+
+
+async def _neighbours(
+    launched: launchers.LaunchedKernel, told: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Describe what the kernel that is tried must not reach of the bot and of another kernel."""
+    await _run(launched.kernel, "open('/mnt/data/neighbour', 'w').write('neighbour')")
+    assert launched.workspace is not None, "it was taken for a session"  # noqa: S101
+    directory = str(launched.workspace.directory)
+    first, *_, kernel = launched.provisioner.usage().clocks()
+    return {
+        "files": [*told["files"], f"{directory}/neighbour"],
+        "foreign_files": [*told["foreign_files"], f"{directory}/neighbour"],
+        "foreign_directories": [*told["foreign_directories"], directory],
+        "processes_of_others": {
+            "the bot": os.getpid(),
+            "another session's first process": first,
+            "another session's kernel": kernel,
+        },
+    }
+
+
+def _states(paths: Iterable[str]) -> dict[str, object]:
+    """Describe files, for comparison."""
+    return {path: _state(path) for path in paths}
+
+
+def _state(path: str) -> object:
+    try:
+        status, attributes = os.stat(path), os.listxattr(path)
+    except OSError as error:
+        return error.errno
+    return status.st_mode, status.st_uid, status.st_size, status.st_mtime_ns, attributes
+
+
+async def _fill(
+    kernel: live_kernels.Kernel, limits: settings.Limits, *, has_own_tmp: bool
+) -> tuple[values.Finished | None, values.Finished]:
+    """Write too much; see `ProbeResults.temporary` and `workspace`."""
+    sizes = {"chunk": _CHUNK_BYTES, "workspace": limits.workspace_bytes}
+    temporary = None
+    if not has_own_tmp:
+        code = _OVER_TEMPORARY.format(chunk=_CHUNK_BYTES, temporary=limits.temporary_bytes)
+        temporary, _ = await _run(kernel, code)
+        await _run(kernel, _EMPTY_TEMPORARY)
+    workspace, _ = await _run(kernel, _OVER_WORKSPACE.format(**sizes))
+    return temporary, workspace
 
 
 @contextlib.contextmanager
@@ -295,18 +449,25 @@ async def _use_while_frozen(launched: launchers.LaunchedKernel) -> float:
     return (usage.cpu_seconds() - before) / (time.monotonic() - began)
 
 
-async def _restore(pool: pools.Pool) -> str:
-    """Let a session save a variable and lose its kernel; see `ProbeResults.variables`."""
+async def _restore(pool: pools.Pool, limits: settings.Limits) -> tuple[str, values.Finished | None]:
+    """Let a session save a variable, and lose its kernel.
+
+    Returns:
+        `ProbeResults.variables` and `crowd`.
+    """
+    kernel, crowd = await pool.take("three"), None
+    if pool.snapshots.is_used:
+        await _run(kernel, "kept = [1]")
+        await pool.save_variables("three")
+    if _counts_processes(kernel.provisioner.host_context):
+        crowd, _ = await _run(kernel, _CROWD.format(processes=limits.processes))
     if not pool.snapshots.is_used:
-        return "snapshots.enabled is false"
-    kernel = await pool.take("three")
-    await _run(kernel, "kept = [1]")
-    await pool.save_variables("three")
+        return "snapshots.enabled is false", crowd
     kernel.kill_with_reason(values.Ending.STOPPED, "It was tried what comes back.")
     await kernel.provisioner.ended.wait()
     other = await pool.take("three")
     _, printed = await _run(other, "print(kept)")
-    return "" if printed == "[1]\n" else other.unrestored or "it was not saved"
+    return "" if printed == "[1]\n" else other.unrestored or "it was not saved", crowd
 
 
 async def _look(

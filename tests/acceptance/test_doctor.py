@@ -140,10 +140,10 @@ def test_machine_that_forbids_user_namespaces_is_told_how_to_allow_them(tmp_path
         pytest.skip("there are no user namespaces to forbid")
     forbid = 'echo 0 > /proc/sys/user/max_user_namespaces; exec "$@"'
     level, found = examine_in(tmp_path, "unshare", "-Ur", "sh", "-c", forbid, "sh")
-    assert level == "none"
-    assert not found["sandbox"]["is_active"]
-    assert "unshare" in found["sandbox"]["detail"]
-    assert "user.max_user_namespaces" in found["sandbox"]["fix"]
+    assert level == "container", found
+    assert not found["namespaces"]["is_active"]
+    assert "unshare" in found["namespaces"]["detail"]
+    assert "user.max_user_namespaces" in found["namespaces"]["fix"]
     assert "Traceback" not in json.dumps(found)
 
 
@@ -161,9 +161,25 @@ def test_root_of_a_namespace_without_ids_is_told(tmp_path):
 def test_masked_proc_is_told_apart(tmp_path):
     hide = 'mount --bind /dev/null /proc/version && exec "$@"'
     level, found = examine_in(tmp_path, "unshare", "-m", "sh", "-c", hide, "sh")
-    assert level == "none"
-    assert "mount /proc" in found["sandbox"]["detail"]
-    assert "ProtectProc" in found["sandbox"]["fix"] or "systempaths" in found["sandbox"]["fix"]
+    assert level == "container", found
+    assert "mount /proc" in found["namespaces"]["detail"]
+    fix = found["namespaces"]["fix"]
+    assert "ProtectProc" in fix or "systempaths" in fix
+
+
+@pytest.mark.kernel
+@pytest.mark.skipif(not IS_ROOT, reason="only root can make a container")
+@pytest.mark.parametrize("options", [[], ["--plain"]], ids=["root", "plain"])
+def test_an_ordinary_container_has_all_walls_of_its_level(options):
+    command = [sys.executable, "-m", "tests.in_container", *options]
+    command += [sys.executable, "-m", "interpreter_bot", "doctor", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    assert report["level"] == "container"
+    lacking = {row["name"] for row in report["findings"] if row["active"] is False}
+    allowed = {"namespaces", "control group", "shares of people", "model"}
+    assert lacking <= allowed | ({"user id per session"} if options else set())
 
 
 @pytest.mark.kernel

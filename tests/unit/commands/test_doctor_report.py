@@ -13,20 +13,26 @@ HOLE = diagnosis.Finding(
 )
 
 
+DIFFERENCE = diagnosis.Finding(
+    name="doors", is_active=None, consequence="None.", fix="No way.", detail="not here"
+)
+
+
 def test_a_wall_is_a_line_and_a_hole_says_what_to_do():
-    assert doctor.as_lines([WALL, HOLE], "reduced").splitlines() == [
+    assert doctor.as_lines([WALL, HOLE, DIFFERENCE], "container").splitlines() == [
         "network  yes  lo only",
         "cpu      NO",
         "              Code hogs.",
         "              Delegate cgroups.",
-        "level: reduced",
+        "doors    -    not here",
+        "level: container",
     ]
 
 
 def test_programs_get_everything_in_one_line():
-    text = doctor.as_json([WALL, HOLE], "reduced")
+    text = doctor.as_json([WALL, HOLE, DIFFERENCE], "container")
     assert "\n" not in text
     shown = json.loads(text)
-    assert shown["level"] == "reduced"
-    assert [row["active"] for row in shown["findings"]] == [True, False]
+    assert shown["level"] == "container"
+    assert [row["active"] for row in shown["findings"]] == [True, False, None]
     assert shown["findings"][1]["fix"] == "Delegate cgroups."

@@ -14,23 +14,28 @@ import pytest
 from interpreter_bot import errors, settings, values
 from interpreter_bot.doctor import advice, diagnosis, in_kernel_walls, trial_kernels
 from interpreter_bot.kernels import pools
+from interpreter_bot.kernels.provisioning import forkserver_clients
 
 MIB = 1024 * 1024
 OWN = trial_kernels.own_namespaces()
+
+Walls = forkserver_clients.Walls
+INSIDE = diagnosis._INSIDE[Walls.NAMESPACES]
 
 # Checks whose failure is told, and takes no wall away.
 NO_WALLS = {"core_dumps", "doors", "host_name", "landlock", "out_of_memory", "priority", "python"}
 
 RUN = """
 import json, pathlib, sys
-told = json.loads(sys.argv[2])
-exec(pathlib.Path(sys.argv[1]).read_text())
+told = json.loads(sys.argv[1])
+for file in sys.argv[2:]:
+    exec(pathlib.Path(file).read_text())
 named = [check for check in CHECKS if check.__name__ not in told["not"]]
 print(json.dumps({check.__name__: check(told) for check in named}))
 """
 
 
-def seen(**changes):
+def seen(walls=Walls.NAMESPACES, **changes):
     """A machine where every wall stands."""
 
     def session(number):
@@ -41,29 +46,37 @@ def seen(**changes):
         )
 
     whole = {
-        "inside": {check: ([], "fine") for check in diagnosis._INSIDE.values()},
+        "walls": walls,
+        "refusal": "" if walls is Walls.NAMESPACES else "[Errno 1] unshare: not permitted",
+        "shared_id_reason": "",
+        "inside": {check: ([], "fine") for check in diagnosis._INSIDE[walls].values()},
         "outside": (session(1), session(2)),
         "small_share": 0.1,
         "frozen_cores": 0.0,
         "memory": values.Finished(values.Ending.OUT_OF_MEMORY, 0.1, "…", kernel_lost=True),
         "oom_kills": 1,
         "workspace": values.Finished(values.Ending.STOPPED, 0.1, "…"),
+        "temporary": None,
+        "crowd": None,
         "variables": "",
         "groups_version": 2,
         "groups_reason": "version 2",
     }
+    if walls is Walls.CONTAINER:
+        whole |= {"temporary": whole["workspace"], "frozen_cores": None, "groups_version": 0}
     return trial_kernels.ProbeResults(**whole | changes)
 
 
-def judged(**changes):
-    findings = diagnosis._judge(seen(**changes))
-    return findings, {finding.name for finding in findings if not finding.is_active}
+def judged(walls=Walls.NAMESPACES, config=None, **changes):
+    findings = diagnosis._judge(seen(walls, **changes), config or settings.Settings())
+    return findings, {finding.name for finding in findings if finding.is_active is False}
 
 
-def unconfined(file, left_out=(), **told):
-    path = pathlib.Path(trial_kernels.__file__).with_name(file)
+def unconfined(*names, left_out=(), **told):
+    place = pathlib.Path(trial_kernels.__file__).parent
+    files = [place / f"in_kernel_{name}.py" for name in names]
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", RUN, path, json.dumps({"not": left_out, **told})],
+        [sys.executable, "-W", "ignore", "-c", RUN, json.dumps({"not": left_out, **told}), *files],
         capture_output=True,
         text=True,
         timeout=60,
@@ -93,10 +106,10 @@ def test_group_that_did_not_kill_is_not_called_one_that_bounds():
     assert diagnosis.level(findings) == "standard"
 
 
-@pytest.mark.parametrize("check", sorted(set(diagnosis._INSIDE.values()) - NO_WALLS))
+@pytest.mark.parametrize("check", sorted(set(INSIDE.values()) - NO_WALLS))
 def test_any_wall_with_a_hole_is_none(check):
     findings, missing = judged(inside=dict(seen().inside) | {check: (["went through"], "")})
-    assert [diagnosis._INSIDE[name] for name in missing] == [check]
+    assert [INSIDE[name] for name in missing] == [check]
     assert diagnosis.level(findings) == "none"
 
 
@@ -128,7 +141,7 @@ def test_silent_probe_is_no_wall():
 def test_what_is_no_wall_is_told_and_no_hole(check):
     inside = dict(seen().inside) | {check: (["it is not there"], "")}
     findings, missing = judged(inside=inside)
-    assert [diagnosis._INSIDE[name] for name in missing] == [check]
+    assert [INSIDE[name] for name in missing] == [check]
     assert diagnosis.level(findings) == "full"
 
 
@@ -175,6 +188,59 @@ def test_unbounded_workspace_is_none():
     findings, missing = judged(workspace=values.Finished(values.Ending.OK, 5.0))
     assert missing == {"workspace"}
     assert diagnosis.level(findings) == "none"
+
+
+def test_every_wall_of_a_container_is_a_level_of_its_own():
+    findings, missing = judged(Walls.CONTAINER)
+    assert missing == {"namespaces", "control group"}
+    assert diagnosis.level(findings) == "container"
+    [namespaces] = [finding for finding in findings if finding.name == "namespaces"]
+    assert "unshare: not permitted" in namespaces.detail
+    assert "process numbers" in namespaces.consequence
+    assert namespaces.fix
+    different = {finding.name for finding in findings if finding.is_active is None}
+    assert different == {"doors", "host name", "idle sessions", "second wall of files"}
+
+
+OF_CONTAINERS = sorted(set(diagnosis._INSIDE[Walls.CONTAINER].values()) - NO_WALLS)
+
+
+@pytest.mark.parametrize("check", OF_CONTAINERS)
+def test_any_wall_of_a_container_with_a_hole_is_none(check):
+    inside = dict(seen(Walls.CONTAINER).inside) | {check: (["went through"], "")}
+    findings, _ = judged(Walls.CONTAINER, inside=inside)
+    assert diagnosis.level(findings) == "none"
+
+
+@pytest.mark.parametrize("name", ["crowd", "temporary", "workspace", "memory"])
+def test_what_the_watchdog_lets_pass_in_a_container_is_none(name):
+    findings, _ = judged(Walls.CONTAINER, **{name: values.Finished(values.Ending.OK, 5.0)})
+    assert diagnosis.level(findings) == "none"
+
+
+def test_user_id_that_sessions_of_a_container_share_is_told_and_no_hole():
+    one, two = seen().outside
+    twin = trial_kernels.Outside(one.uids, one.uid, two.namespaces)
+    findings, missing = judged(Walls.CONTAINER, outside=(one, twin), shared_id_reason="no")
+    assert "user id per session" in missing
+    assert diagnosis.level(findings) == "container"
+    [finding] = [finding for finding in findings if finding.name == "user id per session"]
+    assert finding.detail.endswith(": no")
+    assert "/dev/shm" in finding.consequence
+    assert "root" in finding.fix
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        settings.Settings(kernels=settings.Kernels(doors=True)),
+        settings.Settings(mcp_servers=[{"name": "x", "command": ["x"]}]),
+    ],
+)
+def test_doors_that_the_settings_ask_for_are_missed_in_a_container(config):
+    findings, missing = judged(Walls.CONTAINER, config)
+    assert "doors" in missing
+    assert diagnosis.level(findings) == "container"
 
 
 def test_no_findings_are_none():
@@ -247,7 +313,7 @@ PATTERNS = {
 
 @pytest.mark.parametrize(("pattern", "limit"), PATTERNS)
 def test_a_handler_of_crashes_is_told(monkeypatch, pattern, limit):
-    monkeypatch.setattr(in_kernel_walls, "_bytes_of", lambda _: pattern.encode())
+    monkeypatch.setattr(in_kernel_walls, "bytes_of", lambda _: pattern.encode())
     monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
     wrong, _ = in_kernel_walls.core_dumps({})
     assert bool(wrong) is PATTERNS[pattern, limit]
@@ -272,19 +338,23 @@ def test_wall_checks_see_what_goes_through_where_there_are_no_walls(tmp_path):
     small = trial_kernels._small(bot, tmp_path)
     with trial_kernels._canaries(tmp_path, small, bot) as told:
         # Being root, it would really write; and what is denied differs by machine.
-        left_out = ["read_only_root", "privileges", "system_calls", "nested", "python"]
-        left_out += ["core_dumps"]
-        wrong = unconfined("in_kernel_walls.py", left_out, doors=[1], **told)
-    # subprocess closes descriptors; what goes wrong without is seen in a kernel only.
-    assert wrong.pop("descriptors") == []
-    assert all(wrong.values()), wrong
+        left_out = ["privileges", "system_calls", "nested", "python", "core_dumps"]
+        left_out += ["read_only_root", "changes"]
+        told |= {"doors": [1], "own_places": ["/tmp/"], "has_own_ids": True}
+        told["processes_of_others"] = {"the bot": os.getpid()}
+        for name in ("walls", "namespaces", "container_walls"):
+            wrong = unconfined("walls", name, left_out=left_out, **told)
+            # subprocess closes descriptors; what goes wrong without is seen in a kernel only.
+            assert wrong.pop("descriptors", []) == []
+            assert wrong
+            assert all(wrong.values()), wrong
 
 
 def test_limit_checks_see_what_goes_through_where_there_are_no_limits():
     told = {"memory_bytes": MIB, "processes": 4, "cpu_cores": 0.1, "spinners": 1}
     told |= {"is_by_affinity": True, "processors": os.cpu_count(), "file_bytes": MIB}
-    told |= {"open_files": 64, "temporary_bytes": MIB}
-    wrong = unconfined("in_kernel_limits.py", **told)
+    told |= {"open_files": 64, "is_counted_by_bot": False}
+    wrong = unconfined("walls", "limits", **told)
     assert all(wrong.values()), wrong
 
 
