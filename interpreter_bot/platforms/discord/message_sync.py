@@ -93,6 +93,7 @@ class MessageSync:
         self,
         target: message_targets.MessageTarget,
         draw: Draw,
+        draw_in_order: Draw,
         refused: Refused,
         *,
         limits: rate_limits.RateLimits,
@@ -105,6 +106,7 @@ class MessageSync:
         Args:
             target: where it goes.
             draw: returns its wanted state.
+            draw_in_order: returns it as a bot showed it that had not come to the end.
             refused: called with files that Discord refuses.
             limits: of the client.
             pace_seconds: between two rounds, while it changes.
@@ -113,6 +115,7 @@ class MessageSync:
         """
         self._target = target
         self._draw = draw
+        self._draw_in_order = draw_in_order
         self._refused = refused
         self._limits = limits
         self._pace_seconds = pace_seconds
@@ -148,7 +151,7 @@ class MessageSync:
         last = next((message for message in standing if number in stops[message.id]), None)
         if last is None:
             return
-        drafts = self._draw()
+        drafts = self._draw_in_order()
         for message in standing:
             place = len(self._slots)
             if message.id == last.id:

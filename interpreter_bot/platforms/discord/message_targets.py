@@ -145,7 +145,13 @@ class ChannelTarget:
         history = self._channel.history(
             limit=_MOST_LOOKED_AT, after=discord.Object(number), oldest_first=True
         )
-        return [message async for message in history if message.author.id == self._me]
+        # What begins a thread is a message of Discord's in the bot's name, which nobody can edit.
+        starter = discord.MessageType.thread_starter_message
+        return [
+            message
+            async for message in history
+            if message.author.id == self._me and message.type is not starter
+        ]
 
     async def edit(
         self,

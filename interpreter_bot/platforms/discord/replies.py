@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -97,6 +98,7 @@ class DiscordReply:
         self._sync: message_sync.MessageSync = message_sync.MessageSync(
             target,
             self._draw,
+            functools.partial(self._draw, in_order=True),
             self._repack,
             limits=limits,
             pace_seconds=style.pace_seconds,
@@ -168,8 +170,9 @@ class DiscordReply:
         if self._files:
             await self._pack()
 
-    def _draw(self) -> tuple[message_layout.MessageDraft, ...]:
-        return message_layout.lay_out([*self._renderer.parts(), *self._files], self._offered())
+    def _draw(self, *, in_order: bool = False) -> tuple[message_layout.MessageDraft, ...]:
+        parts = self._renderer.parts(in_order=in_order)
+        return message_layout.lay_out([*parts, *self._files], self._offered())
 
     def _offered(self) -> tuple[message_layout.Button, ...]:
         """Return the buttons for the current state."""

@@ -75,10 +75,14 @@ class TurnRenderer:
         self._chooser = output_selection.OutputSelector(_OF_CODE if contents.is_code else _OF_MODEL)
         self._chosen: dict[int, tuple[display_items.Item, ...]] = {}
 
-    def parts(self) -> Iterator[message_layout.Part]:
-        """Render its current state: in the end the last words come first, then what came of it."""
+    def parts(self, *, in_order: bool = False) -> Iterator[message_layout.Part]:
+        """Render its current state: in the end the last words come first, then what came of it.
+
+        Args:
+            in_order: all of it is rendered as it came, as before the end.
+        """
         log = self._contents
-        last = log.last_words
+        last = None if in_order else log.last_words
         if log.end is None or last is None:
             for entry in log.entries:
                 yield from self._entry(entry)
@@ -87,18 +91,20 @@ class TurnRenderer:
         yield from self._words(last)
         yield from self._sentence(log.end)
         others = [entry for entry in log.entries if entry is not last and not self._is_out(entry)]
-        parts = [part for entry in others for part in self._entry(entry)]
+        parts = [part for entry in others for part in self._entry(entry, leaves_out=log.leaves_out)]
         # Discord shows files below the words of a message.
         yield from (part for part in parts if not isinstance(part, message_layout.Upload))
         yield from self._summary(log.end)
         yield from (part for part in parts if isinstance(part, message_layout.Upload))
 
-    def _entry(self, entry: answer_contents.Entry) -> Iterator[message_layout.Part]:
+    def _entry(
+        self, entry: answer_contents.Entry, *, leaves_out: bool = False
+    ) -> Iterator[message_layout.Part]:
         match entry:
             case answer_contents.Words() if entry.text.strip():
                 yield from self._words(entry)
             case answer_contents.Cell():
-                yield from self._cell(entry)
+                yield from self._cell(entry, leaves_out=leaves_out)
             case answer_contents.Note():
                 note = markdown.local_times(markdown.plain(entry.text))
                 yield markdown.small(f"🔹 {note}")
@@ -107,7 +113,7 @@ class TurnRenderer:
 
     def _is_out(self, entry: answer_contents.Entry) -> bool:
         """Say whether the final words stand without an entry."""
-        if not (self._contents.leaves_out and isinstance(entry, answer_contents.Words)):
+        if self._contents.shows_code or not isinstance(entry, answer_contents.Words):
             return False
         return past_code.is_narration(entry.text)
 
@@ -185,7 +191,9 @@ class TurnRenderer:
         )
         return any(markdown.prose(entry.text).strip() for entry in words)
 
-    def _cell(self, cell: answer_contents.Cell) -> Iterator[message_layout.Part]:
+    def _cell(
+        self, cell: answer_contents.Cell, *, leaves_out: bool
+    ) -> Iterator[message_layout.Part]:
         log = self._contents
         if log.shows_code:
             yield markdown.code(_head(cell.code, _CODE_LINES_OF_ALL, _CODE_CHARACTERS), "py")
@@ -193,7 +201,7 @@ class TurnRenderer:
             yield markdown.code(_tail(cell.code, _CODE_LINES, _CODE_CHARACTERS), "py")
         chosen = self._chosen_of(cell)
         for item in chosen:
-            if not (log.leaves_out and past_code.is_left_out(item)):
+            if not (leaves_out and past_code.is_left_out(item)):
                 yield from self._item(item)
         if cell.finished is not None:
             yield from self._ending(cell.finished, chosen)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import sys
@@ -9,6 +10,7 @@ import sys
 import pytest
 
 from interpreter_bot import settings
+from tests.fakes import openai_server
 from tests.fakes.discord_server import rules, servers
 from tests.integration.discord import steps
 
@@ -48,7 +50,6 @@ def start(short_path, discord_server):
         "PATH": os.environ["PATH"],
         "HOME": str(short_path),
         "OPENAI_API_KEY": "none",
-        "INTERPRETER_BOT_MODELS": '[{"name": "none", "base_url": "http://127.0.0.1:9/v1"}]',
         "INTERPRETER_BOT_HOST__MODE": "own",
         "INTERPRETER_BOT_KERNELS__PRELOAD": "[]",
         "INTERPRETER_BOT_KERNELS__SPARES": "0",
@@ -61,10 +62,11 @@ def start(short_path, discord_server):
     }
 
     @contextlib.asynccontextmanager
-    async def started():
+    async def started(base_url="http://127.0.0.1:9/v1"):
+        models = json.dumps([{"name": "none", "base_url": base_url}])
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", BOT, discord_server.origin),
-            env=environment,
+            env={**environment, "INTERPRETER_BOT_MODELS": models},
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
         )
@@ -104,3 +106,32 @@ async def test_an_answer_goes_on_in_its_messages(discord_server, start, how, is_
     assert printed == [f"line {number}" for number in range(LINES)]
     assert "interrupted" not in answer.content
     assert "⏳" not in answer.content
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["kill", "end"])
+async def test_an_answer_that_began_its_thread_goes_on_in_its_message(discord_server, start, how):
+    lab = discord_server.guild("Lab")
+    alice, channel = lab.person("alice"), lab.channel("general")
+    script = [openai_server.code(CODE, "Let me count."), openai_server.text("Counted.")]
+    async with openai_server.Server(script, api_key="none", models=("none",)) as model:
+        async with start(model.base_url) as process:
+            discord_server.say(alice, channel, f"{discord_server.bot.mention} count")
+            thread = await steps.thread_in(channel)
+            await rules.wait_until(
+                lambda: thread.of_bots and "line 8" in thread.of_bots[-1].content, seconds=60
+            )
+            [begun] = thread.of_bots
+            process.send_signal(how)
+            await process.wait()
+            await asyncio.sleep(discord_server.gateway.identify_seconds)
+        async with start(model.base_url):
+            await rules.wait_until(
+                lambda: thread.of_bots and thread.of_bots[0].content.startswith("Counted."),
+                seconds=60,
+            )
+            await rules.wait_until(lambda: steps.is_final(thread))
+            [answer] = thread.of_bots
+            shown = await discord_server.click(alice, answer, "Show code")
+            text = await steps.finished(shown)
+    assert answer is begun
+    assert [f"line {n}" in text for n in (0, LINES - 1)] == [True, True]

@@ -280,6 +280,8 @@ class Rest:
         found = self._message(channel, message)
         if found.author is not self.world.bot:
             raise rules.RefusedError(403, 50005, "Cannot edit a message of another user")
+        if found.type == 21:
+            raise rules.RefusedError(403, 50021, "Cannot execute action on a system message")
         if found.channel.is_archived:
             raise rules.RefusedError(400, 50083, "Thread is archived")
         if files:
