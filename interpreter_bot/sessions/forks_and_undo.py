@@ -26,7 +26,7 @@ from interpreter_bot.text import quantities
 
 _log = logging.getLogger(__name__)
 
-_BUSY: Final = "Something runs in this conversation. Please try again when it is over."
+_BUSY: Final = "Something is still running here. Please try again when it has ended."
 _EMPTY: Final = "There is nothing in this conversation yet."
 _NOTHING: Final = "There is nothing that could be undone."
 _NOT_LAST: Final = (

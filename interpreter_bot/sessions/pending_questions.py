@@ -71,7 +71,6 @@ class PendingQuestions:
 
     def __init__(
         self,
-        late: str = LATE,
         *,
         next_id: Callable[[], str] = _random_id,
         calls: replica_calls.ReplicaCalls | None = None,
@@ -80,7 +79,6 @@ class PendingQuestions:
         """Begin with none.
 
         Args:
-            late: the sentence for people who answer what is no longer open.
             next_id: makes ids; by chance if not given.
             calls: to other replicas of the bot, where ids are by chance.
             platform: whose questions these are; with `calls` only.
@@ -90,7 +88,6 @@ class PendingQuestions:
         if calls is not None:
             calls.serve(self._names[0], self._describing)
             calls.serve(self._names[1], self._resolving)
-        self._late = late
         self._next_id = next_id
         self._open: Final[dict[str, Question]] = {}
         self._asked: Final[collections.deque[str]] = collections.deque(maxlen=_MOST_KNOWN)
@@ -131,7 +128,7 @@ class PendingQuestions:
         """
         question = self.find(question_id)
         if question is None:
-            raise errors.BotError(self._late)
+            raise errors.BotError(LATE)
         return question
 
     def for_message(self, person: str, place: Hashable) -> Question | None:
@@ -172,7 +169,7 @@ class PendingQuestions:
         """
         question = await self.find_anywhere(question_id)
         if question is None:
-            raise errors.BotError(self._late)
+            raise errors.BotError(LATE)
         return question
 
     async def resolve(self, question: Question, answer: str | None) -> bool:

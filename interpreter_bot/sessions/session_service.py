@@ -43,8 +43,8 @@ Notify = Callable[[values.SessionKey, str], Awaitable[None]]
 
 _EMPTY: Final = "There is nothing to do: write what you want to know, or send a file with it."
 _LONG: Final = "This message is longer than the {most:,} characters that one may have."
-_BUSY: Final = "Something runs in this conversation. Please try again when it is over."
-_RESET: Final = "Started anew: variables are gone, and what was said before is forgotten."
+_BUSY: Final = "Something is still running here. Please try again when it has ended."
+_RESET: Final = "Reset. Variables are cleared, and what was said before is forgotten."
 # Turns that are about to end need not wait for the next bot.
 _HAND_OVER_SECONDS: Final = 2.0
 _STOPPING_SECONDS: Final = 15.0

@@ -23,7 +23,7 @@ _LINK: Final = (
     "To let the bot use {name} with your account, open this within ten minutes. It is for you "
     "alone: {link}"
 )
-_NONE: Final = "There is no server {name!r} here at which people log in."
+_NONE: Final = "No tool server called {name!r} asks people to log in here."
 _FORGOTTEN: Final = "You are logged out of {name}: what the bot had of your account is deleted."
 _UNKNOWN: Final = "You were not logged in at {name}."
 

@@ -183,7 +183,9 @@ class ButtonActions:
     ) -> None:
         code = question.code
         if not modals.may_answer(interaction, question, edits=True):
-            await self._show_to_approve(interaction, question, "Only who asked can edit it.")
+            await self._show_to_approve(
+                interaction, question, "Only the person who asked can edit it."
+            )
             return
         if len(code) > modals.MOST_CHARACTERS:
             await self._show_to_approve(interaction, question, "It is too long to be edited here.")

@@ -234,7 +234,7 @@ class InteractionHandler:
             (t for t in await self.service.queries.history(place.key) if t.id == turn_id), None
         )
         if past is None:
-            await self.tell(interaction, "That answer is too long ago.")
+            await self.tell(interaction, "That answer is too old to show.")
             return
         await self._start(
             interaction, place, past.request, is_code=past.is_code, files=past.attachments

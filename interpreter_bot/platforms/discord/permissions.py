@@ -25,8 +25,8 @@ _MOST_KNOWN: Final = 1000
 _MOST_GUILDS: Final = 25
 _LOOK_SECONDS: Final = 20.0
 
-_PERSON: Final = "You are not among those who may use me here."
-_PLACE: Final = "I may not be used here."
+_PERSON: Final = "You don't have access to me here. Ask an admin."
+_PLACE: Final = "I can't be used here."
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

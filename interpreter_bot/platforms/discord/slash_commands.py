@@ -216,7 +216,9 @@ def _add_branches(
             code = await actions.lost_cells(interaction)
             await handler.carry_out(interaction, code, is_code=True)
 
-    @group.command(name="fork", description="Go on in a copy: variables, files and history")
+    @group.command(
+        name="fork", description="Continue in a copy with its variables, files and history"
+    )
     async def fork(interaction: _Interaction) -> None:
         if await handler.begins(interaction, is_public=True):
             await actions.fork(interaction)
@@ -235,7 +237,7 @@ def _add_choosing(
     """Add the subcommands for preferences."""
 
     @group.command(name="model", description="See or choose this conversation's model")
-    @app_commands.describe(name="The model to ask from now on")
+    @app_commands.describe(name="The model to use")
     async def model(interaction: _Interaction, name: str = "") -> None:
         if await handler.begins(interaction):
             await actions.model(interaction, name)

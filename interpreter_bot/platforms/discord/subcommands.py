@@ -263,7 +263,7 @@ class CommandEffects:
             await self._handler.tell(interaction, _cut(told))
             return
         await self._service.choose_model(place.key, None if name == "default" else name)
-        told = f"This conversation asks {markdown.line(name)} from now on."
+        told = f"This conversation now uses {markdown.line(name)}."
         await self._handler.tell(interaction, told)
 
     async def settings(self, interaction: _Interaction, name: str, value: str, scope: str) -> None:

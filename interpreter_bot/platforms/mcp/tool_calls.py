@@ -30,7 +30,7 @@ _NO_CODE: Final = "pass"
 _ONE_CONTENT: Final = "Give the content of the file either as text or as base64."
 _NOT_BASE64: Final = "The content is no Base64."
 _STORED: Final = "Stored as /mnt/data/{name}.\n[session: {handle}]"
-_RESET: Final = "Started anew: variables are gone, files are {files}."
+_RESET: Final = "Reset. Variables are cleared, files are {files}."
 
 
 class ToolCalls:

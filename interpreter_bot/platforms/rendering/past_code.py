@@ -14,7 +14,7 @@ from interpreter_bot.sessions import past_turns
 from interpreter_bot.text import output_screens
 
 BUTTON: Final = "Show code"
-TOO_LONG_AGO: Final = "That answer is too long ago."
+TOO_LONG_AGO: Final = "That answer is too old to show."
 ABOUT: Final = "What I ran for that answer:"
 FILE_NAME: Final = "code.py"
 OUTPUT: Final = "Output:"

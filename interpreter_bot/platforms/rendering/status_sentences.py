@@ -24,10 +24,9 @@ _KEPT: Final = "Variables are kept."
 _INTERRUPTED: Final = frozenset({values.Ending.TIMED_OUT, values.Ending.STOPPED})
 
 COPY: Final = (
-    "This thread goes on with a copy of another conversation: its variables, files and history. "
-    "Continue here."
+    "This is a copy of another conversation, with its variables, files and history. Continue here."
 )
-COPIED: Final = "A copy of this conversation goes on in a new thread of this channel."
+COPIED: Final = "I copied this conversation to a new thread in this channel."
 _TITLE_CHARACTERS: Final = 80
 MIN_ELAPSED_SECONDS: Final = 5.0
 """Shorter waits are shown without a time."""

@@ -29,7 +29,7 @@ _NAMES: Final = (
     *(permissions.APPROVAL, permissions.FOLLOWING),
     *(permissions.TOKENS, permissions.MONEY),
 )
-_HINT: Final = "Nothing: as the bot's operator set it."
+_HINT: Final = "Leave empty to use the operator's setting."
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ def admin_section(governed: AdminForm) -> list[blocks.Block]:
     lines.append(f"*Answers without a mention:* {'yes' if holds.follows_threads else 'no'}")
     change = blocks.actions(blocks.button("Change", CHANGE, "change"))
     made += [
-        home_and_modal_views.heading("Who may, and how"),
+        home_and_modal_views.heading("Access and limits"),
         blocks.section("\n".join(lines)),
         change,
     ]
@@ -94,7 +94,11 @@ def _list(ids: Sequence[str], form: str) -> str:
 
 
 def _chooser(person: str) -> blocks.Block:
-    made = {"type": "users_select", "action_id": PERSON, "placeholder": blocks.plain("Use of …")}
+    made = {
+        "type": "users_select",
+        "action_id": PERSON,
+        "placeholder": blocks.plain("Show usage for…"),
+    }
     return made | ({"initial_user": person} if person else {})
 
 
@@ -137,7 +141,7 @@ def form(chosen: Mapping[str, Any]) -> home_and_modal_views.View:
     return {
         "type": "modal",
         "callback_id": FORM,
-        "title": blocks.plain("Who may, and how", 24),
+        "title": blocks.plain("Access and limits", 24),
         "submit": blocks.plain("Save", 24),
         "close": blocks.plain("Cancel", 24),
         "blocks": [

@@ -14,7 +14,7 @@ from interpreter_bot.text import fences, quantities
 
 TITLES: Final = {
     values.Ending.OK: "Ran Python",
-    values.Ending.ERROR: "Ran Python: it failed",
+    values.Ending.ERROR: "Python failed",
     values.Ending.TIMED_OUT: "Python took too long",
     values.Ending.OUT_OF_MEMORY: "Python ran out of memory",
     values.Ending.CRASHED: "Python crashed",
@@ -197,11 +197,17 @@ class Answer:
         for kind, group in itertools.groupby(before, type):
             pieces = list(group)
             if kind is Text:
-                words = "".join(p.text for p in pieces if isinstance(p, Text))
-                if not (leaves_out and past_code.is_narration(words)):
-                    answer.paragraph(words)
-            elif kind is Note or (kind in (Printed, Task) and not leaves_out):
-                answer.pieces += pieces
+                words = "".join(piece.text for piece in pieces if isinstance(piece, Text))
+                is_left_out = leaves_out and past_code.is_narration(words)
+                pieces = [] if is_left_out else [Text(words)]
+            for piece in pieces:
+                match piece:
+                    case Text(text=text):
+                        answer.paragraph(text)
+                    case Printed(text=text) if not leaves_out:
+                        answer.printed(text)
+                    case Task() if not leaves_out:
+                        answer.task(piece)
         answer.pieces += filter(_is_picture, before)
         return answer
 

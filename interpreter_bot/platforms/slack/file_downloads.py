@@ -84,7 +84,7 @@ class FileDownloads:
         name = name_of(known)
         url = known.get("url_private_download") or known.get("url_private") or ""
         if known.get("mode") == "external" or known.get("is_external"):
-            raise DownloadError(f"{name} lies outside of Slack and cannot be fetched.")
+            raise DownloadError(f"{name} is hosted outside Slack, so I can't fetch it.")
         if (known.get("size") or 0) > self._most_bytes:
             raise self._too_large(name)
         try:
@@ -129,7 +129,7 @@ class FileDownloads:
         for _ in range(_MOST_REDIRECTS):
             if not self._is_slack(url):
                 # The token goes to no other host.
-                raise DownloadError(f"{name_of(file)} does not lie with Slack.")
+                raise DownloadError(f"{name_of(file)} is not a Slack file.")
             async with self._api.session.get(
                 url, headers=headers, allow_redirects=False, timeout=timeout
             ) as response:
@@ -150,7 +150,7 @@ class FileDownloads:
         if response.content_type == "text/html" and not _is_page(file):
             # Slack's way to say that the token lacks permission.
             raise DownloadError(
-                f"{name} could not be fetched: Slack wants a login. "
+                f"{name} could not be fetched: I'm not allowed to read it. "
                 "The app may lack the permission files:read."
             )
         if (response.content_length or 0) > self._most_bytes:

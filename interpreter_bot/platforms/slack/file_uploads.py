@@ -94,7 +94,7 @@ class FileUploads:
                 _log.warning("Slack took %d files and does not show them", len(missing))
                 missing = await self._try(place, thread, missing, complaints)
             complaints += [
-                f"{one.name} was sent twice, and Slack does not show it." for one in missing
+                f"{one.name} could not be uploaded to Slack (tried twice)." for one in missing
             ]
         except api_errors.SlackError as error:
             complaints.append(f"The files could not be sent: {error}")

@@ -11,7 +11,6 @@ from interpreter_bot.platforms.slack import (
     file_uploads,
     installations,
     permissions,
-    questions_to_people,
     thread_history,
     web_api,
 )
@@ -69,7 +68,5 @@ def build(
             api, config, most_bytes=service.queries.limits.upload_bytes
         ),
         uploads=file_uploads.FileUploads(api),
-        questions=pending_questions.PendingQuestions(
-            questions_to_people.LATE, calls=service.replicas, platform="slack"
-        ),
+        questions=pending_questions.PendingQuestions(calls=service.replicas, platform="slack"),
     )

@@ -14,7 +14,6 @@ from interpreter_bot.platforms.slack import (
     handler_dependencies,
     home_and_modal_views,
     installations,
-    questions_to_people,
 )
 from interpreter_bot.sessions import pending_questions
 
@@ -62,7 +61,7 @@ class Modals:
     ) -> None:
         """Open the answer to an `input()`."""
         label = question.prompt or "Your answer"
-        form = (home_and_modal_views.ANSWER_FORM, "Python asks", label, "Answer")
+        form = (home_and_modal_views.ANSWER_FORM, "Your code asks", label, "Answer")
         facts = {"channel": channel, "question": question.id}
         await self._open(workspace, trigger, form, facts, is_optional=True)
 
@@ -104,7 +103,7 @@ class Modals:
             BotError: it is too late.
         """
         if not await self._questions.resolve(question, answer):
-            raise errors.BotError(questions_to_people.LATE)
+            raise errors.BotError(pending_questions.LATE)
 
     async def question(
         self,

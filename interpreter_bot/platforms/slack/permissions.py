@@ -109,20 +109,20 @@ class Permissions:
         """
         config = self._config
         if config.allowed_workspaces and workspace.team not in config.allowed_workspaces:
-            raise NotAllowedError("I do not work in this workspace.")
+            raise NotAllowedError("I'm not set up for this workspace.")
         lists = await self.lists(workspace)
         is_direct = channel.startswith("D") or not channel
         if lists.channels and not is_direct and channel not in lists.channels:
-            raise NotAllowedError("I do not work in this channel.")
+            raise NotAllowedError("I'm not set up for this channel.")
         profile = await self.profile(workspace, user, user_team)
         if profile.is_bot:
-            raise NotAllowedError("I do not talk with bots.")
+            raise NotAllowedError("I don't respond to bots.")
         if profile.is_stranger and not config.allows_strangers:
-            raise NotAllowedError("I only work for people of this workspace.")
+            raise NotAllowedError("Only people of this workspace can use me.")
         if profile.is_guest and not config.allows_guests:
-            raise NotAllowedError("I do not work for guests of this workspace.")
+            raise NotAllowedError("Guests of this workspace can't use me.")
         if not await self._is_listed(workspace, profile, lists):
-            raise NotAllowedError("You are not on the list of people I work for. Ask an admin.")
+            raise NotAllowedError("You don't have access to this bot. Ask an admin.")
         return profile
 
     async def _is_listed(
@@ -176,7 +176,9 @@ class Permissions:
                 answer = await self._api.call(workspace, "users.info", user=user)
             except api_errors.SlackError as error:
                 _log.warning("%s could not be looked up", user, exc_info=error)
-                raise NotAllowedError("Slack does not say who you are. Try again later.") from error
+                raise NotAllowedError(
+                    "I couldn't look you up in Slack. Try again later."
+                ) from error
             known = self._read(workspace, user, answer.get("user", {}))
             self._profiles[key] = known
         if user_team and user_team not in (workspace.team, workspace.enterprise):

@@ -24,7 +24,6 @@ from interpreter_bot.text import fences, quantities, safe_text
 
 _log = logging.getLogger(__name__)
 
-LATE: Final = "That is no longer waiting."
 ASKS: Final = "asks"
 QUESTION: Final = "question"
 """Metadata of a message that says: Python waits for this person's next message."""
@@ -52,7 +51,7 @@ async def ask(
     shown = fences.inline(prompt) if prompt else ""
     where = None if request.is_password else (place.workspace.team, place.channel, thread)
     how = "Answer with the button." if request.is_password else "Answer here in the thread."
-    text = f"⌨️ Python asks {shown or 'for input'}\n\n_{how}_"
+    text = f"⌨️ Your code asks {shown or 'for input'}\n\n_{how}_"
     with pending.open(place.user, where, prompt=prompt) as question:
         chosen = [
             blocks.button(choice.capitalize(), f"{blocks.CHOICE}{choice}", question.id)
@@ -60,7 +59,7 @@ async def ask(
         ]
         answering = chosen or [blocks.button("Answer", blocks.ANSWER, question.id)]
         under = [blocks.actions(*answering)]
-        content = {"text": "Python asks for input", "blocks": [*blocks.written(text), *under]}
+        content = {"text": "Your code asks for input", "blocks": [*blocks.written(text), *under]}
         payload: dict[str, Any] = {ASKS: place.user, QUESTION: question.id} if where else {}
         payload |= _facts(request_id)
         ts = await message_posting.post(api, place, content, thread, payload)
@@ -69,7 +68,7 @@ async def ask(
             answer = await question.answer
             said = "Answered."
         finally:
-            done = f"⌨️ Python asked {shown or 'for input'}\n\n_{said}_"
+            done = f"⌨️ Your code asked {shown or 'for input'}\n\n_{said}_"
             await _settle(api, place, ts, done)
     return answer or ""
 
@@ -100,9 +99,9 @@ async def approve(
     may_edit = len(code) <= _EDITED_CHARACTERS
     with pending.open(place.user, code=code, is_personal=is_personal) as question:
         under = blocks.approval(
-            f"May this run?\n{shown}", question.id, may_edit=may_edit, choices=choices
+            f"Run this code?\n{shown}", question.id, may_edit=may_edit, choices=choices
         )
-        content: dict[str, Any] = {"text": "May this code run?", "blocks": list(under)}
+        content: dict[str, Any] = {"text": "Run this code?", "blocks": list(under)}
         ts = await message_posting.post(api, place, content, thread, _facts(request_id))
         said = "No longer waiting."
         try:

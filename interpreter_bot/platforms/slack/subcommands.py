@@ -330,7 +330,7 @@ class CommandEffects:
             await self._choose(key, profile, permissions.APPROVAL, argument)
         scope = values.Scope("slack", key.workspace, key.channel)
         holds = await self._service.queries.approval(scope, self._config.approval)
-        more = f" `{argument}` would be less than what holds around here."
+        more = f" `{argument}` is weaker than the setting here, so the stricter one applies."
         return f"Approval here: {holds}.{more if argument not in ('', holds) else ''}"
 
     async def _following(

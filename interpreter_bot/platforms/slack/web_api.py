@@ -250,7 +250,7 @@ class WebApi:
         while (until := self._not_before.get(key, 0.0)) > time.monotonic():
             seconds = until - time.monotonic()
             if seconds > most_seconds or until > deadline:
-                raise WaitError("Slack takes no more from this bot right now.")
+                raise WaitError("Slack is rate-limiting me. Try again in a minute.")
             await asyncio.sleep(seconds)
         self._not_before.pop(key, None)
 

@@ -461,7 +461,7 @@ async def test_an_admin_approves_code_but_answers_no_input(discord_server, lab, 
         refused = await discord_server.click(eve, thread.of_bots[-1], "Run")
         await until(lambda: "Only the person who asked" in refused.text)
         shown = await discord_server.click(boss, thread.of_bots[-1], "Edit")
-        await until(lambda: "Only who asked can edit it." in shown.text)
+        await until(lambda: "Only the person who asked can edit it." in shown.text)
         assert not shown.modal
         assert list(shown.messages[-1].files) == ["to-approve.py"]
         mine = await discord_server.click(alice, thread.of_bots[-1], "Edit")

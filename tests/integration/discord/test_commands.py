@@ -210,7 +210,7 @@ async def test_interpreter_says(discord_server, lab, connect, name):
 
 @pytest.mark.parametrize(
     ("name", "answer"),
-    [("connect", "There is no server 'jira' here"), ("disconnect", "were not logged in at jira")],
+    [("connect", "No tool server called 'jira'"), ("disconnect", "were not logged in at jira")],
 )
 async def test_logins_are_between_the_bot_and_one_person(
     discord_server, lab, connect, name, answer
@@ -415,7 +415,7 @@ async def test_a_thread_is_copied_into_another_and_its_last_answer_taken_back(
     async with connect() as service:
         thread = await steps.ask_in_thread(discord_server, alice, channel)
         forked = await discord_server.command(alice, thread, "interpreter fork")
-        assert "copy of this conversation" in await steps.finished(forked)
+        assert "copied this conversation" in await steps.finished(forked)
         [copy] = [m.thread for m in channel.messages.values() if m.thread not in (None, thread)]
         undone = await discord_server.command(alice, thread, "interpreter undo")
         assert "Undone" in await steps.finished(undone)

@@ -104,16 +104,16 @@ async def test_lists_by_guild_channel_role_and_person(discord_server, lab, conne
         discord_server.say(alice, other, f"{mention} wrong channel")
         discord_server.say(bob, allowed, f"{mention} wrong person")
         await until(lambda: allowed.of_bots)
-        assert "not among those" in allowed.of_bots[0].content
+        assert "don't have access" in allowed.of_bots[0].content
         refused = await discord_server.command(bob, allowed, "py", {"code": "1"})
-        assert "not among those" in await steps.finished(refused)
+        assert "don't have access" in await steps.finished(refused)
         assert refused.messages[0].seen_by is bob
         direct = discord_server.direct(bob)
         discord_server.say(bob, direct, "and here?")
         await until(lambda: direct.of_bots)
         thread = await steps.ask_in_thread(discord_server, alice, allowed)
         discord_server.say(bob, thread, f"{mention} let me in")
-        await until(lambda: "not among those" in thread.of_bots[-1].content)
+        await until(lambda: "don't have access" in thread.of_bots[-1].content)
     assert [request.text for request in service.handled] == ["hello"]
     assert far.of_bots == other.of_bots == []
 
@@ -124,7 +124,7 @@ async def test_direct_messages_can_be_switched_off(discord_server, connect, unti
     async with connect(direct_messages=False) as service:
         discord_server.say(alice, direct, "hello")
         done = await discord_server.command(alice, direct, "py", {"code": "1"})
-        assert "may not be used here" in await steps.finished(done)
+        assert "can't be used here" in await steps.finished(done)
     assert service.handled == []
 
 
@@ -133,7 +133,7 @@ async def test_buttons_ask_for_permission_too(discord_server, lab, connect):
     async with connect(people=(alice.id,)) as service:
         thread = await steps.ask_in_thread(discord_server, alice, channel, "one\ntwo")
         refused = await discord_server.click(bob, thread.of_bots[-1], "Re-run")
-        assert "not among those" in await steps.finished(refused)
+        assert "don't have access" in await steps.finished(refused)
     assert len(service.handled) == 1
 
 

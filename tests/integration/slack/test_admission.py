@@ -30,11 +30,11 @@ async def allowed(slack, service, user="U1", channel="C1", **more):
 
 
 async def test_guests_are_refused_with_the_reason(slack, service):
-    assert "guests" in await refused(slack, service, "UGUEST")
+    assert "Guests" in await refused(slack, service, "UGUEST")
 
 
 async def test_guests_are_refused_in_direct_messages_too(slack, service):
-    assert "guests" in await refused(slack, service, "UGUEST", "DUGUEST")
+    assert "Guests" in await refused(slack, service, "UGUEST", "DUGUEST")
 
 
 async def test_strangers_of_slack_connect_are_refused(slack, service):
@@ -48,11 +48,11 @@ async def test_guests_and_strangers_are_let_in_by_the_settings(slack, service):
 @pytest.mark.parametrize(
     ("setting", "ids", "sentence"),
     [
-        ("allowed_workspaces", ("T2",), "in this workspace"),
-        ("allowed_channels", ("C2",), "in this channel"),
-        ("allowed_people", ("U2",), "not on the list"),
-        ("allowed_groups", ("S1",), "not on the list"),
-        ("allowed_groups", ("SGONE",), "not on the list"),
+        ("allowed_workspaces", ("T2",), "for this workspace"),
+        ("allowed_channels", ("C2",), "for this channel"),
+        ("allowed_people", ("U2",), "have access to this bot"),
+        ("allowed_groups", ("S1",), "have access to this bot"),
+        ("allowed_groups", ("SGONE",), "have access to this bot"),
     ],
 )
 async def test_who_is_not_on_a_list_is_refused(slack, service, setting, ids, sentence):
@@ -76,7 +76,7 @@ async def test_who_is_on_a_list_is_let_in(slack, service, setting, ids):
 
 async def test_whom_slack_does_not_know_is_refused(slack, service):
     slack.fail("users.info", *[Fault("error", error="user_not_found")] * 4)
-    assert "does not say who you are" in await refused(slack, service)
+    assert "couldn't look you up" in await refused(slack, service)
 
 
 async def test_stranger_cannot_press_stop_or_run(slack, service):
@@ -86,5 +86,5 @@ async def test_stranger_cannot_press_stop_or_run(slack, service):
         await slack.until(lambda: service.ends)
         slack.shortcut("U2", "run_message", "C1", ts)
         [told] = await slack.until(lambda: slack.world.responses)
-    assert "not on the list" in told["text"]
+    assert "have access to this bot" in told["text"]
     assert len(service.requests) == 1

@@ -192,7 +192,7 @@ async def approving(turn):
 
 async def approval(slack, channel, ts):
     [question] = await slack.until(
-        lambda: [m for m in slack.replies(channel, ts) if "May this" in m["text"]]
+        lambda: [m for m in slack.replies(channel, ts) if "Run this code" in m["text"]]
     )
     return question
 
@@ -345,7 +345,7 @@ async def test_no_channel_weakens_the_approval_of_its_workspace(slack, service, 
     await service.choose(values.Scope("slack", "T1"), "approval", "every")
     slack.command("UADMIN", "C1", "/interpreter", "approval never")
     [told] = await slack.until(lambda: slack.world.responses)
-    assert told["text"].startswith("Approval here: every. `never` would be less")
+    assert told["text"].startswith("Approval here: every. `never` is weaker")
     ts = slack.say("U1", "C1", "<@UBOT> go")
     await slack.until(lambda: slack.answers("C1", ts))
     assert service.turns[0].approval == "every"

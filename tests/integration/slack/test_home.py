@@ -85,7 +85,7 @@ async def test_only_admins_change_who_may_and_it_holds_at_once(slack, service, a
     assert service.chosen == {values.Scope("slack", "T1"): {"allowed_people": ["U2", "U3"]}}
     slack.say("U1", "C1", "<@UBOT> hi")
     [told] = await slack.until(lambda: slack.world.ephemerals)
-    assert "not on the list" in told["blocks"][0]["text"]
+    assert "have access to this bot" in told["blocks"][0]["text"]
     ts = slack.say("U2", "C1", "<@UBOT> hi")
     await slack.until(lambda: slack.answers("C1", ts))
 
@@ -104,7 +104,7 @@ async def test_what_admins_choose_holds_over_the_settings_until_they_take_it_bac
         slack.say("U1", "C1", "no mention", thread=ts)
         slack.say("U1", "C2", "<@UBOT> hi")
         [told] = await slack.until(lambda: slack.world.ephemerals)
-        assert "not work in this channel" in told["blocks"][0]["text"]
+        assert "not set up for this channel" in told["blocks"][0]["text"]
         again = await governing_form(slack)
         shown = {b["block_id"]: b["element"] for b in again["blocks"]}
         assert shown["allowed_groups"]["initial_value"] == "S7"
@@ -115,7 +115,7 @@ async def test_what_admins_choose_holds_over_the_settings_until_they_take_it_bac
         await slack.until(lambda: not service.chosen[scope])
         slack.say("U1", "C2", "<@UBOT> hi")
         await slack.until(lambda: len(slack.world.ephemerals) == 2)
-        assert "not on the list" in slack.world.ephemerals[1]["blocks"][0]["text"]
+        assert "have access to this bot" in slack.world.ephemerals[1]["blocks"][0]["text"]
     assert len(service.requests) == 1
 
 
@@ -161,7 +161,7 @@ async def test_admin_sees_what_people_think_of_answers(slack, service, app):
         [answer] = slack.answers("C1", ts)
         slack.click(user, "C1", answer["ts"], "feedback", value=value)
         await slack.until(lambda number=number: len(slack.world.responses) == number + 1)
-    assert "guests" in slack.world.responses[-1]["text"]
+    assert "Guests" in slack.world.responses[-1]["text"]
     assert service.chosen[values.Scope("slack", "T1", person="U1")] == {"feedback:1": "down"}
     slack.open_home("UADMIN")
     view = await slack.until(lambda: slack.world.homes.get("UADMIN"))
@@ -189,7 +189,7 @@ async def test_session_of_somebody_else_cannot_be_reset_by_a_forged_button(slack
 async def test_guest_finds_the_reason_in_their_home(slack, service, app):
     slack.open_home("UGUEST")
     view = await slack.until(lambda: slack.world.homes.get("UGUEST"))
-    assert "guests" in texts(view)
+    assert "Guests" in texts(view)
 
 
 async def test_messages_tab_suggests_what_to_say(slack, service, app):

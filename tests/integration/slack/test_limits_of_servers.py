@@ -78,7 +78,7 @@ async def test_who_may_not_use_the_bot_stops_and_renames_nothing(slack, service,
     before = dict(service.titles)
     slack.press_stop("UGUEST", "C1", ts)
     [told] = await slack.until(lambda: slack.world.ephemerals)
-    assert "guests" in told["text"]
+    assert "Guests" in told["text"]
     event = {"type": "agent_session_title_changed", "channel": "C1", "thread_ts": ts}
     event |= {"title": "Mine", "user": "UGUEST", "event_ts": slack.world.ts()}
     delivery = slack.event(event)

@@ -89,13 +89,13 @@ async def test_file_that_slack_only_names_is_looked_up(slack, service, app):
 @pytest.mark.parametrize(
     ("facts", "reason"),
     [
-        ({"login": True}, "wants a login"),
+        ({"login": True}, "I'm not allowed to read it"),
         ({"login": True, "name": "page.html", "mimetype": "text/html"}, "not all of it"),
         ({"file_access": "access_denied"}, "may not see it"),
         ({"mode": "tombstone"}, "was deleted"),
         ({"mode": "hidden_by_limit"}, "plan hides it"),
-        ({"mode": "external"}, "outside of Slack"),
-        ({"redirect": "https://evil.example/steal"}, "does not lie with Slack"),
+        ({"mode": "external"}, "hosted outside Slack"),
+        ({"redirect": "https://evil.example/steal"}, "is not a Slack file"),
         ({"size": 600 * 1024 * 1024}, "larger than"),
     ],
 )
@@ -125,7 +125,7 @@ async def test_token_is_not_sent_to_another_host(slack, service, app):
     file["url_private_download"] = "http://127.0.0.1:9/steal"
     ts = slack.say("U1", "DU1", "sum", files=[file])
     await slack.until(lambda: slack.status("DU1", ts) == "active")
-    assert "does not lie with Slack" in slack.answers("DU1", ts)[0]["text"]
+    assert "is not a Slack file" in slack.answers("DU1", ts)[0]["text"]
 
 
 async def test_files_shared_earlier_in_the_thread_come_on_request(slack, service, app):

@@ -298,7 +298,7 @@ async def test_form_that_comes_too_late_says_so(slack, service, app):
     await slack.until(lambda: service.ends)
     slack.submit("U1", view, field="Bob")
     [told] = await slack.until(lambda: slack.world.ephemerals)
-    assert "no longer waiting" in told["text"]
+    assert "has expired" in told["text"]
 
 
 # Organisations -------------------------------------------------------------------------------

@@ -229,7 +229,7 @@ async def test_file_that_slack_forgets_to_share_is_sent_again_or_said(slack, ser
     slack.forgets_to_share = times
     service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> go")
-    said = "a.csv was sent twice, and Slack does not show it."
+    said = "a.csv could not be uploaded to Slack (tried twice)."
     if times == 1:
         [batch] = await slack.until(lambda: slack.world.batches)
         assert [file["name"] for file in batch["files"]] == ["a.csv"]

@@ -49,8 +49,8 @@ async def test_queries_of_another_channel_are_not_shown_nor_to_a_guest(slack, se
     slack.click("U1", "C1", answer["ts"], "queries")
     await slack.until(lambda: len(slack.world.responses) == 2)
     said = [told["text"] for told in slack.world.responses]
-    assert "guests" in said[0]
-    assert said[1] == "That answer is too long ago."
+    assert "Guests" in said[0]
+    assert said[1] == "That answer is too old to show."
 
 
 async def test_an_answer_without_queries_has_no_button(slack, service, app):

@@ -138,4 +138,4 @@ async def test_button_that_nobody_waits_for_any_more_says_so(slack, bots):
     to(slack, 1)
     slack.click("U1", "C1", plan["ts"], "approval_run")
     [told] = await slack.until(lambda: slack.world.responses)
-    assert "no longer waiting" in told["text"]
+    assert "has expired" in told["text"]

@@ -152,8 +152,8 @@ async def test_code_is_not_shown_to_who_may_not_use_the_bot_nor_elsewhere(slack,
     row["elements"][0]["value"] = row["elements"][0]["value"].replace("/C1/", "/C2/")
     slack.click("U1", "C1", answer["ts"], "code")
     await slack.until(lambda: len(slack.world.responses) == 2)
-    assert "guests" in slack.world.responses[0]["text"]
-    assert slack.world.responses[1]["text"] == "That answer is too long ago."
+    assert "Guests" in slack.world.responses[0]["text"]
+    assert slack.world.responses[1]["text"] == "That answer is too old to show."
     assert slack.world.ephemerals == []
 
 
@@ -162,4 +162,4 @@ async def test_code_of_a_conversation_that_was_deleted_is_gone(slack, service, a
     await service.delete(service.requests[0].key)
     slack.click("U1", "C1", answer["ts"], "code")
     [told] = await slack.until(lambda: slack.world.responses)
-    assert told["text"] == "That answer is too long ago."
+    assert told["text"] == "That answer is too old to show."

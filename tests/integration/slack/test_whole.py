@@ -109,7 +109,7 @@ async def test_leave_that_is_refused_runs_nothing(slack, tmp_path, short_path):
     async with opened(slack, tmp_path, short_path, *script, approval="every") as (service, _):
         ts = slack.say("U1", "C1", "<@UBOT> go")
         [question] = await slack.until(
-            lambda: [m for m in slack.replies("C1", ts) if "May this" in m["text"]], seconds=30
+            lambda: [m for m in slack.replies("C1", ts) if "Run this code" in m["text"]], seconds=30
         )
         slack.click("U1", "C1", question["ts"], "approval_cancel")
         await slack.until(lambda: slack.status("C1", ts) == "active", seconds=30)

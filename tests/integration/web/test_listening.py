@@ -431,7 +431,7 @@ async def test_commands_are_answered_to_whoever_asked(serving_fake):
         assert (await tab.next("panel"))["text"] == "You were not logged in at jira."
         await tab.next("accepted")
         await tab.say("say", id=ONE, text="/connect jira")
-        assert "no server 'jira'" in (await tab.next("refused"))["sentence"]
+        assert "No tool server called 'jira'" in (await tab.next("refused"))["sentence"]
         await tab.say("say", id=ONE, text="/model B")
         assert (await other.next("model"))["model"] == "B"
         await tab.say("say", id=TWO, text="/model C")
@@ -545,7 +545,7 @@ async def test_conversations_are_renamed_reset_and_deleted(serving_fake):
         await tab.next("reset")
         await tab.say("watch", most=1)
         whole = await tab.next("conversation")
-        assert whole["past"][0]["events"][1]["text"].startswith("Started anew")
+        assert whole["past"][0]["events"][1]["text"].startswith("Reset.")
         assert whole["is_more"]
         await tab.say("delete")
         await tab.next("deleted")

@@ -8,11 +8,11 @@ import pytest
 from interpreter_bot import errors
 from interpreter_bot.sessions import pending_questions
 
-LATE = "Too late."
+LATE = "This question has expired."
 
 
 async def test_the_first_answer_counts():
-    registry = pending_questions.PendingQuestions(LATE)
+    registry = pending_questions.PendingQuestions()
     with registry.open("anna", code="x") as question:
         assert registry.require(question.id) is question
         assert question.resolve(None)
@@ -22,18 +22,18 @@ async def test_the_first_answer_counts():
 
 
 async def test_a_late_answer_is_told_so_and_the_question_is_still_known_as_ours():
-    registry = pending_questions.PendingQuestions(LATE)
+    registry = pending_questions.PendingQuestions()
     with registry.open("anna") as question:
         pass
     assert not question.resolve("words")
     with pytest.raises(errors.BotError, match=LATE):
         registry.require(question.id)
     assert registry.is_ours(question.id)
-    assert not pending_questions.PendingQuestions(LATE).is_ours(question.id)
+    assert not pending_questions.PendingQuestions().is_ours(question.id)
 
 
 async def test_a_message_answers_the_oldest_question_to_its_author_in_its_place():
-    registry = pending_questions.PendingQuestions(LATE)
+    registry = pending_questions.PendingQuestions()
     with (
         registry.open("anna", code="x") as approval,
         registry.open("anna", "here") as first,
@@ -49,9 +49,7 @@ async def test_a_message_answers_the_oldest_question_to_its_author_in_its_place(
 
 
 async def test_who_waits_for_an_answer_after_the_end_is_let_go():
-    registry = pending_questions.PendingQuestions(
-        LATE, next_id=map(str, itertools.count(1)).__next__
-    )
+    registry = pending_questions.PendingQuestions(next_id=map(str, itertools.count(1)).__next__)
     with registry.open("anna") as question:
         waiting = asyncio.ensure_future(question.answer)
     assert question.id == "1"
