@@ -30,7 +30,7 @@ _READABLE = (
     *("/etc/magic", "/etc/mime.types", "/etc/nsswitch.conf", "/etc/os-release", "/etc/passwd"),
     *("/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/timezone"),
     *("/proc/cpuinfo", "/proc/filesystems", "/proc/loadavg", "/proc/meminfo", "/proc/stat"),
-    *("/proc/sys/kernel", "/proc/sys/vm", "/proc/uptime", "/proc/version"),
+    *("/proc/sys/kernel", "/proc/sys/vm", "/proc/uptime", "/proc/version", "/proc/vmstat"),
     *("/sys/devices/system/cpu", "/sys/fs/cgroup"),
 )
 # Without /dev/zero: mapped, it would be shared memory of any size.
@@ -171,6 +171,8 @@ def confine(spec: dict[str, Any]) -> dict[str, Any]:
     syscalls.die_with_parent(signal.SIGKILL)
     syscalls.forbid_new_privileges()
     landlock.enforce(ruleset)
+    # In directories that all share, such as /dev/shm.
+    os.umask(0o077)
     is_linked = os.path.exists(rootfs.DATA) and os.path.samefile(rootfs.DATA, _path(_DATA))
     home = rootfs.DATA if is_linked else _path(_DATA)
     _use_temporary(_path(_TEMPORARY))

@@ -71,8 +71,8 @@ def over_memory(limit_bytes: int) -> str:
 
 
 def too_many_processes(limits: settings.Limits) -> str:
-    """Sentence: the session has more processes than it may have."""
-    return f"The code started more than the {limits.processes:,} processes it may have."
+    """Sentence: the session has more processes and threads than it may have."""
+    return f"The code started more than the {limits.processes:,} processes and threads it may have."
 
 
 def workspace_full(limits: settings.Limits) -> str:

@@ -59,6 +59,7 @@ class SessionUsage(Protocol):
         *,
         enough_bytes: int = 0,
         most_bytes: int | None = None,
+        most_tasks: int | None = None,
         shared: Mapping[tuple[int, int], int] = ...,
     ) -> session_metering.Reading:
         """Read memory and processes, as `SessionProcesses.reading` does."""
@@ -114,6 +115,10 @@ class Provisioner(JupyterProvisioner, Protocol):
     @property
     def starts_when_attached(self) -> bool:
         """Whether the kernel answers only once `attach` is done, and not before."""
+
+    @property
+    def has_own_id(self) -> bool:
+        """Whether a limit of the session's user bounds its processes, and no other session's."""
 
     @property
     def can_freeze(self) -> bool:

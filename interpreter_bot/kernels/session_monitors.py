@@ -94,9 +94,9 @@ class SessionMonitor:
         self._next_look = time.monotonic()
         self._next_busy_look = self._next_look
         self._next_idle_look = self._next_look + self._idle_seconds
-        # Sessions that have the bot's user id have no limit of processes of their own.
+        self._most_tasks = None if launched.provisioner.has_own_id else limits.processes
         self._watch = session_metering.LimitWatch(
-            limits.memory_bytes + _HEADROOM_BYTES, processes=limits.processes + 1
+            limits.memory_bytes + _HEADROOM_BYTES, tasks=self._most_tasks
         )
         self._unseen_files = session_metering.ConsecutiveFailures()
         self._roused = asyncio.Event()
@@ -267,6 +267,7 @@ class SessionMonitor:
             self.usage.reading,
             enough_bytes=limit,
             most_bytes=limit + _HEADROOM_BYTES,
+            most_tasks=self._most_tasks,
             shared=self._shared,
         )
         if reading.hidden or reading.is_late:

@@ -127,8 +127,8 @@ async def test_files_that_are_not_attached_in_time_end_the_kernel(bot, monkeypat
         ("no-such-provisioner", "called no-such-provisioner is installed"),
         (
             "local-provisioner",
-            "lacks attach, can_freeze, connect, doors, ended, freeze, host_context, set_weight, "
-            r"starts_when_attached, thaw, usage, wait_status\. "
+            "lacks attach, can_freeze, connect, doors, ended, freeze, has_own_id, "
+            r"host_context, set_weight, starts_when_attached, thaw, usage, wait_status\. "
             "It must do what ForkProvisioner does",
         ),
     ],

@@ -23,6 +23,8 @@ from interpreter_bot.kernels.metering import deleted_files, memory, procfs
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 _MOST_PROCESSES: Final = 4096
 _UNKNOWN: Final = -1
+# Field of `procfs.stat`.
+_THREADS: Final = 17
 # The kernel's own is one. With so many, a neighbour on the same processor is three times as slow.
 _MOST_GROUPS: Final = 5
 # A fork of a kernel with everything imported takes 2 to 5 ms, and 10 for each gigabyte it has: code
@@ -45,6 +47,7 @@ class Reading:
         is_late: the time was too short, so `memory_bytes` is only a part.
         groups: how many `setsid` made of them. Without cgroups, a host may divide its processors
             among such groups, and give each as much as the whole of another session.
+        tasks: its processes and all their threads.
     """
 
     memory_bytes: int
@@ -55,6 +58,7 @@ class Reading:
     is_exact: bool = True
     is_late: bool = False
     groups: int = 0
+    tasks: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,7 +88,7 @@ class LimitViolation(enum.StrEnum):
     GRABBING = "grabbing"
     """It takes the processors from others."""
     CROWDED = "crowded"
-    """It has more processes than it may have."""
+    """It has more processes and threads than it may have."""
 
 
 class ConsecutiveFailures:
@@ -111,17 +115,16 @@ class ConsecutiveFailures:
 class LimitWatch:
     """Limit check over the readings of one session, one after the other. Pure."""
 
-    def __init__(
-        self, memory_bytes: int, *, processes: int = _MOST_PROCESSES, patience: int = 4
-    ) -> None:
+    def __init__(self, memory_bytes: int, *, tasks: int | None = None, patience: int = 4) -> None:
         """Start without any readings.
 
         Args:
             memory_bytes: limit of the session, headroom included.
-            processes: limit of the session, its init included.
+            tasks: limit of its processes and threads, if nothing else bounds them.
             patience: readings in a row that may be hidden.
         """
-        self._memory_bytes, self._processes = memory_bytes, processes
+        self._memory_bytes = memory_bytes
+        self._tasks = tasks
         self._streak = ConsecutiveFailures(hidden=patience)
 
     def evaluate(self, reading: Reading) -> LimitViolation:
@@ -129,7 +132,7 @@ class LimitWatch:
         is_over = self._streak.is_over(is_hidden=reading.hidden > 0, is_late=reading.is_late)
         if reading.memory_bytes > self._memory_bytes:
             return LimitViolation.OVER_MEMORY
-        if reading.processes > self._processes:
+        if self._tasks is not None and reading.tasks > self._tasks:
             return LimitViolation.CROWDED
         if reading.groups > _MOST_GROUPS:
             return LimitViolation.GRABBING
@@ -231,6 +234,7 @@ class SessionProcesses:
         *,
         enough_bytes: int = 0,
         most_bytes: int | None = None,
+        most_tasks: int | None = None,
         shared: Mapping[tuple[int, int], int] = MappingProxyType({}),
     ) -> Reading:
         """Read everything once, for a bounded time.
@@ -239,11 +243,15 @@ class SessionProcesses:
             enough_bytes: an upper bound not over this is precise enough: it costs some 50
                 microseconds a process, where exactness costs about 10 a resident megabyte.
             most_bytes: counting stops beyond this; None to count everything.
+            most_tasks: memory is not read if there are more; None to read it whatever there is.
             shared: memory that `deleted` found.
         """
         pids = self.pids()
         stats = {pid: procfs.stat(pid) for pid in pids}
         cpu_seconds = self._count_cpu(stats.values())
+        tasks = sum(int(fields[_THREADS]) for fields in stats.values() if fields)
+        if most_tasks is not None and tasks > most_tasks:
+            return Reading(0, cpu_seconds, len(pids), is_exact=False, tasks=tasks)
         shown = _shown(pids)
         witnesses = _witnesses(shown)
         with procfs.reading_as(self._read_as):
@@ -265,6 +273,7 @@ class SessionProcesses:
             is_exact=counted.is_exact or not pids,
             is_late=counted.is_late,
             groups=len({stats[pid][3] for pid in shown if pid != self._init and stats[pid]}),
+            tasks=tasks,
         )
 
     def _count_cpu(self, stats: Iterable[list[bytes]]) -> float:

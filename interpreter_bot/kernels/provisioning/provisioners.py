@@ -169,7 +169,7 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
                 limits,
                 affinity=[] if self._group else start_parameters.some_processors(limits.cpu_cores),
                 unwalled_home=str(self._unwalled_home) if self._is_unwalled else "",
-                has_own_id=context.uids.are_own or walls is forkserver_clients.Walls.NAMESPACES,
+                has_own_id=self.has_own_id,
                 thaws=self._group is not None and self._group.must_thaw,
                 doors=context.doors,
             )
@@ -205,6 +205,13 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
     def starts_when_attached(self) -> bool:
         """Whether the kernel runs, and can be connected to, only once it has its directories."""
         return self._is_in_container
+
+    @property
+    def has_own_id(self) -> bool:
+        """Whether a limit of the session's user bounds its processes, and no other session's."""
+        # In a user namespace of its own, it is counted there.
+        is_apart = self.host_context.server.walls is forkserver_clients.Walls.NAMESPACES
+        return is_apart or (self._is_in_container and self.host_context.uids.are_own)
 
     @property
     def can_freeze(self) -> bool:

@@ -19,6 +19,7 @@ DOOR_PORTS = (61080, 61081)
 # V8, which draws Altair's charts, reserves 64 GiB that it never fills. What is filled is bounded by
 # RLIMIT_DATA, the cgroup and the watchdog.
 _ADDRESS_ALLOWANCE_BYTES = 128 * settings.GIB
+_SESSIONS_OF_ONE_USER = 16
 # Address space of each new thread, so not more than is usual.
 _STACK_BYTES = 8 * settings.MIB
 _DEEP_STACK_BYTES = 64 * settings.MIB
@@ -99,9 +100,12 @@ def build(
         doors: ports of its network where the bot may want to listen.
     """
     resources = _resources(limits)
-    if not has_own_id:
-        # RLIMIT_NPROC counts all processes of the host's user, not just the session's.
+    if unwalled_home:
         del resources["NPROC"]
+    elif not has_own_id:
+        # It counts what all sessions and the bot have, so it keeps only the machine's from being
+        # used up before the watchdog ends a session for it.
+        resources["NPROC"] = _SESSIONS_OF_ONE_USER * limits.processes
     return {
         "id": kernel_id,
         "uid": uid,

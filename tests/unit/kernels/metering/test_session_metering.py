@@ -1,6 +1,5 @@
 """A session without a control group: who belongs to it, who hides, and what to make of it."""
 
-import dataclasses
 import os
 import pathlib
 import signal
@@ -216,10 +215,11 @@ def test_a_watch_calls_many_groups_of_processes_grabbing():
     assert verdicts == ["fine", "fine", "grabbing"]
 
 
-def test_a_watch_calls_too_many_processes_crowded():
-    watch = session_metering.LimitWatch(100, processes=3)
-    crowds = [dataclasses.replace(reading(1), processes=count) for count in (3, 4)]
-    assert [watch.evaluate(one) for one in crowds] == ["fine", "crowded"]
+def test_a_watch_calls_many_processes_and_threads_crowded_where_nothing_bounds_them():
+    readings = [reading(1, tasks=count) for count in (8, 9)]
+    bound, free = session_metering.LimitWatch(100, tasks=8), session_metering.LimitWatch(100)
+    assert list(map(bound.evaluate, readings)) == ["fine", "crowded"]
+    assert list(map(free.evaluate, readings)) == ["fine", "fine"]
 
 
 def test_a_watch_is_patient_with_a_moment_of_hiding():
