@@ -512,6 +512,7 @@ async def test_an_answer_begins_with_its_words_and_how_it_came_about_folds_away(
         words = "document.querySelector('.answer > .words').getBoundingClientRect()"
         pane = "document.getElementById('scroll').getBoundingClientRect()"
         await page.until(f"Math.abs({words}.top - {pane}.top - 16) <= 1")
+        assert await page.value("document.getElementById('latest').hidden")
         await page.value("document.querySelector('.work summary').focus()")
         await page.press("Enter")
         assert await page.value(SEEN) == [*folded[:2], *live, *drawn]
