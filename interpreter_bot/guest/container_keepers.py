@@ -54,9 +54,10 @@ class Keeper(init_processes.Init):
                 os.write(entrance, b"0")
             for descriptor in (*entrances, *self._switches):
                 os.close(descriptor)
-            self._channel.close()
-            self._link.close()
             signal.set_wakeup_fd(-1)
+            # With these, code could speak for its keeper.
+            for endpoint in (self._channel, self._link, *self._wakers):
+                endpoint.close()
             self._run_kernel(self._far_end, told | {"listeners": listeners})
         self._far_end.close()
         for descriptor in (*entrances, *listeners):

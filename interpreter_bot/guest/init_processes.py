@@ -87,6 +87,8 @@ class Init(abc.ABC):
         self._kernel_fd = -1
         # To the kernel while it starts, then to the fork server, which says how the kernel ended.
         self._link, self._far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # Readable when a child has ended, and what makes it so.
+        self._wakers: tuple[socket.socket, ...] = ()
         # Of version 1's freezer, where there is one: the switch.
         self._switches: list[int] = []
 
@@ -120,7 +122,7 @@ class Init(abc.ABC):
         for entrance in entrances:
             os.write(entrance, b"0")
         entrances, self._switches = entrances + freezer[:1], freezer[1:]
-        wakeup, waker = socket.socketpair()
+        wakeup, waker = self._wakers = socket.socketpair()
         waker.setblocking(False)
         # Before there is a child whose end could be missed.
         signal.signal(signal.SIGCHLD, lambda *_: None)
