@@ -11,32 +11,33 @@ from interpreter_bot.setting_groups import fields
 
 
 class Connection(fields.Group):
-    """Data that code may read: a database, or a place of files."""
+    """Data that code may query: a database, or a bucket of files."""
 
     name: Annotated[str, pydantic.Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
-    """What people and code call it."""
+    """Its name in code and in lists."""
     kind: Literal["postgresql", "sqlite", "duckdb", "snowflake", "flightsql", "sqlalchemy", "files"]
-    """What is spoken: `sqlalchemy` stands for every database that SQLAlchemy has a dialect for."""
+    """The protocol. `sqlalchemy` covers every database that SQLAlchemy has a dialect for."""
     address: str = pydantic.Field(default="", repr=False)
-    """Where it is: a URL, or a path for `sqlite` and `duckdb`. `${NAME}` stands for a variable of
-    the bot's environment, so that no secret need be in a file of settings."""
+    """A URL, or a path for `sqlite` and `duckdb`. `${NAME}` is replaced from the bot's environment,
+    so that no secret has to be in a file."""
     address_file: pathlib.Path | None = None
-    """A file that holds the address, instead."""
+    """A file that holds the address, instead of `address`."""
     options: dict[str, str] = pydantic.Field(default_factory=dict, repr=False)
-    """Further options of the driver, or of the store of files, such as its keys and region; with
-    variables as in `address`."""
+    """Options for the driver or the bucket, such as keys and a region. `${NAME}` works as in
+    `address`."""
     description: Annotated[str, pydantic.Field(max_length=300)] = ""
-    """One line for people and models: what is in it."""
+    """One line that tells people and models what is in it."""
     places: tuple[str, ...] = ()
-    """Where people may use it: `slack`, `slack/T024BE7LD`, `discord/GUILD/CHANNEL`, `web`,
-    `console`, …; none named means everywhere."""
+    """Where it may be used: `slack`, `slack/T024BE7LD`, `discord/GUILD/CHANNEL`, `web`, `console`,
+    … Empty means everywhere."""
     people: tuple[str, ...] = ()
-    """Who may use it, by ids of the platform; none named means everybody."""
+    """Ids of the people who may use it. Empty means everybody."""
     writes: bool = False
-    """Statements that change data run too, each after a person has allowed it."""
+    """Allow statements that change data. A person approves each of them. Not for DuckDB and
+    files."""
     login_only_reads: bool = False
-    """You vouch that the login of `address` can only read. Databases without read-only
-    transactions, such as SQL Server and Snowflake, are not queried until this is set."""
+    """You vouch that the login can only read. Databases without read-only transactions, such as SQL
+    Server and Snowflake, are not queried until you set this."""
 
     @pydantic.model_validator(mode="after")
     def _has_one_address(self) -> Connection:
@@ -48,23 +49,23 @@ class Connection(fields.Group):
 
 
 class ConnectionLimits(fields.Group):
-    """How much code may ask of data connections."""
+    """Limits on queries to `connections`."""
 
     rows: fields.Positive = 5_000_000
-    """What one query may return."""
+    """Rows that one query may return."""
     bytes: fields.Positive = 512 * fields.MIB
-    """What one query may return."""
+    """Size of the result of one query."""
     seconds: fields.Seconds = 45.0
-    """How long one query may take, with the time in which code takes its rows."""
+    """Time for one query, including the time code takes to fetch its rows."""
     session_queries: fields.Positive = 2
-    """Queries of one session at once; others wait."""
+    """Queries that one session runs at a time; more wait."""
     queries: fields.Positive = 4
-    """Queries of one connection at once, of all sessions; others wait."""
+    """Queries that all sessions together run on one connection at a time; more wait."""
     hourly_queries: fields.Positive = 3000
-    """What one session may ask in an hour: queries, and looks at what there is, which count too."""
+    """Queries and schema look-ups of one session in an hour."""
     prompt_characters: Annotated[int, pydantic.Field(ge=0)] = 6000
-    """How much models are told of the tables of one connection."""
+    """Characters of table descriptions that a model gets for each connection."""
     worker_bytes: fields.Positive = 3 * fields.GIB
-    """Memory of the process that asks one database."""
+    """Memory of the process that talks to one database."""
     record_days: Annotated[float, pydantic.Field(gt=0)] = 90.0
-    """How long it is kept what was asked."""
+    """How long the record of queries is kept."""

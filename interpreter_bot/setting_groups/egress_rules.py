@@ -15,24 +15,25 @@ class Egress(fields.Group):
     """A host outside that code may reach, and how."""
 
     host: Annotated[str, pydantic.Field(min_length=1)]
-    """Its name; `*.example.org` stands for every name below that one; or an address."""
+    """Its name or address. `*.example.org` matches every name below that one."""
     ports: tuple[Port, ...] = (443,)
     """Its ports."""
     places: tuple[str, ...] = ()
-    """Where people may use it: `slack`, `slack/T024BE7LD`, `discord/GUILD/CHANNEL`, `web`,
-    `console`, …; none named means everywhere."""
+    """Where it may be used: `slack`, `slack/T024BE7LD`, `discord/GUILD/CHANNEL`, `web`, `console`,
+    … Empty means everywhere."""
     addresses: tuple[str, ...] = ()
-    """Private addresses or networks where it may be, such as `10.2.0.0/16`. Without them only
-    public addresses are reached; those of the cloud's own services never are."""
+    """Private addresses or networks that the name may resolve to, such as `10.2.0.0/16`. Without
+    them only public addresses are reached. Metadata services of clouds are never reached."""
     methods: tuple[str, ...] = ()
-    """HTTP's methods that are let through, such as `GET`; none named means all."""
+    """HTTP methods that are allowed, such as `GET`. Empty means all."""
     paths: tuple[str, ...] = ()
-    """Beginnings of the paths that are let through, such as `/rest/api/`; none named means all."""
+    """Beginnings of allowed paths, such as `/rest/api/`. Empty means all."""
     approval: Literal["never", "ask"] = "never"
-    """Whether a person is asked, once or for a session, before code's request is sent."""
+    """`ask`: a person approves requests, one at a time or for the session, before they are sent."""
     headers: dict[str, str] = pydantic.Field(default_factory=dict, repr=False)
-    """What the bot adds to each request, such as `Authorization = "Bearer ${JIRA_TOKEN}"`: of its
-    own environment, which code never sees. Needs `paths`, so that no other page echoes it."""
+    """Headers that the bot adds to each request, such as `Authorization = "Bearer ${JIRA_TOKEN}"`.
+    `${NAME}` comes from the bot's environment, which code never sees. Needs `paths`, so that no
+    other page echoes the secret."""
 
     @property
     def is_read(self) -> bool:
@@ -41,23 +42,23 @@ class Egress(fields.Group):
 
 
 class EgressLimits(fields.Group):
-    """How much code may exchange with the outside."""
+    """Limits on what code exchanges with the hosts in `egress`."""
 
     connections: Annotated[int, pydantic.Field(gt=0, le=1024)] = 32
-    """Connections of one session at once."""
+    """Connections of one session at a time."""
     requests: fields.Positive = 600
     """Connections and requests of one session in an hour."""
     sent_bytes: fields.Positive = 10 * fields.MIB
-    """What one connection or request may send."""
+    """Bytes that one connection or request may send."""
     received_bytes: fields.Positive = 200 * fields.MIB
-    """What one connection or request may receive."""
+    """Bytes that one connection or request may receive."""
     daily_bytes: fields.Positive = 1 * fields.GIB
-    """What one session may send and receive in a day."""
+    """Bytes that one session may send and receive in a day."""
     record_days: Annotated[float, pydantic.Field(gt=0)] = 90.0
-    """How long it is kept what code tried to reach."""
+    """How long the record of attempts is kept."""
     connect_seconds: fields.Seconds = 10.0
-    """How long a connection may take to be there."""
+    """Time to establish a connection."""
     idle_seconds: fields.Seconds = 60.0
-    """How long nothing may come from either side."""
+    """A connection without traffic for this long is closed."""
     request_seconds: fields.Seconds = 600.0
-    """How long one connection or request may take."""
+    """Time for one connection or request."""

@@ -20,50 +20,50 @@ class Limits(fields.Group):
     """What one session may use."""
 
     execution_seconds: fields.Seconds = 60.0
-    """Wall time of one execution; printing does not extend it."""
+    """Wall time of one execution. Printing does not extend it."""
     input_seconds: fields.Seconds = 600.0
-    """How long code that called `input()` waits for a person; not counted as execution."""
+    """How long `input()` waits for a person. Does not count as execution time."""
     memory_bytes: fields.Positive = 1_825_361_920
-    """Memory of one session, all its processes and its /tmp together (1.7 GiB)."""
+    """Memory of one session: all its processes and its /tmp together."""
     processes: Annotated[int, pydantic.Field(ge=8)] = 128
     """Processes and threads of one session."""
     cpu_cores: Annotated[float, pydantic.Field(gt=0, le=1024)] = 1.0
-    """Share of the machine's cores, 1.0 being one whole core."""
+    """Processor cores of one session; 0.5 is half a core."""
     workspace_bytes: fields.Positive = 2 * fields.GIB
-    """Size of everything in /mnt/data together."""
+    """Total size of /mnt/data."""
     workspace_files: fields.Positive = 10_000
-    """Files and directories in /mnt/data together."""
+    """Files and directories in /mnt/data."""
     disk_reserve_bytes: Annotated[int, pydantic.Field(ge=0)] = 1 * fields.GIB
-    """Free space of the data directory's disk; below it, running code is stopped."""
+    """Free space on the disk of the data directory. Below it, running code is stopped."""
     memory_reserve_bytes: Annotated[int, pydantic.Field(ge=0)] = pydantic.Field(
         default_factory=lambda: min(512 * fields.MIB, _memory_bytes() // 16)
     )
-    """Available memory of the machine; below it, the session that took most of it is ended. At most
-    a sixteenth of what the bot's own control group may have is kept free in that."""
+    """Available memory of the machine. Below it, the session that took most of it is ended. Inside
+    the bot's own control group, at most a sixteenth of the group's limit is kept free."""
     bot_memory_bytes: Annotated[int, pydantic.Field(ge=256 * fields.MIB)] = 768 * fields.MIB
-    """Memory of the bot itself; above it, the session that sends most is ended."""
+    """Memory of the bot process. Above it, the session that sends most output is ended."""
     file_bytes: fields.Positive = 1 * fields.GIB
-    """Size of any one file that code writes."""
+    """Size of one file that code writes."""
     upload_bytes: fields.Positive = 512 * fields.MIB
     """Size of one file that a person sends."""
     temporary_bytes: fields.Positive = 256 * fields.MIB
-    """Size of the private /tmp and of /dev/shm; memory, which control groups count as such."""
+    """Size of /tmp and of /dev/shm, each. They are in memory; control groups count them."""
     output_bytes: fields.Positive = 1_000_000
-    """Printed text of each stream of an execution; longer text loses its middle to a notice."""
+    """Printed text per stream and execution. Longer text loses its middle."""
     displays: fields.Positive = 50
-    """Images, tables and other displays of one execution; further ones are counted, not shown."""
+    """Pictures, tables and other displays of one execution. More are counted but not shown."""
     display_bytes: Annotated[int, pydantic.Field(gt=0, le=15 * fields.MIB)] = 12 * fields.MIB
-    """Size of one display, as encoded on the wire."""
+    """Size of one display."""
     open_files: Annotated[int, pydantic.Field(ge=64)] = 1024
     """File descriptors of one process."""
 
 
 class Kernels(fields.Group):
-    """Where kernels come from and how long they live."""
+    """How kernels are started, and how long they live."""
 
     python: pathlib.Path = pathlib.Path(sys.executable)
-    """The interpreter that runs user code: any with ipykernel and cloudpickle. Default: the bot's
-    own."""
+    """The Python that runs user code: any environment with ipykernel and cloudpickle. By default
+    the bot's own."""
     preload: tuple[str, ...] = (
         "numpy",
         "pandas",
@@ -78,85 +78,89 @@ class Kernels(fields.Group):
         "openpyxl",
         "pyarrow",
     )
-    """Modules imported once, before any kernel is forked; missing ones are skipped and logged."""
+    """Modules that are imported once, before kernels are forked. Missing ones are skipped and
+    logged."""
     provisioner: str = "interpreter-bot-fork"
-    """Name of the jupyter_client kernel provisioner; it must do what `ForkProvisioner` does."""
+    """Name of the jupyter_client kernel provisioner. It has to implement what `ForkProvisioner`
+    does."""
     doors: bool = False
-    """Let the bot listen in the networks of kernels, also where no `egress` is listed."""
+    """Let the bot listen inside the networks of kernels even if no `egress` is listed. Hosts of a
+    fleet need it."""
     spares: Annotated[int, pydantic.Field(ge=0, le=64)] = 2
-    """Kernels kept ready for sessions to come."""
+    """Idle kernels that are kept ready for new sessions."""
     starts: Annotated[int, pydantic.Field(ge=0)] = 0
-    """Kernels that start at a time, others wait for them; 0 means one more than there are cores."""
+    """Kernels that start at the same time; others wait. 0 means the number of cores plus one."""
     concurrent: Annotated[int, pydantic.Field(ge=0)] = 0
-    """Kernels at once; 0 means as many as `memory_share` of the machine's memory holds."""
+    """Kernels at the same time. 0 means as many as fit into `memory_share` of the memory."""
     per_person: Annotated[int, pydantic.Field(ge=0)] = 5
-    """Kernels of one person at once; the next takes the place of their own that is idle longest.
-    0 means that only `concurrent` bounds them."""
+    """Kernels of one person. The next one replaces their longest idle one. 0 means no limit but
+    `concurrent`."""
     memory_share: Annotated[float, pydantic.Field(gt=0, le=1)] = 0.8
-    """Part of the machine's memory that idle kernels may fill, when `concurrent` is 0."""
+    """Share of the machine's memory that idle kernels may fill if `concurrent` is 0."""
     idle_seconds: fields.Seconds = 30 * 60.0
-    """A kernel unused for this long is let go."""
+    """A kernel that is unused for this long is ended. Its variables are saved first."""
     rest_seconds: Annotated[float, pydantic.Field(ge=0)] = 30 * 60.0
-    """Once no kernel was used for this long, and the last was let go, so is what is preloaded, with
-    all spares; the next kernel takes seconds more. 0 means never."""
+    """If no kernel was used for this long and none is left, the spares and the preloaded modules
+    are released too. The next start then takes some seconds. 0 means never."""
     freeze_seconds: Annotated[float, pydantic.Field(ge=0)] = 30.0
-    """A kernel unused for this long is frozen, with everything that its code left running, until it
-    is wanted again; 0 means never."""
+    """A kernel that is unused for this long is frozen, with everything its code left running, until
+    it is used again. 0 means never."""
     background_seconds: Annotated[float, pydantic.Field(ge=0)] = 0.0
-    """Processor time that code may use in the background after `freeze_seconds`, before it is
+    """Processor time that code may use in the background after `freeze_seconds` before it is
     frozen."""
     start_seconds: fields.Seconds = 30.0
-    """How long a kernel may take to start, once it need not wait for others."""
+    """Time for a kernel to start once it is its turn."""
     interrupt_grace_seconds: fields.Seconds = 4.0
-    """How long code may take to react to an interrupt before its kernel is killed."""
+    """Time for code to react to an interrupt before its kernel is killed."""
 
 
 class Sandbox(fields.Group):
-    """The walls."""
+    """The walls around kernels."""
 
     enabled: bool = True
-    """Only the flag `--unsafe-no-sandbox` turns this off; a file or variable cannot."""
+    """Always true. Only the command line option `--unsafe-no-sandbox` turns the sandbox off."""
     level: Literal["auto", "full", "standard", "container"] = "auto"
-    """`full`: namespaces, and control groups that bound each session; `standard`: namespaces;
-    `container`: neither, for an ordinary container. `auto` takes the strongest that works; each of
-    the others is demanded, and the bot does not start without it."""
+    """`full`: namespaces, and a control group for each session. `standard`: namespaces.
+    `container`: neither, for an ordinary container; Landlock and user ids instead. `auto` takes the
+    strongest that works. If you name a level, the bot refuses to start without it."""
     first_uid: Annotated[int, pydantic.Field(ge=1000)] = 1_600_000_000
-    """First user id of the range for kernels: on the host, when the bot runs as root."""
+    """First host user id for sessions if the bot runs as root."""
     uid_count: Annotated[int, pydantic.Field(ge=1000, le=1_000_000)] = 65_536
-    """Length of that range; each session gets an id of its own."""
+    """Number of these user ids. Each session gets its own."""
     subordinate_ids: Literal["auto", "off"] = "auto"
-    """Give each session a user id of its own where /etc/subuid and /etc/subgid grant some to the
-    bot's user, or never. As root this decides nothing."""
+    """`auto`: give each session a user id of its own if /etc/subuid and /etc/subgid grant some to
+    the bot's user. No effect for root."""
     cgroups: Literal["auto", "off"] = "auto"
-    """Use control groups where they are writable, or never."""
+    """`auto`: use control groups where they are writable."""
 
 
 class Host(fields.Group):
-    """The process that keeps the kernels, so that they outlive the bot's."""
+    """The process that keeps the kernels, so that they outlive the bot."""
 
     mode: Literal["inside", "own", "service"] = "own"
-    """Of `interpreter-bot run`. `own`: the bot looks for such a process, starts one where there is
-    none, and ends it with itself; `service`: it only looks, for one that was started apart;
-    `inside`: there is none, and kernels end with the bot, however that ends."""
+    """For `interpreter-bot run`. `own`: start such a process if there is none, and end it with the
+    bot. `service`: use one that was started separately. `inside`: run kernels in the bot's own
+    process; they end with it."""
     linger_seconds: fields.Seconds = 600.0
-    """How long one that a bot started waits for the next bot, when its own was killed."""
+    """How long a process started by a bot waits for the next bot if its own was killed."""
     bot_user: str = ""
-    """User, by name or number, whose bots may use it besides its own, where it runs as root."""
+    """Name or number of another user whose bot may use this process. The process has to run as
+    root."""
     listen: str = ""
-    """Address and port, as `0.0.0.0:7443`, at which it takes bots of other machines, over TLS."""
+    """Address and port for bots on other machines, over TLS, such as `0.0.0.0:7443`."""
     metrics: str = ""
-    """Address and port, as `0.0.0.0:9464`, at which it says over plain HTTP, to whoever asks, that
-    it lives (`/livez`), takes sessions (`/readyz`) and how full it is (`/metrics`)."""
+    """Address and port, such as `0.0.0.0:9464`, for `/livez`, `/readyz` and `/metrics` over plain
+    HTTP, without a login."""
     fleet: tuple[str, ...] = ()
-    """Hosts of other machines for bots, instead of one of this: `host-1.example:7443`, or
-    `dns:hosts.example:7443` for all addresses of a name, `ray` for those that `interpreter-bot
+    """For bots: hosts on other machines, instead of one on this machine. `host-1.example:7443`, or
+    `dns:hosts.example:7443` for all addresses of a name, or `ray` for those that `interpreter-bot
     fleet` lists in the database, or a directory of sockets."""
     lost_seconds: fields.Seconds = 30.0
-    """How long one of a fleet may be away before its sessions begin again on another."""
+    """How long a host may be unreachable before its sessions continue on another."""
     store: str = ""
-    """Where hosts of several machines keep the files and saved variables of sessions, so that these
-    go on elsewhere: `s3://bucket/prefix`, `gs://…`, `az://…` or `file:///mnt/shared`. Logins come
-    from the host's environment, as `AWS_ACCESS_KEY_ID`."""
+    """Where hosts on several machines keep files and saved variables, so that sessions can move:
+    `s3://bucket/prefix`, `gs://…`, `az://…` or `file:///mnt/shared`. Logins come from the host's
+    environment, such as `AWS_ACCESS_KEY_ID`."""
     tls: pathlib.Path | None = None
-    """Directory with the certificate and key of this host or bot, and the authority that it trusts:
-    `tls.crt`, `tls.key`, `ca.crt`. They are read again when they change."""
+    """Directory with the certificate and key of this host or bot and the authority that it trusts:
+    `tls.crt`, `tls.key`, `ca.crt`. Read again when they change."""

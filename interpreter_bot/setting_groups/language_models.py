@@ -34,43 +34,43 @@ class Model(fields.Group):
     """One model that people can choose."""
 
     name: Annotated[str, pydantic.Field(min_length=1)]
-    """What its server calls it."""
+    """Its name at its server."""
     label: str = ""
-    """What people call it; empty means its name."""
+    """Its name for people. Empty means `name`."""
     base_url: header_values.Address = "https://api.openai.com/v1"
-    """Where its server is: any that speaks OpenAI's protocols, or Anthropic's; for that, its own by
-    default."""
+    """Address of a server that speaks OpenAI's protocols or Anthropic's. For `anthropic` the
+    default is Anthropic's own."""
     api_key_variable: str = "OPENAI_API_KEY"
-    """The environment variable that holds its key, `ANTHROPIC_API_KEY` by default for that
-    protocol; unset or empty means the server wants none."""
+    """The environment variable that holds the key; for `anthropic`, `ANTHROPIC_API_KEY` by default.
+    If the variable is unset or empty, no key is sent."""
     protocol: Literal["auto", "chat", "responses", "fenced", "anthropic"] = "auto"
-    """The wire protocol. `fenced` is chat completions with blocks of code in the text, which are
-    run; in all others, code in a model's words is only shown. `auto` is `fenced` for a model whose
-    name says at most four billion parameters; otherwise it offers tools, and switches to `fenced`
-    while the server refuses them. `anthropic` is the Messages API, and needs the extra
-    `[anthropic]`."""
+    """`chat`: chat completions with tools. `responses`: OpenAI's Responses. `anthropic`: the
+    Messages API; needs the extra `[anthropic]`. `fenced`: chat completions in which the model
+    writes fenced code blocks that are run. `auto`: `fenced` for models whose name says at most four
+    billion parameters; otherwise tools, and `fenced` while the server refuses tools."""
     thinks: bool = True
-    """Let it think before it answers and between its calls, where that is up to us: over
-    `anthropic`. Its thoughts count as written, also towards `answer_tokens`."""
+    """Let the model think before it answers and between calls. Only for `anthropic`. Thoughts count
+    as output, also towards `answer_tokens`."""
     context_tokens: Annotated[int, pydantic.Field(ge=2048)] = 128_000
-    """How much it can read and write together."""
+    """Size of its context: input and output together."""
     answer_tokens: Annotated[int, pydantic.Field(ge=64)] = 8192
-    """The longest single answer that is asked for."""
+    """Longest single answer to ask for."""
     can_see_images: Annotated[Literal["auto", "yes", "no"], pydantic.BeforeValidator(_sight)] = (
         "auto"
     )
-    """Show it the pictures that people send and code draws; otherwise it is told of them in words.
-    `auto` goes over to words for good when the server says that the model does not see."""
+    """Show the model pictures that people send and code draws. `no`: describe them in words.
+    `auto`: show them until the server says that the model cannot see."""
     input_price: fields.Price = decimal.Decimal(0)
-    """Money for a million tokens read."""
+    """Price of a million input tokens."""
     cached_price: fields.Price | None = None
-    """Money for a million tokens read that the server had in its cache; None: the input price."""
+    """Price of a million input tokens that the server had cached. Unset means `input_price`."""
     cache_write_price: fields.Price | None = None
-    """Money for a million tokens read that it puts there; None: the input price."""
+    """Price of a million input tokens that the server writes to its cache. Unset means
+    `input_price`."""
     output_price: fields.Price = decimal.Decimal(0)
-    """Money for a million tokens written."""
+    """Price of a million output tokens."""
     temperature: Annotated[float, pydantic.Field(ge=0, le=2)] | None = None
-    """How freely it answers; None leaves that to the server."""
+    """Sampling temperature. Unset leaves it to the server."""
 
     @pydantic.model_validator(mode="before")
     @classmethod
@@ -99,40 +99,41 @@ class Model(fields.Group):
 
 
 class TurnLimits(fields.Group):
-    """What one turn may use. All are checked before each spend."""
+    """What one turn (a request and its answer) may use. Checked before each spend."""
 
     steps: fields.Positive = 25
     """Model calls."""
     tokens: fields.Positive = 1_000_000
-    """Tokens read and written."""
+    """Input and output tokens."""
     seconds: fields.Seconds = 30 * 60.0
     """Wall time, running code included."""
     money: fields.Price | None = None
-    """In the currency of the price list; None means no limit."""
+    """Cost, in the currency of your prices. Unset means no limit."""
     equal_failures: Annotated[int, pydantic.Field(ge=2)] = 4
-    """The same error, the same malformed call or the same refused repeat so often in a row ends
-    the turn: it would only burn money."""
+    """How many times in a row the same error, malformed call or refused repeat may occur before the
+    turn ends."""
     output_characters: Annotated[int, pydantic.Field(ge=400)] = 8000
-    """What the model sees of the printed output of one execution, half head and half tail."""
+    """Characters of one execution's printed output that the model sees: half from the start, half
+    from the end."""
     pictures: Annotated[int, pydantic.Field(ge=0)] = 4
     """Pictures of one execution that are shown to a model that can see."""
     file_bytes: fields.Positive = 32_768
-    """What the model gets at once when it reads a file."""
+    """Bytes that the model gets when it reads a file."""
 
 
 class Patience(fields.Group):
-    """How long a model's server is waited for."""
+    """How long the bot waits for a model's server."""
 
     retries: Annotated[int, pydantic.Field(ge=0, le=10)] = 3
-    """Further tries after a rate limit, an overload or a lost connection."""
+    """Retries after a rate limit, an overload or a lost connection."""
     backoff_seconds: fields.Seconds = 0.5
-    """The wait before the first of them; it doubles each time."""
+    """Wait before the first retry. It doubles each time."""
     longest_wait_seconds: fields.Seconds = 60.0
-    """A server that wants us to wait longer is not waited for."""
+    """If the server asks for a longer wait, the request fails."""
     connect_seconds: fields.Seconds = 10.0
-    """To reach the server."""
+    """Time to connect."""
     silence_seconds: fields.Seconds = 180.0
-    """Between two signs of life; a small machine needs that long to read a long transcript."""
+    """Longest silence from the server. Small machines need minutes to read a long transcript."""
 
 
 STRANGERS_TOKENS: Final = 200_000
@@ -140,31 +141,32 @@ STRANGERS_TOKENS: Final = 200_000
 
 
 class DailyAllowance(fields.Group):
-    """What one person may use in a day (of UTC), in all conversations. None means no limit, but
-    on Discord while no people, roles, servers or channels are named: 200,000 tokens then."""
+    """What one person may use per day (UTC), in all conversations. Without limits by default,
+    except on Discord while no servers, channels, roles or people are named: 200,000 tokens."""
 
     money: fields.Price | None = None
-    """In the currency of the price list."""
+    """Cost, in the currency of your prices. Unset means no limit."""
     tokens: fields.Positive | None = None
-    """Tokens read and written."""
+    """Input and output tokens. Unset means no limit."""
 
 
 class Instructions(fields.Group):
-    """What models are told beside the rules."""
+    """Your own instructions for models."""
 
     note: str = ""
-    """Added to the system prompt: what the operator wants every model to know."""
+    """Text that is added to the system prompt of every model."""
 
 
 class EmbeddedModel(fields.Group):
-    """The embedded model, used if no other is configured: needs the extra `[local]`."""
+    """The demo model, which runs inside the bot if no other model is configured. Needs the extra
+    `[local]`."""
 
     enabled: bool = True
-    """Use it where no other model is configured."""
+    """Use it if no other model is configured."""
     model_path: pathlib.Path | None = None
-    """A GGUF file; without one, the demo model is downloaded once, 1.04 GiB. A file called like the
-    official one has to be it."""
+    """A GGUF file. Without one, the demo model is downloaded once (1.04 GiB). A file with the name
+    of the official one is checked against its hash."""
     context_tokens: Annotated[int, pydantic.Field(ge=2048)] = 8192
-    """How much it can read and write together; more takes more memory."""
+    """Size of its context. More takes more memory."""
     threads: Annotated[int, pydantic.Field(ge=0, le=256)] = 0
-    """Threads that it computes with; 0 means one for each core."""
+    """Threads to compute with. 0 means one per core."""

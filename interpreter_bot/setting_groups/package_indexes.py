@@ -35,39 +35,40 @@ Names = Annotated[tuple[str, ...], pydantic.AfterValidator(_named)]
 
 
 class PackageIndex(fields.Group):
-    """Where packages come from that people install, and which."""
+    """Packages that people install into running kernels: from where, and which."""
 
     url: str = ""
-    """Address of the index, public or a mirror, which ends in /simple as a rule. Empty: nothing can
-    be installed."""
+    """Address of the package index, public or a mirror; it usually ends in /simple. Empty means
+    that nothing can be installed."""
     netrc_file: pathlib.Path | None = None
-    """File of the index's password, in the format of .netrc."""
+    """File with the index's password, in .netrc format."""
     allow: Names = ("*",)
-    """Names of packages that may be installed, with all they need; `*` stands for any letters."""
+    """Names of packages that may be installed, dependencies included. `*` matches any
+    characters."""
     deny: Names = ()
-    """Names of packages that may not, though they are allowed."""
+    """Names of packages that may not be installed even if `allow` matches."""
     missing: Literal["offer", "install", "say"] = "offer"
-    """What is done about a module that code imports and that is not there: the package it probably
-    comes from is offered, to whoever runs the code; or installed at once, which takes only what
-    `allow` names in full and what is well known; or its name is said."""
+    """What happens when code imports a missing module. `offer`: offer the likely package to the
+    person. `install`: install it without asking if it is well known or `allow` names it in full.
+    `say`: only name the package."""
     guesses: bool = True
-    """Whether people may let the index be asked for a missing module whose name is not widely known
-    and not in `allow`. It may be the name of a module of their own, so they are asked before."""
+    """Allow people to look up a missing module at the index if it is not well known. Its name may
+    be private, so they are asked first."""
     cooldown_days: Annotated[int, pydantic.Field(ge=0, le=3650)] = 7
-    """A release younger than this is not taken: most malicious ones are found within days. The
-    index has to tell when files were uploaded; 0 takes all."""
+    """Skip releases younger than this; most malicious ones are found within days. The index has to
+    report upload times. 0 accepts all."""
     own: Names = ()
-    """Names of packages that need not cool down, such as your own."""
+    """Names of packages that are exempt from `cooldown_days`, such as your own."""
     packages: Annotated[int, pydantic.Field(gt=0, le=1000)] = 60
-    """Packages of one installation together."""
+    """Packages in one installation."""
     download_bytes: fields.Positive = 500 * fields.MIB
-    """Files of one installation together."""
+    """Download size of one installation."""
     unpacked_bytes: fields.Positive = 2 * fields.GIB
-    """What they may take of the disk."""
+    """Unpacked size of one installation."""
     build_seconds: fields.Seconds = 300.0
-    """How long one installation may take."""
+    """Time for one installation."""
     cache_bytes: fields.Positive = 10 * fields.GIB
-    """What all installed packages may take of the disk; those used longest ago are deleted."""
+    """Disk space for all installed packages. The least recently used are deleted."""
 
     @pydantic.field_validator("url")
     @classmethod
@@ -81,13 +82,16 @@ class PackageIndex(fields.Group):
 
 
 class ChannelPackages(fields.Group):
-    """Packages that all conversations of a place have; an empty part stands for any."""
+    """Packages that all conversations of a place have. An empty part matches any."""
 
     platform: str = ""
+    """`slack`, `discord`, `web` or `console`."""
     workspace: str = ""
+    """Id of a Slack workspace or Discord server."""
     channel: str = ""
+    """Id of a channel."""
     names: Annotated[tuple[str, ...], pydantic.Field(min_length=1, max_length=100)]
-    """As after `pip install`."""
+    """Requirements as for `pip install`."""
 
     def are_in(self, *place: str) -> bool:
         """Return whether conversations of this platform, workspace and channel have them."""

@@ -11,87 +11,90 @@ from interpreter_bot.setting_groups import fields, header_values
 
 
 class Slack(fields.Group):
-    """Slack. It is on when a token (or, for many workspaces, a client id) is set.
+    """Slack. It is on if a token or, for many workspaces, a client id is set.
 
-    What admins choose in the home tab (people, groups, channels, approval, following threads)
-    holds in their workspace instead of what is set here.
+    What workspace admins choose in the app's home tab (people, groups, channels, approval,
+    following threads) replaces these settings in their workspace.
     """
 
     bot_token: header_values.Token = pydantic.SecretStr("")
-    """SLACK_BOT_TOKEN, `xoxb-…`: the bot in one workspace."""
+    """`SLACK_BOT_TOKEN`, `xoxb-…`: the bot in one workspace."""
     app_token: header_values.Token = pydantic.SecretStr("")
-    """SLACK_APP_TOKEN, `xapp-…` with `connections:write`: for Socket Mode."""
+    """`SLACK_APP_TOKEN`, `xapp-…` with the scope `connections:write`: for Socket Mode."""
     signing_secret: header_values.Token = pydantic.SecretStr("")
-    """SLACK_SIGNING_SECRET: proves that an HTTP request comes from Slack."""
+    """`SLACK_SIGNING_SECRET`: proves that an HTTP request comes from Slack."""
     client_id: str = ""
-    """SLACK_CLIENT_ID: many workspaces, each installed through OAuth, instead of one token."""
+    """`SLACK_CLIENT_ID`: for many workspaces, each installed by OAuth, instead of one bot token."""
     client_secret: header_values.Token = pydantic.SecretStr("")
-    """SLACK_CLIENT_SECRET, for the same."""
+    """`SLACK_CLIENT_SECRET`: belongs to `client_id`."""
     api_base_url: header_values.Address = "https://slack.com/api/"
-    """SLACK_API_BASE_URL: GovSlack, or a server for tests."""
+    """`SLACK_API_BASE_URL`: for GovSlack, or a test server."""
     file_hosts: tuple[str, ...] = ("slack.com", "slack-edge.com", "slack-files.com")
-    """Domains that may be sent the bot's token to fetch a file, besides the host of the API."""
+    """Domains, besides the API's, that receive the bot's token when a file is fetched."""
 
     transport: Literal["socket", "http"] = "socket"
-    """How events come: over a connection the bot opens, or over requests Slack makes."""
+    """`socket`: the bot opens a connection to Slack. `http`: Slack sends requests to the bot."""
     host: str = "127.0.0.1"
-    """Where HTTP listens; put a proxy with TLS before it."""
+    """Address to listen on for `http`. Put a proxy with TLS in front."""
     port: Annotated[int, pydantic.Field(ge=0, le=65535)] = 3000
-    """Port of HTTP; 0 takes a free one."""
+    """Port for `http`. 0 takes any free one."""
     public_url: str = ""
-    """Where Slack reaches that, such as `https://bot.example.org`; for OAuth."""
+    """Where Slack reaches the bot, such as `https://bot.example.org`. For OAuth."""
 
     allowed_workspaces: tuple[str, ...] = ()
-    """Ids (`T…`) whose people may use the bot; none means all it is installed in."""
+    """Ids (`T…`) of workspaces that may use the bot. Empty means all it is installed in."""
     allowed_channels: tuple[str, ...] = ()
-    """Ids (`C…`, `G…`); none means all. Direct messages are not concerned."""
+    """Ids (`C…`, `G…`) of channels. Empty means all. Does not affect direct messages."""
     allowed_groups: tuple[str, ...] = ()
-    """User groups (`S…`) whose members may; with `allowed_people`, either suffices."""
+    """User groups (`S…`) whose members may use the bot. Together with `allowed_people`, either
+    suffices."""
     allowed_people: tuple[str, ...] = ()
-    """Ids (`U…`, `W…`); no group and no person means everybody. Admins always may."""
+    """Ids (`U…`, `W…`) of people. No group and no person means everybody. Admins always may."""
     heard_bots: tuple[str, ...] = ()
-    """Ids (`B…`) of other apps, such as alerts, whose messages and files in a thread or channel are
-    shown to the model. Nothing that they write is a request."""
+    """Ids (`B…`) of other apps, such as alerts, whose messages and files are shown to the model.
+    They are never requests."""
     allows_guests: bool = False
-    """Let guests of the workspace in."""
+    """Let guests of the workspace use the bot."""
     allows_strangers: bool = False
-    """Let people of other companies in, who share a channel through Slack Connect."""
+    """Let people of other companies use the bot who share a channel through Slack Connect."""
     admins: tuple[str, ...] = ()
-    """Who sees and ends everybody's sessions, besides the workspace's own admins."""
+    """Ids of people who see and end everybody's sessions, besides the workspace's admins."""
 
     agent_view: bool = True
-    """The app has Slack's agent view: sessions with a status, a native Stop, and text that is
-    streamed in direct messages."""
+    """The app has Slack's agent view: a status, a native Stop button, and streamed text in direct
+    messages."""
     code: Literal["hidden", "short", "full"] = "short"
-    """How much of the model's code an answer shows in the end: none; a button that shows it, and
-    what it printed; or all of it, with what it printed, below the last words."""
+    """How much of the model's code a finished answer shows. `hidden`: none. `short`: a button that
+    shows code and output. `full`: all of it below the answer."""
     follows_threads: bool = True
-    """Answer without a mention in the bot's threads while only one person writes there."""
+    """Answer in the bot's threads without a mention while only one person writes there."""
     approval: Literal["never", "plan", "every"] = "never"
-    """Whether a person is asked before the model's code runs; `sessions.approval` and
-    channels can ask for more, never for less."""
+    """Whether a person approves the model's code: `never`, once per answer (`plan`), or `every`
+    time. `sessions.approval` and channels can only make this stricter."""
     edit_seconds: Annotated[float, pydantic.Field(ge=0)] = 300.0
-    """A message edited within this time is answered anew; 0 turns that off."""
+    """A message that is edited within this time is answered again. 0 means never."""
     look_back_seconds: Annotated[float, pydantic.Field(ge=0, le=80_000)] = 3600.0
-    """At the start, answer messages missed in the last so many seconds, in channels and threads
-    used in the last day; 0 turns that off."""
+    """At start, answer messages that were missed in this time, in channels and threads used in the
+    last day. 0 means none."""
 
     posting_seconds: fields.Seconds = 1.0
-    """Between two messages in one channel, on the average; Slack allows about one a second."""
+    """Average time between two messages in a channel. Slack allows about one a second."""
     streaming_seconds: fields.Seconds = 1.0
-    """Between two pieces of one streamed answer."""
+    """Time between two pieces of a streamed answer."""
     editing_seconds: fields.Seconds = 3.0
-    """Between two edits of one answer, where it cannot be streamed."""
+    """Time between two edits of an answer that cannot be streamed."""
     stream_seconds: fields.Seconds = 240.0
-    """After this time a streamed answer goes on in another message; Slack ends them at 300."""
+    """After this time, a streamed answer continues in another message. Slack ends streams at 300
+    s."""
     stream_characters: Annotated[int, pydantic.Field(ge=1000, le=11_000)] = 9_000
-    """Likewise after so much text; Slack refuses what is above 12,000."""
+    """After this many characters, a streamed answer continues in another message. Slack refuses
+    more than 12,000."""
     sharing_seconds: fields.Seconds = 12.0
-    """How long Slack may take to show a file; then it is sent again."""
+    """How long to wait for Slack to show an uploaded file before it is sent again."""
     ping_seconds: fields.Seconds = 5.0
     """How soon a dead connection is noticed and replaced."""
     drain_seconds: Annotated[float, pydantic.Field(ge=0)] = 10.0
-    """How long answers under way may take to finish when the bot is stopped."""
+    """Time for running answers to finish when the bot stops."""
 
     @property
     def is_on(self) -> bool:
@@ -100,56 +103,59 @@ class Slack(fields.Group):
 
 
 class Discord(fields.Group):
-    """Discord. It is on when a token is set."""
+    """Discord. It is on if a token is set."""
 
     token: header_values.Token = pydantic.SecretStr("")
-    """DISCORD_TOKEN: the bot's."""
+    """`DISCORD_TOKEN`: the bot's token."""
     guilds: tuple[int, ...] = ()
-    """Ids of the only servers where it may be used; empty means all."""
+    """Ids of servers where the bot may be used. Empty means all."""
     channels: tuple[int, ...] = ()
-    """Ids of the only channels (their threads included); empty means all."""
+    """Ids of channels, including their threads. Empty means all."""
     roles: tuple[int, ...] = ()
-    """Ids of roles that may use it; with `people`, either is enough. Both empty: everybody."""
+    """Ids of roles that may use the bot. Together with `people`, either suffices. Both empty means
+    everybody."""
     people: tuple[int, ...] = ()
-    """Ids of people who may use it, in direct messages too."""
+    """Ids of people who may use the bot, also in direct messages."""
     direct_messages: bool = True
-    """Whether it answers direct messages: of those who may use it on a server, if `guilds` or
-    `channels` are named, of `people`, and of who has one of the `roles`."""
+    """Answer direct messages. If `guilds`, `channels`, `roles` or `people` are set, only from
+    members of such a server, holders of such a role, or listed people."""
     user_install: bool = False
-    """Offer the commands to people who install it for themselves, on servers it is not in."""
+    """Let people install the commands for themselves, on servers the bot is not in."""
     threads: bool = True
-    """A mention in a channel opens a thread; otherwise it is answered there, by a reply."""
+    """Answer a mention in a new thread. Otherwise by a reply in the channel."""
     follow_threads: bool = True
-    """Answer without a mention in its own threads while only one person writes there; needs the
-    message content."""
+    """Answer in the bot's threads without a mention while only one person writes there. Needs the
+    message content intent."""
     forum_channels: tuple[int, ...] = ()
-    """Ids of forums whose every post is for it, mentioned or not; needs the message content."""
+    """Ids of forums where every post is answered, mentioned or not. Needs the message content
+    intent."""
     message_content: Literal["auto", "required", "off"] = "auto"
-    """The privileged intent: asked for and done without where it is not granted; demanded; not
-    asked for. Without it only direct messages, mentions, replies to it and commands are read."""
+    """The privileged intent. `auto`: use it if it is granted. `required`: fail without it. `off`:
+    do not request it. Without it the bot reads only direct messages, mentions, replies and
+    commands."""
     sharding: bool = False
-    """Connect once per shard, which Discord demands from 2,500 servers on."""
+    """Connect once per shard. Discord demands it from 2,500 servers on."""
     shards: Annotated[int, pydantic.Field(ge=0)] = 0
-    """How many shards; 0 means as many as Discord advises."""
+    """Number of shards. 0 means what Discord recommends."""
     edit_seconds: Annotated[float, pydantic.Field(ge=0.05)] = 1.5
-    """Between two edits of an answer that is being written."""
+    """Time between two edits of an answer."""
     rerun_seconds: Annotated[float, pydantic.Field(ge=0)] = 300.0
-    """Editing a message so long after it was sent runs it again; 0 means never."""
+    """A message that is edited within this time after it was sent is answered again. 0 means
+    never."""
     look_back_seconds: Annotated[float, pydantic.Field(ge=0, le=86400)] = 600.0
-    """At the start, what was written in the last so many seconds is answered too, if it was not;
-    0 means that messages which came while the bot was down are passed over."""
+    """At start, answer messages that were missed in this time. 0 means none."""
     archive_minutes: Literal[60, 1440, 4320, 10080] = 1440
-    """When a quiet thread is put away."""
+    """Discord archives a quiet thread after this time."""
     context_messages: Annotated[int, pydantic.Field(ge=0, le=100)] = 20
-    """How many messages before a mention the model is shown, of those since its last answer."""
+    """Messages before a mention, since the bot's last answer, that are shown to the model."""
     bots: tuple[int, ...] = ()
-    """Ids of other bots and of webhooks whose messages are shown to the model, too."""
+    """Ids of other bots and webhooks whose messages are shown to the model."""
     file_parts: Annotated[int, pydantic.Field(ge=1, le=10)] = 5
-    """A file too large for one upload is sent in so many parts at most."""
+    """A file that is too large for one upload is sent in at most this many parts."""
     login_seconds: fields.Seconds = 60.0
-    """How long logging in and connecting may take at the start."""
+    """Time to log in and connect at start."""
     closing_seconds: fields.Seconds = 30.0
-    """How long last answers may take to be shown when the bot ends."""
+    """Time to show the last answers when the bot stops."""
 
     @property
     def is_open(self) -> bool:
@@ -158,43 +164,45 @@ class Discord(fields.Group):
 
 
 class Web(fields.Group):
-    """The web page: where it is served, and for whom."""
+    """The web page."""
 
     enabled: bool = True
-    """Serve it."""
+    """Serve the page."""
     host: str = "127.0.0.1"
-    """The address to listen on. Anything but loopback shows the page to the network: put a proxy
-    that speaks TLS before it."""
+    """Address to listen on. Anything but loopback exposes the page to the network: put a proxy with
+    TLS in front."""
     port: Annotated[int, pydantic.Field(ge=0, le=65535)] = 8765
-    """0 takes any that is free."""
+    """Port. 0 takes any free one."""
     allowed_hosts: tuple[str, ...] = ()
-    """Names other than those of loopback under which browsers may ask for the page, such as
-    "bot.example.org" or "bot.example.org:8443". Without a port, any port."""
+    """Host names other than loopback's under which browsers may open the page, such as
+    `bot.example.org` or `bot.example.org:8443`. Without a port, any port."""
     public_url: Annotated[str, pydantic.Field(pattern=r"^(https?://[^/?#@\s]+/?)?$")] = ""
-    """Where people find the page, such as `https://bot.example.org`: lets those of Slack and
-    Discord open a conversation there to read it. Without it nobody can."""
+    """Where people reach the page, such as `https://bot.example.org`. Lets people on Slack and
+    Discord open a conversation there. Empty means that nobody can."""
     approval: Literal["never", "plan", "every"] = "never"
-    """Whether the page asks the person before the model's code runs; people can choose a stricter
-    one there."""
+    """Whether a person approves the model's code on the page: `never`, once per answer (`plan`), or
+    `every` time. People can choose a stricter level for themselves."""
     page_scripts: bool = True
-    """Let pages that code made, such as plotly's charts, run their scripts, in a sandbox without a
-    network. Without them browsers that lack `Connection-Allowlist` have no hole (WebRTC) either."""
+    """Run the scripts of pages that code made, such as plotly charts, in a sandbox without network.
+    Without scripts, browsers that do not support `Connection-Allowlist` have no WebRTC hole
+    either."""
     token_file: pathlib.Path | None = None
-    """Holds the token, made where there is none. Default: in the data directory."""
+    """File that holds the page's token; created if it does not exist. By default `web-token` in the
+    data directory."""
 
 
 class Mcp(fields.Group):
-    """The Model Context Protocol over HTTP: other agents run code in the sandbox, by their tokens.
+    """The Model Context Protocol over HTTP: other agents run code in the sandbox.
 
-    `interpreter-bot mcp add NAME` makes a token.
+    `interpreter-bot mcp add NAME` creates a token for a client.
     """
 
     enabled: bool = False
     """Serve it."""
     host: str = "127.0.0.1"
-    """The address to listen on. Tokens are sent in the clear: put a proxy that speaks TLS before
-    anything but loopback."""
+    """Address to listen on. Tokens are sent in the clear: put a proxy with TLS in front of anything
+    but loopback."""
     port: Annotated[int, pydantic.Field(ge=0, le=65535)] = 8766
-    """0 takes any that is free."""
+    """Port. 0 takes any free one."""
     allowed_hosts: tuple[str, ...] = ()
-    """Names other than those of loopback under which clients may ask for it."""
+    """Host names other than loopback's that clients may use."""

@@ -13,50 +13,52 @@ from interpreter_bot.setting_groups import fields
 
 
 class Sessions(fields.Group):
-    """Conversations: how many at once, and how they end."""
+    """Conversations: how many at a time, and how they end."""
 
     concurrent_turns: Annotated[int, pydantic.Field(ge=1)] = 32
-    """Turns at once, of all conversations; further ones wait, fairly between people."""
+    """Turns that run at a time, in all conversations. More wait, in turns between people."""
     waiting_requests: Annotated[int, pydantic.Field(ge=1)] = 20
-    """Requests that may wait in one conversation; further ones are refused."""
+    """Requests that may wait in one conversation. More are refused."""
     message_characters: Annotated[int, pydantic.Field(ge=1)] = 100_000
-    """The longest message; what is longer belongs into a file."""
+    """Longest message. Longer text belongs in a file."""
     approval: Literal["never", "plan", "every"] = "never"
-    """Whether a person is asked before the model's code runs: not at all, once per answer, every
-    time. It holds on all platforms; servers, channels and people can choose a stricter one."""
+    """Whether a person approves the model's code before it runs: `never`, once per answer (`plan`),
+    or `every` time. Applies to all platforms; servers, channels and people can only choose a
+    stricter level."""
     edits_undo: bool = True
-    """Whether a message that is edited runs on the variables and files of before it, where nothing
-    was asked since and all of them are kept; else it runs on those that there are."""
+    """An edited message runs on the variables and files from before it, if nothing was asked since
+    and all of them are still there. Otherwise on the present ones."""
     model_titles: bool = True
-    """Whether the model names a new conversation of the page after its first answer, by one short
-    request; else its title is how the first message begins."""
+    """Let the model name a new conversation of the page after its first answer, by one short
+    request. Otherwise its title is the start of the first message."""
     warning_seconds: Annotated[float, pydantic.Field(ge=0)] = 5 * 60.0
-    """How long before an idle kernel is let go people hear of it; 0 means that they do not."""
+    """How long before an idle kernel is ended people are told. 0 means that they are not."""
     closing_seconds: Annotated[float, pydantic.Field(ge=0)] = 20.0
-    """How long turns may go on when the bot is told to end; then they are stopped."""
+    """Time for turns to finish when the bot stops and its kernels end with it. Then they are
+    stopped."""
 
 
 class Store(fields.Group):
-    """What is remembered, and where."""
+    """The database."""
 
     url: Annotated[str, pydantic.Field(repr=False)] = ""
-    """`postgresql://…` or `sqlite:////absolute/file.db`; empty means a file in `paths.data`."""
+    """`postgresql://…` or `sqlite:////absolute/file.db`. Empty means a SQLite file in
+    `paths.data`."""
 
 
 class Retention(fields.Group):
-    """How long the files of a conversation are kept: its /mnt/data, and the pictures and pages that
-    it showed. What was said is kept; a conversation that is in use loses nothing.
-    """
+    """How long files of a conversation are kept: its /mnt/data, and the pictures and pages it
+    showed. Messages are kept. A conversation that is in use loses nothing."""
 
     days: Annotated[float, pydantic.Field(ge=0)] = 30.0
-    """Files of a conversation that was not used for so long are deleted; 0 keeps them."""
+    """Files of a conversation that was not used for this long are deleted. 0 keeps them."""
     warning_days: Annotated[float, pydantic.Field(ge=1)] = 3.0
-    """How long before that people hear of it."""
+    """How long before that people are told."""
     person_bytes: Annotated[int, pydantic.Field(ge=0)] = 10 * fields.GIB
-    """Files of all conversations that one person began; above it, those of the least recently used
-    are deleted. 0 sets no limit."""
+    """Files of all conversations that one person began. Above it, those of the least recently used
+    conversations are deleted. 0 means no limit."""
     total_bytes: Annotated[int, pydantic.Field(ge=0)] = 0
-    """The same of all conversations; 0 means half of the data directory's disk."""
+    """The same for all conversations together. 0 means half of the data directory's disk."""
 
     @pydantic.model_validator(mode="after")
     def _warn_after_use(self) -> Self:
@@ -70,50 +72,52 @@ class Retention(fields.Group):
 
 
 class Snapshots(fields.Group):
-    """Variables of idle sessions: saved, and brought back by the session's next kernel."""
+    """Saved variables: of idle sessions, for the session's next kernel."""
 
     enabled: bool = True
-    """Whether they are saved."""
+    """Save variables."""
     bytes: fields.Positive = 2 * fields.GIB
-    """Size of those of one session; beyond it, the largest are not saved."""
+    """Size of one session's saved variables. Beyond it, the largest are not saved."""
     seconds: fields.Seconds = 60.0
-    """Time for saving those of one session, and for bringing them back."""
+    """Time to save the variables of one session, and to restore them."""
     checkpoints: Annotated[int, pydantic.Field(ge=0, le=100)] = 5
-    """How many earlier states of one conversation are kept to go back to, by `undo`; 0 for none."""
+    """Earlier states of a conversation that `undo` can return to. 0 means none."""
     checkpoint_bytes: fields.Positive = 512 * fields.MIB
-    """What those may hold of earlier variables, and as much of earlier files. A session with more
-    memory than that is saved only when it is idle."""
+    """Size of the variables in these states, and of the files. Sessions with more memory are saved
+    only when they are idle."""
     checkpoint_seconds: fields.Seconds = 2.0
-    """One that takes longer to save is saved for a twentieth of the time, or when it is idle;
-    others are saved right after code."""
+    """Sessions that take longer to save are saved during at most a twentieth of the time, or when
+    they are idle. Others are saved right after code ran."""
     end_seconds: fields.Seconds = 30.0
-    """Time for saving all that is not saved when the bot ends."""
+    """Time to save everything unsaved when the bot stops."""
     days: Annotated[float, pydantic.Field(gt=0)] = 30.0
-    """How long they are kept after they were last saved or brought back."""
+    """How long saved variables are kept after they were last saved or restored."""
     disk_share: Annotated[float, pydantic.Field(gt=0, le=1)] = 0.2
-    """Of the disk, for those of all sessions; the least recently used go first."""
+    """Share of the disk for saved variables of all sessions. The least recently used are
+    deleted."""
 
 
 class Skills(fields.Group):
-    """Instructions and modules of the operator, for models and kernels.
+    """Your instructions and modules for models and kernels.
 
-    None is used before `interpreter-bot skills accept NAME@DIGEST`, nor one that has changed.
+    A skill is used after `interpreter-bot skills accept NAME@DIGEST`, and until it changes.
     """
 
     directories: tuple[pathlib.Path, ...] = ()
-    """Directories of skills in the format of agentskills: in each, a directory for each skill."""
+    """Directories of skills in the agentskills format: one directory per skill."""
     prompt_characters: Annotated[int, pydantic.Field(ge=0)] = 8_000
-    """What a model is told of all of them together; of those beyond it only the names."""
+    """Characters of skill descriptions that a model gets. Beyond it, only names."""
 
 
 class Encryption(fields.Group):
-    """Keys that encrypt the secrets which the bot stores, such as the tokens of Slack's OAuth."""
+    """Keys for the secrets that the bot stores, such as the tokens of Slack's OAuth."""
 
     keys: pydantic.SecretStr = pydantic.SecretStr("")
-    """Keys of Fernet (32 bytes in URL-safe base64), separated by spaces: the first one encrypts,
-    the others still decrypt. Empty means those in `key_file`."""
+    """Fernet keys (32 bytes in URL-safe base64), separated by spaces. The first encrypts, the
+    others still decrypt. Empty means `key_file`."""
     key_file: pathlib.Path | None = None
-    """Holds them, one a line, newest first; by default `keys` in `paths.data`, made when needed."""
+    """File with such keys, one per line, newest first. By default `keys` in the data directory,
+    created when needed."""
 
 
 def _default_data() -> pathlib.Path:
@@ -137,11 +141,12 @@ class Paths(fields.Group):
     """Paths on the host."""
 
     data: pathlib.Path = pydantic.Field(default_factory=_default_data)
-    """Workspaces and the database; survives restarts."""
+    """Workspaces and the database. Survives restarts."""
     runtime: pathlib.Path = pydantic.Field(default_factory=_default_runtime)
-    """Sockets and other things of one run. Keep it short: socket paths end at 107 bytes."""
+    """Sockets and other files of one run. Keep it short: socket paths end at 107 bytes."""
     host_sockets: pathlib.Path | None = None
-    """Directory in which the processes that keep kernels listen; by default one in `runtime` for
-    each `data`. Bots of another user, whose `data` is their own, name the same one."""
+    """Directory where processes that keep kernels listen. By default one in `runtime` for each
+    `data`. Bots of another user name the same directory."""
     private: tuple[pathlib.Path, ...] = ()
-    """Further paths that no code in a kernel may see."""
+    """Further paths that code in kernels must not see. The bot refuses to start if kernels could
+    read them."""

@@ -32,31 +32,28 @@ Address = Annotated[str, pydantic.AfterValidator(_address)]
 
 
 class OAuthLogin(fields.Group):
-    """Logins at an MCP server by OAuth: of the bot itself, by client credentials, or of people."""
+    """OAuth login at an MCP server: of the bot (client credentials), or of people."""
 
     issuer: Address
-    """Who gives the tokens; the secret is sent to no other origin."""
+    """The authorization server. The secret is sent to no other origin."""
     client_id: str = ""
-    """As whom. Where people log in, none lets the bot register itself there."""
+    """Client id. If people log in, empty means that the bot registers itself."""
     client_secret: Annotated[str, pydantic.Field(repr=False)] = ""
-    """With what, such as `${JIRA_SECRET}`: of the bot's own environment."""
+    """Client secret, such as `${JIRA_SECRET}` from the bot's environment."""
     scope: str = ""
-    """What is asked for, separated by spaces; none means what the server says."""
+    """Scopes to request, separated by spaces. Empty means what the server suggests."""
 
 
 class ToolLogins(fields.Group):
-    """Logins of people at MCP servers whose `authorization` is `person`.
-
-    The bot serves the page that they open, and to which the server's login leads back.
-    """
+    """The page on which people log in at MCP servers whose `authorization` is `person`."""
 
     public_url: str = ""
-    """Where the browsers of people reach that page, such as `https://bot.example.org`. Without one,
-    only people at this machine can log in: of the page and of the terminal."""
+    """Where people's browsers reach that page, such as `https://bot.example.org`. Without it, only
+    people at this machine can log in."""
     host: str = "127.0.0.1"
-    """Where it listens; put a proxy with TLS before it."""
+    """Address to listen on. Put a proxy with TLS in front."""
     port: Annotated[int, pydantic.Field(ge=0, le=65535)] = 8767
-    """0 takes any that is free."""
+    """Port. 0 takes any free one."""
 
     @pydantic.field_validator("public_url")
     @classmethod
@@ -73,49 +70,49 @@ class ToolLogins(fields.Group):
 
 
 class McpServer(fields.Group):
-    """An MCP server, whose tools are Python functions: `from tools.NAME import …`."""
+    """An MCP server whose tools are Python functions: `from tools.NAME import …`."""
 
     name: Annotated[str, pydantic.Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")]
-    """What it is called in Python."""
+    """Its module name in Python."""
     url: Address | None = None
-    """Its address, such as https://mcp.example.com/mcp; none for a program."""
+    """Its address, such as `https://mcp.example.com/mcp`. Unset for a program."""
     command: tuple[str, ...] = ()
-    """The program that it is, with its arguments, instead of an address. The bot starts it in a
-    sandbox of its own when it is used, and ends it when it is not."""
+    """A program with its arguments, instead of `url`. The bot starts it in a sandbox when it is
+    used, and ends it when it is not."""
     readable: tuple[pathlib.Path, ...] = ()
-    """Directories that the program may read, beside those of the system: where it is installed."""
+    """Directories that the program may read besides the system's: where it is installed."""
     environment: dict[str, str] = pydantic.Field(default_factory=dict, repr=False)
-    """What the program is given, such as `{ API_KEY = "${JIRA_TOKEN}" }`: of the bot's own
-    environment."""
+    """Environment of the program, such as `{ API_KEY = "${JIRA_TOKEN}" }`. `${NAME}` comes from the
+    bot's environment."""
     network: bool = False
-    """Whether the program has the network of this machine."""
+    """Give the program the machine's network."""
     memory_bytes: fields.Positive = fields.GIB
-    """What each process of the program may have, and all that it starts together."""
+    """Memory of each process of the program, and of all together."""
     temporary_bytes: fields.Positive = 64 * fields.MIB
-    """What its files may have, which are in memory, and gone when it ends."""
+    """Size of the program's files, which are in memory and gone when it ends."""
     headers: dict[str, str] = pydantic.Field(default_factory=dict, repr=False)
-    """Sent with each request, such as `Authorization = "Bearer ${JIRA_TOKEN}"`: of the bot's own
-    environment, which code never sees."""
+    """Headers of each request, such as `Authorization = "Bearer ${JIRA_TOKEN}"`. `${NAME}` comes
+    from the bot's environment, which code never sees."""
     token_file: pathlib.Path | None = None
-    """File of a token that is sent instead of an `Authorization`."""
+    """File with a bearer token, instead of an `Authorization` header."""
     oauth: OAuthLogin | None = None
-    """How the bot logs in there; none for a server that takes a token, or nothing."""
+    """OAuth login. Unset for a server that takes a token or nothing."""
     authorization: Literal["bot", "person"] = "bot"
-    """Whose account there the tools are called with. `person`: each person's own, who gets a
-    private link to log in, by OAuth; see `tool_logins`. Without `oauth.issuer` the server says who
-    gives the tokens, which must be at a public address then."""
+    """`bot`: one account for all. `person`: each person logs in with their own account, through a
+    private link; see `tool_logins`. Without `oauth.issuer`, the server names the authorization
+    server, which then has to be at a public address."""
     places: tuple[str, ...] = ()
-    """Where people may use it: `slack`, `slack/T024BE7LD`, `discord/GUILD/CHANNEL`, `web`,
-    `console`, …; none named means everywhere."""
+    """Where it may be used: `slack`, `slack/T024BE7LD`, `discord/GUILD/CHANNEL`, `web`, `console`,
+    … Empty means everywhere."""
     approval: ToolApproval = "ask"
-    """Whether a person is asked before each call. `auto`: not where the tool says that it only
-    reads, which is for servers that you trust. `off`: it cannot be called."""
+    """Whether a person approves each call: `never`; `auto`: unless the tool says that it only
+    reads; `ask`: always; `off`: the tools cannot be called."""
     approvals: dict[str, ToolApproval] = pydantic.Field(default_factory=dict)
-    """The same for single tools, by their names."""
+    """The same for single tools, by name."""
     call_seconds: fields.Seconds = 60.0
-    """How long one call may take."""
+    """Time for one call."""
     result_bytes: fields.Positive = 2 * fields.MIB
-    """What one answer of the server may have."""
+    """Size of one answer from the server."""
 
     @pydantic.model_validator(mode="after")
     def _is_one_of_two(self) -> Self:

@@ -20,7 +20,7 @@ _OF_KUBERNETES = re.compile(
 
 def sentence(name: str, model: type[pydantic.BaseModel]) -> str:
     """Return the sentence that says that a dotted name is no setting of `model`."""
-    return f"There is no setting {name}.{_hint(_without_numbers(name), _names(model), str)}"
+    return f"There is no setting {name}.{_hint(_without_numbers(name), dotted_names(model), str)}"
 
 
 def variable_sentences(
@@ -43,7 +43,7 @@ def variable_sentences(
             continue
         hint = _hint(
             name.lower().replace("_", "."),
-            _names(model),
+            dotted_names(model),
             lambda known: prefix + known.upper().replace(".", "__"),
         )
         unknown.append(f"There is no setting {variable}.{hint}")
@@ -68,12 +68,12 @@ def _without_numbers(name: str) -> str:
     return ".".join(part for part in name.split(".") if not part.isdigit())
 
 
-def _names(model: type[pydantic.BaseModel], prefix: str = "") -> Iterator[str]:
+def dotted_names(model: type[pydantic.BaseModel], prefix: str = "") -> Iterator[str]:
     """Iterate over the dotted names of all settings and groups, those in lists included."""
     for name, field in model.model_fields.items():
         yield prefix + name
         for group in _groups(field.annotation):
-            yield from _names(group, f"{prefix}{name}.")
+            yield from dotted_names(group, f"{prefix}{name}.")
 
 
 def _groups(annotation: object) -> Iterator[type[pydantic.BaseModel]]:
