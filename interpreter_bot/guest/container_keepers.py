@@ -74,24 +74,13 @@ class Keeper(init_processes.Init):
                 for descriptor, _ in poll.poll():
                     if descriptor == wakeup.fileno():
                         wakeup.recv(512)
-                        if self._has_reaped_kernel():
+                        if (status := container_walls.reap().get(self._kernel)) is not None:
+                            self._say({"event": "ended", "status": status})
                             return 0
                     elif not self._obey():
                         return 0
         finally:
             self._end_all()
-
-    def _has_reaped_kernel(self) -> bool:
-        """Reap what has ended; returns whether the kernel is among it, of which the bot is told."""
-        with contextlib.suppress(ChildProcessError):
-            while True:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-                if not pid:
-                    break
-                if pid == self._kernel:
-                    self._say({"event": "ended", "status": status})
-                    return True
-        return False
 
     def _obey(self) -> bool:
         """Handle one request of the bot; False when the session is to end, or the bot is gone."""
@@ -114,18 +103,22 @@ class Keeper(init_processes.Init):
         for switch in self._switches:
             # What is frozen does not die.
             os.write(switch, b"THAWED")
+        is_over = container_walls.end_descendants()
         if self._spec["has_own_id"]:
-            self._kill_by_id()
-        container_walls.end_descendants()
+            self._clean_up(is_over=is_over)
 
-    def _kill_by_id(self) -> None:
-        """Kill all processes of the session's user id at once, and remove its shared memory."""
+    def _clean_up(self, *, is_over: bool) -> None:
+        """Remove the shared memory of the session's user id, and kill what is left of it at once.
+
+        Only if something is: in other containers, a session of another bot may have the same id.
+        """
         pid = os.fork()
         if pid == 0:
             try:
                 container_walls.become(self._spec["uid"])
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(-1, signal.SIGKILL)
+                if not is_over:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(-1, signal.SIGKILL)
                 container_walls.remove_shared_memory()
             finally:
                 os._exit(0)

@@ -95,30 +95,51 @@ def pin_shared(*, skills: str, layers: str, tools: str) -> None:
         _pin(os.open(path or os.devnull, os.O_PATH), number)
 
 
-def end_descendants(apart_from: Collection[int] = ()) -> None:
-    """Kill all processes below this one and wait for them, but for some and what is below those."""
+def end_descendants(apart_from: Collection[int] = ()) -> bool:
+    """Kill all processes below this one, which adopts orphans, and wait for them.
+
+    A child that was killed leaves its own children to this process. No time passes between a look
+    and a kill: the next process of a chain, each of which ends once it has forked another, would
+    not be known yet.
+
+    Args:
+        apart_from: children that stay, and what is below them.
+
+    Returns:
+        whether none is left.
+    """
     deadline = time.monotonic() + _END_SECONDS
-    while time.monotonic() < deadline and (left := _descendants(os.getpid(), apart_from)):
+    while left := [child for child in _children() if child not in apart_from]:
         for pid in left:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        for pid in left:
-            with contextlib.suppress(OSError):
-                os.waitpid(pid, os.WNOHANG)
+        if time.monotonic() > deadline:
+            return False
         time.sleep(_PAUSE_SECONDS)
+        reap()
+    return True
 
 
-def _descendants(pid: int, apart_from: Collection[int]) -> list[int]:
-    children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
-                parent = int(file.read().rpartition(b")")[2].split()[1])
-                children.setdefault(parent, []).append(int(name))
-    below = [child for child in children.get(pid, ()) if child not in apart_from]
-    for child in below:  # Grows while it is walked.
-        below += children.get(child, ())
-    return below
+def reap() -> dict[int, int]:
+    """Return the wait status of each child that has ended, by its pid."""
+    ended = {}
+    with contextlib.suppress(ChildProcessError):
+        while (child := os.waitpid(-1, os.WNOHANG))[0]:
+            ended[child[0]] = child[1]
+    return ended
+
+
+def _children() -> list[int]:
+    """List the children of this process's only thread."""
+    own = os.getpid()
+    with contextlib.suppress(FileNotFoundError), open(f"/proc/self/task/{own}/children") as file:
+        return list(map(int, file.read().split()))
+    children = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+            if int(file.read().rpartition(b")")[2].split()[1]) == own:
+                children.append(int(name))
+    return children
 
 
 def remove_shared_memory() -> None:

@@ -346,10 +346,9 @@ class _ContainerForkServer(_ForkServer):
 
     def _report_end(self, pidfd: int) -> None:
         """End what a keeper left behind, should it have been killed."""
-        pid, _ = self._kernels.pop(pidfd)
+        del self._kernels[pidfd]
         self._poll.unregister(pidfd)
         os.close(pidfd)
-        os.waitpid(pid, 0)
         container_walls.end_descendants(apart_from=[pid for pid, _ in self._kernels.values()])
 
 

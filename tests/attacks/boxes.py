@@ -185,6 +185,7 @@ class Bot:
         limits: settings.Limits = LIMITS,
         *,
         groups: str = "auto",
+        level: str = "auto",
         **kernels,
     ) -> AsyncIterator[Bot]:
         """Open a pool in a directory that everybody on the host may look into."""
@@ -192,7 +193,7 @@ class Bot:
         bot = settings.Settings(
             paths=settings.Paths(data=root / "data", runtime=root / "run"),
             limits=limits,
-            sandbox=settings.Sandbox(cgroups=groups),
+            sandbox=settings.Sandbox(cgroups=groups, level=level),
             # Nothing runs in a kernel but what attacks it.
             snapshots=settings.Snapshots(checkpoints=0),
             kernels=settings.Kernels(

@@ -1,0 +1,83 @@
+"""At the level `container`, nothing of a session outlives it or outgrows its limits."""
+
+import asyncio
+import os
+
+import pytest
+
+from tests.attacks import boxes, container_level
+
+pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
+shared_bot = container_level.shared_bot
+
+# Each process of a chain ends once it has forked the next: whoever looks for one finds it gone.
+CHAIN = """
+#include <unistd.h>
+int main(void) {
+    for (;;) {
+        if (fork() > 0) _exit(0);
+        setsid();
+    }
+}
+"""
+RUN_CHAINS = """
+place = os.environ["TMPDIR"]
+with open(f"{place}/chain.c", "w") as file: file.write(%r)
+subprocess.run(["cc", "-O2", "-o", f"{place}/made", f"{place}/chain.c"], check=True)
+with open(f"{place}/made", "rb") as made: program = made.read()
+copy = os.open("/mnt/data/chain", os.O_CREAT | os.O_WRONLY, 0o755)
+os.write(copy, program); os.close(copy)
+for _ in range(3): subprocess.Popen(["/mnt/data/chain"])
+time.sleep(1)
+"""
+
+
+async def test_no_end_of_a_link_to_others_is_inherited(run):
+    text = """
+    for number in map(int, os.listdir("/proc/self/fd")):
+        try: held = socket.socket(fileno=os.dup(number))
+        except OSError: continue
+        if held.family == socket.AF_UNIX and held.getsockname() == "" == held.getpeername():
+            # A pair: what is sent into one end comes out of another one here, or at others.
+            if os.fstat(number).st_uid != os.getuid() or held.type == socket.SOCK_SEQPACKET:
+                print(number)
+        held.detach()
+    """
+    ran = await run(boxes.code(text))
+
+    assert ran.text == "", ran
+
+
+@pytest.mark.parametrize(
+    "leaving",
+    [
+        "subprocess.Popen(['/bin/sleep', '600'])",
+        "os.fork() or (os.setsid(), os.fork(), os.setsid(), time.sleep(600))",
+        "libc.prctl(1, 0); subprocess.Popen(['/bin/sleep', '600'], start_new_session=True)",
+    ],
+    ids=["child", "double-fork", "no-parent-death-signal"],
+)
+@pytest.mark.parametrize("end", ["forget", "exit", "killed keeper"])
+async def test_nothing_is_left_of_a_session(bot, run, key_of, leaving, end):
+    await run(boxes.code(leaving))
+    assert await boxes.until(lambda: len(bot.pids(key_of())) > 2)
+    keeper, *_ = pids = bot.pids(key_of())
+
+    if end == "forget":
+        await bot.pool.forget(key_of())
+    elif end == "exit":
+        await run("import os; os._exit(3)")
+    else:
+        os.kill(keeper, 9)
+
+    assert await boxes.until(lambda: not any(map(boxes.is_alive, pids)), seconds=5)
+
+
+async def test_processes_that_flee_their_end_are_caught(bot, run, key_of):
+    ran = await run(boxes.code(RUN_CHAINS % CHAIN))
+    assert ran.text == "", ran
+
+    async with asyncio.timeout(5):
+        await bot.pool.forget(key_of())
+
+    assert not any("/chain" in command for command in container_level.commands())
