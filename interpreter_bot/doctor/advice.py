@@ -11,6 +11,7 @@ import pathlib
 from typing import Final
 
 from interpreter_bot import settings
+from interpreter_bot.kernels.provisioning import subordinate_ids
 
 _PROC: Final = pathlib.Path("/proc")
 _REPORT: Final = (
@@ -208,11 +209,14 @@ def _about_reason(reason: str) -> list[str]:
 
 
 def _about_ids(sandbox: settings.Sandbox) -> list[str]:
-    last = sandbox.first_uid + sandbox.uid_count - 1
+    uid_map = _PROC / "self/uid_map"
     try:
-        lines = (_PROC / "self/uid_map").read_text("ascii").splitlines()
+        lines = uid_map.read_text("ascii").splitlines()
     except OSError:
         return []
+    if subordinate_ids.within_namespace(sandbox, uid_map) is not sandbox:
+        return []  # Others are taken.
+    last = sandbox.first_uid + sandbox.uid_count - 1
     spans = [(int(first), int(count)) for first, _, count in map(str.split, lines)]
     if os.geteuid() != 0 or any(f <= sandbox.first_uid and last < f + n for f, n in spans):
         return []

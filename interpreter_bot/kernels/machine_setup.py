@@ -80,6 +80,8 @@ class MachineSetup:
         """
         raise_open_files()
         sys.setswitchinterval(_SWITCH_SECONDS)
+        sandbox = await asyncio.to_thread(subordinate_ids.within_namespace, config.sandbox)
+        config = config.model_copy(update={"sandbox": sandbox})
         await asyncio.to_thread(launchers.check, config.kernels.provisioner)
         runtime = await asyncio.to_thread(_own_runtime_directory, config.paths.runtime)
         groups = await _swept_groups(config.sandbox)

@@ -27,6 +27,8 @@ from interpreter_bot import errors, settings
 _log = logging.getLogger(__name__)
 
 _FEWEST: Final = 1000
+# Below are the users of images.
+_ABOVE_USERS: Final = 10_000
 _CLONE_NEWUSER: Final = 0x10000000
 _CAPSET: Final = {"x86_64": 126, "aarch64": 91}
 _CAPABILITY_VERSION_3: Final = 0x20080522
@@ -97,6 +99,28 @@ def are_usable(directory: pathlib.Path, first_uid: int) -> bool:
     finally:
         probe.rmdir()
     return True
+
+
+def within_namespace(
+    sandbox: settings.Sandbox, uid_map: pathlib.Path = pathlib.Path("/proc/self/uid_map")
+) -> settings.Sandbox:
+    """Choose other user ids for kernels if root of a user namespace lacks the usual ones.
+
+    As of rootless Podman, which usually has 65,536. Nothing changes for other users, where the
+    operator has chosen, or where there are too few.
+    """
+    if os.geteuid() != 0 or "first_uid" in sandbox.model_fields_set:
+        return sandbox
+    rows = [tuple(map(int, line.split())) for line in uid_map.read_text("ascii").splitlines()]
+    first, end = sandbox.first_uid, sandbox.first_uid + sandbox.uid_count
+    if any(start <= first and end <= start + count for start, _, count in rows):
+        return sandbox
+    start, _, count = max(rows, key=lambda row: row[2])
+    first = max(start, _ABOVE_USERS)
+    count = min(sandbox.uid_count, start + count - first)
+    if count < _FEWEST:
+        return sandbox
+    return sandbox.model_copy(update={"first_uid": first, "uid_count": count})
 
 
 def on_host(uid: int) -> int:

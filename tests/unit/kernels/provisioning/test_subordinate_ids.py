@@ -5,6 +5,7 @@ import pwd
 
 import pytest
 
+from interpreter_bot import settings
 from interpreter_bot.kernels.provisioning import subordinate_ids
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
@@ -36,3 +37,20 @@ def test_files_cannot_be_given_to_ids_that_are_not_there(tmp_path):
 
 def test_ids_outside_of_a_namespace_go_by_their_own_names():
     assert subordinate_ids.on_host(os.geteuid()) == os.geteuid()
+
+
+# By lines of a uid_map: the first id for kernels, and how many.
+MAPS = {
+    "0 0 4294967295": (1_600_000_000, 65_536),
+    "0 100000 65536": (10_000, 55_536),
+    "0 1000 1\n1 100000 65536": (10_000, 55_537),
+    "0 100000 10500": (1_600_000_000, 65_536),
+}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="others than root get the ids of the bot")
+@pytest.mark.parametrize("text", MAPS)
+def test_root_of_a_namespace_takes_ids_that_it_has(tmp_path, text):
+    (tmp_path / "uid_map").write_text(text)
+    sandbox = subordinate_ids.within_namespace(settings.Sandbox(), tmp_path / "uid_map")
+    assert (sandbox.first_uid, sandbox.uid_count) == MAPS[text]
