@@ -113,9 +113,10 @@ class TurnRenderer:
 
     def _is_out(self, entry: answer_contents.Entry) -> bool:
         """Say whether the final words stand without an entry."""
-        if self._contents.shows_code or not isinstance(entry, answer_contents.Words):
+        log = self._contents
+        if not (log.leaves_out or (log.is_brief and log.end and log.end.turn_id)):
             return False
-        return past_code.is_narration(entry.text)
+        return isinstance(entry, answer_contents.Words) and past_code.is_narration(entry.text)
 
     def _words(self, entry: answer_contents.Words) -> Iterator[message_layout.Part]:
         """Render the model's words; of very many the beginning and, in the end, the end."""
