@@ -273,7 +273,7 @@ class ForkServer:
             "walls": self.walls,
             "is_mapped_outside": self.has_own_ids,
             "first_uid": self._sandbox.first_uid if self.has_own_ids else 0,
-            "tools": str(self._scratch / "tools"),
+            "tools": str(self._scratch / f"tools-{uuid.uuid4().hex}"),
             "uid": os.geteuid(),
             "gid": os.getegid(),
             "readable": environment.readable,
