@@ -18,7 +18,7 @@ SUITES := attacks acceptance/restarts acceptance integration/sessions unit integ
 STAMP := $(VENV)/.setup-done
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check test-others test-deploy format bench lock assets clean
+.PHONY: help setup run test check test-others test-deploy format bench docs lock assets clean
 .PHONY: test-plain test-plain-with-ids test-in-container
 .PHONY: $(SUITES:%=test-%)
 
@@ -120,6 +120,9 @@ format: setup ## Format, and repair what the linter can
 
 bench: setup ## Measure
 	$(BIN)/python -m bench
+
+docs: setup ## Write what docs/ has of the settings and of the figures
+	$(BIN)/python docs/generate.py
 
 lock: ## Pin pyproject.toml anew (needs uv; UPGRADE=--upgrade for the newest versions)
 	$(UV) pip compile pyproject.toml $(addprefix --extra ,$(EXTRAS)) --group dev --universal --python-version 3.11 \

@@ -1,5 +1,5 @@
 """Executions and turns as JSON lines for programs (`--json`): one object per line, in the shapes of
-the README. Questions have an `id`; their answers are JSON lines, too."""
+docs/cli.md. Questions have an `id`; their answers are JSON lines, too."""
 
 from __future__ import annotations
 

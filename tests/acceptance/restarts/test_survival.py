@@ -1,4 +1,4 @@
-"""README's table of what survives what: real processes, killed while a person is at the page."""
+"""The table of what survives what, in docs: real processes, killed while people are at the page."""
 
 import asyncio
 import contextlib

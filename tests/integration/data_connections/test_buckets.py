@@ -17,7 +17,7 @@ FILES = {
 
 
 def options(kind, url, **changed):
-    """The options of a connection, as README has them."""
+    """The options of a connection, as docs/data.md has them."""
     login = {
         "private_key": "",
         "private_key_id": "",
