@@ -5,7 +5,6 @@ import functools
 import gc
 import os
 import pathlib
-import subprocess
 import tempfile
 from collections.abc import Iterator
 
@@ -13,7 +12,7 @@ import pytest
 
 from interpreter_bot import settings
 from interpreter_bot.kernels.provisioning import cgroup_files, subordinate_ids
-from tests import browsers, unprivileged
+from tests import browsers, machine, unprivileged
 
 # pytest-asyncio looks for the loop that is set, which makes one where none ever was. Nobody closes
 # that, and whichever test runs when it is collected would fail for it.
@@ -33,19 +32,10 @@ def pytest_collection_finish():
     gc.enable()
 
 
-@functools.cache
-def _offers_namespaces() -> bool:
-    """Try whether a session here could have namespaces and mounts of its own."""
-    kinds = ["--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--mount-proc"]
-    if os.geteuid():
-        kinds += ["--user", "--map-root-user"]
-    return not subprocess.run(["unshare", *kinds, "true"], capture_output=True).returncode
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
     """Skip what this machine does not offer; the summary has one line for all of it."""
-    if item.get_closest_marker("namespaces") and not _offers_namespaces():
+    if item.get_closest_marker("namespaces") and not machine.offers_namespaces():
         pytest.skip("namespaces or mounts are refused here, as in a container without flags")
 
 

@@ -18,7 +18,7 @@ from interpreter_bot import settings, values
 from interpreter_bot.kernels import execution_streams, pools
 from interpreter_bot.kernels.files import workspaces
 from interpreter_bot.sessions import artifact_collection
-from tests import unprivileged
+from tests import machine, unprivileged
 
 MIB = settings.MIB
 CANARY_PATTERN = "cnry[0-9a-f]{32}"
@@ -42,6 +42,8 @@ LIMITS = settings.Limits(
 )
 HAS_OWN_IDS = os.geteuid() == 0 or bool(os.environ.get(unprivileged.GRANTED))
 """Whether each session has a user id of its own: the bot is root, or has subordinate ids."""
+IN_CONTAINER = not machine.offers_namespaces()
+"""Whether walls are those of an ordinary container: what others have is there, and is refused."""
 HEADROOM_BYTES = 64 * MIB
 """What a kernel may use beyond its limit, for what it brings before any user code."""
 SPARES = 2
@@ -50,7 +52,7 @@ _PRELOAD = ("numpy", "pandas", "matplotlib.pyplot")
 # What every attempt may use. `attempt` prints the name of the error, or "allowed".
 _PRELUDE = """
 import ctypes, errno, fcntl, mmap, os, re, resource, signal, socket, stat, struct
-import subprocess, sys, threading, time
+import subprocess, sys, tempfile, threading, time
 libc = ctypes.CDLL(None, use_errno=True)
 
 def call(what, *arguments):

@@ -12,7 +12,12 @@ import pytest_asyncio
 from interpreter_bot.kernels import kernel_loss_reasons, watchdog_loop
 from tests.attacks import boxes
 
-pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
+# Without namespaces a session's first process could not stop the others for certain.
+pytestmark = [
+    pytest.mark.attack,
+    pytest.mark.namespaces,
+    pytest.mark.asyncio(loop_scope="session"),
+]
 COUNT = """
 def count(name):
     while True:

@@ -91,6 +91,7 @@ async def test_planted_style_does_not_change_plots(bot, run, key_of):
     assert after.word == before.word
 
 
+@pytest.mark.namespaces
 async def test_module_of_the_bot_cannot_be_imported(run):
     root = pathlib.Path(interpreter_bot.__file__).parent
     modules = [path.relative_to(root.parent) for path in root.rglob("*.py")]

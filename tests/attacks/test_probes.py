@@ -37,12 +37,14 @@ async def test_allocating_until_memory_error_finds_the_limit(short_path):
     assert after.plain == "3", "what was kept is gone, the kernel is not"
 
 
+@pytest.mark.namespaces
 async def test_memory_of_the_machine_is_that_of_the_session(bot, run):
     ran = await run("import psutil; print(psutil.virtual_memory().total)")
 
     assert ran.word == str(bot.limits.memory_bytes)
 
 
+@pytest.mark.namespaces
 async def test_free_says_the_same(bot, run):
     ran = await run("print(open('/proc/meminfo').readline())")
 
@@ -205,17 +207,17 @@ async def test_what_pip_can_do_without_a_network_it_does(run):
 
 
 async def test_opening_a_socket_to_the_world_is_refused_at_once(run):
-    # There is no way to anywhere, so nothing has to be tried that could arrive.
+    # There is no way to anywhere (`test_network`), so nothing has to be tried that could arrive.
     ran = await run(
         boxes.code(
-            "print(open('/proc/net/route').read().count(chr(10)))\n"
             "start = time.monotonic()\n"
             "attempt(lambda: socket.create_connection(('127.0.0.1', 9), 5))\n"
             "print(time.monotonic() - start < 5)"
         )
     )
 
-    assert ran.text.split() == ["1", "ECONNREFUSED", "True"]
+    refusal = "EAFNOSUPPORT" if boxes.IN_CONTAINER else "ECONNREFUSED"
+    assert ran.text.split() == [refusal, "True"]
 
 
 async def test_fork_works(run):
@@ -230,18 +232,21 @@ async def test_fork_works(run):
     assert ran.text == "7\n"
 
 
+@pytest.mark.namespaces
 async def test_users_are_those_of_the_sandbox(run):
     ran = await run("print(*(line.split(':')[0] for line in open('/etc/passwd')))\n!id -un")
 
     assert ran.text.split() == ["root", "sandbox", "nobody", "sandbox"]
 
 
+@pytest.mark.namespaces
 async def test_machine_has_a_name_that_says_nothing(run):
     ran = await run("import platform, socket; print(platform.node(), socket.gethostname())")
 
     assert ran.text.split() == ["sandbox", "sandbox"]
 
 
+@pytest.mark.namespaces
 async def test_processes_are_the_sessions_own(run):
     ran = await run(
         "import json, psutil\nprint(json.dumps([p.pid for p in psutil.process_iter()]))"

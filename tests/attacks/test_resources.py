@@ -135,7 +135,7 @@ fill("{folder}")
 """
 
 
-@pytest.mark.parametrize("folder", ["/tmp", "/dev/shm"])
+@pytest.mark.parametrize("folder", [pytest.param("/tmp", marks=pytest.mark.namespaces), "/dev/shm"])
 async def test_temporary_files_end_at_their_limit(bot, run, folder):
     ran = await run(boxes.code(FILL.format(folder=folder)))
 
@@ -144,6 +144,22 @@ async def test_temporary_files_end_at_their_limit(bot, run, folder):
     assert int(megabytes) <= bot.limits.temporary_bytes // boxes.MIB
 
 
+@pytest.mark.skipif(not boxes.IN_CONTAINER, reason="they have a file system of their own")
+async def test_temporary_files_on_the_disk_end_the_code_at_their_limit(run):
+    ran = await run(
+        boxes.code("""
+        for number in range(2000):
+            with open(f"{tempfile.gettempdir()}/{number}", "wb", 0) as file:
+                file.write(bytes(1 << 20))
+            time.sleep(0.02)
+        """)
+    )
+
+    assert ran.ending is Ending.STOPPED
+    assert ran.finished.reason.startswith(kernel_loss_reasons.temporary_full(boxes.LIMITS))
+
+
+@pytest.mark.namespaces
 async def test_temporary_inodes_are_bounded(run):
     ran = await run(
         boxes.code("""
@@ -231,11 +247,12 @@ async def test_zip_bomb_goes_off_within_the_limits(bot, run, key_of):
     ran = await run(
         boxes.code("""
         import zipfile
-        with zipfile.ZipFile("/tmp/bomb.zip", "w", zipfile.ZIP_DEFLATED) as bomb:
+        path = tempfile.gettempdir() + "/bomb.zip"
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as bomb:
             with bomb.open("zeros", "w", force_zip64=True) as zeros:
                 for _ in range(256):
                     zeros.write(bytes(1 << 20))
-        attempt(lambda: zipfile.ZipFile("/tmp/bomb.zip").extractall("/mnt/data"))
+        attempt(lambda: zipfile.ZipFile(path).extractall("/mnt/data"))
         """)
     )
 

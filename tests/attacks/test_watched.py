@@ -30,7 +30,7 @@ ONLY_MAPPED = {
     "by a child whose first thread ended": """
         if os.fork() == 0:
             def hold():
-                for n in range(12): held(f'/mnt/data/{n}', 16 << 20, 4096)
+                for n in range(12): held(str(n), 16 << 20, 4096)
                 time.sleep(60)
             threading.Thread(target=hold).start()
             call("syscall", 60, 0)
@@ -98,7 +98,9 @@ async def test_memory_that_processes_do_not_show_counts(run):
         ran = await run(boxes.code(HOARDS[what]) + boxes.UNTIL_KILLED, key=what, seconds=25)
         return what, ran.ending is Ending.OUT_OF_MEMORY or partly in ran.notices
 
-    assert await asyncio.gather(*map(is_seen, HOARDS)) == [(what, True) for what in HOARDS]
+    # In a container its own /dev/shm is everybody's, and bounded as a whole.
+    hoards = [what for what in HOARDS if not (boxes.IN_CONTAINER and what == "temporary files")]
+    assert await asyncio.gather(*map(is_seen, hoards)) == [(what, True) for what in hoards]
 
 
 async def test_shared_memory_is_in_small_pieces_where_nobody_could_see_its_size(bot, run):
@@ -116,6 +118,9 @@ async def test_shared_memory_is_in_small_pieces_where_nobody_could_see_its_size(
 
 
 async def test_memory_of_zeros_is_read_and_never_mapped(attempt):
+    if boxes.IN_CONTAINER:
+        assert await attempt("os.open('/dev/zero', os.O_RDONLY)") == "EACCES"
+        return
     opened = "os.open('/dev/zero', os.O_RDWR)"
     assert await attempt(f"set(os.read({opened}, 1 << 20))") == "allowed: {0}"
     for kind in ("MAP_SHARED", "MAP_PRIVATE"):
@@ -149,20 +154,22 @@ async def test_memory_in_many_sockets_is_not_allowed_where_nobody_counts_it(bot,
 
 
 async def test_a_process_that_hides_is_not_allowed_where_it_would_not_be_counted(bot, run):
+    # Whoever has ids to give sees it all the same, but for the root of a container.
+    is_seen = boxes.HAS_OWN_IDS and not boxes.IN_CONTAINER
     ran = await run(
         boxes.code(f"""
         if os.fork() == 0:
             call("prctl", 4, 0, 0, 0, 0)
             time.sleep(60)
-        time.sleep({4 if boxes.HAS_OWN_IDS else 20})
+        time.sleep({4 if is_seen else 20})
         """),
         seconds=25,
     )
 
-    if ran.ending is not Ending.OK:  # Whoever has ids to give sees it all the same.
+    if ran.ending is not Ending.OK:
         assert ran.ending is Ending.STOPPED
         assert ran.finished.reason.startswith(kernel_loss_reasons.HIDING)
-    assert (ran.ending is Ending.OK) == boxes.HAS_OWN_IDS
+    assert (ran.ending is Ending.OK) == is_seen
 
 
 HARMLESS = {
@@ -255,6 +262,7 @@ FULL = {
 }
 
 
+@pytest.mark.namespaces
 @pytest.mark.parametrize("what", FULL)
 async def test_memory_in_sockets_that_no_control_group_counts_is_bounded(run, what):
     ran = await run(
@@ -279,8 +287,8 @@ async def test_memory_in_sockets_that_no_control_group_counts_is_bounded(run, wh
 BUFFERS = """
 import socket
 kind = {"unix": socket.socketpair, "internet": lambda: [socket.socket(type=socket.SOCK_DGRAM)]}
-for make in kind.values():
-    one, *_ = make()
+for name in kinds:
+    one, *_ = kind[name]()
     for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
         before = one.getsockopt(socket.SOL_SOCKET, option)
         one.setsockopt(socket.SOL_SOCKET, option, 1 << 22)
@@ -289,9 +297,11 @@ for make in kind.values():
 
 
 async def test_buffers_of_sockets_do_not_grow(run):
-    assert (await run(BUFFERS)).text.split() == ["True"] * 4
+    kinds = ["unix"] if boxes.IN_CONTAINER else ["unix", "internet"]
+    assert (await run(f"kinds = {kinds}\n{BUFFERS}")).text.split() == ["True"] * 2 * len(kinds)
 
 
+@pytest.mark.namespaces
 async def test_what_tcp_sockets_queue_is_little(run):
     ran = await run(
         boxes.code("""
@@ -354,7 +364,10 @@ async def test_all_processes_that_a_session_may_have_leave_a_neighbour_its_share
     shared = {min(os.sched_getaffinity(0))}
     for pid in [pid for key in keys for pid in bot.pids(key_of(key))[1:]]:
         for thread in os.listdir(f"/proc/{pid}/task"):
-            os.sched_setaffinity(int(thread), shared)
+            try:
+                os.sched_setaffinity(int(thread), shared)
+            except PermissionError:
+                pytest.skip("choosing the processors of sessions takes CAP_SYS_NICE")
     attack = asyncio.create_task(run(boxes.code(BUSY.format(first=first)), key="busy", seconds=25))
     if not bot.has_groups and "setsid" in first:
         ran = await attack
