@@ -10,6 +10,7 @@ import decimal
 import enum
 import hashlib
 import urllib.parse
+from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias
 
 
@@ -49,6 +50,24 @@ class Ending(enum.StrEnum):
     """A person (or a limit other than time and memory) stopped it; see `Finished.reason`."""
     REFUSED = "refused"
     """Nothing was run."""
+
+
+class SandboxLevel(enum.StrEnum):
+    """What keeps code from the machine and from other sessions; the weakest comes first."""
+
+    NONE = "none"
+    """Nothing: code may do what the bot may."""
+    CONTAINER = "container"
+    """Landlock, user ids and a system call filter, where namespaces are refused."""
+    STANDARD = "standard"
+    """Namespaces besides."""
+    FULL = "full"
+    """Control groups besides, which bound a session's memory and divide processors."""
+
+    @classmethod
+    def weakest(cls, levels: Iterable[SandboxLevel]) -> SandboxLevel:
+        """Return the weakest of some, which hold for the same sessions."""
+        return min(levels, key=list(cls).index, default=cls.FULL)
 
 
 class TurnStatus(enum.StrEnum):

@@ -12,7 +12,7 @@ import aiohttp
 import yarl
 from aiohttp import abc
 
-from interpreter_bot import errors
+from interpreter_bot import errors, values
 from interpreter_bot.hosts import host_addresses, host_messages, socket_owners
 
 UNREACHABLE: Final = "The process that keeps the Python kernels cannot be reached right now."
@@ -26,6 +26,11 @@ _REFUSED: Final = "The host at {address} closed the connection: {reason}."
 _NO_DOORS: Final = (
     "The host at {address} has no doors for `egress` and `connections`: start it with "
     "INTERPRETER_BOT_KERNELS__DOORS=true."
+)
+_WEAK: Final = (
+    "The host at {address} runs code at the sandbox level 'container', at which `egress` and "
+    "`connections` are not available yet: `interpreter-bot doctor` there says how to get a "
+    "stronger one."
 )
 _COPY: Final = (
     "The data directory of the host at {address} is a copy of another host's: end that host, "
@@ -61,6 +66,7 @@ class HostStatus:
         fingerprint: of its settings, as `settings.Settings.kernel_fingerprint` says.
         private: paths that no code in its kernels may see.
         is_sandboxed: whether its kernels are.
+        sandbox_level: what keeps these apart; empty if its release does not say.
         keeps_variables: whether those of idle sessions are saved.
         packages: that code may import, with their versions.
         is_draining: it takes no more, and ends.
@@ -93,6 +99,14 @@ class HostStatus:
     has_store: bool = False
     free_bytes: int = 0
     memory_bytes: int = 0
+    sandbox_level: str = ""
+
+    @property
+    def level(self) -> values.SandboxLevel:
+        """What keeps its kernels apart."""
+        if self.sandbox_level in set(values.SandboxLevel):
+            return values.SandboxLevel(self.sandbox_level)
+        return values.SandboxLevel.STANDARD if self.is_sandboxed else values.SandboxLevel.NONE
 
     def check_beside(
         self, others: Iterable[HostStatus], address: str, *, needs_doors: bool
@@ -102,6 +116,8 @@ class HostStatus:
         Raises:
             HostUnusableError: with what to do about it; placements would mean both directories.
         """
+        if needs_doors and self.level is values.SandboxLevel.CONTAINER:
+            raise errors.HostUnusableError(_WEAK.format(address=address))
         if needs_doors and not self.has_doors:
             raise errors.HostUnusableError(_NO_DOORS.format(address=address))
         for other in others:

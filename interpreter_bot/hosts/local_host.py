@@ -183,9 +183,9 @@ class LocalHost:
         return False
 
     @property
-    def is_sandboxed(self) -> bool:
-        """Whether all code runs in sandboxes."""
-        return self.pool.settings.sandbox.enabled
+    def sandbox_level(self) -> values.SandboxLevel:
+        """What keeps code apart."""
+        return self.pool.sandbox_level
 
     @property
     def packages(self) -> Mapping[str, str]:

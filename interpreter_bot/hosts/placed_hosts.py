@@ -16,7 +16,7 @@ import time
 from collections.abc import AsyncIterator, Collection, Coroutine, Mapping
 from typing import Final, TypeVar
 
-from interpreter_bot import code_activity, errors, session_variables
+from interpreter_bot import code_activity, errors, session_variables, values
 from interpreter_bot.hosts import (
     host_addresses,
     host_lists,
@@ -282,9 +282,9 @@ class PlacedHosts:
         return is_news and not self._moves.is_restored(key)
 
     @property
-    def is_sandboxed(self) -> bool:
-        """Whether all code runs in sandboxes."""
-        return all(host.is_sandboxed for host in self._hosts.values())
+    def sandbox_level(self) -> values.SandboxLevel:
+        """What keeps code apart; the weakest of all hosts."""
+        return values.SandboxLevel.weakest(host.sandbox_level for host in self._hosts.values())
 
     @property
     def packages(self) -> Mapping[str, str]:

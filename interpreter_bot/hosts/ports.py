@@ -261,8 +261,8 @@ class Hosts(Protocol):
     """All hosts that this bot uses, as one. A session's key is any text, below 2000 characters."""
 
     @property
-    def is_sandboxed(self) -> bool:
-        """Whether all code runs in sandboxes."""
+    def sandbox_level(self) -> values.SandboxLevel:
+        """What keeps code apart; of several hosts, the weakest."""
 
     @property
     def outlives_bot(self) -> bool:

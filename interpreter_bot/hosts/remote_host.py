@@ -15,7 +15,7 @@ import pathlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import Any, Final, TypeVar
 
-from interpreter_bot import code_activity, errors, session_variables
+from interpreter_bot import code_activity, errors, session_variables, values
 from interpreter_bot.hosts import (
     host_addresses,
     host_calls,
@@ -193,9 +193,9 @@ class RemoteHost:
         """Do nothing: a host alone does not end with a bot."""
 
     @property
-    def is_sandboxed(self) -> bool:
-        """Whether all code runs in sandboxes."""
-        return self.connection.status.is_sandboxed
+    def sandbox_level(self) -> values.SandboxLevel:
+        """What keeps code apart."""
+        return self.connection.status.level
 
     @property
     def packages(self) -> Mapping[str, str]:

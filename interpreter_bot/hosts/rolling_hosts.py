@@ -14,7 +14,7 @@ import pathlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import TypeVar
 
-from interpreter_bot import code_activity, errors, session_variables
+from interpreter_bot import code_activity, errors, session_variables, values
 from interpreter_bot.hosts import (
     host_connection,
     host_sockets,
@@ -199,9 +199,9 @@ class RollingHosts:
         self.is_awaited = True
 
     @property
-    def is_sandboxed(self) -> bool:
-        """Whether all code runs in sandboxes."""
-        return all(host.is_sandboxed for host in self._hosts)
+    def sandbox_level(self) -> values.SandboxLevel:
+        """What keeps code apart; the weakest of all hosts."""
+        return values.SandboxLevel.weakest(host.sandbox_level for host in self._hosts)
 
     @property
     def packages(self) -> Mapping[str, str]:

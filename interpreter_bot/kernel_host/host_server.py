@@ -28,7 +28,7 @@ from typing import Final
 
 from aiohttp import web
 
-from interpreter_bot import errors, private_files
+from interpreter_bot import errors, private_files, values
 from interpreter_bot.hosts import host_addresses, host_messages, ports
 from interpreter_bot.kernel_host import (
     administration_requests,
@@ -288,13 +288,15 @@ class HostServer:
                 "id": self.id,
                 "data_id": self._data_id,
                 "data_file": self._data_file,
-                "has_doors": self._has_doors,
+                "has_doors": self._has_doors
+                and self._host.sandbox_level is not values.SandboxLevel.CONTAINER,
                 "protocol": host_messages.PROTOCOL,
                 "release": metadata.version("interpreter-bot"),
                 "pid": os.getpid(),
                 "fingerprint": self._fingerprint,
                 "private": list(map(str, self._private)),
-                "is_sandboxed": self._host.is_sandboxed,
+                "is_sandboxed": self._host.sandbox_level is not values.SandboxLevel.NONE,
+                "sandbox_level": self._host.sandbox_level,
                 "keeps_variables": self._host.keeps_variables,
                 "packages": dict(self._host.packages),
                 "is_draining": self.is_draining,

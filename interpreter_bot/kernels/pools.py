@@ -127,6 +127,11 @@ class Pool:
         return self._host.host_context.server.packages
 
     @property
+    def sandbox_level(self) -> values.SandboxLevel:
+        """What keeps the kernels apart."""
+        return self._host.host_context.level
+
+    @property
     def live(self) -> MappingProxyType[str, launchers.LaunchedKernel]:
         """Live kernels, by session."""
         return MappingProxyType(self._live)

@@ -59,9 +59,9 @@ class SessionReads:
         return self._services.config.kernels
 
     @property
-    def is_sandboxed(self) -> bool:
-        """Whether code runs in a sandbox."""
-        return self._services.hosts.is_sandboxed
+    def sandbox_level(self) -> values.SandboxLevel:
+        """What keeps code from the machine and from other sessions."""
+        return self._services.hosts.sandbox_level
 
     @property
     def library_tables(self) -> third_party_tables.LibraryTables:

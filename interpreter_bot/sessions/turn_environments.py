@@ -156,7 +156,7 @@ class SessionEnvironment:
             return await self._followed(execution, show)
         kernel = await self.kernel()
         loss = self._held.lost(kernel.id, saved=kernel.restored)
-        if not self._hosts.is_sandboxed:
+        if self._hosts.sandbox_level is values.SandboxLevel.NONE:
             self._events.notice(ports.UNSANDBOXED)
         if self.mark is None:
             # Not earlier: taking a kernel changes the files' owner, which is no change by the code.

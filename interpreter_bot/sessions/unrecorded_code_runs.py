@@ -99,7 +99,7 @@ class UnrecordedCodeRun:
         Raises:
             BotError: it was not run.
         """
-        if not self._hosts.is_sandboxed:
+        if self._hosts.sandbox_level is values.SandboxLevel.NONE:
             self._audience.announcement(number, ports.UNSANDBOXED)
         workspace = await self._hosts.workspace(self._key)
         kernel = await lease.kernel()

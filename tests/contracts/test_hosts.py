@@ -179,7 +179,7 @@ async def content(workspace, name, **options):
 
 async def test_it_says_what_code_may_import_and_whether_there_are_walls(hosts):
     assert "numpy" in hosts.packages
-    assert hosts.is_sandboxed is True
+    assert hosts.sandbox_level in ("full", "standard", "container")
 
 
 async def test_packages_are_installed_and_offered_and_the_end_says_which(hosts, index, key):

@@ -208,8 +208,8 @@ class _Services(session_dependencies.SessionDependencies):
 class _Pool(pools.Pool):
     """Workspaces, and kernels that can save tables."""
 
-    def __init__(self, directory, limits, is_sandboxed):
-        super().__init__(directory, limits=limits, is_sandboxed=is_sandboxed)
+    def __init__(self, directory, limits, sandbox_level):
+        super().__init__(directory, limits=limits, sandbox_level=sandbox_level)
         self.live = {}
         self.directory = directory
 
@@ -438,7 +438,7 @@ async def opened(
     *,
     models=("good", "cheap"),
     notice="",
-    is_sandboxed=True,
+    sandbox_level="full",
     tools=None,
     doorkeeper=None,
     **groups,
@@ -450,7 +450,7 @@ async def opened(
         script: what turns do.
         models: titles of those there are.
         notice: about models, for people.
-        is_sandboxed: whether code has walls.
+        sandbox_level: what walls code has.
         tools: of MCP servers.
         doorkeeper: of what code reaches outside.
         groups: of the settings.
@@ -464,7 +464,7 @@ async def opened(
     catalogue = catalogues.Catalogue(config.models, keys={}, patience=config.patience)
     url = await _database(data)
     async with databases.Database.open(url, files=data / "kept") as database:
-        pool = _Pool(directory / "workspaces", config.limits, is_sandboxed)
+        pool = _Pool(directory / "workspaces", config.limits, sandbox_level)
         service = Conversations(
             script,
             notice,

@@ -157,9 +157,10 @@ class Pool:
     snapshots = Snapshots()
     sessions = ()
 
-    def __init__(self, directory, *steps, limits=None, is_sandboxed=True):
+    def __init__(self, directory, *steps, limits=None, sandbox_level="full"):
         self._workspaces = workspaces.Workspaces(directory, limits or settings.Limits())
-        self.settings = settings.Settings(sandbox=settings.Sandbox(enabled=is_sandboxed))
+        self.sandbox_level = values.SandboxLevel(sandbox_level)
+        self.settings = settings.Settings()
         self.steps = list(steps)
         self._live = {}
         self.on_loss = None

@@ -35,9 +35,14 @@ _REFUSED = (
     "The sandbox cannot be built here: {reason}. `interpreter-bot doctor` says what is missing."
 )
 _WEAKER = (
-    "Code runs at the sandbox level 'container', without namespaces: %s. Sessions see that there "
-    "are others' processes, their memory is watched instead of bounded, and nothing connects to a "
-    "network. `interpreter-bot doctor` says how to get a stronger level."
+    "Code runs at the sandbox level 'container', without namespaces (%s). Sessions share this "
+    "container's process list, a flaw of the kernel endangers all that runs in it, memory is "
+    "watched and not bounded, and code has no network. `interpreter-bot doctor` says how to get a "
+    "stronger level."
+)
+_SHARED_ID = (
+    "All sessions have the bot's user id (%s): Landlock and the system call filter alone keep them "
+    "apart. As the container's root, the bot gives each an id of its own."
 )
 
 
@@ -303,8 +308,9 @@ class ForkServer:
         if packet.text("event") != "ready":
             raise errors.KernelStartError("The fork server answered something unexpected.")
         if reason := packet.text("shared_id_reason"):
+            if self.has_own_ids or not self.shared_id_reason:
+                _log.warning(_SHARED_ID, reason)
             self.has_own_ids, self.shared_id_reason = False, reason
-            _log.warning("all sessions have the bot's user id, which is a weaker wall: %s", reason)
         self.python = packet.text("python")
         missing = packet.content.get("missing")
         if isinstance(missing, dict) and missing:

@@ -23,7 +23,7 @@ from typing import Any
 import traitlets
 from jupyter_client import provisioning
 
-from interpreter_bot import errors, settings
+from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels.files import ownership, safe_open
 from interpreter_bot.kernels.metering import procfs, session_metering
 from interpreter_bot.kernels.provisioning import (
@@ -59,6 +59,16 @@ class ProvisionerContext:
     runtime: pathlib.Path
     uids: start_parameters.Uids
     doors: tuple[int, ...] = ()
+
+    @property
+    def level(self) -> values.SandboxLevel:
+        """What keeps the kernels apart."""
+        if self.server.walls is forkserver_clients.Walls.NOTHING:
+            return values.SandboxLevel.NONE
+        if self.server.walls is forkserver_clients.Walls.CONTAINER:
+            return values.SandboxLevel.CONTAINER
+        has_groups = self.groups.version > 0
+        return values.SandboxLevel.FULL if has_groups else values.SandboxLevel.STANDARD
 
 
 class SessionUsage(session_metering.SessionProcesses):

@@ -161,7 +161,8 @@ class CommandEffects:
         text = _listed(
             "What your code may use", [*session_facts.limits(queries.limits, queries.kernels), sent]
         )
-        walls = "" if queries.is_sandboxed else "\n• ⚠️ **there is no sandbox**"
+        is_open = queries.sandbox_level is values.SandboxLevel.NONE
+        walls = "\n• ⚠️ **there is no sandbox**" if is_open else ""
         await self._handler.tell(interaction, f"{text}{walls}")
 
     async def network(self, interaction: _Interaction) -> None:

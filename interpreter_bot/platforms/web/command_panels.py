@@ -53,7 +53,7 @@ async def panel(place: command_table.Place, name: str, argument: str = "") -> ev
     answer = await command_table.run(command_table.Invocation(command, argument), place)
     content: event_json.Event = {"text": answer} if isinstance(answer, str) else {"rows": answer}
     if name == "limits":
-        content["is_sandboxed"] = service.queries.is_sandboxed
+        content["sandbox_level"] = service.queries.sandbox_level
     elif name == "variables":
         content["lost_cells"] = await _lost_cells(service, key)
         content |= await _described(service, key)

@@ -161,7 +161,7 @@ def greeting(service: session_service.SessionService) -> str:
         "upload_bytes": service.queries.limits.upload_bytes,
         "text_characters": validation.MOST_TEXT_CHARACTERS,
         "execution_seconds": service.queries.limits.execution_seconds,
-        "is_sandboxed": service.queries.is_sandboxed,
+        "sandbox_level": service.queries.sandbox_level,
         "models": service.queries.models,
         "model_notice": service.model_notice,
     }

@@ -22,7 +22,7 @@ HOSTILE = (
 
 
 async def test_first_screen_greets_and_warns(serving_fake, browsing):
-    opening = serving_fake(notice="A demo model.", is_sandboxed=False)
+    opening = serving_fake(notice="A demo model.", sandbox_level="none")
     async with opening as (_, client), browsing() as browser:
         page = await visits.opened(browser, client)
         assert await page.value("location.search + location.pathname") == "/"
@@ -35,6 +35,16 @@ async def test_first_screen_greets_and_warns(serving_fake, browsing):
         assert "500 sales" in await page.value("document.getElementById('message').value")
         # Nothing comes from elsewhere.
         assert all(one.startswith(client.origin) for one in page.requests)
+
+
+@pytest.mark.parametrize(("level", "is_told"), [("full", False), ("container", True)])
+async def test_first_screen_says_what_an_ordinary_container_does_not_give(
+    serving_fake, browsing, level, is_told
+):
+    async with serving_fake(sandbox_level=level) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        assert ("Sandbox level: container" in await page.text("#welcome")) is is_told
+        assert await page.value("document.getElementById('walls').hidden")
 
 
 async def test_a_sign_of_life_comes_at_once(serving_fake, browsing):

@@ -31,6 +31,28 @@ STATUS = {
 }
 
 
+@pytest.mark.parametrize(
+    ("fields", "level"),
+    [
+        ({"sandbox_level": "container"}, "container"),
+        ({}, "standard"),
+        ({"is_sandboxed": False}, "none"),
+        ({"sandbox_level": "of a later release"}, "standard"),
+    ],
+)
+def test_host_of_any_release_has_a_level(fields, level):
+    status = host_messages.read(host_statuses.HostStatus, STATUS | fields)
+    assert status.level == level
+
+
+def test_host_in_an_ordinary_container_is_refused_if_code_is_to_reach_something():
+    fields = {"sandbox_level": "container", "has_doors": False}
+    status = host_messages.read(host_statuses.HostStatus, STATUS | fields)
+    status.check_beside([], "a:1", needs_doors=False)
+    with pytest.raises(errors.HostUnusableError, match="sandbox level 'container'"):
+        status.check_beside([], "a:1", needs_doors=True)
+
+
 @pytest.fixture
 def authority(tmp_path):
     return certificate_authorities.CertificateAuthority(tmp_path / "ours")

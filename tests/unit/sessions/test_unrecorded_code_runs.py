@@ -74,7 +74,7 @@ async def test_a_lost_kernel_is_replaced_and_announced_once(pool_of):
 
 
 async def test_without_a_sandbox_every_cell_says_so(pool_of):
-    pool = pool_of(Step("a"), Step("b"), is_sandboxed=False)
+    pool = pool_of(Step("a"), Step("b"), sandbox_level="none")
     audience = audiences.Audience()
     await session_of(pool, audience).run(["a", "b"])
     assert audience.of("announcement") == [

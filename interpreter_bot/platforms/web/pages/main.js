@@ -169,7 +169,7 @@ const hear = {
   hello(message) {
     about = message;
     composer.know(message);
-    $("walls").hidden = message.is_sandboxed;
+    $("walls").hidden = message.sandbox_level !== "none";
     $("welcome").hidden = true;
     drawModels(message.models);
     changed();

@@ -55,11 +55,11 @@ const APPROVALS = {
 };
 
 const DRAWERS = {
-  limits({ rows: all, is_sandboxed: isSandboxed }) {
-    const walls = isSandboxed
-      ? "Code runs in a sandbox. This is what one conversation may use:"
-      : "Code runs without a sandbox: it can do whatever the bot can. This is what one conversation may use:";
-    openPanel("Limits", el("p", { class: "muted" }, walls), rows(all));
+  limits({ rows: all, sandbox_level: level }) {
+    const walls = level === "none"
+      ? "Code runs without a sandbox: it can do whatever the bot can."
+      : `Code runs in a sandbox (level: ${level}).`;
+    openPanel("Limits", el("p", { class: "muted" }, `${walls} This is what one conversation may use:`), rows(all));
   },
 
   model({ models, model }, { thread, say }) {

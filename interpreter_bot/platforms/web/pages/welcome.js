@@ -13,7 +13,9 @@ const SNIPPETS = [
   ["Look around", "import os, sys\n\nprint(sys.version)\nprint(os.listdir(\"/mnt/data\"))"],
 ];
 
-export function welcome({ models, model_notice: notice }, { write, pick, take }) {
+const OF_CONTAINERS = "Sandbox level: container. Sessions share this container's process list, memory is watched and not bounded, and code has no network. interpreter-bot doctor says how to get a stronger level.";
+
+export function welcome({ models, model_notice: notice, sandbox_level: level }, { write, pick, take }) {
   const hasModel = models.length > 0;
   const examples = (hasModel ? PROMPTS : SNIPPETS).map(([title, text]) =>
     el("button", { type: "button", class: "example", onclick: () => write(text, !hasModel) },
@@ -33,5 +35,6 @@ export function welcome({ models, model_notice: notice }, { write, pick, take })
     el("p", { class: "sample" }, "No data at hand? ", el("button", { type: "button", class: "small", onclick: trySample }, "Take a sample table")),
     el("div", { class: "examples" }, examples),
     notice ? el("p", { class: "model-notice" }, notice) : null,
+    level === "container" ? el("p", { class: "muted sandbox-level" }, OF_CONTAINERS) : null,
   ].filter(Boolean);
 }
