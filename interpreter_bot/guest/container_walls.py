@@ -28,6 +28,7 @@ _READABLE = (
     *("/etc/alternatives", "/etc/fonts", "/etc/gitconfig", "/etc/group", "/etc/hosts"),
     *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime"),
     *("/etc/magic", "/etc/mime.types", "/etc/nsswitch.conf", "/etc/os-release", "/etc/passwd"),
+    *("/etc/debian_version", "/etc/lsb-release"),
     *("/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/timezone"),
     *("/proc/cpuinfo", "/proc/filesystems", "/proc/loadavg", "/proc/meminfo", "/proc/stat"),
     *("/proc/sys/kernel", "/proc/sys/vm", "/proc/uptime", "/proc/version", "/proc/vmstat"),
@@ -245,6 +246,7 @@ def _name_home(real: str, name: str) -> None:
 def name_places(readable: Iterable[str]) -> None:
     """Let programs be found where kernels find them, and modules only where they can read."""
     os.environ["PATH"] = os.environ["PATH"].replace(rootfs.TOOLS, _path(_TOOLS))
+    os.environ["PIP_PYTHON"] = f"{_path(_TOOLS)}/{os.path.basename(os.environ['PIP_PYTHON'])}"
     shown = ("/usr/", *(f"{path}/" for path in readable))
     sys.path[:] = [entry for entry in sys.path if f"{entry}/".startswith(shown)]
     # Last, so that no skill's module stands before another one.
