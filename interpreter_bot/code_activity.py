@@ -56,6 +56,7 @@ class Reach:
         bytes: that went either way, since this bot began or the day did.
         most_bytes: that may.
         offers: what the bot itself offers to code.
+        refusal: why nothing of what the operator allows can be reached; mostly empty.
         allowed: what people let it do outside as long as its Python lives, such as "POST host:443".
     """
 
@@ -64,6 +65,7 @@ class Reach:
     most_bytes: int = 0
     offers: tuple[Offer, ...] = ()
     allowed: tuple[str, ...] = ()
+    refusal: str = ""
 
 
 NOWHERE: Final = Reach()

@@ -105,7 +105,7 @@ def _network(reach: code_activity.Reach, *, can_install: bool) -> str:
     """Return the sentences about what can be reached outside, and be installed."""
     if not reach.hosts:
         downloads = _NO_DOWNLOADS if can_install else _NOTHING
-        return f"There is no network: {downloads}"
+        return " ".join(filter(None, [f"There is no network: {downloads}", reach.refusal]))
     hosts = "; ".join(
         " ".join(
             [

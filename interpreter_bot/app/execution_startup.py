@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final
 
-from interpreter_bot import encryption, errors, private_files, settings
+from interpreter_bot import encryption, errors, private_files, settings, values
 from interpreter_bot.hosts import host_addresses, host_sockets, kernel_doors, ports
 
 if TYPE_CHECKING:
@@ -113,13 +113,14 @@ async def open_tools(
         yield opened
 
 
-def open_hosts(
+@contextlib.asynccontextmanager
+async def open_hosts(
     config: settings.Settings,
     *,
     doorkeeper: kernel_doors.Doorkeeper | None = None,
     is_ephemeral: bool = False,
     kernels_outlive: bool = False,
-) -> AbstractAsyncContextManager[ports.Hosts]:
+) -> AsyncIterator[ports.Hosts]:
     """Open the host of kernels.
 
     Args:
@@ -131,6 +132,22 @@ def open_hosts(
     Raises:
         BotError: it cannot be opened; the sentence says why.
     """
+    opening = _open_hosts(
+        config, doorkeeper, is_ephemeral=is_ephemeral, kernels_outlive=kernels_outlive
+    )
+    async with opening as hosts:
+        if doorkeeper is not None and hosts.sandbox_level is values.SandboxLevel.CONTAINER:
+            doorkeeper.refuse(kernel_doors.NOT_IN_CONTAINERS)
+        yield hosts
+
+
+def _open_hosts(
+    config: settings.Settings,
+    doorkeeper: kernel_doors.Doorkeeper | None,
+    *,
+    is_ephemeral: bool,
+    kernels_outlive: bool,
+) -> AbstractAsyncContextManager[ports.Hosts]:
     if is_ephemeral and doorkeeper is None:
         return _open_ephemeral(config)
     if kernels_outlive and config.host.fleet:

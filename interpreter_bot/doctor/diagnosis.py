@@ -95,8 +95,8 @@ _WALLS: Final = {
 _NOT_IN_CONTAINERS: Final = {
     "host name": "the container's own",
     "doors": (
-        "not at the level 'container' yet: code reaches nothing of `egress`, `connections` and "
-        "`mcp_servers`"
+        "not at the level 'container' yet: code reaches nothing of `egress` and `connections`, and "
+        "no server of `mcp_servers` that is a program starts"
     ),
     "idle sessions": (
         "not at the level 'container' without control groups: nothing is frozen, and what code "
@@ -255,8 +255,12 @@ def _differences(seen: trial_kernels.ProbeResults, config: settings.Settings) ->
     for name, detail in _NOT_IN_CONTAINERS.items():
         if name == "idle sessions" and seen.frozen_cores is not None:
             continue
-        is_missing = name == "doors" and (config.has_doors or bool(config.mcp_servers))
+        is_missing = name == "doors" and _needs_doors(config)
         yield _finding(name, False if is_missing else None, detail, fix=advice.STRONGER)
+
+
+def _needs_doors(config: settings.Settings) -> bool:
+    return config.has_doors or any(server.command for server in config.mcp_servers)
 
 
 def _uid_per_session(seen: trial_kernels.ProbeResults) -> Finding:

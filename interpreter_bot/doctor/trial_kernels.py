@@ -23,6 +23,7 @@ from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels import (
     launchers,
     live_kernels,
+    package_installations,
     pools,
     provisioner_port,
     session_monitors,
@@ -259,7 +260,10 @@ def _canaries(
                     str(small.paths.runtime),
                 ],
                 "socket_file": socket_file,
-                "skills": str(small.paths.data / accepted_skills.DIRECTORY),
+                "shared_places": [
+                    str(small.paths.data / accepted_skills.DIRECTORY),
+                    str(package_installations.directory(small)),
+                ],
                 "shared_memory": shared_memory,
                 "host_name": os.uname().nodename,
                 "landlock_abi": _landlock_abi(),
@@ -305,7 +309,7 @@ async def _try(
         "has_own_ids": context.uids.are_own,
         "is_by_affinity": not groups.version,
         "is_counted_by_bot": _counts_processes(context),
-        "own_places": _own_places(one, walls, told["skills"]),
+        "own_places": (*_own_places(one, walls), *told["shared_places"]),
     }
     told |= await _neighbours(two, told)
     before = _states(told["foreign_files"])
@@ -353,12 +357,13 @@ def _counts_processes(context: provisioners.ProvisionerContext) -> bool:
 
 
 def _own_places(
-    launched: launchers.LaunchedKernel, walls: forkserver_clients.Walls, skills: str
+    launched: launchers.LaunchedKernel, walls: forkserver_clients.Walls
 ) -> tuple[str, ...]:
     """List directories of which a kernel has files open: as it knows them, or as the host does."""
     if walls is forkserver_clients.Walls.NAMESPACES or launched.workspace is None:
         return ("/tmp/", "/mnt/data")  # noqa: S108
-    return str(launched.workspace.directory.parent), skills
+    tools = launched.provisioner.host_context.runtime / "tools-"
+    return str(launched.workspace.directory.parent), str(tools)
 
 
 async def _neighbours(

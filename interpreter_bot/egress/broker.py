@@ -77,6 +77,9 @@ class Broker:
         self._resolve = resolve
         self._upstream = ssl.create_default_context()
         self._upstream.set_alpn_protocols(["http/1.1"])
+        self._refusal = ""
+        self._refused = cachetools.LRUCache[str, bool](_MOST_KEPT)
+        """Kernels that were told why."""
         self._opening: set[str] = set()
         self._kernels: dict[str, asyncio.Task[None]] = {}
         # Until the kernel was told: who tells it may be cancelled, or not reach its host.
@@ -85,12 +88,19 @@ class Broker:
         self._given = cachetools.LRUCache[tuple[str, str], approvals.Approvals](_MOST_KEPT)
         self._traffic = cachetools.LRUCache[str, traffic_limits.Traffic](_MOST_KEPT)
 
+    def refuse(self, reason: str) -> None:
+        """Let no session reach anything; see `kernel_doors.Doorkeeper.refuse`."""
+        _log.warning("%s", reason)
+        self._refusal = reason
+
     def policy(self, key: str) -> policies.Policy:
         """Return what a session may reach."""
         return policies.of(self._rules, values.key(key))
 
     def reach(self, key: str) -> code_activity.Reach:
         """Return what a session may reach, and has exchanged."""
+        if self._refusal:
+            return code_activity.Reach(refusal=self._refusal)
         hosts = tuple(
             code_activity.Reachable(
                 rule.pattern,
@@ -129,6 +139,11 @@ class Broker:
             return None
         if not (self.policy(key) or self._offers(key)):
             return None
+        if self._refusal:
+            if kernel_id in self._refused:
+                return None
+            code = f"get_ipython().refuse_doors({self._refusal!r})"
+            return kernel_doors.Introduction(code, self._refusal)
         self._opening.add(kernel_id)
         try:
             if (found := await doors()) is not None:
@@ -140,6 +155,8 @@ class Broker:
     def introduced(self, kernel_id: str) -> None:
         """Take that a kernel was told of its doors."""
         self._untold.pop(kernel_id, None)
+        if self._refusal:
+            self._refused[kernel_id] = True
 
     def _opened(
         self, key: str, kernel_id: str, found: kernel_doors.Doors
@@ -216,6 +233,8 @@ class Broker:
         doors.close()
         del self._kernels[kernel_id], self._approvals[kernel_id]
         self._untold.pop(kernel_id, None)
+        if self._refusal:
+            self._refused[kernel_id] = True
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("the doors of %s are served no more", kernel_id, exc_info=error)
 

@@ -27,6 +27,7 @@ _BUFFER_BYTES = 1024 * 1024
 _DESCRIBED = 20
 
 _port = 0
+_refusal = ""
 
 
 class QueryError(Exception):
@@ -175,6 +176,8 @@ class _Answer(io.RawIOBase):
     """The content of the frames of data of one answer; `told` is what its last frame says."""
 
     def __init__(self, path: str, asked: dict[str, Any]) -> None:
+        if _refusal:
+            raise QueryError(_refusal)
         self.told: dict[str, Any] = {}
         self._left = 0
         self._is_over = False
@@ -289,15 +292,16 @@ def _told(value: Any) -> Any:
     raise TypeError(f"a parameter cannot be a {type(value).__name__}")
 
 
-def install(names: dict[str, Any], hidden: dict[str, Any], port: int) -> None:
+def install(names: dict[str, Any], hidden: dict[str, Any], port: int, *, refusal: str = "") -> None:
     """Let code find them as `connections`.
 
     Args:
         names: of the session.
         hidden: those of them that code did not make.
         port: where the bot answers.
+        refusal: why it does not; mostly empty.
     """
-    global _port
-    _port = port
+    global _port, _refusal
+    _port, _refusal = port, refusal
     if "connections" not in names:
         names["connections"] = hidden["connections"] = Connections()

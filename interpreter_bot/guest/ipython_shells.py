@@ -180,6 +180,10 @@ class GuestShell(package_requests.InstallingShell):
         if "connections" in offered:
             data_connection_objects.install(self.user_ns, self.user_ns_hidden, told["services"])
 
+    def refuse_doors(self, reason: str) -> None:
+        """Let code that uses a data connection learn why there are none."""
+        data_connection_objects.install(self.user_ns, self.user_ns_hidden, 0, refusal=reason)
+
     def transform_cell(self, raw_cell: str) -> str:
         """Turn magics into Python: once, though ipykernel and IPython both ask before a cell."""
         found = self._transformed

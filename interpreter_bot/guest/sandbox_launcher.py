@@ -4,7 +4,7 @@
 this one waits, its child is the first of a pid namespace, and of that one's child is PROGRAM. SPEC
 is JSON: the directories that it may read, its resource limits, the size of its /tmp, in which it
 has a home that goes with it, whether it has the host's network, and open files of its control
-group.
+group. Without SPEC and PROGRAM it only tries whether there can be such sandboxes.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ def main(arguments: list[str]) -> NoReturn:
     Raises:
         OSError: a wall cannot be built; nothing runs then.
     """
+    if not arguments:
+        sys.exit(_refusal())
     spec, program = json.loads(arguments[0]), arguments[1:]
     for entrance in spec["entrances"]:
         os.write(entrance, b"0")
@@ -53,6 +55,15 @@ def main(arguments: list[str]) -> NoReturn:
     syscalls.die_with_parent(signal.SIGKILL)
     _enter(spec)
     _run(spec, program)
+
+
+def _refusal() -> str | None:
+    """Return why this process cannot have namespaces of its own; None once it has."""
+    try:
+        syscalls.unshare(_NAMESPACES)
+    except OSError as error:
+        return str(error)
+    return None
 
 
 def _enter(spec: dict[str, Any]) -> None:

@@ -68,8 +68,17 @@ def show_nobody(_: values.Output) -> None:
     """Drop what the bot's own code shows."""
 
 
+NOT_IN_CONTAINERS: Final = (
+    "Data connections and the hosts of `egress` are not available at the sandbox level 'container' "
+    "yet; `interpreter-bot doctor` says how to get a stronger level."
+)
+
+
 class Doorkeeper(Protocol):
     """Who decides what comes through the doors of kernels."""
+
+    def refuse(self, reason: str) -> None:
+        """Let no session reach anything, and say why to people and code: kernels have no doors."""
 
     async def open(
         self, key: str, kernel_id: str, doors: Callable[[], Awaitable[Doors | None]]

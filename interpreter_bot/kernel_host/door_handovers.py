@@ -235,7 +235,10 @@ class DoorHandovers:
         said = await request.json()
         kernel_id, mark = str(said["kernel"]), str(said["mark"])
         handed = self._handed.get(kernel_id)
-        if handed is not None and handed.mark != mark:
+        if handed is None:
+            # It has none, and code is told why.
+            await self._host.introduce(kernel_id, str(said["code"]))
+        elif handed.mark != mark:
             await self._host.introduce(kernel_id, str(said["code"]))
             handed.mark = mark
         return web.json_response({})

@@ -73,6 +73,20 @@ async def started(
             await group.remove()
 
 
+async def refusal() -> str:
+    """Return why no program can have a sandbox here; empty if one can."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, *_SANDBOXED),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+        env=_ENVIRONMENT,
+        cwd="/",
+    )
+    _, printed = await process.communicate()
+    return printed.decode("utf-8", "replace").strip() if process.returncode else ""
+
+
 async def _process(
     server: settings.McpServer, environment: Mapping[str, str], group: cgroups.Group | None
 ) -> asyncio.subprocess.Process:

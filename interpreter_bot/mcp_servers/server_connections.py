@@ -45,6 +45,10 @@ _BREAKS: Final = (
     *(anyio.ClosedResourceError, anyio.BrokenResourceError),
 )
 _UNREACHABLE: Final = "The tools of {name} cannot be reached right now."
+_NO_SANDBOX: Final = (
+    "The tools of {name} cannot be used: it is a program, which cannot have a sandbox here "
+    "({reason}). `interpreter-bot doctor` says how to get a stronger sandbox level."
+)
 _SLOW: Final = "{name} did not answer within {seconds:.0f} seconds, and the call was cancelled."
 _BROKEN: Final = "The connection to {name} broke during the call. Whether it was done is not known."
 _REFUSED: Final = "{name} refused the call: {said}"
@@ -262,7 +266,12 @@ class ServerConnection:
             return self._client
         self._check_login()
         self._note_failure()
-        raise McpServerError(_UNREACHABLE.format(name=self._server.name))
+        name = self._server.name
+        if self._server.command and (reason := await program_transport.refusal()):
+            sentence = _NO_SANDBOX.format(name=name, reason=reason)
+            _log.warning("%s", sentence)
+            raise McpServerError(sentence)
+        raise McpServerError(_UNREACHABLE.format(name=name))
 
     def _note_failure(self) -> None:
         """Wait before the next try: longer each time, until a call is done."""

@@ -160,7 +160,7 @@ def network(of: code_activity.Reach) -> list[Fact]:
     data = [Fact(f"connections.{one.name}", one.description) for one in of.offers]
     data += [Fact("Asked", asked, outcome) for one in of.offers for asked, outcome in one.recent]
     if not of.hosts:
-        said = "Whoever runs the bot can list hosts under `egress`."
+        said = of.refusal or "Whoever runs the bot can list hosts under `egress`."
         return [Fact("Network", "none", said), *data]
     facts = [_reachable(one) for one in of.hosts]
     used = f"{quantities.size(of.bytes)} of {quantities.size(of.most_bytes)}"

@@ -1,0 +1,73 @@
+"""What people and operators are told in an ordinary container, where namespaces are refused."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = [
+    pytest.mark.kernel,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a container"),
+]
+SETTINGS = """
+[[egress]]
+host = "example.org"
+[[connections]]
+name = "sales"
+kind = "sqlite"
+address = "/usr/sales.sqlite"
+[[mcp_servers]]
+name = "clock"
+command = ["/usr/bin/cat"]
+"""
+CELL = """
+import socket
+try:
+    connections["sales"].query("SELECT 1")
+except Exception as error:
+    print(error)
+try:
+    socket.create_connection(("192.0.2.1", 80))
+except OSError as error:
+    print(error)
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    file = tmp_path / "bot.toml"
+    file.write_text(SETTINGS)
+    tmp_path.chmod(0o755)
+    return file
+
+
+def run_in_container(config, *arguments, options=()):
+    # Its /tmp is another one.
+    text = config.read_text()
+    code = "import pathlib, sys; pathlib.Path('/tmp/bot.toml').write_text(sys.argv[1])\n"
+    code += "from interpreter_bot import cli; sys.argv[:2] = ['interpreter-bot']; cli.main()"
+    command = [sys.executable, "-m", "tests.in_container", *options]
+    command += [sys.executable, "-c", code, text, "--config", "/tmp/bot.toml", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("options", [[], ["--plain"]], ids=["root", "plain"])
+def test_code_learns_why_it_reaches_nothing(config, options):
+    done = run_in_container(config, "exec", "--cell", CELL, options=options)
+    connection, network = done.stdout.splitlines()
+    assert "not available at the sandbox level 'container' yet" in connection
+    assert "not supported" in network
+
+
+def test_operator_learns_why_a_program_offers_no_tools(config):
+    done = run_in_container(config, "tools")
+    assert "cannot have a sandbox here" in done.stdout + done.stderr
+
+
+def test_operator_learns_what_code_does_not_reach(config):
+    done = run_in_container(config, "doctor")
+    assert "level: container" in done.stdout
+    [doors] = [line for line in done.stdout.splitlines() if line.startswith("doors ")]
+    assert "NO" in doors
+    assert "`connections`" in doors
