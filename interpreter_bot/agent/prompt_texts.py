@@ -9,7 +9,7 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Final
 
-from interpreter_bot import code_activity, settings
+from interpreter_bot import code_activity, settings, values
 from interpreter_bot.text import quantities
 
 # Imports that models try of themselves, if no list tells them better.
@@ -26,6 +26,10 @@ _INSTALLABLE: Final = (
     "Variables stay."
 )
 _NO_DOWNLOADS: Final = f"nothing can be downloaded. {_INSTALLABLE}"
+_NO_TMP: Final = (
+    "Temporary files go where the tempfile module puts them: /tmp cannot be written to. Programs "
+    "and code can open no ports, and cannot list processes."
+)
 _NOT_INSTALLABLE: Final = "Nothing can be installed."
 _REACHED: Final = (
     "Of the network only these hosts can be reached, through the proxy that HTTPS_PROXY names: "
@@ -55,6 +59,7 @@ def system(
     can_install: bool = False,
     added: Sequence[str] = (),
     reach: code_activity.Reach = code_activity.NOWHERE,
+    sandbox_level: values.SandboxLevel = values.SandboxLevel.FULL,
     skills: str = "",
     tools: str = "",
     note: str = "",
@@ -70,6 +75,7 @@ def system(
         can_install: whether code can have packages installed.
         added: what the channel has besides, as requirements of packages.
         reach: what code may reach outside.
+        sandbox_level: what keeps code apart; in ordinary containers, some of Python is different.
         skills: the operator's, and how they are used.
         tools: what code can call of other systems, and how.
         note: the operator's addition.
@@ -88,8 +94,10 @@ def system(
     )
     plan = read("plan") if is_planned else ""
     # Every further sentence makes a small model's code worse; it can ask Python for the date.
+    is_different = sandbox_level is values.SandboxLevel.CONTAINER and not is_small
+    place = _NO_TMP if is_different else ""
     day = "" if is_small else f"Today is {today:%A, %d %B %Y}."
-    return "\n\n".join(filter(None, (text, _offered(reach), skills, tools, plan, note, day)))
+    return "\n\n".join(filter(None, (text, place, _offered(reach), skills, tools, plan, note, day)))
 
 
 def _offered(reach: code_activity.Reach) -> str:

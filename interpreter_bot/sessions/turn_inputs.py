@@ -71,6 +71,7 @@ async def system_prompt(
     *,
     packages: Mapping[str, str],
     reach: code_activity.Reach,
+    sandbox_level: values.SandboxLevel,
     environment: turn_environments.SessionEnvironment,
 ) -> str:
     """Return the system prompt of a turn.
@@ -81,6 +82,7 @@ async def system_prompt(
         model: which is asked.
         packages: versions of what all kernels have, by name.
         reach: what code may reach outside.
+        sandbox_level: what keeps code apart.
         environment: of the turn.
     """
     key = request.key
@@ -91,6 +93,7 @@ async def system_prompt(
         today=datetime.datetime.now(datetime.UTC).date(),
         packages=packages,
         reach=reach,
+        sandbox_level=sandbox_level,
         can_install=bool(config.package_index.url),
         added=[name for one in added for name in one.names],
         skills=await asyncio.to_thread(environment.skills.catalogue, most),

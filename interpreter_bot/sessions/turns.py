@@ -372,6 +372,7 @@ class _Work:
                 model,
                 packages=services.hosts.packages,
                 reach=services.hosts.reach(values.text(self._request.key)),
+                sandbox_level=services.hosts.sandbox_level,
                 environment=environment,
             ),
             transcript=memory.transcript,

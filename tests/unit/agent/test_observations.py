@@ -149,6 +149,17 @@ def test_system_prompt_says_what_is_installed_and_what_is_not():
     assert "transformers, xgboost." in text
 
 
+def test_system_prompt_says_what_is_different_in_an_ordinary_container():
+    day = datetime.date(2026, 11, 21)
+    refusal = code_activity.Reach(refusal="Data connections are not available.")
+    text = prompt_texts.system(
+        settings.Limits(), today=day, sandbox_level=values.SandboxLevel.CONTAINER, reach=refusal
+    )
+    assert "/tmp cannot be written to" in text
+    assert "Data connections are not available." in text
+    assert "/tmp" not in prompt_texts.system(settings.Limits(), today=day)
+
+
 def test_system_prompt_says_what_can_be_reached():
     day = datetime.date(2026, 11, 21)
     assert "There is no network:" in prompt_texts.system(settings.Limits(), today=day)
