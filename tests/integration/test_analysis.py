@@ -179,7 +179,9 @@ WORK = {
         import concurrent.futures, math
         with concurrent.futures.ProcessPoolExecutor(3) as pool:
             processes = sum(pool.map(math.isqrt, range(1000), chunksize=50))
-        with concurrent.futures.ThreadPoolExecutor(100) as pool:
+        # Limits leave room for about 80, beside what ran before: 128 threads and processes in all,
+        # and 8 MiB of the memory for each stack.
+        with concurrent.futures.ThreadPoolExecutor(64) as pool:
             threads = sum(pool.map(math.isqrt, range(1000)))
         good = processes == threads == sum(map(math.isqrt, range(1000)))
         print("good" if good else (processes, threads))
