@@ -150,7 +150,7 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
 STRONGER: Final = "Get a stronger level: see `namespaces`."
 WITHOUT_NAMESPACES: Final = (
     "Code runs at the level 'container': Landlock, user ids and the system call filter keep "
-    "sessions apart. Code can tell which process numbers are in use, a flaw of the kernel "
+    "sessions apart. Code sees the names and numbers of all processes here, a flaw of the kernel "
     "endangers all that runs in this container, and memory is watched, not bounded."
 )
 SHARED_ID_IN_CONTAINER: Final = (

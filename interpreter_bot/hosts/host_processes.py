@@ -195,7 +195,8 @@ async def open_host(
 
 def _ends_with_us() -> bool:
     """Return whether what we start is killed when we end: in a container, or a systemd unit."""
-    if os.getpid() == 1 or "INVOCATION_ID" in os.environ:
+    # A container's first process has no parent to be seen, whichever number it has.
+    if os.getppid() == 0 or "INVOCATION_ID" in os.environ:
         return True
     first = pathlib.Path("/proc/1/comm").read_text().strip()
     return os.getppid() == 1 and first in _CONTAINER_INITS

@@ -13,6 +13,7 @@ import logging
 import os
 import pathlib
 import resource
+import stat
 import sys
 from collections.abc import AsyncIterator, Callable
 from typing import Final
@@ -108,7 +109,10 @@ class MachineSetup:
         try:
             await server.start()
             _demand(config.sandbox.level, server.walls, groups)
-            await asyncio.to_thread(_link_directories, server.walls)
+            if server.walls is forkserver_clients.Walls.CONTAINER:
+                await asyncio.to_thread(_link_directories)
+                if server.has_own_ids:
+                    await asyncio.to_thread(_warn_of_closed, files.directory)
             async with _installations(config, server) as packages:
                 yield cls(_host_context(config, server, groups, runtime), packages)
         finally:
@@ -197,10 +201,20 @@ def _demand(level: str, walls: forkserver_clients.Walls, groups: cgroups.Cgroups
         )
 
 
-def _link_directories(walls: forkserver_clients.Walls) -> None:
+def _warn_of_closed(directory: pathlib.Path) -> None:
+    """Warn of a directory above that sessions of other users cannot walk through."""
+    for parent in directory.absolute().parents:
+        if not parent.stat().st_mode & stat.S_IXOTH:
+            _log.warning(
+                "%s is closed to other users, so programs that resolve the paths of their files, "
+                "such as SQLite, fail in sessions: chmod o+x %s, or set paths.data",
+                parent,
+                parent,
+            )
+
+
+def _link_directories() -> None:
     """Give a session's directories their usual names, where there are no mounts to do that."""
-    if walls is not forkserver_clients.Walls.CONTAINER:
-        return
     for path, target in _LINKS.items():
         if os.path.lexists(path):
             continue
