@@ -150,6 +150,8 @@ def _set_up_plots(font_manager: ModuleType) -> None:
     """Make plots sharp, and add fonts for the scripts that matplotlib's own lacks."""
     import matplotlib
 
+    # As preloaded, whatever `matplotlibrc` the working directory holds by now.
+    matplotlib.rcdefaults()
     matplotlib.rcParams["figure.dpi"] = _PLOT_DPI
     # A font that is not there is replaced; a line for each text of a plot would say so.
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
