@@ -28,7 +28,7 @@ _INSTALLABLE: Final = (
 _NO_DOWNLOADS: Final = f"nothing can be downloaded. {_INSTALLABLE}"
 _NO_TMP: Final = (
     "Temporary files go where the tempfile module puts them: /tmp cannot be written to. Programs "
-    "and code can open no ports, and cannot list processes."
+    "and code can open no ports."
 )
 _NOT_INSTALLABLE: Final = "Nothing can be installed."
 _REACHED: Final = (
