@@ -312,8 +312,12 @@ def _own_runtime_directory(directory: pathlib.Path) -> pathlib.Path:
     return own
 
 
-def own_directory(directory: pathlib.Path) -> pathlib.Path:
+def own_directory(directory: pathlib.Path, *, mode: int = 0o700) -> pathlib.Path:
     """Create a directory of this process alone, and remove those of dead processes.
+
+    Args:
+        directory: its parent, which is created if missing.
+        mode: of both.
 
     Raises:
         SettingsError: the parent directory cannot be written to.
@@ -323,11 +327,13 @@ def own_directory(directory: pathlib.Path) -> pathlib.Path:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if directory.stat().st_uid != os.geteuid():
             raise errors.SettingsError(f"{directory} belongs to another user.")
+        directory.chmod(mode)
         for name in os.listdir(directory):
             if not _is_alive(name):
                 safe_open.remove(directory / name)
         own = directory / f"{pid}-{session_metering.start_ticks(pid)}"
         own.mkdir(mode=0o700)
+        own.chmod(mode)
     except OSError as error:
         raise errors.SettingsError(f"The directory {directory} cannot be used.") from error
     return own

@@ -103,7 +103,9 @@ class Pool:
         """
         directory = config.paths.data / ("ephemeral" if is_ephemeral else "workspaces")
         if is_ephemeral:
-            directory = await asyncio.to_thread(machine_setup.own_directory, directory)
+            # As of all workspaces: sessions with ids of their own walk through it.
+            make = functools.partial(machine_setup.own_directory, directory, mode=0o711)
+            directory = await asyncio.to_thread(make)
         files = workspaces.Workspaces(directory, config.limits)
         opening = machine_setup.MachineSetup.open(config, files, is_lasting=not is_ephemeral)
         async with opening as host:

@@ -34,6 +34,14 @@ except OSError as error:
 """
 
 
+RESOLVED = """
+import sqlite3
+sqlite3.connect("/mnt/data/a.db").execute("CREATE TABLE t (a)")
+!git init --quiet repository && cd repository && git status --short && echo clean
+!pip install nothing
+"""
+
+
 @pytest.fixture
 def config(tmp_path):
     file = tmp_path / "bot.toml"
@@ -60,6 +68,14 @@ def test_code_learns_why_it_reaches_nothing(config, options):
     assert "not supported" in network
 
 
+@pytest.mark.parametrize("options", [[], ["--plain"]], ids=["root", "plain"])
+def test_programs_that_resolve_paths_find_their_files(config, options):
+    done = run_in_container(config, "exec", "--cell", RESOLVED, options=options)
+    assert "clean" in done.stdout, done.stderr
+    assert "There is no network here" in done.stdout + done.stderr
+    assert done.returncode == 0, done.stderr
+
+
 def test_operator_learns_why_a_program_offers_no_tools(config):
     done = run_in_container(config, "tools")
     assert "cannot have a sandbox here" in done.stdout + done.stderr
@@ -67,7 +83,7 @@ def test_operator_learns_why_a_program_offers_no_tools(config):
 
 def test_operator_learns_what_code_does_not_reach(config):
     done = run_in_container(config, "doctor")
-    assert "level: container" in done.stdout
+    assert "level: container" in done.stdout + done.stderr
     [doors] = [line for line in done.stdout.splitlines() if line.startswith("doors ")]
     assert "NO" in doors
     assert "`connections`" in doors
