@@ -44,6 +44,8 @@ HAS_OWN_IDS = os.geteuid() == 0 or bool(os.environ.get(unprivileged.GRANTED))
 """Whether each session has a user id of its own: the bot is root, or has subordinate ids."""
 IN_CONTAINER = not machine.offers_namespaces()
 """Whether walls are those of an ordinary container: what others have is there, and is refused."""
+SHARE_ONE_ID = IN_CONTAINER and not HAS_OWN_IDS
+"""Whether all sessions of a container have the bot's user id: the weakest walls there are."""
 HEADROOM_BYTES = 64 * MIB
 """What a kernel may use beyond its limit, for what it brings before any user code."""
 SPARES = 2

@@ -82,6 +82,8 @@ SYSTEM_V = {
     ],
 )
 async def test_nothing_of_another_session_is_in_sight(run, place):
+    if boxes.SHARE_ONE_ID and place == "shared memory":
+        pytest.skip("what has a known name in /dev/shm is everybody's where all have one user id")
     leave, look, refusal = PLACES[place]
     left = await run(boxes.code(leave), key="victim")
     assert left.ending is values.Ending.OK, "there has to be something to steal"
@@ -109,6 +111,7 @@ async def test_nothing_of_system_v_is_shared(bot, run, kind):
         assert [made.word, own.word, found.word] == ["EPERM"] * 3
 
 
+@pytest.mark.namespaces
 async def test_processes_of_another_session_are_not_there(run):
     await run("import subprocess; held = subprocess.Popen(['/bin/sleep', '99'])", key="victim")
 
@@ -120,7 +123,7 @@ async def test_processes_of_another_session_are_not_there(run):
         key="thief",
     )
 
-    assert ran.word == ("EACCES" if boxes.IN_CONTAINER else "allowed: []")
+    assert ran.word == "allowed: []"
 
 
 async def test_host_pids_of_another_session_mean_nothing(bot, run, key_of):
@@ -147,7 +150,7 @@ async def test_no_open_file_is_shared(run):
             continue
         # Every anonymous inode is the same one, devices keep nothing, and what no session can
         # write to is everybody's where nothing can be mounted.
-        if target.startswith("anon_inode") or target.endswith(("/skills", "/tools")):
+        if re.match(r"anon_inode|.*/(skills$|tools-)", target):
             continue
         if not stat.S_ISCHR(status.st_mode):
             seen.append((status.st_dev, status.st_ino))
@@ -221,7 +224,9 @@ async def test_session_that_comes_back_finds_its_files_and_nothing_else(bot, run
         " for f in (tempfile.gettempdir(), '/dev/shm', '/mnt/data')))"
     )
 
-    assert ran.text.split() == ["False", "False", "False", "True"]
+    # Nobody can tell whose a file in /dev/shm is where all sessions have one user id.
+    is_left = str(boxes.SHARE_ONE_ID)
+    assert ran.text.split() == ["False", "False", is_left, "True"]
 
 
 async def test_forgotten_session_leaves_no_file_to_the_next_of_its_name(bot, run, key_of):

@@ -12,8 +12,6 @@ from interpreter_bot.guest import rootfs
 from tests.attacks import boxes
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
-# In a container control groups, where libraries look for limits, name no other process.
-PROCESS_LIST = "/proc" if boxes.IN_CONTAINER else "/sys/fs/cgroup"
 CREATE = "os.O_WRONLY | os.O_CREAT"
 TARGETS = {
     "a file that all the host may read": lambda bot: bot.canaries.public,
@@ -23,7 +21,7 @@ TARGETS = {
     "the tests": lambda _: pathlib.Path(__file__),
     "the bot's environment": lambda _: pathlib.Path(f"/proc/{os.getpid()}/environ"),
     "password hashes": lambda _: pathlib.Path("/etc/shadow"),
-    "the host's process list": lambda _: pathlib.Path(PROCESS_LIST),
+    "the host's process list": lambda _: pathlib.Path("/sys/fs/cgroup"),
 }
 ROUTES = {
     "its own path": "{path}",
@@ -60,6 +58,9 @@ def _first(paths):
 async def test_host_files_cannot_be_read(bot, run, route):
     await run("'now there is a kernel, with sockets'")
     paths = {target: find(bot) for target, find in TARGETS.items()}
+    if boxes.IN_CONTAINER:
+        # It shows its own to everybody in it.
+        del paths["the host's process list"]
     assert all(path.exists() for path in paths.values()), "what is not there proves nothing"
     tries = [(str(path), ROUTES[route].format(path=path)) for path in paths.values()]
 
@@ -161,6 +162,12 @@ WRITES = {
 
 @pytest.mark.parametrize("place", WRITES)
 async def test_nothing_outside_the_workspace_can_be_written(attempt, place):
+    if boxes.SHARE_ONE_ID and place in ("modes", "times"):
+        # Accepted, so that copies succeed, and left undone.
+        before = os.stat("/usr"), os.stat("/usr/bin")
+        assert await attempt(WRITES[place]) == "allowed: None"
+        assert (os.stat("/usr"), os.stat("/usr/bin")) == before
+        return
     is_elsewhere = boxes.IN_CONTAINER and "/.host" in WRITES[place]
     assert await attempt(WRITES[place]) in (boxes.MISSING if is_elsewhere else boxes.REFUSED)
 

@@ -118,7 +118,7 @@ async def test_no_descriptor_of_the_bot_is_inherited(bot, run, files):
     kinds = {target.split(":")[0] for target, _, _ in seen}
     # A container has no mounts, so a session holds its directories open.
     own = (await files()).directory.parent
-    shared = [bot.settings.paths.data / "skills", *bot.settings.paths.runtime.glob("*/tools")]
+    shared = [bot.settings.paths.data / "skills", *bot.settings.paths.runtime.glob("*/tools-*")]
     kinds -= {f"{own}/data", f"{own}/temporary", f"{own}/variables", *map(str, shared)}
     assert kinds <= {"/dev/null", "pipe", "socket", "anon_inode"}
 
