@@ -26,7 +26,11 @@ from tests.acceptance import test_fleet
 from tests.fakes import outside, package_indexes, replies, tool_servers
 from tests.integration.sessions import test_tool_calls
 
-pytestmark = [pytest.mark.kernel, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [
+    pytest.mark.kernel,
+    pytest.mark.namespaces,
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 LOST_SECONDS = 1.0
 PAGE = bytes(range(256)) * 64 * 1024

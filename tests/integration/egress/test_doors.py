@@ -16,7 +16,11 @@ from interpreter_bot.egress import broker
 from interpreter_bot.hosts import cancellable_executions, kernel_doors, local_host
 from tests.fakes import outside
 
-pytestmark = [pytest.mark.kernel, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [
+    pytest.mark.kernel,
+    pytest.mark.namespaces,
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 OPEN, SHUT = values.SessionKey("web", thread="open"), values.SessionKey("console", thread="shut")
 SECRET = "a-secret-of-the-bot"

@@ -17,7 +17,11 @@ from interpreter_bot.hosts import cancellable_executions, local_host, remote_hos
 from interpreter_bot.kernel_host import host_server, journaled_executions
 from tests.fakes import outside
 
-pytestmark = [pytest.mark.kernel, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [
+    pytest.mark.kernel,
+    pytest.mark.namespaces,
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 KEY = values.text(values.SessionKey("web", thread="open"))
 GET = """

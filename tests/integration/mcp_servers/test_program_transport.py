@@ -17,7 +17,7 @@ from interpreter_bot.mcp_servers import (
     server_connections,
 )
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.namespaces]
 
 PROGRAM = pathlib.Path(__file__).parents[2] / "fakes/mcp_program.py"
 
