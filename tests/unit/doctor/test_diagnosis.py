@@ -196,7 +196,7 @@ def test_every_wall_of_a_container_is_a_level_of_its_own():
     assert diagnosis.level(findings) == "container"
     [namespaces] = [finding for finding in findings if finding.name == "namespaces"]
     assert "unshare: not permitted" in namespaces.detail
-    assert "process numbers" in namespaces.consequence
+    assert "all processes" in namespaces.consequence
     assert namespaces.fix
     different = {finding.name for finding in findings if finding.is_active is None}
     assert different == {"doors", "host name", "idle sessions", "second wall of files"}
