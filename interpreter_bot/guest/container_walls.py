@@ -36,7 +36,10 @@ _READABLE = (
 # Without /dev/zero: mapped, it would be shared memory of any size.
 _DEVICES = ("/dev/null", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 _SHARED_MEMORY = "/dev/shm"
-_END_SECONDS = 5.0
+_END_SECONDS = 10.0
+# An ordinary session is gone by then, however many processes it has.
+_STORM_SECONDS = 0.1
+_MAX_LOOKS = 50
 _PAUSE_SECONDS = 0.002
 # Below the first, others' files can be cut short; below the second, others' processes signalled.
 _TRUNCATION_ABI, _SIGNALS_ABI = 3, 6
@@ -100,7 +103,9 @@ def end_descendants(apart_from: Collection[int] = ()) -> bool:
 
     A child that was killed leaves its own children to this process. No time passes between a look
     and a kill: the next process of a chain, each of which ends once it has forked another, would
-    not be known yet.
+    not be known yet. A storm of forks is ended by its process groups, each of which gets the signal
+    at once; one that makes a group of each is stopped as a whole before it is killed. Of single
+    processes that are killed, new ones would take the places.
 
     Args:
         apart_from: children that stay, and what is below them.
@@ -109,15 +114,59 @@ def end_descendants(apart_from: Collection[int] = ()) -> bool:
         whether none is left.
     """
     deadline = time.monotonic() + _END_SECONDS
+    storm = time.monotonic() + _STORM_SECONDS
     while left := [child for child in _children() if child not in apart_from]:
+        for group in {_group(pid) for pid in left} - {os.getpgrp(), 0}:
+            with contextlib.suppress(OSError):
+                os.killpg(group, signal.SIGKILL)
         for pid in left:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         if time.monotonic() > deadline:
             return False
+        if time.monotonic() > storm:
+            _stop_and_kill(apart_from)
         time.sleep(_PAUSE_SECONDS)
         reap()
     return True
+
+
+def _stop_and_kill(apart_from: Collection[int]) -> None:
+    """Stop all processes below this one, which takes a few looks while they fork, and kill them."""
+    states: dict[int, bytes] = {}
+    for _ in range(_MAX_LOOKS):
+        states = _descendants(apart_from)
+        running = [pid for pid, state in states.items() if state in b"RSDI"]
+        for pid in running:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGSTOP)
+        if not running:
+            break
+    for pid in states:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _descendants(apart_from: Collection[int]) -> dict[int, bytes]:
+    """Return the states of all processes below this one, by their pids."""
+    children: dict[int, list[int]] = {}
+    states: dict[int, bytes] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+            state, parent, *_ = file.read().rpartition(b")")[2].split()
+            states[int(name)] = state
+            children.setdefault(int(parent), []).append(int(name))
+    below = [pid for pid in children.get(os.getpid(), ()) if pid not in apart_from]
+    for pid in below:  # Grows while it is walked.
+        below += children.get(pid, ())
+    return {pid: states[pid] for pid in below}
+
+
+def _group(pid: int) -> int:
+    """Return the process group of a process; 0 if it is gone."""
+    with contextlib.suppress(OSError):
+        return os.getpgid(pid)
+    return 0
 
 
 def reap() -> dict[int, int]:
