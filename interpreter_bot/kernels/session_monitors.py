@@ -312,7 +312,8 @@ class SessionMonitor:
         loop = asyncio.get_running_loop()
         measured = await loop.run_in_executor(self._disk_threads, self._measure, workspace)
         usage, deleted, saved, temporary = measured
-        before, self.disk_bytes = self.disk_bytes, usage.bytes + deleted.bytes
+        before, shown_bytes = self.disk_bytes, usage.bytes + deleted.bytes
+        self.disk_bytes = shown_bytes + temporary.bytes
         # What the session had at the first check may be of last year.
         self.has_grown = self._has_been_seen and self.disk_bytes > before + _GROWTH_BYTES
         self._has_been_seen = True
@@ -324,17 +325,18 @@ class SessionMonitor:
         if self._unseen_files.is_over(is_hidden=deleted.hidden > 0, is_late=deleted.is_late):
             self._condemn_hiding(deleted)
             return
-        share = max(
-            self.disk_bytes / self._limits.workspace_bytes,
-            usage.files / self._limits.workspace_files,
+        most_files = self._limits.workspace_files
+        share = max(shown_bytes / self._limits.workspace_bytes, usage.files / most_files)
+        temporary_share = max(
+            temporary.bytes / self._limits.temporary_bytes, temporary.files / most_files
         )
         if saved.is_over:
             if not self._gives_up_saving():
                 self.launched.kernel.kill_with_reason(
                     values.Ending.STOPPED, kernel_loss_reasons.OVER_SAVED
                 )
-        elif temporary.is_over:
-            self._object(_JUST_OVER, kernel_loss_reasons.temporary_full(self._limits))
+        elif temporary_share > max(1, share):
+            self._object(temporary_share, kernel_loss_reasons.temporary_full(self._limits))
         elif share <= 1 and (usage.is_uncountable or temporary.is_uncountable):
             self._object(_JUST_OVER, kernel_loss_reasons.UNCOUNTABLE)
         else:

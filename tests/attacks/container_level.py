@@ -41,3 +41,48 @@ def commands() -> list[str]:
         with contextlib.suppress(OSError):
             found.append(pathlib.Path(f"/proc/{name}/cmdline").read_text().replace("\0", " "))
     return found
+
+
+def parent_of(pid: int) -> int:
+    """The parent of a process."""
+    return int(boxes.status(pid)["PPid"])
+
+
+def directory_of(bot: boxes.Bot, key: str) -> pathlib.Path:
+    """Where the sockets of a session's kernel are."""
+    name = bot.pool.live[key].kernel.id[:8]
+    return next(bot.settings.paths.runtime.glob(f"*/{name}"))
+
+
+async def spare_of(bot: boxes.Bot) -> int:
+    """A kernel that waits, with everything imported and not confined, for a session."""
+    taken = {pid for key in bot.pool.live for pid in bot.pids(key)}
+    found: list[int] = []
+
+    def look() -> list[int]:
+        servers = [child for task in os.listdir("/proc/self/task") for child in children_of(task)]
+        keepers = [keeper for server in servers for keeper in children_of(server)]
+        found[:] = {kernel for keeper in keepers for kernel in children_of(keeper)} - taken
+        return found
+
+    assert await boxes.until(look), "no spare kernel waits"
+    return found[0]
+
+
+def children_of(task: int | str) -> list[int]:
+    """The children that a thread has; of a process, its first thread's."""
+    with contextlib.suppress(OSError):
+        return list(
+            map(int, pathlib.Path(f"/proc/{task}/task/{task}/children").read_text().split())
+        )
+    return []
+
+
+def shared_files() -> list[str]:
+    """The names of what lies in shared memory."""
+    return os.listdir("/dev/shm")
+
+
+def remove_shared_file(name: str) -> None:
+    """Remove what a session left there."""
+    os.unlink(f"/dev/shm/{name}")

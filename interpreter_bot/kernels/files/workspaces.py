@@ -265,7 +265,8 @@ class Workspace:
         Raises:
             OSError: they cannot be read.
         """
-        return _measured(self.temporary, self._limits.temporary_bytes, self._limits.workspace_files)
+        most_bytes, most_files = self._limits.temporary_bytes, self._limits.workspace_files
+        return _measured(self.temporary, most_bytes, most_files, overshoot=_OVERSHOOT)
 
     async def checkpoint_bytes(self) -> int:
         """Measure what its checkpoints use of the disk."""
@@ -328,10 +329,12 @@ class Workspace:
 
 
 def _measured(
-    directory: pathlib.Path, most_bytes: int, most_files: int
+    directory: pathlib.Path, most_bytes: int, most_files: int, *, overshoot: int = 1
 ) -> directory_contents.DirectoryUsage:
     with contextlib.suppress(FileNotFoundError), workspace_io.opened(directory) as root:
-        return directory_contents.measure(root, most_bytes=most_bytes, most_files=most_files)
+        return directory_contents.measure(
+            root, most_bytes=most_bytes, most_files=most_files, overshoot=overshoot
+        )
     return directory_contents.DirectoryUsage(0, 0, is_partial=False, is_over=False)
 
 

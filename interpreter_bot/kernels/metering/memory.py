@@ -21,6 +21,7 @@ bounded:
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import re
@@ -38,8 +39,14 @@ _WATCH: Final = b"tfd:"
 _WATCH_BYTES: Final = 192
 # In no file system.
 _WATCHES: Final = (-2, 0)
+_SOCKETS: Final = (-3, 0)
+_SHARED_BEYOND: Final = (-4, 0)
 _SHARED: Final = (b"/memfd:", b"/dev/shm/")
-_TEMPORARY: Final = ("/tmp", "/dev/shm")  # noqa: S108 - of the session, each a tmpfs
+_SHARED_FILES: Final = "/dev/shm"  # noqa: S108 - counted by owner
+_TEMPORARY: Final = ("/tmp", _SHARED_FILES)  # noqa: S108 - of the session, each a tmpfs
+# Each takes memory beside what it holds. To list so many takes some 10 ms.
+_MOST_SHARED_FILES: Final = 10_000
+_SOCKET: Final = b"socket:"
 _FEW_SOCKETS: Final = 512
 _STOCK_BYTES: Final = 212_992
 # The senders of up to ten queued datagrams may be closed already.
@@ -68,7 +75,9 @@ _MAPPING: Final = re.compile(
 def memfd_bytes(shown: Mapping[int, int], apart_from: Iterable[int]) -> tuple[HeldBytes, set[int]]:
     """Count each memfd and shared memory file that is open, mapped or not, and what epoll watches.
 
-    Nothing is opened: `stat` of /proc/PID/fd/N reads the very file, whichever name it has.
+    Nothing is opened: `stat` of /proc/PID/fd/N reads the very file, whichever name it has. Where no
+    network namespace tells which sockets are the session's, the open ones are: if they are many,
+    each counts as all it can hold.
 
     Args:
         shown: process ids, to the thread ids to read them by.
@@ -81,6 +90,7 @@ def memfd_bytes(shown: Mapping[int, int], apart_from: Iterable[int]) -> tuple[He
     hidden: set[int] = set()
     left = _MOST_DESCRIPTORS
     watched_bytes = 0
+    sockets: set[bytes] = set()
     for pid, number in shown.items():
         folder = f"/proc/{number}/fd"
         try:
@@ -101,6 +111,8 @@ def memfd_bytes(shown: Mapping[int, int], apart_from: Iterable[int]) -> tuple[He
                     watched_bytes += text.count(_WATCH) * _WATCH_BYTES
                     if len(text) >= procfs.MOST_BYTES:
                         hidden.add(pid)
+                elif target.startswith(_SOCKET):
+                    sockets.add(target)
                 elif target.startswith(_SHARED):
                     seen = os.stat(f"{folder}/{name}")
                     if seen.st_dev not in apart_from:
@@ -109,7 +121,29 @@ def memfd_bytes(shown: Mapping[int, int], apart_from: Iterable[int]) -> tuple[He
                 continue
         left -= len(names[:left])
     held[_WATCHES] = watched_bytes
+    if len(sockets) > _FEW_SOCKETS and not _witness(shown.values(), "net"):
+        held[_SOCKETS] = len(sockets) * _queue_bytes()
     return held, hidden
+
+
+def shared_file_bytes(user: int) -> HeldBytes:
+    """Count the files in /dev/shm that belong to a user, open or not.
+
+    Each counts by itself, as `memfd_bytes` counts those that are open.
+    """
+    held: HeldBytes = {}
+    try:
+        with os.scandir(_SHARED_FILES) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):
+                    seen = entry.stat(follow_symlinks=False)
+                    if seen.st_uid == user:
+                        held[seen.st_dev, seen.st_ino] = seen.st_blocks * 512
+                if len(held) > _MOST_SHARED_FILES:
+                    return {_SHARED_BEYOND: _UNBEARABLE_BYTES}
+    except OSError:
+        return {}
+    return held
 
 
 def tmpfs_bytes(shown: Iterable[int]) -> HeldBytes:

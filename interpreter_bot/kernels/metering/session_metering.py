@@ -260,6 +260,8 @@ class SessionProcesses:
             held, hidden = memory.memfd_bytes(shown, devices)
             socket_bytes = memory.socket_bytes(witnesses)
             bounds = memory.Bounds(enough_bytes - socket_bytes, most_bytes)
+            if self._read_as is not None:
+                held |= memory.shared_file_bytes(self._read_as)
             held |= temporary | dict(shared)
             counted = memory.count(shown, held, bounds, allowance=_allowance(shown))
         # Init is the bot's own and runs no user code.
