@@ -320,6 +320,14 @@ class _ContainerForkServer(_ForkServer):
         super().preload()
         os.close(self._place)
 
+    def serve(self) -> None:
+        """Answer requests; then stay until no keeper is left, for what a killed one leaves."""
+        super().serve()
+        self._poll.unregister(self._channel)
+        while self._kernels:
+            for descriptor, _ in self._poll.poll():
+                self._report_end(descriptor)
+
     def _endpoints(self) -> list[socket.socket]:
         return [self._channel]
 

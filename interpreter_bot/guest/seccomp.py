@@ -123,11 +123,12 @@ _DENIED_WITHOUT_NAMESPACES = {
     "sched_setattr": (314, 274),
     "connect": (42, 203),
 }
-# Where sessions have the bot's user id, Landlock does not keep them from changing modes, times and
-# attributes of the bot's files by their paths. Programs take "done" better than a refusal, and an
-# open file, which Landlock has let them open, can be changed as ever.
+# Where sessions have the bot's user id, Landlock does not keep them from changing modes and
+# attributes of the bot's files: by their paths, or once they are open, which takes the right to
+# read them only. Programs take "done" better than a refusal.
 _IGNORED_WITH_SHARED_ID = {
     "chmod": (90, None),
+    "fchmod": (91, 52),
     "fchmodat": (268, 53),
     "utime": (132, None),
     "utimes": (235, None),
@@ -136,8 +137,10 @@ _IGNORED_WITH_SHARED_ID = {
 _UNSUPPORTED_WITH_SHARED_ID = {
     "setxattr": (188, 5),
     "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7),
     "removexattr": (197, 14),
     "lremovexattr": (198, 15),
+    "fremovexattr": (199, 16),
 }
 _ABSENT_WITH_SHARED_ID = {
     "fchmodat2": (452, 452),
@@ -225,6 +228,8 @@ _PR_SET_SECCOMP, _PR_FUTEX_HASH = 22, 78
 # Change notifications of directories that all share. And open-file-description locks, whose number
 # and memory the kernel does not count; the answer is that of a kernel without them.
 _F_NOTIFY, _F_OFD = 1026, (36, 37, 38)
+# Whoever opens a file of a lease waits for its holder.
+_F_SETLEASE = 1024
 _MSG_OOB = 1
 _MAP_SHARED, _MAP_ANONYMOUS, _MAP_HUGETLB = 1, 0x20, 0x40000
 _MOST_SHARED_BYTES = 64 * 1024 * 1024
@@ -351,7 +356,7 @@ def _arguments_without_namespaces(column: int) -> bytes:
 
 
 def _with_shared_id(column: int) -> bytes:
-    """Build the rules for calls that change files by their paths, and by no open descriptor."""
+    """Build the rules for calls that change files which can only be read, or named."""
     named = _instruction(_LOAD, _SECOND_ARGUMENT) + _instruction(_JUMP_EQUAL, 0, 0, 3)
     named += _instruction(_LOAD, _SECOND_ARGUMENT + _HIGH_HALF)
     named += _instruction(_JUMP_EQUAL, 0, 0, 1) + _instruction(_RETURN, _ALLOW) + _answer(0)
@@ -360,7 +365,8 @@ def _with_shared_id(column: int) -> bytes:
         (numbers, _answer(errno.EOPNOTSUPP)) for numbers in _UNSUPPORTED_WITH_SHARED_ID.values()
     ]
     rules += [(numbers, _answer(errno.ENOSYS)) for numbers in _ABSENT_WITH_SHARED_ID.values()]
-    rules.append((_UTIMENSAT, named))
+    lease = _instruction(_LOAD, _SECOND_ARGUMENT) + _only(_F_SETLEASE, _answer(errno.EINVAL))
+    rules += [(_UTIMENSAT, named), (_FCNTL, lease + _instruction(_LOAD, _NUMBER))]
     return b"".join(_only(numbers[column], rule) for numbers, rule in rules)
 
 
