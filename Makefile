@@ -56,7 +56,8 @@ test: setup ## Check format, lint, types and architecture, then run the tests
 	@# They wait as well as compute: four side by side leave a fifth of two cores idle, so it is five.
 	@$(MAKE) --no-print-directory -j5 --keep-going --output-sync=target \
 		test-attacks test-acceptance test-others test-plain test-acceptance/restarts \
-		$(filter-out test-attacks test-acceptance%,$(SUITES:%=test-%)) check test-plain-with-ids
+		$(filter-out test-attacks test-acceptance%,$(SUITES:%=test-%)) check test-plain-with-ids \
+		test-in-container
 
 check: setup
 	$(BIN)/ruff format --check .
@@ -90,12 +91,12 @@ test-plain-with-ids: setup
 		$(CURDIR)/$(PYTEST) \
 		$(addprefix tests/attacks/test_,$(WITH_IDS:%=%.py)); fi
 
-# And in what an ordinary container allows, where walls are of another kind. Not yet in `make test`.
-AT_THIS_LEVEL := container_* walls files network secrets between_sessions
+# And in what an ordinary container allows, where walls are of another kind.
+AT_THIS_LEVEL := container_* walls files network secrets between_sessions processes
 test-in-container: setup
 	@if $(MAY_MOUNT); then set -x; $(BIN)/python -m tests.in_container $(CURDIR)/$(PYTEST) \
-		$(wildcard $(AT_THIS_LEVEL:%=tests/attacks/test_%.py)) tests/attacks/test_processes.py \
-		tests/acceptance/test_exec.py; fi
+		$(wildcard $(AT_THIS_LEVEL:%=tests/attacks/test_%.py)) \
+		tests/integration/test_container_level.py tests/acceptance/test_exec.py; fi
 	@if $(MAY_MOUNT); then set -x; $(BIN)/python -m tests.in_container --plain $(CURDIR)/$(PYTEST) \
 		$(wildcard $(AT_THIS_LEVEL:%=tests/attacks/test_%.py)); fi
 
