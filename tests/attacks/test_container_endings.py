@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import sys
+import tempfile
 
 import pytest
 
@@ -71,6 +73,39 @@ async def test_nothing_is_left_of_a_session(bot, run, key_of, leaving, end):
         os.kill(keeper, 9)
 
     assert await boxes.until(lambda: not any(map(boxes.is_alive, pids)), seconds=5)
+
+
+# A bot of its own, with a session that leaves something behind; it says who is there, and waits.
+BOT = """
+import asyncio, pathlib, sys
+from tests.attacks import boxes
+
+async def main():
+    place = pathlib.Path(sys.argv[1])
+    async with boxes.Bot.open(place, groups="off", level="container", preload=()) as bot:
+        code = "import subprocess; subprocess.Popen(['/bin/sleep', '600'], start_new_session=True)"
+        await bot.run(code, key="a")
+        print(*bot.pids("a"), flush=True)
+        await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+async def test_nothing_is_left_once_the_bot_is_killed(shared_bot):
+    with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as place:
+        bot = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", BOT, place, stdout=asyncio.subprocess.PIPE
+        )
+        assert bot.stdout is not None
+        pids = list(map(int, (await bot.stdout.readline()).split()))
+        assert len(pids) > 2
+        assert all(map(boxes.is_alive, pids))
+
+        bot.kill()
+        await bot.wait()
+
+        assert await boxes.until(lambda: not any(map(boxes.is_alive, pids)), seconds=5)
 
 
 async def test_processes_that_flee_their_end_are_caught(bot, run, key_of):
