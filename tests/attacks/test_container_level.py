@@ -79,6 +79,16 @@ OF_PROCESSES = {
     "environment": "open('/proc/{pid}/environ').read()",
     "mappings": "open('/proc/{pid}/maps').read()",
     "descriptors": "os.listdir('/proc/{pid}/fd')",
+    "file by a descriptor": "open('/proc/{pid}/fd/900/secret').read()",
+    "file by its directory": "open('/proc/{pid}/cwd/secret').read()",
+    "saved registers": "open('/proc/{pid}/auxv', 'rb').read()",
+    "mappings with sizes": "open('/proc/{pid}/smaps').read()",
+    "what it reads and writes": "open('/proc/{pid}/io').read()",
+    "memory of a thread": "open('/proc/{pid}/task/{pid}/mem').read(1)",
+    "environment of a thread": "open('/proc/{pid}/task/{pid}/environ').read()",
+    "OOM score": "put('/proc/{pid}/oom_score_adj', '1000')",
+    "name": "put('/proc/{pid}/comm', 'x')",
+    "referenced pages": "put('/proc/{pid}/clear_refs', '1')",
     "directory": "os.readlink('/proc/{pid}/cwd')",
     "root": "os.listdir('/proc/{pid}/root/')",
     "kill": "os.kill({pid}, 9)",
@@ -251,7 +261,7 @@ async def test_processes_of_others_are_out_of_reach(shared_bot, targets, whose):
     ran = await shared_bot.run(boxes.code("") + text, key="attempts")
 
     answers = dict(zip(calls, ran.text.split("\n"), strict=False))
-    assert {name: a for name, a in answers.items() if a not in DENIED | {"ESRCH"}} == {}
+    assert {name: a for name, a in answers.items() if a not in DENIED | {"ESRCH", "ENOENT"}} == {}
     assert boxes.is_alive(targets[whose])
 
 
@@ -434,3 +444,22 @@ async def test_shared_memory_can_be_used_and_is_not_left_behind(shared_bot):
     if IS_PLAIN:
         container_level.remove_shared_file(LEFT)
     assert LEFT not in container_level.shared_files()
+
+
+async def test_what_programs_look_for_is_there(attempt):
+    """T13: some end where they are denied it; T15: a change of ids closes one's own files."""
+    assert (await attempt("os.listdir('/sys/fs/cgroup')")).startswith("allowed")
+    assert (await attempt("open('/etc/gitconfig').close()")) in {"ENOENT", "allowed: None"}
+    assert (await attempt("'PATH' in open('/proc/self/environ').read()")) == "allowed: True"
+
+
+async def test_directories_above_may_be_closed_to_sessions(shared_bot):
+    """T14: rules are made and directories opened before the kernel has its own id."""
+    data = shared_bot.settings.paths.data
+    data.chmod(0o700)
+    try:
+        ran = await shared_bot.run("open('/proc/self/fd/900/new', 'w').write('x')", key="closed")
+    finally:
+        data.chmod(0o755)
+
+    assert ran.plain == "1", ran
