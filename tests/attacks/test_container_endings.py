@@ -182,3 +182,25 @@ async def test_files_in_shared_memory_count(run):
 
     assert ran.finished.kernel_lost, ran
     assert await boxes.until(lambda: "attack-0" not in container_level.shared_files())
+
+
+STORM = """
+made = 0
+try:
+    for made in range(1000):
+        if not os.fork():
+            time.sleep(60)
+            os._exit(0)
+except OSError as error: print(errno.errorcode[error.errno])
+time.sleep(4)
+"""
+
+
+async def test_processes_are_bounded(run):
+    """By the system, or if all sessions have one user id, by the end of the session."""
+    ran = await run(boxes.code(STORM))
+
+    if container_level.IS_PLAIN:
+        assert "processes" in ran.finished.reason, ran
+    else:
+        assert ran.word == "EAGAIN", ran

@@ -169,7 +169,7 @@ CONNECTIONS = {
     "an abstract socket": "socket.socket(socket.AF_UNIX).connect('\\0{abstract}')",
     "a kernel's channel": "socket.socket(socket.AF_UNIX).connect('{channel}')",
     "its own channel": "socket.socket(socket.AF_UNIX).connect('{own_channel}')",
-    "packets": "socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET).connect('{open_socket}')",
+    "by packets": "socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET).connect('{open_socket}')",
 }
 
 
