@@ -61,7 +61,9 @@ class Session:
     def __init__(self, directory, *, reading=FINE, usage=NOTHING, held=0, hidden=0, wait=None):
         self.kernel = Kernel()
         self.workspace = self
-        self.provisioner = types.SimpleNamespace(usage=lambda: self)
+        self.provisioner = types.SimpleNamespace(
+            usage=lambda: self, can_freeze=True, has_own_id=True
+        )
         self.person, self.weight = str(id(self)), 1.0
         self.directory = directory
         self.looks = self.at_once = self.most_at_once = self.checks = 0
@@ -82,7 +84,8 @@ class Session:
 
     have_moved = staticmethod(session_metering.SessionProcesses.have_moved)
 
-    def reading(self, *, enough_bytes, most_bytes, shared):
+    def reading(self, *, enough_bytes, most_bytes, most_tasks, shared):
+        assert most_tasks is None
         assert shared == ({} if not self.looks else self._deleted.shared)
         assert (enough_bytes, most_bytes) == (512 * MIB, 576 * MIB)
         self.looks += 1
@@ -109,6 +112,9 @@ class Session:
         return self._usage
 
     def measure_variables(self, most_bytes):
+        return NOTHING
+
+    def measure_temporary(self):
         return NOTHING
 
     def written_bytes(self):
