@@ -1,9 +1,17 @@
 """What people's code does at the level `container`, where nothing is mounted and no network is."""
 
+import asyncio
+
 import pytest
 
 from interpreter_bot import settings, values
 from interpreter_bot.kernels import pools
+from tests import machine
+
+# Elsewhere, root's bot would make links in the machine's own root directory.
+pytestmark = pytest.mark.skipif(
+    machine.offers_namespaces(), reason="tried by `make test-in-container`"
+)
 
 USES = {
     "files by their name": "import os; open('/mnt/data/a', 'w').write('x')\n"
@@ -49,7 +57,7 @@ async def pool(short_path):
     short_path.chmod(0o711)
     config = settings.Settings(
         sandbox=settings.Sandbox(level="container"),
-        kernels=settings.Kernels(preload=(), spares=0),
+        kernels=settings.Kernels(preload=("pandas",), spares=1),
         paths=settings.Paths(data=short_path / "data", runtime=short_path / "r"),
     )
     async with pools.Pool.open(config) as pool:
@@ -73,3 +81,13 @@ async def test_temporary_files_end_with_the_kernel(pool):
     assert list(directory.iterdir())
     await pool.release("a")
     assert not directory.exists()
+
+
+async def test_modules_are_preloaded_in_spares(pool):
+    async with asyncio.timeout(60):
+        while not pool.spare_count:  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0.05)
+    shown: list[values.Output] = []
+    kernel = await pool.take("a")
+    await kernel.execute("import sys; 'pandas' in sys.modules", show=shown.append)
+    assert "".join(output.plain for output in shown) == "True"

@@ -421,18 +421,6 @@ async def test_a_kernel_is_there_before_all_is_preloaded_and_lives_on(opened):
         assert first.poll() is not None
 
 
-async def test_without_namespaces_modules_are_preloaded_as_well(tmp_path, short_path):
-    config = settings.Settings(
-        sandbox=settings.Sandbox(level="container"),
-        kernels=settings.Kernels(preload=("pandas",), spares=1),
-        paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
-    )
-    async with pools.Pool.open(config) as pool:
-        await _until(lambda: pool.spare_count == 1)
-        code = "import sys; 'pandas' in sys.modules"
-        assert (await _run(await pool.take("a"), code))[0] == "True"
-
-
 async def test_for_what_leaves_nothing_behind_nothing_is_preloaded(tmp_path, short_path):
     code = "import sys; 'pandas' in sys.modules"
     config = settings.Settings(
