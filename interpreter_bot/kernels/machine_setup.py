@@ -317,7 +317,7 @@ def own_directory(directory: pathlib.Path, *, mode: int = 0o700) -> pathlib.Path
 
     Args:
         directory: its parent, which is created if missing.
-        mode: of both.
+        mode: of the directory, and at least that of its parent.
 
     Raises:
         SettingsError: the parent directory cannot be written to.
@@ -327,7 +327,7 @@ def own_directory(directory: pathlib.Path, *, mode: int = 0o700) -> pathlib.Path
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if directory.stat().st_uid != os.geteuid():
             raise errors.SettingsError(f"{directory} belongs to another user.")
-        directory.chmod(mode)
+        directory.chmod(directory.stat().st_mode & 0o777 | mode)
         for name in os.listdir(directory):
             if not _is_alive(name):
                 safe_open.remove(directory / name)

@@ -142,6 +142,7 @@ async def test_a_question_about_a_file_is_answered_and_what_was_made_is_saved(as
     assert any(name.endswith(".png") for name in kept)
 
 
+@pytest.mark.namespaces
 async def test_queries_are_printed_below_an_answer_where_they_are_asked_for(ask, tmp_path):
     place = tmp_path / "sales.db"
     with contextlib.closing(sqlite3.connect(place)) as database, database:

@@ -86,6 +86,7 @@ def has_groups():
 
 
 @pytest.mark.kernel
+@pytest.mark.namespaces
 def test_every_wall_stands_here(examined):
     findings, _ = examined
     allowed = {"python"} | (set() if IS_ROOT else {"user id per session"})
@@ -95,6 +96,7 @@ def test_every_wall_stands_here(examined):
 
 
 @pytest.mark.kernel
+@pytest.mark.namespaces
 def test_level_is_what_this_machine_can_do(examined):
     findings, _ = examined
     assert diagnosis.level(findings) == ("full" if has_groups() else "standard")
@@ -123,6 +125,7 @@ def test_nothing_is_left(servers_before):
 
 
 @pytest.mark.kernel
+@pytest.mark.namespaces
 def test_groups_that_are_switched_off_are_not_used(tmp_path):
     paths = settings.Paths(data=tmp_path / "d", runtime=tmp_path / "r")
     bot = settings.Settings(sandbox=settings.Sandbox(cgroups="off"), paths=paths)
@@ -157,6 +160,7 @@ def test_root_of_a_namespace_without_ids_is_told(tmp_path):
 
 
 @pytest.mark.kernel
+@pytest.mark.namespaces
 @pytest.mark.skipif(not IS_ROOT, reason="only root can hide parts of /proc")
 def test_masked_proc_is_told_apart(tmp_path):
     hide = 'mount --bind /dev/null /proc/version && exec "$@"'
@@ -168,6 +172,7 @@ def test_masked_proc_is_told_apart(tmp_path):
 
 
 @pytest.mark.kernel
+@pytest.mark.namespaces
 @pytest.mark.skipif(not IS_ROOT, reason="only root can make a container")
 @pytest.mark.parametrize("options", [[], ["--plain"]], ids=["root", "plain"])
 def test_an_ordinary_container_has_all_walls_of_its_level(options):
@@ -183,6 +188,7 @@ def test_an_ordinary_container_has_all_walls_of_its_level(options):
 
 
 @pytest.mark.kernel
+@pytest.mark.namespaces
 def test_machine_that_forbids_only_its_name_has_every_wall_and_is_told(tmp_path):
     """As Podman's default profile does, and `ProtectHostname=` of systemd."""
     level, found = examine_in(tmp_path, sys.executable, "-c", FORBID, "sethostname")

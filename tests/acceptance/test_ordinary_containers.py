@@ -8,6 +8,7 @@ import pytest
 
 pytestmark = [
     pytest.mark.kernel,
+    pytest.mark.namespaces,  # Of which one container within another is made.
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a container"),
 ]
 SETTINGS = """
@@ -28,7 +29,7 @@ try:
 except Exception as error:
     print(error)
 try:
-    socket.create_connection(("192.0.2.1", 80))
+    socket.create_connection(("127.0.0.1", 80))
 except OSError as error:
     print(error)
 """

@@ -12,6 +12,7 @@ from tests import unprivileged
 
 pytestmark = [
     pytest.mark.kernel,
+    pytest.mark.namespaces,
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can grant ids, in a copy of /etc"),
     pytest.mark.skipif(not shutil.which("newuidmap"), reason="Debian's uidmap is not installed"),
 ]
