@@ -80,9 +80,18 @@ class InitServer:
                     self._fork(*received)
                 else:
                     poll.unregister(self._requests)
-                    if not is_given_up:
+                    if not (is_given_up or self._wants_no_more()):
                         # For the bot, the same as if the fork server alone had held the channel.
                         self._channel.shutdown(socket.SHUT_WR)
+
+    def _wants_no_more(self) -> bool:
+        """Return whether the bot asks for no more kernels, which the fork server may notice first.
+
+        Shut on this side as well, the channel would look as if the bot were gone.
+        """
+        poll = select.poll()
+        poll.register(self._channel, _POLLRDHUP)
+        return bool(poll.poll(0))
 
     def _end_forkserver(self) -> None:
         with contextlib.suppress(ProcessLookupError):

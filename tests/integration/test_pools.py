@@ -17,6 +17,7 @@ from typing import ClassVar
 import pytest
 
 from interpreter_bot import errors, settings, values
+from interpreter_bot.guest import init_servers
 from interpreter_bot.hosts import local_host
 from interpreter_bot.kernels import launchers, pools
 from interpreter_bot.kernels.metering import procfs, session_metering
@@ -419,6 +420,20 @@ async def test_a_kernel_is_there_before_all_is_preloaded_and_lives_on(opened):
         assert (await _run(early, "import pandas; pandas.DataFrame([1]).size"))[0] == "1"
         await pool.release("early")
         assert first.poll() is not None
+
+
+async def test_early_kernels_live_on_whoever_notices_first_that_they_are_the_last(opened):
+    async with opened(preload=("pandas",)) as pool:
+        server = pool._host.host_context.server
+        early = await pool.take("early")
+        first, forking = _init_server(pool), _serving(pool)
+        os.kill(first, signal.SIGSTOP)
+        await _until(lambda: procfs.has_ended(procfs.stat(forking)))
+        assert server.is_complete.is_set()
+        os.kill(first, signal.SIGCONT)
+        # As long as an init server waits for those that are to end with it, and some more.
+        await asyncio.sleep(init_servers._END_SECONDS + 1)
+        assert (await _run(early, "6 * 7"))[0] == "42"
 
 
 async def test_for_what_leaves_nothing_behind_nothing_is_preloaded(tmp_path, short_path):
