@@ -65,13 +65,10 @@ _OVER_WORKSPACE: Final = (
 _OVER_TEMPORARY: Final = (
     "import tempfile\n"
     + _HOLD
-    + "made = []\n"
     + "for number in range(2 * {temporary} // {chunk}):\n"
-    + "    made.append(f'{{tempfile.gettempdir()}}/doctor-{{number}}')\n"
-    + "    open(made[-1], 'wb').write(held)\n"
+    + "    open(f'{{tempfile.gettempdir()}}/doctor-{{number}}', 'wb').write(held)\n"
     + "time.sleep(5)\n"
 )
-_EMPTY_TEMPORARY: Final = "for path in made:\n    os.unlink(path)\n"
 _CROWD: Final = (
     "import os, signal, time\n"
     "for _ in range(2 * {processes}):\n"
@@ -182,7 +179,10 @@ async def probe(config: settings.Settings) -> ProbeResults:
                 await asyncio.gather(pool.take("one"), pool.take("two"))
                 seen = await _try(pool.live["one"], pool.live["two"], told, small.limits)
                 variables, crowd = await _restore(pool, small.limits)
-                return dataclasses.replace(seen, variables=variables, crowd=crowd)
+                temporary = await _fill_temporary(pool, small.limits)
+                return dataclasses.replace(
+                    seen, variables=variables, crowd=crowd, temporary=temporary
+                )
 
 
 def _small(config: settings.Settings, directory: pathlib.Path) -> settings.Settings:
@@ -327,8 +327,9 @@ async def _try(
     frozen_cores = await _use_while_frozen(two) if two.provisioner.can_freeze else None
     for launched in (one, two):
         await _run(launched.kernel, "goes_on = False")
-    (temporary, workspace), memory = await asyncio.gather(
-        _fill(one.kernel, limits, has_own_tmp=told["has_namespaces"]),
+    sizes = {"chunk": _CHUNK_BYTES, "workspace": limits.workspace_bytes}
+    workspace, memory = await asyncio.gather(
+        _run(one.kernel, _OVER_WORKSPACE.format(**sizes)),
         _run(two.kernel, _OVER_MEMORY.format(chunk=_CHUNK_BYTES, memory=limits.memory_bytes)),
     )
     return ProbeResults(
@@ -341,8 +342,8 @@ async def _try(
         frozen_cores=frozen_cores,
         memory=memory[0],
         oom_kills=two.provisioner.usage().oom_kills(),
-        workspace=workspace,
-        temporary=temporary,
+        workspace=workspace[0],
+        temporary=None,
         crowd=None,
         variables="",
         groups_version=groups.version,
@@ -399,18 +400,13 @@ def _state(path: str) -> object:
     return status.st_mode, status.st_uid, status.st_size, status.st_mtime_ns, attributes
 
 
-async def _fill(
-    kernel: live_kernels.Kernel, limits: settings.Limits, *, has_own_tmp: bool
-) -> tuple[values.Finished | None, values.Finished]:
-    """Write too much; see `ProbeResults.temporary` and `workspace`."""
-    sizes = {"chunk": _CHUNK_BYTES, "workspace": limits.workspace_bytes}
-    temporary = None
-    if not has_own_tmp:
-        code = _OVER_TEMPORARY.format(chunk=_CHUNK_BYTES, temporary=limits.temporary_bytes)
-        temporary, _ = await _run(kernel, code)
-        await _run(kernel, _EMPTY_TEMPORARY)
-    workspace, _ = await _run(kernel, _OVER_WORKSPACE.format(**sizes))
-    return temporary, workspace
+async def _fill_temporary(pool: pools.Pool, limits: settings.Limits) -> values.Finished | None:
+    """Let a session write too much; see `ProbeResults.temporary`."""
+    kernel = await pool.take("three")
+    if kernel.provisioner.host_context.server.walls is forkserver_clients.Walls.NAMESPACES:
+        return None
+    code = _OVER_TEMPORARY.format(chunk=_CHUNK_BYTES, temporary=limits.temporary_bytes)
+    return (await _run(kernel, code))[0]
 
 
 @contextlib.contextmanager

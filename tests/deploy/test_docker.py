@@ -75,4 +75,5 @@ def test_postgresql_is_an_option_that_the_bot_waits_for(services, monkeypatch):
 
 
 def _common_names():
-    return re.findall(r"`([A-Z_]+)`", (systems.REPOSITORY / "README.md").read_text())
+    pages = [systems.REPOSITORY / "README.md", *(systems.REPOSITORY / "docs").glob("*.md")]
+    return re.findall(r"\b([A-Z]+_[A-Z_]+)\b", "".join(page.read_text() for page in pages))
