@@ -16,6 +16,7 @@ from bench import measured_bots, memory, metrics, sample_sizes
 from interpreter_bot import settings, values
 from interpreter_bot.hosts import (
     certificate_authorities,
+    executions,
     host_addresses,
     host_lists,
     host_processes,
@@ -24,7 +25,7 @@ from interpreter_bot.hosts import (
     placed_hosts,
     ports,
 )
-from interpreter_bot.kernel_host import host_server, journaled_executions
+from interpreter_bot.kernel_host import host_server
 from interpreter_bot.store import databases
 
 _SPARES = 2
@@ -118,7 +119,7 @@ async def _more_over_tls(inside: local_host.LocalHost, count: int) -> list[float
     tls = host_addresses.TlsAddress(name, port, credentials=credentials)
     fleet = host_lists.Fleet([f"{name}:{port}"], theirs)
     async with (
-        journaled_executions.JournaledExecutions.open(inside, data / "journals") as begun,
+        executions.Executions.open(data / "journals") as begun,
         host_server.HostServer.open(inside, begun, data / "host.sock", tls=tls),
         databases.Database.open(f"sqlite:///{data}/bot.db", files=data / "kept") as database,
         placed_hosts.PlacedHosts.open(fleet, database.placements) as placed,

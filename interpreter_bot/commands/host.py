@@ -19,6 +19,7 @@ from typing import Final
 from interpreter_bot import errors, settings
 from interpreter_bot.app import execution_startup, garbage_collection
 from interpreter_bot.hosts import (
+    executions,
     host_addresses,
     host_messages,
     host_processes,
@@ -26,7 +27,7 @@ from interpreter_bot.hosts import (
     host_statuses,
     local_host,
 )
-from interpreter_bot.kernel_host import host_metrics, host_server, journaled_executions
+from interpreter_bot.kernel_host import host_metrics, host_server
 from interpreter_bot.kernels import (
     archive_manifests,
     session_archives,
@@ -139,8 +140,8 @@ async def _opened(
             archives = await stack.enter_async_context(opening_archives)
             # After the pool, which saves what no snapshot has when it closes.
             closing.push_async_callback(archives.close)
-        opening = journaled_executions.JournaledExecutions.open(
-            host, config.paths.data / "journals", input_seconds=config.limits.input_seconds
+        opening = executions.Executions.open(
+            config.paths.data / "journals", input_seconds=config.limits.input_seconds
         )
         begun = await stack.enter_async_context(opening)
         serving = host_server.HostServer.open(
@@ -201,7 +202,7 @@ def _certify(options: argparse.Namespace) -> int:
 
 
 def _patient(config: settings.Settings) -> settings.Settings:
-    """Let code wait for an answer as long as no bot is there; see `journaled_executions`."""
+    """Let code wait for an answer as long as no bot is there; see `executions`."""
     limits = config.limits.model_copy(update={"input_seconds": _UNATTENDED_SECONDS})
     return config.model_copy(update={"limits": limits})
 

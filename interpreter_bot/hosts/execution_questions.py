@@ -96,24 +96,16 @@ class Questions:
             yield
         finally:
             self._questioners.remove(questioner)
+            if self._request is not None:
+                questioner.withdraw(self._number)
             self._came_or_went.set()
 
-    @contextlib.contextmanager
-    def calling(self, ask: ports.Ask) -> Iterator[None]:
-        """Let a callback answer, as long as the context is open."""
-        caller = _Caller(self, ask)
-        try:
-            with self.asking(caller):
-                yield
-        finally:
-            caller.withdraw(self._number)
 
+class CallbackQuestioner:
+    """Answers each question with what a callback returns; implements `Questioner`."""
 
-class _Caller:
-    """Calls back for each question; implements `Questioner`."""
-
-    def __init__(self, asked: Questions, ask: ports.Ask) -> None:
-        self._asked = asked
+    def __init__(self, questions: Questions, ask: ports.Ask) -> None:
+        self._questions = questions
         self._ask = ask
         self._calling: asyncio.Task[None] | None = None
 
@@ -123,9 +115,9 @@ class _Caller:
 
     async def _call(self, number: int, request: values.InputRequested) -> None:
         try:
-            self._asked.answer(number, await self._ask(request))
+            self._questions.answer(number, await self._ask(request))
         except errors.BotError as error:
-            self._asked.answer(number, error)
+            self._questions.answer(number, error)
 
     def withdraw(self, number: int) -> None:
         """End the call."""

@@ -14,7 +14,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from typing import Final
 
 from interpreter_bot import code_activity, errors, schedules, session_variables, settings, values
-from interpreter_bot.hosts import kernel_doors, local_executions, placement_offers, ports
+from interpreter_bot.hosts import (
+    execution_questions,
+    executions,
+    host_messages,
+    kernel_doors,
+    placement_offers,
+    ports,
+)
 from interpreter_bot.kernels import (
     launchers,
     leases,
@@ -36,36 +43,40 @@ _NO_LIMIT: Final = 1 << 60
 
 
 class LocalKernel:
-    """A kernel of the pool; implements `ports.Kernel`."""
+    """A kernel of the pool; implements `ports.Kernel`.
 
-    def __init__(self, kernel: live_kernels.Kernel, begun: local_executions.Executions) -> None:
-        self._kernel = kernel
+    Attributes:
+        live: the kernel itself.
+    """
+
+    def __init__(self, kernel: live_kernels.Kernel, begun: executions.Executions) -> None:
+        self.live = kernel
         self._executions = begun
 
     @property
     def id(self) -> str:
         """Unique among all kernels ever."""
-        return self._kernel.id
+        return self.live.id
 
     @property
     def announcement(self) -> str:
         """Why the former kernel is gone; mostly empty."""
-        return self._kernel.announcement
+        return self.live.announcement
 
     @property
     def runs(self) -> int:
         """How many pieces of code were begun in it."""
-        return self._kernel.runs
+        return self.live.runs
 
     @property
     def restored(self) -> session_variables.SavedVariables | None:
         """The variables that it began with."""
-        return self._kernel.restored
+        return self.live.restored
 
     @property
     def unrestored(self) -> str:
         """What of those did not come back; mostly empty."""
-        return self._kernel.unrestored
+        return self.live.unrestored
 
     async def execute(
         self,
@@ -78,13 +89,15 @@ class LocalKernel:
         is_own: bool = False,
     ) -> ports.ExecutionEnd:
         """Run code and follow it; see `ports.Kernel.execute`."""
-        execution = self._executions.begin(
-            *(execution_id, self._kernel, code),
+        self._executions.begin(
+            execution_id,
+            self.live,
+            code,
             can_ask=ask is not None,
             seconds=seconds,
             is_own=is_own,
         )
-        return await execution.follow(0, show, ask)
+        return await _follow(self._executions, execution_id, after=0, show=show, ask=ask)
 
 
 class LocalLease:
@@ -93,7 +106,7 @@ class LocalLease:
     def __init__(
         self,
         lease: leases.Lease,
-        begun: local_executions.Executions,
+        begun: executions.Executions,
         tell: Callable[[live_kernels.Kernel], Awaitable[None]],
     ) -> None:
         self._lease = lease
@@ -126,7 +139,7 @@ class LocalHost:
     ) -> None:
         self.pool = pool
         self._doorkeeper = doorkeeper
-        self._executions = local_executions.Executions()
+        self._executions = executions.Executions()
         self._branches = session_forks.SessionForks(pool)
         self._told: ports.OnLoss | None = None
         self._untold: collections.deque[ports.KernelLoss] = collections.deque(maxlen=_MOST_UNTOLD)
@@ -299,19 +312,15 @@ class LocalHost:
         self, execution_id: str, *, after: int = 0, show: ports.Show, ask: ports.Ask | None
     ) -> ports.ExecutionEnd:
         """Follow an execution; see `ports.Hosts.follow`."""
-        execution = self._executions.find(execution_id)
-        if execution is None:
-            raise errors.ExecutionMissingError
-        return await execution.follow(after, show, ask)
+        return await _follow(self._executions, execution_id, after=after, show=show, ask=ask)
 
     async def stop(self, execution_id: str, reason: str = "") -> None:
         """Interrupt an execution, or keep it from beginning."""
-        if (execution := self._executions.find(execution_id)) is not None:
-            await execution.stop(reason)
+        await self._executions.stop(execution_id, reason)
 
     def acknowledge(self, execution_id: str) -> None:
-        """Forget what an execution showed once it has ended."""
-        self._executions.forget(execution_id)
+        """Forget what an execution showed, if it has ended."""
+        self._executions.acknowledge(execution_id)
 
     async def statuses(
         self, keys: Collection[str] | None = None
@@ -388,6 +397,35 @@ class LocalHost:
         by_key = {key: sizes.pop(name) for key, name in named.items() if name in sizes}
         disk = await asyncio.to_thread(shutil.disk_usage, self.data)
         return ports.StoredBytes(by_key, sum(sizes.values()), disk.total)
+
+
+async def _follow(
+    begun: executions.Executions,
+    execution_id: str,
+    *,
+    after: int,
+    show: ports.Show,
+    ask: ports.Ask | None,
+) -> ports.ExecutionEnd:
+    """Follow an execution to its end."""
+    end: ports.ExecutionEnd | None = None
+
+    async def send(number: int, record: bytes) -> None:
+        nonlocal end
+        event = host_messages.unpack(record)
+        if isinstance(event, ports.ExecutionEnd):
+            end = event
+        else:
+            show(event, number)
+
+    questions = begun.questions(execution_id)
+    questioner = None
+    if ask is not None and questions is not None:
+        questioner = execution_questions.CallbackQuestioner(questions, ask)
+    await begun.follow(execution_id, after=after, send=send, questioner=questioner)
+    if end is None:
+        raise errors.ExecutionMissingError
+    return end
 
 
 async def _keep(_: workspaces.Workspace) -> None:

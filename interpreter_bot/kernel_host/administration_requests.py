@@ -2,44 +2,14 @@
 
 from __future__ import annotations
 
-import pathlib
-from collections.abc import Collection
-from typing import Protocol
-
 from aiohttp import web
 
-from interpreter_bot import session_variables
-from interpreter_bot.hosts import host_messages, placement_offers, ports
+from interpreter_bot.hosts import host_messages, local_host
 from interpreter_bot.kernels import session_archives
 
 
-class OperatedHost(ports.Hosts, Protocol):
-    """A host that an operator may look into, and take kernels from."""
-
-    async def save(self, key: str) -> bool:
-        """Save a session's variables now, if nobody uses them; say whether all is saved."""
-
-    async def end(self, key: str, reason: str) -> None:
-        """Save a session's variables if nobody uses them, and end its kernel.
-
-        Args:
-            key: of the session.
-            reason: a sentence for people; they are told it as of a kernel that is lost.
-        """
-
-    @property
-    def data(self) -> pathlib.Path:
-        """Its data directory."""
-
-    async def offer(self, key: str) -> placement_offers.Offer:
-        """Say what this host could be for a session."""
-
-    async def snapshot_sizes(self, keys: Collection[str]) -> session_variables.SnapshotSizes:
-        """Return what is saved of sessions."""
-
-
 def routes(
-    host: OperatedHost, archives: session_archives.SessionArchives | None
+    host: local_host.LocalHost, archives: session_archives.SessionArchives | None
 ) -> list[web.RouteDef]:
     """Return the requests; what is wrong with one is told as of all others.
 

@@ -20,15 +20,13 @@ import aiohttp
 from aiohttp import web
 
 from interpreter_bot import errors, values
-from interpreter_bot.hosts import host_messages, ports
-from interpreter_bot.kernel_host import journaled_executions, session_epochs
-from interpreter_bot.kernels import execution_journals
+from interpreter_bot.hosts import executions, host_messages, local_host, ports
+from interpreter_bot.kernel_host import session_epochs
 
 _log = logging.getLogger(__name__)
 
 _REFUSED: Final = "The kernel that was to run this code is gone."
 _ENDING: Final = "New Pythons are not started just now: what keeps them is being replaced."
-_LEFT_OUT: Final = "{:,} outputs are missing here: there were more than are kept."
 _FRAME: Final = struct.Struct("<IQ")
 
 
@@ -37,10 +35,10 @@ class _Held:
     """A lease, and the kernels that it gave, by id."""
 
     key: str
-    lease: ports.Lease
+    lease: local_host.LocalLease
     stack: contextlib.AsyncExitStack
     is_ephemeral: bool
-    kernels: dict[str, ports.Kernel] = dataclasses.field(default_factory=dict)
+    kernels: dict[str, local_host.LocalKernel] = dataclasses.field(default_factory=dict)
 
 
 class BotConnection:
@@ -54,8 +52,8 @@ class BotConnection:
     def __init__(
         self,
         socket: web.WebSocketResponse,
-        host: ports.Hosts,
-        begun: journaled_executions.JournaledExecutions,
+        host: local_host.LocalHost,
+        begun: executions.Executions,
         *,
         may_start: Callable[[], bool],
         told: Callable[[], None],
@@ -213,7 +211,7 @@ class BotConnection:
             kernel = await self._given(lease, kernel_id)
             if kernel is not None:
                 self._executions.begin(
-                    execution_id, kernel, code, can_ask=asks, seconds=seconds, is_own=is_own
+                    execution_id, kernel.live, code, can_ask=asks, seconds=seconds, is_own=is_own
                 )
             elif not self._executions.is_known(execution_id):
                 finished = values.Finished(values.Ending.REFUSED, 0.0, _REFUSED, kernel_lost=True)
@@ -224,7 +222,7 @@ class BotConnection:
 
         self._begin(number, execute())
 
-    async def _given(self, lease: int, kernel_id: str) -> ports.Kernel | None:
+    async def _given(self, lease: int, kernel_id: str) -> local_host.LocalKernel | None:
         """Return the kernel that a lease gave, perhaps through an earlier connection."""
         try:
             active = await self._held(lease)
@@ -247,37 +245,11 @@ class BotConnection:
         )
 
     async def _followed(self, number: int, execution_id: str, after: int, asks: bool) -> None:
-        journal = await self._executions.find(execution_id)
-        questioner = _Questioner(self, number, journal, after)
-        with contextlib.ExitStack() as stack:
-            asked = self._executions.asked(execution_id)
-            if asks and asked is not None:
-                stack.enter_context(asked.asking(questioner))
-            sent = 0
-            async for entry in journal.follow(after):
-                if entry.left_out:
-                    told = host_messages.pack(values.Notice(_LEFT_OUT.format(entry.left_out)))
-                    await self._send_event(number, entry.number - 1, told)
-                # Waits for a bot that is slow: what comes meanwhile is in the journal.
-                await self._send_event(number, entry.number, entry.record)
-                sent = entry.number
-                questioner.note_sent(sent)
-            if sent < journal.last:
-                await self._send_end(number, journal, after)
+        async def send(event: int, record: bytes) -> None:
+            await self._send_event(number, event, record)
 
-    async def _send_end(self, number: int, journal: execution_journals.Journal, after: int) -> None:
-        """Send an end under a number that the bot has not heard.
-
-        A bot hears what the disk does not have yet: of a host that was killed it may know more
-        than the next one, whose end of the execution would count as known already.
-
-        Raises:
-            ExecutionMissingError: it cannot be read any more.
-        """
-        ends = [entry.record async for entry in journal.follow(journal.last - 1)]
-        if not ends:
-            raise errors.ExecutionMissingError
-        await self._send_event(number, max(after, journal.last) + 1, ends[-1])
+        questioner = _Questioner(self, number) if asks else None
+        await self._executions.follow(execution_id, after=after, send=send, questioner=questioner)
 
     async def _cancel(self, said: dict[str, Any]) -> None:
         number = int(said["call"])
@@ -290,11 +262,11 @@ class BotConnection:
             task.cancel()
 
     async def _answer(self, said: dict[str, Any]) -> None:
-        asked = self._executions.asked(str(said["execution"]))
-        if asked is not None:
+        questions = self._executions.questions(str(said["execution"]))
+        if questions is not None:
             given = said.get("text")
             answer = host_messages.error(said["error"]) if given is None else str(given)
-            asked.answer(int(said["question"]), answer)
+            questions.answer(int(said["question"]), answer)
 
     async def _acknowledge(self, said: dict[str, Any]) -> None:
         self._executions.acknowledge(str(said["execution"]))
@@ -385,31 +357,17 @@ def _note_failure(leasing: asyncio.Task[_Held]) -> None:
 
 
 class _Questioner:
-    """A bot's ear for the questions of one execution: it hears each after what was shown before."""
+    """Passes the questions of one execution on to a bot."""
 
-    def __init__(
-        self, connection: BotConnection, call: int, journal: execution_journals.Journal, sent: int
-    ) -> None:
-        """Ask nothing yet; `sent` is the number of the last event that the bot has."""
+    def __init__(self, connection: BotConnection, call: int) -> None:
         self._connection = connection
         self._call = call
-        self._journal = journal
-        self._sent = sent
-        self._waiting: tuple[int, dict[str, object]] | None = None
 
     def ask(self, number: int, request: values.InputRequested) -> None:
-        """Ask for an answer, once the bot was sent all that the journal has now."""
-        self._waiting = self._journal.last, {"question": number, "asks": request}
-        self.note_sent(self._sent)
-
-    def note_sent(self, number: int) -> None:
-        """Note that an event was sent, for which a question may wait."""
-        self._sent = number
-        if self._waiting is not None and number >= self._waiting[0]:
-            self._connection._send_soon({"call": self._call, **self._waiting[1]})
-            self._waiting = None
+        """Ask the bot."""
+        message = {"call": self._call, "question": number, "asks": request}
+        self._connection._send_soon(message)
 
     def withdraw(self, number: int) -> None:
         """Take the question back."""
-        self._waiting = None
         self._connection._send_soon({"call": self._call, "question": number})

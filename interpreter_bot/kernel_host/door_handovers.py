@@ -15,13 +15,13 @@ import dataclasses
 import logging
 import socket
 from collections.abc import AsyncIterator
-from typing import Final, Protocol
+from typing import Final
 
 from aiohttp import web
 
 from interpreter_bot import errors, values
-from interpreter_bot.hosts import door_streams, host_messages, kernel_doors
-from interpreter_bot.kernel_host import administration_requests, door_tunnels
+from interpreter_bot.hosts import door_streams, host_messages, kernel_doors, local_host
+from interpreter_bot.kernel_host import door_tunnels
 
 _log = logging.getLogger(__name__)
 
@@ -43,23 +43,6 @@ _HEAD_BYTES: Final = 64 * 1024
 # One at a time and each so long: whoever asks again at once costs nothing.
 _CLAIM_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 0.1
-
-
-class DooredHost(administration_requests.OperatedHost, Protocol):
-    """A host whose kernels have doors."""
-
-    async def doors(self, kernel_id: str) -> kernel_doors.Doors | None:
-        """Return copies of a kernel's doors; None if it has none, or is gone."""
-
-    async def ask(self, kernel_id: str, request: values.InputRequested) -> str:
-        """Ask whoever runs a kernel's code of now, whose time stands still meanwhile."""
-
-    async def introduce(self, kernel_id: str, code: str) -> None:
-        """Run code of the bot's in a kernel that tells it of its doors.
-
-        Raises:
-            KernelError: it did not run to its end.
-        """
 
 
 @dataclasses.dataclass(slots=True)
@@ -92,7 +75,7 @@ class _Handed:
 class DoorHandovers:
     """The doors of a host's kernels."""
 
-    def __init__(self, host: DooredHost) -> None:
+    def __init__(self, host: local_host.LocalHost) -> None:
         self._host = host
         self._handed: dict[str, _Handed] = {}
         self._watching: set[asyncio.Task[None]] = set()

@@ -29,12 +29,11 @@ from typing import Final
 from aiohttp import web
 
 from interpreter_bot import errors, private_files, values
-from interpreter_bot.hosts import host_addresses, host_messages, ports
+from interpreter_bot.hosts import executions, host_addresses, host_messages, local_host, ports
 from interpreter_bot.kernel_host import (
     administration_requests,
     bot_connections,
     door_handovers,
-    journaled_executions,
     session_epochs,
     session_requests,
 )
@@ -73,8 +72,8 @@ class HostServer:
 
     def __init__(
         self,
-        host: door_handovers.DooredHost,
-        begun: journaled_executions.JournaledExecutions,
+        host: local_host.LocalHost,
+        begun: executions.Executions,
         *,
         allowed_uids: Collection[int],
         is_lingering: bool,
@@ -109,8 +108,8 @@ class HostServer:
     @contextlib.asynccontextmanager
     async def open(
         cls,
-        host: door_handovers.DooredHost,
-        begun: journaled_executions.JournaledExecutions,
+        host: local_host.LocalHost,
+        begun: executions.Executions,
         path: pathlib.Path,
         *,
         is_lingering: bool = False,
@@ -335,7 +334,7 @@ class HostServer:
 
     async def _stop(self, request: web.Request) -> web.Response:
         said = await request.json()
-        await self._host.stop(str(said["execution"]), str(said["reason"]))
+        await self.executions.stop(str(said["execution"]), str(said["reason"]))
         return _json({})
 
     async def _forget(self, request: web.Request) -> web.Response:

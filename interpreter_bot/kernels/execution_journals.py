@@ -1,9 +1,11 @@
-"""Journals: what executions showed, numbered and on disk, for whoever was not there.
+"""Journals: what executions showed, numbered and on disk, for clients that were not connected.
 
-An event is appended without waiting for the disk; one task writes for all. Any number of readers
-follow a journal from any event on: the newest out of memory, what lies behind from the disk, so a
-reader that is slow costs no memory. Of an execution that shows more than a journal may hold, the
-middle is left out. A full disk costs what memory does not hold; the end is always there.
+An event is appended without waiting for the disk; one task writes for all journals. Any number of
+readers follow a journal from any event on: the newest events come out of memory, older ones from
+the disk, so a slow reader costs no memory. If an execution shows more than a journal may hold, the
+middle is left out. On a full disk only what memory does not hold is lost; the end is always there.
+
+Without a directory nothing is written: a journal then keeps its newest events in memory.
 """
 
 from __future__ import annotations
@@ -13,26 +15,32 @@ import collections
 import contextlib
 import dataclasses
 import logging
+import math
 import operator
 import pathlib
 import re
+import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Final
 
 from interpreter_bot import cancellation, settings
-from interpreter_bot.kernels import journal_files
+from interpreter_bot.kernels import journal_databases
 
 _log = logging.getLogger(__name__)
 
+MAX_RECORD_BYTES: Final = 64 * settings.MIB
+"""Longest record: a display with its preview, as encoded."""
+
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_SUFFIX: Final = ".journal"
 _READ_BYTES: Final = settings.MIB
-# Segments after the first are of this share, so that the middle goes in steps.
-_TAIL_SHARE: Final = 8
+# What a row takes besides its record.
+_ROW_BYTES: Final = 64
+# Of a journal that is full, this share of its bytes is dropped at a time.
+_CHUNK_SHARE: Final = 16
 # Room is looked for whenever this share of it was written.
-_TOTAL_SHARE: Final = 16
-# What is over and acknowledged by then needs no file.
+_CHECK_SHARE: Final = 16
+# A quick execution that is acknowledged within this time is never written.
 _PAUSE_SECONDS: Final = 0.05
 _RETRY_SECONDS: Final = 1.0
 
@@ -46,7 +54,7 @@ class Bounds:
         total_bytes: of all; executions that ended longest ago go first.
         executions: how many; the same go first.
         keep_seconds: how long a journal is kept after its execution ended.
-        memory_bytes: of one execution, what the disk does not take.
+        memory_bytes: of one execution, what is kept if the disk does not take it.
     """
 
     execution_bytes: int = 64 * settings.MIB
@@ -54,6 +62,10 @@ class Bounds:
     executions: int = 10_000
     keep_seconds: float = 24 * 3600.0
     memory_bytes: int = 4 * settings.MIB
+
+
+IN_MEMORY: Final = Bounds(executions=100, memory_bytes=8 * settings.MIB)
+"""Bounds of journals that are not written."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,6 +83,15 @@ class Entry:
     left_out: int = 0
 
 
+@dataclasses.dataclass(slots=True)
+class _Chunk:
+    """Consecutive events on disk, which are deleted together."""
+
+    first: int
+    last: int
+    size_bytes: int
+
+
 class Journal:
     """Journal of one execution. `Journals` makes it.
 
@@ -79,6 +100,8 @@ class Journal:
         about: what it is about, as given at its beginning.
         last: number of the last event, 0 before the first.
         ended_at: when the execution ended, in seconds since the epoch; None while it runs.
+        size_bytes: its size on disk.
+        is_stored: whether the disk has, or is about to get, anything of it.
         is_disk_good: whether the disk took what was written last.
     """
 
@@ -86,54 +109,49 @@ class Journal:
         self,
         id: str,
         about: bytes,
-        directory: pathlib.Path,
         bounds: Bounds,
+        database: journal_databases.JournalDatabase | None,
         write_soon: Callable[[Journal], None],
     ) -> None:
         self.id = id
         self.about = about
         self.last = 0
         self.ended_at: float | None = None
-        self.is_disk_good = True
-        self._directory = directory
+        self.size_bytes = 0
+        self.is_stored = False
         self._bounds = bounds
+        self._database = database
         self._write_soon = write_soon
-        self._segments: list[journal_files.Segment] = []
-        self._writer: journal_files.Writer | None = None
-        # Held by whoever changes the files.
-        self._files = asyncio.Lock()
         # The newest events, at least those that are not written yet.
         self._tail: collections.deque[bytes] = collections.deque()
         self._tail_bytes = 0
         self._written = 0
+        # How it began stays; of the rest the oldest chunk goes first.
+        self._chunks: collections.deque[_Chunk] = collections.deque()
+        self._surplus: list[tuple[int, int]] = []
+        self.is_disk_good = True
         self._changed = asyncio.Event()
-        self._is_removed = False
-
-    @property
-    def size_bytes(self) -> int:
-        """Its size on disk."""
-        return sum(segment.size_bytes for segment in self._segments)
 
     @property
     def is_written(self) -> bool:
         """Whether nothing waits to be written."""
-        return self._written == self.last or self._is_removed
+        return self._written == self.last
 
     def append(self, record: bytes, *, is_end: bool = False) -> int:
         """Append an event; return its number. Readers get it at once, the disk soon.
 
         Args:
-            record: the event, neither empty nor above `journal_files.RECORD_BYTES`.
+            record: the event, neither empty nor above `MAX_RECORD_BYTES`.
             is_end: it is the last one.
         """
-        if self.ended_at is not None or not 0 < len(record) <= journal_files.RECORD_BYTES:
+        if self.ended_at is not None or not 0 < len(record) <= MAX_RECORD_BYTES:
             raise ValueError("a journal takes no event after its end, nor an empty or endless one")
         self.last += 1
         self._tail.append(record)
         self._tail_bytes += len(record)
-        self._trim_memory()
         if is_end:
             self.ended_at = time.time()
+        self.trim_memory()
         self._changed.set()
         self._changed = asyncio.Event()
         self._write_soon(self)
@@ -141,150 +159,138 @@ class Journal:
 
     async def follow(self, after: int = 0) -> AsyncIterator[Entry]:
         """Yield the events after a number, as they come, up to and with the end."""
-        wanted = after + 1
+        expected = after + 1
         while True:
             changed = self._changed
-            if wanted <= self.last:
-                first, records = await self._read(wanted)
-                if not records:
-                    return  # A dead process's last file was damaged since it was recovered.
-                for number, record in enumerate(records, first):
-                    yield Entry(number, record, left_out=number - wanted)
-                    wanted = number + 1
+            if expected <= self.last:
+                events = await self._read(expected)
+                if not events:
+                    return  # The disk has lost the end, which no one will append again.
+                for number, record in events:
+                    yield Entry(number, record, left_out=number - expected)
+                    expected = number + 1
             elif self.ended_at is None:
                 await changed.wait()
             else:
                 return
 
-    async def _read(self, wanted: int) -> tuple[int, Sequence[bytes]]:
-        """Return events from `wanted` on, at least one, and the number of the first of them: a
-        later one where that is not kept."""
-        while wanted < (newest := self.last + 1 - len(self._tail)):
-            # The last one may be empty yet.
-            whole = (one for one in self._segments if one.next > max(wanted, one.first))
-            found = next(whole, None)
-            if found is None or found.first >= newest:
-                break
-            first = max(wanted, found.first)
-            try:
-                return first, await cancellation.in_thread(found.read, first, _READ_BYTES)
-            except OSError:
-                if found in self._segments:
-                    _log.exception("what an execution showed cannot be read again")
-                    self._segments.remove(found)
-        first = max(wanted, self.last + 1 - len(self._tail))
-        return first, list(self._tail)[first - self.last - 1 :]
+    @property
+    def _first_in_memory(self) -> int:
+        return self.last + 1 - len(self._tail)
 
-    def _trim_memory(self) -> None:
+    async def _read(self, first: int) -> Sequence[tuple[int, bytes]]:
+        """Return events from `first` on; later ones if that is not kept."""
+        before = self._first_in_memory
+        if first < before and self._database is not None:
+            try:
+                read = self._database.read
+                events = await cancellation.in_thread(read, self.id, first, before, _READ_BYTES)
+            except sqlite3.Error:
+                _log.exception("the output of execution %s cannot be read again", self.id)
+            else:
+                if events:
+                    return events
+        return self._in_memory(first)
+
+    def _in_memory(self, first: int) -> list[tuple[int, bytes]]:
+        first = max(first, self._first_in_memory)
+        return list(enumerate(list(self._tail)[first - self._first_in_memory :], first))
+
+    def trim_memory(self) -> None:
         """Forget the oldest events that are written, or that the disk does not take."""
-        most = 0 if self.ended_at is not None else _READ_BYTES
-        while len(self._tail) > 1 and self._tail_bytes > most:
-            is_unwritten = self.last + 1 - len(self._tail) > self._written
-            # What waits for a slow disk was bounded where the kernel's output was read.
-            is_needed = self.is_disk_good or self._tail_bytes <= self._bounds.memory_bytes
-            if is_unwritten and is_needed and not self._is_removed:
+        max_bytes = 0 if self.ended_at is not None else _READ_BYTES
+        # A kernel's output is bounded where it is read, so a slow disk needs no other bound.
+        max_unwritten_bytes = math.inf
+        if self._database is None or not self.is_disk_good:
+            max_unwritten_bytes = self._bounds.memory_bytes
+        while len(self._tail) > 1:
+            is_written = self._first_in_memory <= self._written
+            if self._tail_bytes <= (max_bytes if is_written else max_unwritten_bytes):
                 return
             self._tail_bytes -= len(self._tail.popleft())
 
-    async def write(self) -> None:
-        """Write some of what waits to be written, and leave out the middle of what is too much."""
-        async with self._files:
-            if self.is_written:
-                return
-            first = max(self._written + 1, self.last + 1 - len(self._tail))
-            records = list(self._tail)[first - self.last - 1 :]
-            has_end = self.ended_at is not None
-            try:
-                writer = await self._ready_writer(first)
-                await cancellation.in_thread(writer.append, records, has_end=has_end)
-            except OSError:
-                if self.is_disk_good:
-                    _log.exception("what executions show cannot be written down")
-                self.is_disk_good = False
-                # What is half written ends this file; the next attempt makes another.
-                await self.close()
-                self._segments = [one for one in self._segments if one.next > one.first]
-            else:
-                self.is_disk_good = True
-                self._written = first + len(records) - 1
-                if has_end:
-                    self._writer = None
-            self._trim_memory()
-        await self.shrink(self._bounds.execution_bytes)
+    def pending(self) -> journal_databases.Change:
+        """Return what waits to be written, for `note_written`."""
+        self.is_stored = True
+        events = self._in_memory(self._written + 1)
+        added = sum(len(record) + _ROW_BYTES for _, record in events)
+        size_bytes = self.size_bytes + added
+        return journal_databases.Change(
+            self.id, self.about, events, tuple(self._surplus), size_bytes, self.ended_at
+        )
 
-    async def _ready_writer(self, first: int) -> journal_files.Writer:
-        """Return the writer of the segment that takes an event."""
-        share = 2 if len(self._segments) == 1 else _TAIL_SHARE
-        if self._writer is not None:
-            segment = self._writer.segment
-            if segment.next == first and segment.size_bytes < self._bounds.execution_bytes // share:
-                return self._writer
-            await self.close()
-        path = self._directory / f"{self.id}.{first}{_SUFFIX}"
-        self._writer = journal_files.Writer(path, first, self.about)
-        self._segments.append(self._writer.segment)
-        return self._writer
+    def note_written(self, change: journal_databases.Change) -> None:
+        """Note that a change is on disk, and leave out the middle of what is too much."""
+        self.size_bytes = change.size_bytes
+        del self._surplus[: len(change.surplus)]
+        self.is_disk_good = True
+        for number, record in change.events:
+            self._written = number
+            self._add_to_chunk(number, len(record) + _ROW_BYTES)
+        self.trim_memory()
+        self.shrink(self._bounds.execution_bytes)
 
-    async def shrink(self, most_bytes: int) -> None:
-        """Leave out the middle until it is no larger than `most_bytes`, as far as that goes."""
-        async with self._files:
-            while len(self._segments) > 2 and self.size_bytes > most_bytes:
-                await cancellation.in_thread(self._segments.pop(1).path.unlink, missing_ok=True)
+    def _add_to_chunk(self, number: int, size_bytes: int) -> None:
+        share = 2 if len(self._chunks) == 1 else _CHUNK_SHARE
+        max_bytes = self._bounds.execution_bytes // share
+        if not self._chunks or self._chunks[-1].size_bytes + size_bytes > max_bytes:
+            self._chunks.append(_Chunk(number, number, 0))
+        self._chunks[-1].last = number
+        self._chunks[-1].size_bytes += size_bytes
 
-    async def remove(self) -> None:
-        """Delete its files; who follows it gets what is still in memory."""
-        async with self._files:
-            self._is_removed = True
-            await self.close()
-            segments, self._segments = self._segments, []
-            for segment in segments:
-                await cancellation.in_thread(segment.path.unlink, missing_ok=True)
+    def shrink(self, max_bytes: int) -> None:
+        """Leave out the middle until it is no larger than `max_bytes`, as far as that goes."""
+        while len(self._chunks) > 2 and self.size_bytes > max_bytes:
+            chunk = self._chunks[1]
+            del self._chunks[1]
+            self._surplus.append((chunk.first, chunk.last))
+            self.size_bytes -= chunk.size_bytes
+        if self._surplus:
+            self._write_soon(self)
 
-    async def close(self) -> None:
-        """Close its files, which stay."""
-        if self._writer is not None:
-            writer, self._writer = self._writer, None
-            await cancellation.in_thread(writer.close)
-
-    def restore(self, segments: Sequence[journal_files.Segment], ended_at: float | None) -> None:
-        """Take over what a dead process has left."""
-        self._segments = sorted(segments, key=lambda segment: segment.first)
-        self.last = self._written = self._segments[-1].next - 1
-        self.ended_at = ended_at
+    def restore(self, stored: journal_databases.StoredJournal) -> None:
+        """Continue what a dead process has left."""
+        self.last = self._written = stored.last
+        self.ended_at = stored.ended_at
+        self.size_bytes = stored.size_bytes
+        self.is_stored = True
 
 
 class Journals:
-    """All journals of one host. Use `open`."""
+    """All journals of one host: in memory, or on disk by `open`."""
 
-    def __init__(self, directory: pathlib.Path, bounds: Bounds) -> None:
-        self._directory = directory
+    def __init__(
+        self,
+        bounds: Bounds = IN_MEMORY,
+        database: journal_databases.JournalDatabase | None = None,
+    ) -> None:
         self._bounds = bounds
+        self._database = database
         self._journals: dict[str, Journal] = {}
         self._waiting: dict[str, Journal] = {}
+        self._removed: set[str] = set()
         self._is_wanted = asyncio.Event()
         self._is_closing = False
-        # Held while room is made: whoever asked for it has it, also where another had begun.
-        self._sweeping = asyncio.Lock()
+        self._is_disk_good = True
+        self._unchecked_bytes = 0
 
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
         cls, directory: pathlib.Path, bounds: Bounds = Bounds()
     ) -> AsyncIterator[Journals]:
-        """Take over what a dead host left in a directory, and write until the end.
-
-        Journals that it left without an end are for the caller to end.
+        """Open the database of a directory, and write until the end.
 
         Raises:
             OSError: the directory cannot be used.
         """
-        journals = cls(directory, bounds)
-        await journals.recover()
+        database = await asyncio.to_thread(journal_databases.JournalDatabase, directory)
+        journals = cls(bounds, database)
         writing = asyncio.create_task(journals._write_all(), name="journals")
         try:
             yield journals
         finally:
-            await cancellation.shielded(journals._close(writing))
+            await cancellation.shielded(journals._close(writing, database))
 
     def __iter__(self) -> Iterator[Journal]:
         return iter(list(self._journals.values()))
@@ -305,86 +311,114 @@ class Journals:
         """
         if not _ID.fullmatch(id) or id in self._journals:
             raise ValueError("an execution's id cannot be used")
-        journal = Journal(id, about, self._directory, self._bounds, self._write_soon)
+        journal = Journal(id, about, self._bounds, self._database, self._write_soon)
         self._journals[id] = journal
+        if self._database is None and len(self._journals) > self._bounds.executions:
+            self._make_room()
         return journal
 
-    async def remove(self, id: str) -> None:
-        """Forget an execution: all that it showed was recorded elsewhere."""
-        if (journal := self._journals.pop(id, None)) is not None:
-            await journal.remove()
+    def remove(self, id: str) -> None:
+        """Forget an execution; readers still get what is in memory."""
+        journal = self._journals.pop(id, None)
+        if journal is not None:
+            self._waiting.pop(id, None)
+            if journal.is_stored:
+                self._removed.add(id)
+                self._is_wanted.set()
+
+    async def take_over(self) -> bool:
+        """Continue the journals of hosts that are gone, without an end if they had none.
+
+        Returns:
+            Whether no other host is there that may leave more.
+        """
+        if self._database is None:
+            return True
+        try:
+            stored, is_complete = await cancellation.in_thread(self._database.take_over)
+        except sqlite3.Error:
+            _log.exception("the executions of other hosts cannot be taken over")
+            return True
+        for one in stored:
+            if one.id not in self._journals:
+                journal = self.begin(one.id, one.about)
+                journal.restore(one)
+        self._make_room()
+        return is_complete
 
     async def sweep(self) -> None:
         """Forget executions that ended long ago, and make room. For a periodic job."""
-        async with self._sweeping:
-            ended = [(one.ended_at, one) for one in self if one.ended_at is not None]
-            oldest = time.time() - self._bounds.keep_seconds
-            total = sum(journal.size_bytes for journal in self)
-            for ended_at, journal in sorted(ended, key=operator.itemgetter(0)):
-                is_old = ended_at < oldest
-                is_many = len(self._journals) > self._bounds.executions
-                if is_old or is_many or total > self._bounds.total_bytes:
-                    total -= journal.size_bytes
-                    await self.remove(journal.id)
-            if total > self._bounds.total_bytes:
-                # All of these still run: each keeps its beginning and what came last.
-                for journal in self:
-                    await journal.shrink(0)
+        self._make_room()
+        if self._database is not None:
+            try:
+                await cancellation.in_thread(self._database.give_back_space)
+            except sqlite3.Error:
+                _log.exception("the database of journals cannot shrink")
+
+    def _make_room(self) -> None:
+        ended = [(one.ended_at, one) for one in self if one.ended_at is not None]
+        oldest = time.time() - self._bounds.keep_seconds
+        total = sum(journal.size_bytes for journal in self)
+        for ended_at, journal in sorted(ended, key=operator.itemgetter(0)):
+            is_old = ended_at < oldest
+            is_many = len(self._journals) > self._bounds.executions
+            if is_old or is_many or total > self._bounds.total_bytes:
+                total -= journal.size_bytes
+                self.remove(journal.id)
+        if total > self._bounds.total_bytes:
+            # All of these still run: each keeps its beginning and what came last.
+            for journal in self:
+                journal.shrink(0)
 
     def _write_soon(self, journal: Journal) -> None:
-        self._waiting[journal.id] = journal
-        self._is_wanted.set()
+        if self._database is not None and self._journals.get(journal.id) is journal:
+            self._waiting[journal.id] = journal
+            self._is_wanted.set()
 
     async def _write_all(self) -> None:
         """Write for all journals, until they are closed."""
-        unchecked_bytes = 0
         while not self._is_closing:
             await self._is_wanted.wait()
-            await asyncio.sleep(_PAUSE_SECONDS)
+            await asyncio.sleep(_PAUSE_SECONDS if self._is_disk_good else _RETRY_SECONDS)
             self._is_wanted.clear()
-            waiting, self._waiting = self._waiting, {}
-            for journal in waiting.values():
-                before = journal.size_bytes
-                try:
-                    await journal.write()
-                except Exception:
-                    # The last net: the journals of all others must not end with this one's.
-                    _log.exception("a journal could not be written")
-                    continue
-                unchecked_bytes += max(journal.size_bytes - before, 0)
-                if not journal.is_written:
-                    delay = 0.0 if journal.is_disk_good else _RETRY_SECONDS
-                    asyncio.get_running_loop().call_later(delay, self._write_soon, journal)
-            is_many = len(self._journals) > self._bounds.executions
-            if is_many or unchecked_bytes > self._bounds.total_bytes // _TOTAL_SHARE:
-                unchecked_bytes = 0
-                await self.sweep()
+            await self._write()
 
-    async def _close(self, writing: asyncio.Task[None]) -> None:
+    async def _write(self) -> None:
+        """Write what waits; if the disk refuses, it waits on."""
+        if self._database is None or not (self._waiting or self._removed):
+            return
+        waiting, self._waiting = self._waiting, {}
+        removed, self._removed = self._removed, set()
+        changes = [journal.pending() for journal in waiting.values()]
+        try:
+            await cancellation.in_thread(self._database.write, changes, removed)
+        except sqlite3.Error:
+            if self._is_disk_good:
+                _log.exception("the output of executions cannot be written")
+            self._is_disk_good = False
+            self._removed |= removed
+            for journal in waiting.values():
+                journal.is_disk_good = False
+                journal.trim_memory()
+                self._write_soon(journal)
+        else:
+            self._is_disk_good = True
+            for journal, change in zip(waiting.values(), changes, strict=True):
+                self._unchecked_bytes += change.size_bytes - journal.size_bytes
+                journal.note_written(change)
+            is_many = len(self._journals) > self._bounds.executions
+            if is_many or self._unchecked_bytes > self._bounds.total_bytes // _CHECK_SHARE:
+                self._unchecked_bytes = 0
+                self._make_room()
+
+    async def _close(
+        self, writing: asyncio.Task[None], database: journal_databases.JournalDatabase
+    ) -> None:
         # Not cancelled: in the middle of a write it would not know how much was written.
         self._is_closing = True
         self._is_wanted.set()
-        await writing
-        for journal in self:
-            journal.is_disk_good = True  # One more attempt.
-            try:
-                while not journal.is_written and journal.is_disk_good:
-                    await journal.write()
-                await journal.close()
-            except Exception:
-                _log.exception("a journal could not be written to its end")
-
-    async def recover(self, names: Iterable[str] = (f"*{_SUFFIX}",)) -> None:
-        """Take over files of the directory, by default all; what cannot be read is removed."""
-        found: dict[str, list[journal_files.Segment]] = {}
-        for path, one in await cancellation.in_thread(journal_files.found, self._directory, names):
-            id = path.name.partition(".")[0]
-            if one is not None and _ID.fullmatch(id):
-                found.setdefault(id, []).append(one)
-                continue
-            await cancellation.in_thread(path.unlink, missing_ok=True)
-        for id, segments in found.items():
-            last = max(segments, key=lambda segment: segment.first)
-            ended_at = last.path.stat().st_mtime if last.has_end else None
-            self.begin(id, last.about).restore(segments, ended_at)
-        await self.sweep()
+        try:
+            await writing
+            await self._write()
+        finally:
+            await asyncio.to_thread(database.close)

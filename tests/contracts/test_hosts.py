@@ -23,13 +23,14 @@ from interpreter_bot import errors, settings, values
 from interpreter_bot.hosts import (
     cancellable_executions,
     certificate_authorities,
+    executions,
     host_addresses,
     host_lists,
     local_host,
     placed_hosts,
     remote_host,
 )
-from interpreter_bot.kernel_host import host_server, journaled_executions
+from interpreter_bot.kernel_host import host_server
 from interpreter_bot.sessions import live_completions
 from interpreter_bot.store import databases
 from tests.fakes import package_indexes
@@ -60,9 +61,7 @@ async def _remote(config):
     path = config.paths.data / "host.sock"
     async with (
         local_host.LocalHost.open(config) as host,
-        journaled_executions.JournaledExecutions.open(
-            host, config.paths.data / "journals"
-        ) as begun,
+        executions.Executions.open(config.paths.data / "journals") as begun,
         host_server.HostServer.open(host, begun, path),
         remote_host.RemoteHost.open(path) as remote,
     ):
@@ -83,7 +82,7 @@ async def _placed(config):
     tls = host_addresses.TlsAddress("127.0.0.1", port, credentials=credentials)
     async with (
         local_host.LocalHost.open(config) as host,
-        journaled_executions.JournaledExecutions.open(host, data / "journals") as begun,
+        executions.Executions.open(data / "journals") as begun,
         host_server.HostServer.open(host, begun, data / "host.sock", tls=tls),
         databases.Database.open(f"sqlite:///{data}/bot.db", files=data / "kept") as database,
         placed_hosts.PlacedHosts.open(

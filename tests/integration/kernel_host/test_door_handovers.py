@@ -13,8 +13,8 @@ import pytest_asyncio
 
 from interpreter_bot import settings, values
 from interpreter_bot.egress import broker
-from interpreter_bot.hosts import cancellable_executions, local_host, remote_host
-from interpreter_bot.kernel_host import host_server, journaled_executions
+from interpreter_bot.hosts import cancellable_executions, executions, local_host, remote_host
+from interpreter_bot.kernel_host import host_server
 from tests.fakes import outside
 
 pytestmark = [
@@ -85,9 +85,7 @@ async def place():
         host = await stack.enter_async_context(local_host.LocalHost.open(config))
         path.parent.mkdir(mode=0o700)
         begun = await stack.enter_async_context(
-            journaled_executions.JournaledExecutions.open(
-                host, pathlib.Path(name, "j"), input_seconds=60
-            )
+            executions.Executions.open(pathlib.Path(name, "j"), input_seconds=60)
         )
         opening = host_server.HostServer.open(host, begun, path)
         yield Place(config, path, await stack.enter_async_context(opening), outer)

@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import json
 import os
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest_asyncio
 from interpreter_bot import errors, settings, values
 from interpreter_bot.hosts import (
     cancellable_executions,
+    executions,
     host_connection,
     host_messages,
     host_processes,
@@ -24,7 +26,7 @@ from interpreter_bot.hosts import (
     remote_host,
     rolling_hosts,
 )
-from interpreter_bot.kernel_host import host_server, journaled_executions
+from interpreter_bot.kernel_host import host_server
 from interpreter_bot.kernels import execution_journals
 
 pytestmark = [pytest.mark.kernel, pytest.mark.asyncio(loop_scope="module")]
@@ -105,7 +107,7 @@ async def host(place):
 @contextlib.asynccontextmanager
 async def serving(host, place, journals="journals"):
     async with (
-        journaled_executions.JournaledExecutions.open(host, place / journals) as begun,
+        executions.Executions.open(place / journals) as begun,
         host_server.HostServer.open(host, begun, place / "host.sock") as served,
     ):
         yield served
@@ -221,7 +223,7 @@ for n in range(8):
 assert input() == "8", "it was asked before all was shown" """
 
     async with (
-        journaled_executions.JournaledExecutions.open(host, place / "slow") as begun,
+        executions.Executions.open(place / "slow") as begun,
         host_server.HostServer.open(host, begun, place / "host.sock"),
         relaying(place) as relay,
         remote_host.RemoteHost.open(place / "relay.sock") as remote,
@@ -230,7 +232,7 @@ assert input() == "8", "it was asked before all was shown" """
         kernel = await lease.kernel()
         running = asyncio.create_task(kernel.execute(code, execution_id="slow", show=show, ask=ask))
         await is_slow.wait()
-        questions = begun.asked("slow")
+        questions = begun.questions("slow")
         # The second one.
         await until(lambda: questions._number == 2)
         relay.reads.set()
@@ -282,7 +284,7 @@ async def test_bot_that_is_only_just_there_keeps_others_from_ending_its_host(
     config = settings.Settings(paths=settings.Paths(data=place / "d", runtime=place / "s"))
     path = host_sockets.make_socket_path(config.paths)
     async with (
-        journaled_executions.JournaledExecutions.open(host, place / "others") as begun,
+        executions.Executions.open(place / "others") as begun,
         host_server.HostServer.open(host, begun, path, is_lingering=True) as served,
         host_sockets.announced(path),
         host_processes.open_host(config, may_start=False),
@@ -446,7 +448,7 @@ async def test_host_that_sends_nonsense_is_no_host(tmp_path):
 
 
 async def test_bot_that_heard_more_than_a_dead_host_wrote_down_hears_the_end(host, place):
-    async with execution_journals.Journals.open(place / "lag" / "dead") as journals:
+    async with execution_journals.Journals.open(place / "lag") as journals:
         journals.begin("lags", b"{}").append(host_messages.pack(values.Notice("one")))
     async with (
         serving(host, place, "lag"),
@@ -462,8 +464,11 @@ async def test_bot_that_heard_more_than_a_dead_host_wrote_down_hears_the_end(hos
         serving(host, place, "lag"),
         remote_host.RemoteHost.open(place / "host.sock") as remote,
     ):
-        for path in (place / "lag").glob("*/lags.*"):
-            path.unlink()
+        with (
+            contextlib.closing(sqlite3.connect(place / "lag" / "journals.sqlite")) as database,
+            database,
+        ):
+            database.execute("DELETE FROM events")
         for after in (0, 5):
             with pytest.raises(errors.ExecutionMissingError):
                 async with asyncio.timeout(30):

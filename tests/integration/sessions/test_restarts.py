@@ -11,8 +11,8 @@ import pytest
 
 from interpreter_bot import settings, values
 from interpreter_bot.app import execution_startup
-from interpreter_bot.hosts import local_host, remote_host
-from interpreter_bot.kernel_host import host_server, journaled_executions
+from interpreter_bot.hosts import executions, local_host, remote_host
+from interpreter_bot.kernel_host import host_server
 from interpreter_bot.sessions import past_turns, suspended_turns, turn_stops
 from interpreter_bot.store import engines
 from tests.fakes import openai_server, replies
@@ -51,9 +51,7 @@ async def outliving(short_path, monkeypatch):
                 paths=settings.Paths(data=place / "data", runtime=place / "r"),
             )
             host = await stack.enter_async_context(local_host.LocalHost.open(config))
-            begun = await stack.enter_async_context(
-                journaled_executions.JournaledExecutions.open(host, place / "journals")
-            )
+            begun = await stack.enter_async_context(executions.Executions.open(place / "journals"))
             path = place / "host.sock"
             await stack.enter_async_context(host_server.HostServer.open(host, begun, path))
             monkeypatch.setattr(

@@ -42,7 +42,11 @@ async def test_all_who_can_be_called_are_asked_and_the_others_no_longer_once_one
         finally:
             ends.append("withdrawn")
 
-    with asked.calling(waiting), asked.asking(Silent()), asked.calling(answering):
+    with (
+        asked.asking(execution_questions.CallbackQuestioner(asked, waiting)),
+        asked.asking(Silent()),
+        asked.asking(execution_questions.CallbackQuestioner(asked, answering)),
+    ):
         async with asyncio.timeout(20):
             assert await asked.ask(REQUEST) == "first"
             await asyncio.sleep(0)
@@ -63,9 +67,10 @@ async def test_who_goes_is_asked_no_more_and_who_refuses_says_why():
         raise errors.BotError("Not now.")
 
     async with asyncio.timeout(20):
-        with asked.calling(waiting):
+        with asked.asking(execution_questions.CallbackQuestioner(asked, waiting)):
             asking = asyncio.create_task(asked.ask(REQUEST))
             await begun.wait()
         await ended.wait()
-        with asked.calling(refusing), pytest.raises(errors.BotError, match="Not now"):
+        questioner = execution_questions.CallbackQuestioner(asked, refusing)
+        with asked.asking(questioner), pytest.raises(errors.BotError, match="Not now"):
             await asking

@@ -1,0 +1,378 @@
+"""Executions of a host: each runs to its end, whoever follows, and its journal takes its output.
+
+Clients begin, follow, stop and acknowledge executions by their ids, and come and go. An execution
+whose host died ends in its journal with a sentence that says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import math
+import pathlib
+import time
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
+
+from interpreter_bot import code_activity, errors, schedules, values
+from interpreter_bot.hosts import execution_questions, host_messages, ports
+from interpreter_bot.kernels import execution_journals, kernel_loss_reasons, live_kernels
+
+_log = logging.getLogger(__name__)
+
+_SWEEP_SECONDS: Final = 60.0
+_POLL_SECONDS: Final = 0.05
+# A host that ends closes its connections, and a moment later its journals.
+_ENDING_SECONDS: Final = 5.0
+_MAX_KNOWN_IDS: Final = 100_000
+_HOST_DIED: Final = f"The process that kept the Python kernel ended. {kernel_loss_reasons.LOST}"
+_DEFECT: Final = "Something went wrong in the bot. The details are in its log."
+_LEFT_OUT: Final = "{:,} outputs are missing here: there were more than are kept."
+
+SendEvent = Callable[[int, bytes], Awaitable[None]]
+"""Takes the number of an event, and the event as `host_messages.pack` writes it."""
+
+
+class _Execution:
+    """An execution that runs, or waits for its kernel."""
+
+    def __init__(
+        self, kernel: live_kernels.Kernel, questions: execution_questions.Questions
+    ) -> None:
+        self.kernel = kernel
+        self.questions = questions
+        self.is_running = False
+        self.stop_reason: str | None = None
+        self.task: asyncio.Task[None] | None = None
+
+
+class Executions:
+    """All executions of one host, by id: in memory, or on disk by `open`.
+
+    Attributes:
+        is_draining: the host is about to end, and leaves what other hosts left to the next one.
+    """
+
+    def __init__(
+        self,
+        journals: execution_journals.Journals | None = None,
+        *,
+        input_seconds: float = math.inf,
+    ) -> None:
+        self.is_draining = False
+        self._journals = journals or execution_journals.Journals()
+        self._input_seconds = input_seconds
+        self._running: dict[str, _Execution] = {}
+        self._orders: weakref.WeakKeyDictionary[live_kernels.Kernel, asyncio.Lock] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._taking_over = asyncio.Lock()
+        # Ids stay longer than journals: an execution whose journal is gone is not begun again.
+        self._known_ids: dict[str, None] = {}
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(
+        cls,
+        directory: pathlib.Path,
+        bounds: execution_journals.Bounds | None = None,
+        *,
+        input_seconds: float = math.inf,
+    ) -> AsyncIterator[Executions]:
+        """Open the journals of a directory, and end the executions of hosts that died.
+
+        Args:
+            directory: of the journals of all hosts.
+            bounds: theirs, by default the usual ones.
+            input_seconds: how long an answer is waited for while a bot is connected.
+
+        Raises:
+            OSError: the directory cannot be used.
+        """
+        bounds = bounds or execution_journals.Bounds()
+        async with execution_journals.Journals.open(directory, bounds) as journals:
+            executions = cls(journals, input_seconds=input_seconds)
+            await executions._take_over()
+            sweeping = schedules.PeriodicJob("sweep journals", _SWEEP_SECONDS, journals.sweep)
+            try:
+                async with schedules.run_periodically(sweeping):
+                    yield executions
+            finally:
+                await executions.close()
+
+    async def _take_over(self) -> bool:
+        """Take over the executions of dead hosts; return whether no other host lives."""
+        is_complete = await self._journals.take_over()
+        for journal in self._journals:
+            if journal.ended_at is None and journal.id not in self._running:
+                end = _lost(_age_seconds(journal.about))
+                journal.append(host_messages.pack(end), is_end=True)
+        return is_complete
+
+    def __len__(self) -> int:
+        """How many run."""
+        return len(self._running)
+
+    def begin(
+        self,
+        execution_id: str,
+        kernel: live_kernels.Kernel,
+        code: str,
+        *,
+        can_ask: bool,
+        seconds: float | None,
+        is_own: bool = False,
+    ) -> None:
+        """Begin an execution, unless one of that id was begun before.
+
+        Raises:
+            ValueError: the id cannot be used.
+        """
+        if self.is_known(execution_id):
+            return
+        about = host_messages.document({"kernel": kernel.id, "began": time.time()})
+        journal = self._journals.begin(execution_id, about)
+        self._known_ids[execution_id] = None
+        if len(self._known_ids) > _MAX_KNOWN_IDS:
+            del self._known_ids[next(iter(self._known_ids))]
+        questions = execution_questions.Questions(self._input_seconds)
+        execution = self._running[execution_id] = _Execution(kernel, questions)
+        ask = questions.ask if can_ask else None
+        running = self._run(execution, journal, code, ask=ask, seconds=seconds, is_own=is_own)
+        execution.task = asyncio.create_task(running, name=f"execution {execution_id}")
+
+    async def _run(
+        self,
+        execution: _Execution,
+        journal: execution_journals.Journal,
+        code: str,
+        *,
+        ask: ports.Ask | None,
+        seconds: float | None,
+        is_own: bool,
+    ) -> None:
+        """Run code once its kernel is free, and append its end to the journal."""
+        began, end = time.monotonic(), None
+        order = self._orders.setdefault(execution.kernel, asyncio.Lock())
+        try:
+            async with order:
+                end = await _run_in_kernel(
+                    execution, journal, code, ask=ask, seconds=seconds, is_own=is_own
+                )
+        except Exception:
+            # The last net: followers wait for an end, and nobody else would hear of this.
+            _log.exception("an execution failed")
+            end = ports.ExecutionEnd(values.Finished(values.Ending.REFUSED, 0.0, _DEFECT))
+        finally:
+            if end is None:
+                # Cancelled: the process is to end at once.
+                end = _lost(time.monotonic() - began)
+            journal.append(host_messages.pack(end), is_end=True)
+            del self._running[journal.id]
+
+    async def find(self, execution_id: str) -> execution_journals.Journal:
+        """Return the journal of an execution, also of one whose host ended just now.
+
+        Raises:
+            ExecutionMissingError: there is none.
+        """
+        give_up = time.monotonic() + _ENDING_SECONDS
+        while (journal := self._journals.find(execution_id)) is None:
+            is_complete = True
+            if not self.is_draining:
+                async with self._taking_over:
+                    is_complete = await self._take_over()
+            journal = self._journals.find(execution_id)
+            if journal is None and (is_complete or time.monotonic() > give_up):
+                raise errors.ExecutionMissingError
+            await asyncio.sleep(0 if journal else _POLL_SECONDS)
+        return journal
+
+    def is_known(self, execution_id: str) -> bool:
+        """Whether an execution of that id was begun; its output may be forgotten."""
+        return execution_id in self._known_ids or self._journals.find(execution_id) is not None
+
+    def questions(self, execution_id: str) -> execution_questions.Questions | None:
+        """Return the questions of an execution, as long as it runs."""
+        execution = self._running.get(execution_id)
+        return None if execution is None else execution.questions
+
+    async def follow(
+        self,
+        execution_id: str,
+        *,
+        after: int,
+        send: SendEvent,
+        questioner: execution_questions.Questioner | None,
+    ) -> None:
+        """Send the events after a number as they come, the end last; it needs no lease.
+
+        A question is asked once everything that was shown before it was sent.
+
+        Raises:
+            ExecutionMissingError: it never began, was acknowledged, or is too old.
+        """
+        journal = await self.find(execution_id)
+        questions = self.questions(execution_id)
+        with contextlib.ExitStack() as stack:
+            ordered = None
+            if questioner is not None and questions is not None:
+                ordered = _OrderedQuestioner(questioner, journal, after)
+                stack.enter_context(questions.asking(ordered))
+            sent = 0
+            async for entry in journal.follow(after):
+                if entry.left_out:
+                    notice = values.Notice(_LEFT_OUT.format(entry.left_out))
+                    await send(entry.number - 1, host_messages.pack(notice))
+                # A slow client is waited for: later events stay in the journal.
+                await send(entry.number, entry.record)
+                sent = entry.number
+                if ordered is not None:
+                    ordered.note_sent(sent)
+        if sent < journal.last:
+            await _send_end(journal, after, send)
+
+    async def stop(self, execution_id: str, reason: str = "") -> None:
+        """Interrupt an execution, or keep it from beginning."""
+        execution = self._running.get(execution_id)
+        if execution is None:
+            return
+        if execution.stop_reason is None:
+            execution.stop_reason = reason
+        if execution.is_running:
+            await execution.kernel.stop(reason)
+
+    def acknowledge(self, execution_id: str) -> None:
+        """Forget an execution, if it is over: its output was recorded elsewhere."""
+        if execution_id not in self._running:
+            self._journals.remove(execution_id)
+
+    async def close(self) -> None:
+        """End all that run."""
+        tasks = {one.task for one in self._running.values() if one.task is not None}
+        # All at once: each has seconds of grace to end.
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+async def _run_in_kernel(
+    execution: _Execution,
+    journal: execution_journals.Journal,
+    code: str,
+    *,
+    ask: ports.Ask | None,
+    seconds: float | None,
+    is_own: bool,
+) -> ports.ExecutionEnd:
+    """Run code in a kernel that is free."""
+    kernel = execution.kernel
+    installed: list[code_activity.InstalledLayer] = []
+
+    def show(event: ports.Event) -> None:
+        journal.append(host_messages.pack(event))
+
+    def on_installation(layer: code_activity.InstalledLayer) -> None:
+        installed.append(layer)
+        show(layer)
+
+    cpu_before = await _cpu_seconds(kernel)
+    if execution.stop_reason is not None:
+        finished = values.Finished(values.Ending.STOPPED, 0.0, execution.stop_reason)
+        cpu_seconds = 0.0
+    else:
+        execution.is_running = True
+        kernel.on_installation = on_installation
+        try:
+            finished = await kernel.execute(
+                code, show=show, ask=ask, seconds=seconds, is_own=is_own
+            )
+        finally:
+            execution.is_running = False
+            kernel.on_installation = None
+        cpu_seconds = max(await _cpu_seconds(kernel) - cpu_before, 0.0)
+    return ports.ExecutionEnd(
+        finished,
+        cpu_seconds,
+        kernel.namespace.names,
+        kernel.namespace.more,
+        loss_reason="" if kernel.is_alive else kernel.loss_reason,
+        runs=kernel.runs,
+        installed=tuple(installed),
+    )
+
+
+async def _cpu_seconds(kernel: live_kernels.Kernel) -> float:
+    """Read the processor time of a kernel's session so far."""
+    usage = kernel.provisioner.usage()
+    if not usage.is_counted:
+        # Without a control group, it is read of each process.
+        return await asyncio.to_thread(usage.cpu_seconds)
+    return usage.cpu_seconds()
+
+
+async def _send_end(journal: execution_journals.Journal, after: int, send: SendEvent) -> None:
+    """Send the end under a number that the client has not received.
+
+    A client receives events before the disk has them. If the host is killed then, the client knows
+    more than the next host, whose end of the execution would count as received already.
+
+    Raises:
+        ExecutionMissingError: it cannot be read any more.
+    """
+    ends = [entry.record async for entry in journal.follow(journal.last - 1)]
+    if not ends:
+        raise errors.ExecutionMissingError
+    await send(max(after, journal.last) + 1, ends[-1])
+
+
+class _OrderedQuestioner:
+    """Holds a question back until everything that was shown before it was sent."""
+
+    def __init__(
+        self,
+        questioner: execution_questions.Questioner,
+        journal: execution_journals.Journal,
+        sent: int,
+    ) -> None:
+        """Ask nothing yet; `sent` is the number of the last event that was sent."""
+        self._questioner = questioner
+        self._journal = journal
+        self._sent = sent
+        self._waiting: tuple[int, int, values.InputRequested] | None = None
+
+    def ask(self, number: int, request: values.InputRequested) -> None:
+        """Ask once all that the journal has now was sent."""
+        self._waiting = self._journal.last, number, request
+        self.note_sent(self._sent)
+
+    def note_sent(self, number: int) -> None:
+        """Note that an event was sent, for which a question may wait."""
+        self._sent = number
+        if self._waiting is not None and number >= self._waiting[0]:
+            _, question, request = self._waiting
+            self._waiting = None
+            self._questioner.ask(question, request)
+
+    def withdraw(self, number: int) -> None:
+        """Take the question back."""
+        self._waiting = None
+        self._questioner.withdraw(number)
+
+
+def _age_seconds(about: bytes) -> float:
+    """Return how long ago an execution began whose host died, by what its journal is about."""
+    try:
+        return max(time.time() - float(json.loads(about)["began"]), 0.0)
+    except (ValueError, KeyError, TypeError):
+        return 0.0
+
+
+def _lost(seconds: float) -> ports.ExecutionEnd:
+    """Return the end of an execution whose host died, or was told to end at once."""
+    finished = values.Finished(values.Ending.CRASHED, seconds, _HOST_DIED, kernel_lost=True)
+    return ports.ExecutionEnd(finished, loss_reason=_HOST_DIED)

@@ -1,0 +1,251 @@
+"""Database of journals: one SQLite file for all hosts of a data directory.
+
+Each host owns the executions that it runs, and takes over those of hosts whose process is gone.
+All of this blocks; `execution_journals` calls it in threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import logging
+import os
+import pathlib
+import sqlite3
+import threading
+import uuid
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
+
+from interpreter_bot import settings
+
+_log = logging.getLogger(__name__)
+
+_FILE: Final = "journals.sqlite"
+_DAMAGED: Final = "journals.damaged"
+_LOCK_SUFFIX: Final = ".lock"
+_BUSY_SECONDS: Final = 10.0
+_MAX_FREE_WAL_BYTES: Final = 16 * settings.MIB
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS executions (
+    id TEXT PRIMARY KEY,
+    host TEXT NOT NULL,
+    about BLOB NOT NULL,
+    size_bytes INTEGER NOT NULL,
+    ended_at REAL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS events (
+    execution TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    record BLOB NOT NULL,
+    PRIMARY KEY (execution, number)
+) WITHOUT ROWID;
+"""
+_LEFT: Final = """
+SELECT id, about, size_bytes, ended_at,
+    coalesce((SELECT max(number) FROM events WHERE execution = id), 0)
+FROM executions WHERE host = ?
+"""
+_READ: Final = """
+SELECT number, record FROM events
+WHERE execution = ? AND number >= ? AND number < ? ORDER BY number
+"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Change:
+    """What is to be written of one journal.
+
+    Attributes:
+        id: of the execution.
+        about: what it is about.
+        events: numbers and records.
+        surplus: ranges of numbers to be deleted, the last one included.
+        size_bytes: of its records afterwards.
+        ended_at: when it ended, in seconds since the epoch; None while it runs.
+    """
+
+    id: str
+    about: bytes
+    events: Sequence[tuple[int, bytes]]
+    surplus: Sequence[tuple[int, int]]
+    size_bytes: int
+    ended_at: float | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StoredJournal:
+    """Journal that a dead host has left; `last` is the number of its last event."""
+
+    id: str
+    about: bytes
+    size_bytes: int
+    ended_at: float | None
+    last: int
+
+
+class JournalDatabase:
+    """Open database; it is one host's, whose lock is held until `close`."""
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        """Open the database, or begin a new one if the file is damaged.
+
+        Raises:
+            OSError: the directory cannot be used.
+        """
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._directory = directory
+        self._host = uuid.uuid4().hex
+        try:
+            self._writer, self._reader = _connect(directory)
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise OSError(f"{directory / _FILE} cannot be opened: {error}") from error
+            _log.exception("%s is damaged; what it has of executions is lost", directory / _FILE)
+            _set_aside(directory)
+            self._writer, self._reader = _connect(directory)
+        self._writing, self._reading = threading.Lock(), threading.Lock()
+        # Inside a transaction: a lock file that is not locked yet looks like a dead host's.
+        with self._transaction():
+            self._lock = os.open(
+                self._lock_file(self._host), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600
+            )
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    def _lock_file(self, host: str) -> pathlib.Path:
+        return self._directory / f"{host}{_LOCK_SUFFIX}"
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._writing:
+            self._writer.execute("BEGIN IMMEDIATE")
+            with self._writer:
+                yield self._writer
+
+    def take_over(self) -> tuple[list[StoredJournal], bool]:
+        """Take over the journals of hosts that are gone.
+
+        Returns:
+            Those journals, and whether no other host is there that may leave more.
+
+        Raises:
+            sqlite3.Error: the disk refuses.
+        """
+        with self._transaction() as connection:
+            live = [self._host]
+            for path in self._directory.glob(f"*{_LOCK_SUFFIX}"):
+                if path.stem == self._host:
+                    continue
+                if _is_locked(path):
+                    live.append(path.stem)
+                else:
+                    path.unlink(missing_ok=True)
+            rows = []
+            for (host,) in connection.execute("SELECT DISTINCT host FROM executions").fetchall():
+                if host not in live:
+                    rows += connection.execute(_LEFT, (host,)).fetchall()
+                    connection.execute(
+                        "UPDATE executions SET host = ? WHERE host = ?", (self._host, host)
+                    )
+        return [StoredJournal(*row) for row in rows], len(live) == 1
+
+    def write(self, changes: Collection[Change], removed: Collection[str]) -> None:
+        """Write changes and delete journals, all or nothing.
+
+        Raises:
+            sqlite3.Error: the disk refuses; nothing was changed.
+        """
+        with self._transaction() as connection:
+            for id in removed:
+                connection.execute("DELETE FROM events WHERE execution = ?", (id,))
+                connection.execute("DELETE FROM executions WHERE id = ?", (id,))
+            for change in changes:
+                connection.execute(
+                    "INSERT INTO executions VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
+                    " SET size_bytes = excluded.size_bytes, ended_at = excluded.ended_at",
+                    (change.id, self._host, change.about, change.size_bytes, change.ended_at),
+                )
+                connection.executemany(
+                    "INSERT INTO events VALUES (?, ?, ?)",
+                    ((change.id, number, record) for number, record in change.events),
+                )
+                connection.executemany(
+                    "DELETE FROM events WHERE execution = ? AND number BETWEEN ? AND ?",
+                    ((change.id, first, last) for first, last in change.surplus),
+                )
+
+    def read(self, id: str, first: int, before: int, max_bytes: int) -> list[tuple[int, bytes]]:
+        """Read events from `first` on, below `before`: as many as fit, but at least one if any.
+
+        Raises:
+            sqlite3.Error: they cannot be read.
+        """
+        events: list[tuple[int, bytes]] = []
+        size_bytes = 0
+        with self._reading, contextlib.closing(self._reader.cursor()) as rows:
+            for number, record in rows.execute(_READ, (id, first, before)):
+                if events and size_bytes + len(record) > max_bytes:
+                    break
+                events.append((number, record))
+                size_bytes += len(record)
+        return events
+
+    def give_back_space(self) -> None:
+        """Let the file shrink by what was deleted.
+
+        Raises:
+            sqlite3.Error: the disk refuses.
+        """
+        with self._writing:
+            self._writer.execute("PRAGMA incremental_vacuum").fetchall()
+
+    def close(self) -> None:
+        """Close it; what is left is for other hosts."""
+        self._reader.close()
+        self._writer.close()
+        os.close(self._lock)
+
+
+def _connect(directory: pathlib.Path) -> tuple[sqlite3.Connection, sqlite3.Connection]:
+    """Open connections for writing and for reading."""
+    path = directory / _FILE
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    with contextlib.ExitStack() as stack:
+        both = []
+        for _ in range(2):
+            connection = sqlite3.connect(
+                path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            stack.callback(connection.close)
+            # Before there is a table; later it says nothing.
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            connection.execute("PRAGMA journal_mode = WAL").fetchall()
+            # A process that is killed loses nothing; the machine's end may cost the last moment.
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute(f"PRAGMA journal_size_limit = {_MAX_FREE_WAL_BYTES}").fetchall()
+            connection.executescript(_SCHEMA)
+            both.append(connection)
+        stack.pop_all()
+    return both[0], both[1]
+
+
+def _set_aside(directory: pathlib.Path) -> None:
+    (directory / _FILE).replace(directory / _DAMAGED)
+    for suffix in ("-wal", "-shm"):
+        (directory / f"{_FILE}{suffix}").unlink(missing_ok=True)
+
+
+def _is_locked(path: pathlib.Path) -> bool:
+    """Whether another process holds a lock file."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
