@@ -27,6 +27,8 @@ from . import (
     picture_scaling,
     proxy_environment,
     rootfs,
+    snapshot_children,
+    snapshot_readers,
     snapshots,
     table_files,
     variable_descriptions,
@@ -147,14 +149,14 @@ class GuestShell(package_requests.InstallingShell):
         """End what saves variables, done or not: the next code is not to wait for it."""
         child, self._saving = self._saving, 0
         if child:
-            snapshots.end(child)
+            snapshot_children.end(child)
             # A large process takes a while to go.
             self._ended.append(child)
-        self._ended[:] = [child for child in self._ended if not snapshots.is_gone(child)]
+        self._ended[:] = [child for child in self._ended if not snapshot_children.is_gone(child)]
 
     def restore_variables(self, number: int) -> None:
         """Bring a generation back, and show what failed; the bot calls it by this name."""
-        failed = snapshots.restore(self.user_ns, self.variables_directory, number)
+        failed = snapshot_readers.restore(self.user_ns, self.variables_directory, number)
         dataframe_displays.bring_back(self.user_ns)
         self.display_pub.publish({"application/json": json.dumps(failed)})
 

@@ -11,10 +11,13 @@ from __future__ import annotations
 import dataclasses
 import errno
 import hashlib
+import itertools
 import json
 import mmap
 import os
 
+FORMAT = 3
+"""Of a generation; `kernels/snapshot_manifests` reads no other."""
 OUT_OF_BAND_BYTES = 64 * 1024
 _MIN_BLOB_BYTES = 4 * 1024 * 1024
 # The manifest names each of them.
@@ -24,6 +27,11 @@ _ALIGNMENT = 64
 # stopped afterwards until that is made up for, and its kernel with it.
 _PIECE_BYTES = 1024 * 1024
 _SYNC_BYTES = 256 * _PIECE_BYTES
+# The bot reads this many entries of a manifest, and counts the others.
+_LISTED = (200, 50, 10, 0)
+_MAX_LISTED_CHARACTERS = 40
+_MAX_REASON_CHARACTERS = 200
+_MAX_MANIFEST_BYTES = 256 * 1024
 _REFUSALS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
 
 
@@ -53,9 +61,9 @@ class Record:
     """
 
     names: list[str]
-    pickles: list[tuple[int, int]]
-    buffers: list[tuple[int, int | str]]
-    sources: dict[str, str]
+    pickles: list[tuple[int, int]] = dataclasses.field(default_factory=list)
+    buffers: list[tuple[int, int | str]] = dataclasses.field(default_factory=list)
+    sources: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def size(self) -> int:
         """Return how many bytes it has with its buffers."""
@@ -68,17 +76,36 @@ class Record:
 
 @dataclasses.dataclass(frozen=True)
 class Index:
-    """What `restore` needs beside the variables.
+    """What is needed to read the variables.
 
     Attributes:
-        python: major and minor version of the Python that wrote them.
         records: in the order in which they are read.
         cells: texts of cells that define functions, by file name.
     """
 
-    python: list[str]
     records: list[Record]
     cells: dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """What the bot reads of a generation.
+
+    Attributes:
+        problem: why nothing was saved, if nothing was.
+        is_disk_full: whether that is why.
+        kept: names.
+        lost: what could not be kept, and why.
+        partly: variables of which a part could not be kept, and which.
+        blobs: sizes of the large buffers that it needs.
+    """
+
+    problem: str = ""
+    is_disk_full: bool = False
+    kept: list[str] = dataclasses.field(default_factory=list)
+    lost: dict[str, str] = dataclasses.field(default_factory=dict)
+    partly: dict[str, str] = dataclasses.field(default_factory=dict)
+    blobs: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
 def create(directory: str, number: int) -> None:
@@ -164,7 +191,7 @@ class Writer:
         """Wait until the disk has all of it."""
         os.fsync(self._file)
         os.close(self._file)
-        sync_directory(os.path.join(self._directory, "blobs"))
+        _sync_directory(os.path.join(self._directory, "blobs"))
 
 
 def _write(file: int, parts: list[memoryview]) -> None:
@@ -192,29 +219,42 @@ def is_disk_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-def encode(content: object) -> bytes:
-    """Return content as JSON, whatever characters are in it."""
-    return json.dumps(content, ensure_ascii=False).encode("utf-8", "backslashreplace")
+def write_manifest(directory: str, number: int, manifest: Manifest) -> None:
+    """Write the manifest, shortened to what the bot reads; with that, saving has ended."""
+    os.makedirs(os.path.join(directory, str(number)), mode=0o700, exist_ok=True)
+    for count in _LISTED:
+        content = _encode(
+            {
+                "format": FORMAT,
+                "problem": manifest.problem,
+                "is_disk_full": manifest.is_disk_full,
+                "kept": [name[:_MAX_LISTED_CHARACTERS] for name in manifest.kept[:count]],
+                "kept_count": len(manifest.kept),
+                "lost": shortened(manifest.lost, count),
+                "lost_count": len(manifest.lost),
+                "partly": shortened(manifest.partly, count),
+                "partly_count": len(manifest.partly),
+                "blobs": manifest.blobs,
+            }
+        )
+        if len(content) <= _MAX_MANIFEST_BYTES:
+            break
+    _write_document(os.path.join(directory, str(number), "manifest.json"), content)
 
 
-def write_document(directory: str, number: int, name: str, content: object) -> None:
-    """Write a file of JSON that is there as a whole or not at all, after a power cut too."""
-    path = os.path.join(directory, str(number), name)
-    with open(f"{path}.new", "wb") as file:
-        file.write(encode(content))
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(f"{path}.new", path)
-    sync_directory(os.path.dirname(path))
+def shortened(entries: dict[str, str], count: int) -> dict[str, str]:
+    """Return the first names and what is said of them, both in a length that the bot reads."""
+    return {
+        name[:_MAX_LISTED_CHARACTERS]: text[:_MAX_REASON_CHARACTERS]
+        for name, text in itertools.islice(entries.items(), count)
+    }
 
 
-def sync_directory(path: str) -> None:
-    """Wait until the disk has the names of a directory."""
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+def write_index(directory: str, number: int, index: Index) -> None:
+    """Write the index; the disk has it, and all that it names, before this returns."""
+    content = _encode(dataclasses.asdict(index))
+    _write_document(os.path.join(directory, str(number), "index.json"), content)
+    _sync_directory(directory)
 
 
 def read_index(directory: str, number: int) -> Index:
@@ -227,10 +267,33 @@ def read_index(directory: str, number: int) -> Index:
     with open(os.path.join(directory, str(number), "index.json"), "rb") as file:
         content = json.loads(file.read())
     try:
-        records = [Record(**record) for record in content["records"]]
-        return Index(content["python"], records, content["cells"])
+        return Index([Record(**record) for record in content["records"]], content["cells"])
     except (KeyError, TypeError) as error:
         raise ValueError("this is no index of variables") from error
+
+
+def _encode(content: object) -> bytes:
+    # Whatever characters are in it.
+    return json.dumps(content, ensure_ascii=False).encode("utf-8", "backslashreplace")
+
+
+def _write_document(path: str, content: bytes) -> None:
+    """Write a file that is there as a whole or not at all, after a power cut too."""
+    with open(f"{path}.new", "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(f"{path}.new", path)
+    _sync_directory(os.path.dirname(path))
+
+
+def _sync_directory(path: str) -> None:
+    """Wait until the disk has the names of a directory."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 class Reader:

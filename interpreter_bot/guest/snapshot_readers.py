@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import linecache
 import pickle
 from collections.abc import Iterator
 from typing import Any
@@ -12,17 +13,35 @@ from . import interpreter_state, snapshot_files, variable_pickler
 STATE = "process state"
 """Stands for `interpreter_state` among the names of variables."""
 _SHARES = "it shares a part with {name}, which could not be read"
-# What makes code of bytes, which mean something else to another minor Python.
-_MAKES_CODE = frozenset({("cloudpickle.cloudpickle", "_builtin_type"), ("types", "CodeType")})
+# The bot reads that many.
+_MAX_FAILURES = 200
 
 
-class _OtherPythonsUnpickler(pickle.Unpickler):
-    """Unpickler that refuses compiled code, where another Python compiled it."""
+def restore(namespace: dict[str, Any], directory: str, number: int) -> dict[str, str]:
+    """Bring variables back, in a kernel that has run nothing yet.
 
-    def find_class(self, module: str, name: str, /) -> Any:
-        if (module, name) in _MAKES_CODE:
-            raise TypeError("it was compiled by another version of Python")
-        return super().find_class(module, name)
+    Args:
+        namespace: the session's.
+        directory: of its snapshots.
+        number: of the generation.
+
+    Returns:
+        What did not come back although it had been kept, and why.
+
+    Raises:
+        OSError: there is no such generation.
+        ValueError: its files are none of ours.
+    """
+    index = snapshot_files.read_index(directory, number)
+    reader = SnapshotReader(directory, number, namespace)
+    for record in index.records:
+        for _ in reader.read(record):
+            pass
+        reader.run_sources(record)
+    for file_name, text in index.cells.items():
+        lines = text.splitlines(keepends=True)
+        linecache.cache[file_name] = (len(text), None, lines, file_name)
+    return snapshot_files.shortened(reader.failed, _MAX_FAILURES)
 
 
 class _Source:
@@ -67,7 +86,6 @@ class SnapshotReader:
         namespace: dict[str, Any],
         *,
         is_check: bool = False,
-        is_other_python: bool = False,
     ) -> None:
         """Read nothing yet.
 
@@ -76,13 +94,11 @@ class SnapshotReader:
             number: of the generation.
             namespace: takes the variables.
             is_check: as in `snapshot_files.Reader`.
-            is_other_python: another minor version than the one that saved them.
         """
         self.failed: dict[str, str] = {}
         self._namespace = namespace
         self._files = snapshot_files.Reader(directory, number, is_check=is_check)
-        self._unpickler = _OtherPythonsUnpickler if is_other_python else pickle.Unpickler
-        self._alive: list[object] = []
+        self._keep_alive: list[object] = []
         variable_pickler.restore_into(namespace)
 
     def read(self, record: snapshot_files.Record) -> Iterator[str]:
@@ -94,8 +110,8 @@ class SnapshotReader:
             try:
                 if unpickler is None:
                     pickles = self._files.pickles(record)
-                    unpickler = self._unpickler(source, buffers=self._files.buffers(record))
-                    self._alive.append(unpickler)
+                    unpickler = pickle.Unpickler(source, buffers=self._files.buffers(record))
+                    self._keep_alive.append(unpickler)
                 source.begin(pickles[position])
                 value = unpickler.load()
                 if name == STATE:
@@ -106,7 +122,7 @@ class SnapshotReader:
                 # Whatever a type's methods raise, or another release of its library.
                 if snapshot_files.refusal(error) and unpickler is None:
                     raise
-                self._alive.append(error)
+                self._keep_alive.append(error)
                 self.failed[name] = variable_pickler.reason(error)
                 rest = record.names[position + 1 :]
                 self.failed |= dict.fromkeys(rest, _SHARES.format(name=name))

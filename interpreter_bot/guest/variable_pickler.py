@@ -1,8 +1,9 @@
 """A pickler for the variables of a session: what cannot be kept is replaced where it lies.
 
-Functions of cells are bound to the new namespace rather than to a copy of the old one. An object
-that cannot be pickled becomes a `Lost` in its place, so that a dict of models with a lock somewhere
-inside still comes back. A view of an array that is kept is kept as a view.
+Functions of cells are bound to the new namespace rather than to a copy of the old one, and share
+the variables of an outer function as before. An object that cannot be pickled becomes a `Lost` in
+its place, so that a dict of models with a generator somewhere inside still comes back. A view of an
+array that is kept is kept as a view. cloudpickle does the rest: classes of cells above all.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import datetime
 import decimal
 import enum
 import functools
+import importlib.util
 import io
+import marshal
 import multiprocessing.process
 import os
 import pathlib
@@ -30,7 +33,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import cloudpickle
-from cloudpickle import cloudpickle as functions
 
 from . import snapshot_files
 
@@ -60,13 +62,17 @@ _UNKEEPABLE: dict[type, str] = {
 _WORDS = {"DuckDBPyConnection": "a duckdb connection", "DuckDBPyRelation": "a duckdb relation"}
 _CONNECTION_STATE = ("isolation_level", "row_factory", "text_factory")
 _CACHED_FUNCTION = type(functools.lru_cache(lambda: None))
-# Two variables may as well have equal objects of these types as the same one. Classes of cells are
-# made once in a process, whichever pickle comes first.
+# What a function has beside its code, its namespace and the variables of outer functions.
+_FUNCTION_ATTRIBUTES = (
+    *("__dict__", "__doc__", "__module__", "__qualname__", "__annotations__"),
+    *("__defaults__", "__kwdefaults__"),
+    *(["__type_params__"] if hasattr(types.FunctionType, "__type_params__") else ()),
+)
+# Two variables may as well have equal objects of these types as the same one.
 _VALUES = (
-    *(int, float, complex, bool, type(None), range, slice, tuple, frozenset, type, enum.Enum),
+    *(int, float, complex, bool, type(None), range, slice, tuple, frozenset, enum.Enum),
     *(types.ModuleType, types.BuiltinFunctionType, types.CodeType, re.Pattern, pathlib.PurePath),
     *(datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, decimal.Decimal),
-    types.CellType,
 )
 # A text that is longer is to lie in memory once.
 _MAX_VALUE_LENGTH = 64 * 1024
@@ -99,7 +105,6 @@ class _Namespace:
 _NAMESPACE = _Namespace()
 # Of the session that is being restored; a process restores one.
 _namespace: dict[str, Any] = {}
-_generation = ""
 
 
 def describe(kind: type) -> str:
@@ -135,15 +140,6 @@ def restore_into(namespace: dict[str, Any]) -> None:
     _namespace = namespace
 
 
-def forget_classes() -> None:
-    """Let classes of cells that are unpickled from now on be made anew, as in another process.
-
-    Else each that was pickled or unpickled here before is taken for the one that is meant.
-    """
-    functions._DYNAMIC_CLASS_TRACKER_BY_ID.clear()
-    functions._DYNAMIC_CLASS_TRACKER_BY_CLASS.clear()
-
-
 def is_shareable(obj: Any) -> bool:
     """Return whether two variables that share an object must share it again when they are back."""
     kind = type(obj)
@@ -153,38 +149,22 @@ def is_shareable(obj: Any) -> bool:
         return False
     if callable(obj) and _is_found_by_name(obj):
         return False
-    if kind is types.FunctionType:
-        # Methods belong to their class.
-        return "." not in obj.__qualname__ or "<locals>" in obj.__qualname__
     numpy: Any = sys.modules.get("numpy")
     return numpy is None or not issubclass(kind, (numpy.dtype, numpy.generic))
 
 
 def _is_found_by_name(obj: Any) -> bool:
-    """Return whether a function belongs to a library: it is pickled as its name."""
+    """Return whether a function or class belongs to a library: it is pickled as its name."""
     module = getattr(obj, "__module__", None)
     if type(module) is not str or module == "__main__":
         return False
+    if module == "builtins":
+        # Some have no name there: the types of functions and modules.
+        return True
     value: Any = sys.modules.get(module)
     for name in str(getattr(obj, "__qualname__", "")).split("."):
         value = getattr(value, name, None)
     return value is obj
-
-
-def name_classes_by(generation: str) -> None:
-    """Let pickles name classes of cells alike, whichever forked child writes them.
-
-    By its name a class is known when it is read for the second time.
-    """
-    global _generation
-    _generation = generation
-
-
-def _name_class(kind: type) -> None:
-    name = f"{_generation}-{id(kind)}"
-    if kind not in functions._DYNAMIC_CLASS_TRACKER_BY_CLASS:
-        functions._DYNAMIC_CLASS_TRACKER_BY_CLASS[kind] = name
-        functions._DYNAMIC_CLASS_TRACKER_BY_ID[name] = kind
 
 
 class VariablePickler(cloudpickle.Pickler):  # type: ignore[misc]
@@ -224,9 +204,10 @@ class VariablePickler(cloudpickle.Pickler):  # type: ignore[misc]
             return NotImplemented
         try:
             if issubclass(kind, type):
-                _name_class(obj)
                 return super().reducer_override(obj)
             if kind is types.FunctionType:
+                if obj.__globals__ is self._namespace:
+                    return _reduce_function(obj)
                 return super().reducer_override(obj)
             if reduce_known := _KNOWN.get(kind):
                 return reduce_known(self, obj)
@@ -262,20 +243,25 @@ class VariablePickler(cloudpickle.Pickler):  # type: ignore[misc]
         start = obj.__array_interface__["data"][0] - root.__array_interface__["data"][0]
         return _view, (root, start, obj.shape, obj.strides, obj.dtype)
 
-    # The two that cloudpickle offers for this: what a function of a cell uses is variables in their
-    # own right, not part of the function.
-    def _function_getnewargs(self, func: types.FunctionType) -> tuple[Any, ...]:
-        code, globals_, *rest = super()._function_getnewargs(func)
-        return (code, _NAMESPACE if func.__globals__ is self._namespace else globals_, *rest)
 
-    def _dynamic_function_reduce(self, func: types.FunctionType) -> tuple[Any, ...]:
-        arguments = self._function_getnewargs(func)
-        state = functions._function_getstate(func)
-        if func.__globals__ is self._namespace:
-            state[1]["__globals__"] = {}
-            state[1]["_cloudpickle_submodules"] = []
-        setter = functions._function_setstate
-        return functions._make_function, arguments, state, None, None, setter
+def _reduce_function(function: types.FunctionType) -> tuple[Any, ...]:
+    """Reduce a function of a cell: the variables that it uses are kept in their own right."""
+    arguments = function.__code__, _NAMESPACE, function.__name__, function.__closure__
+    state = {name: getattr(function, name) for name in _FUNCTION_ATTRIBUTES}
+    return _make_function, arguments, state, None, None, _set_all
+
+
+def _reduce_cell(_: VariablePickler, cell: types.CellType) -> tuple[Any, ...]:
+    # Empty at first: what is in it may be the function that uses it.
+    try:
+        content = cell.cell_contents
+    except ValueError:
+        return _make_cell, ()
+    return _make_cell, (), (content,), None, None, _fill_cell
+
+
+def _reduce_code(_: VariablePickler, code: types.CodeType) -> tuple[Any, ...]:
+    return _make_code, (importlib.util.MAGIC_NUMBER, marshal.dumps(code))
 
 
 def _reduce_file(pickler: VariablePickler, file: Any) -> tuple[Any, ...]:
@@ -302,6 +288,8 @@ def _reduce_database(pickler: VariablePickler, database: sqlite3.Connection) -> 
 _KNOWN: dict[type, Callable[[VariablePickler, Any], tuple[Any, ...]]] = {
     # An earlier Python lost it: that is to be said of this snapshot, too.
     Lost: lambda pickler, lost: pickler.lose(lost, lost._why, lost._what),
+    types.CellType: _reduce_cell,
+    types.CodeType: _reduce_code,
     _CACHED_FUNCTION: lambda _, cached: (_cache, (cached.__wrapped__, cached.cache_parameters())),
     _thread.LockType: lambda *_: (_make_lock, ()),
     _thread.RLock: lambda *_: (_make_reentrant_lock, ()),
@@ -317,6 +305,24 @@ def _current_namespace() -> dict[str, Any]:
 
 def _make_lost(what: str, why: str) -> Lost:
     return Lost(what, why)
+
+
+def _make_function(code: Any, namespace: Any, name: str, closure: Any) -> types.FunctionType:
+    return types.FunctionType(code, namespace, name, None, closure)
+
+
+def _make_cell() -> types.CellType:
+    return types.CellType()
+
+
+def _fill_cell(cell: types.CellType, content: tuple[Any]) -> None:
+    (cell.cell_contents,) = content
+
+
+def _make_code(magic: bytes, code: bytes) -> Any:
+    if magic != importlib.util.MAGIC_NUMBER:
+        raise TypeError("it was compiled by another version of Python")
+    return marshal.loads(code)
 
 
 def _cache(function: Any, parameters: dict[str, Any]) -> Any:
@@ -360,8 +366,8 @@ def _publish() -> None:
     """Make the functions that rebuild objects importable by a name that does not change."""
     module: Any = types.ModuleType(_MODULE)
     for rebuild in (
-        *(_cache, _connect, _current_namespace, _make_lock, _make_lost, _make_reentrant_lock),
-        *(_reopen, _set_all, _view),
+        *(_cache, _connect, _current_namespace, _fill_cell, _make_cell, _make_code, _make_function),
+        *(_make_lock, _make_lost, _make_reentrant_lock, _reopen, _set_all, _view),
     ):
         rebuild.__module__ = _MODULE
         setattr(module, rebuild.__name__, rebuild)

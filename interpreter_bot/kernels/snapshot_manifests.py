@@ -1,6 +1,6 @@
 """Manifests of snapshots: what a kernel says it has saved, read as hostile.
 
-The kernel writes them (`guest/snapshot_writers`) into a directory of its session's. They are
+The kernel writes them (`guest/snapshot_files`) into a directory of its session's. They are
 bounded and validated here, and every word of them is made harmless before it is shown.
 """
 
@@ -53,7 +53,7 @@ class Manifest(pydantic.BaseModel):
 
     model_config = pydantic.ConfigDict(frozen=True, strict=True)
 
-    format: Literal[2]
+    format: Literal[3]
     problem: Annotated[_Text, pydantic.AfterValidator(_harmless_words)]
     is_disk_full: bool
     kept: _Names

@@ -14,7 +14,7 @@ def run(work, seconds=10.0):
     """Return what a child reports, and its ending."""
     messages = []
     deadline = time.monotonic() + seconds
-    return messages, snapshot_children.run(work, messages.append, deadline)
+    return messages, snapshot_children.run_in_child(work, messages.append, deadline)
 
 
 def test_what_a_child_reports_comes_in_its_order():
@@ -63,13 +63,11 @@ def written(monkeypatch):
     ("content", "pause", "seconds", "reason"),
     # The one is ended for how much it is, the other for how long it takes.
     [
-        (b"x" * 65536, 0.01, 20.0, snapshot_children.DIED),
+        (b"x" * 65536, 0.001, 20.0, snapshot_children.DIED),
         (b'0000000000000000["Loss", {"name": "a", "reason": ""}]\n' * 60, 0.0, 1.0, "time"),
     ],
 )
-def test_one_that_writes_without_an_end_is_ended(
-    written, monkeypatch, content, pause, seconds, reason
-):
+def test_one_that_writes_without_an_end_is_ended(written, content, pause, seconds, reason):
     def write(report):
         # Else it is that which ends it.
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -81,8 +79,6 @@ def test_one_that_writes_without_an_end_is_ended(
             written(content)
             time.sleep(pause)
 
-    monkeypatch.setattr(snapshot_children, "_LATE_SECONDS", 0.1)
-    monkeypatch.setattr(snapshot_children, "_MAX_LINE_BYTES", 1 << 20)
     begun = time.monotonic()
     _, ending = run(write, seconds)
     assert ending.at == "a"
@@ -97,15 +93,14 @@ def test_one_that_forges_what_cannot_be_read_is_ended(written, forged):
         written(b"0" * 16 + forged)
         time.sleep(60)
 
-    assert run(write) == ([], snapshot_children.Ending("a", snapshot_children.DIED))
+    assert run(write) == ([], snapshot_children.ChildReport("a", snapshot_children.DIED))
 
 
-def test_one_whose_parent_is_ended_ends_all_the_same(monkeypatch):
+def test_one_whose_parent_is_ended_ends_all_the_same():
     def end_parent(_):
         os.kill(os.getppid(), signal.SIGKILL)
         time.sleep(60)
 
-    monkeypatch.setattr(snapshot_children, "_LATE_SECONDS", 0.1)
     begun = time.monotonic()
     read, write = os.pipe()
     parent = os.fork()

@@ -16,7 +16,7 @@ def files(tmp_path):
 
 
 def append(files, *buffers):
-    record = snapshot_files.Record(["a"], [], [], {})
+    record = snapshot_files.Record(["a"])
     files.append(memoryview(b"pickle"), list(map(memoryview, buffers)), record)
     return record
 

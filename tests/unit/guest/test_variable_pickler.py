@@ -17,7 +17,7 @@ SCRIPT = """
 import json, os, sys, warnings
 import numpy, pandas
 from bench import snapshot_edge_cases
-from interpreter_bot.guest import snapshots
+from interpreter_bot.guest import snapshots, snapshot_readers
 warnings.simplefilter("ignore")
 directory = sys.argv[1]
 saver = os.fork()
@@ -30,7 +30,7 @@ if not saver:
     os._exit(0)
 os.waitpid(saver, 0)
 names = {"__name__": "__main__"}
-failed = snapshots.restore(names, directory, 1)
+failed = snapshot_readers.restore(names, directory, 1)
 print(json.dumps([sorted(names), failed]), flush=True)
 os._exit(0)
 """

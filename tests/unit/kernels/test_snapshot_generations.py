@@ -22,7 +22,7 @@ from interpreter_bot.kernels.files import safe_open, session_locks, workspaces
 
 MANIFEST = {
     **{
-        "format": 2,
+        "format": 3,
         "problem": "",
         "is_disk_full": False,
         "kept": ["x"],
