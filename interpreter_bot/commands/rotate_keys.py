@@ -1,7 +1,8 @@
-"""`interpreter-bot rotate-keys`: encrypt what the database holds with a new key.
+"""`interpreter-bot rotate-keys`: encrypt the secrets in the database with a new key.
 
-A bot that runs meanwhile reads the file again when it meets what the new key encrypted. The former
-keys stay in the file, because until it is started again it encrypts with them.
+Files and saved variables are not encrypted. A bot that runs meanwhile reads the file again when it
+meets what the new key encrypted. The former keys stay in the file, because until it is started
+again it encrypts with them.
 """
 
 from __future__ import annotations
