@@ -32,7 +32,7 @@ from interpreter_bot.kernels import (
     archive_manifests,
     session_archives,
     shared_object_stores,
-    snapshot_keys,
+    snapshot_generations,
 )
 
 _log = logging.getLogger(__name__)
@@ -135,7 +135,7 @@ async def _opened(
         host = await stack.enter_async_context(local_host.LocalHost.open(_patient(config)))
         archives = None
         if shared is not None:
-            key = await asyncio.to_thread(snapshot_keys.load, config)
+            key = await asyncio.to_thread(snapshot_generations.load_key, config)
             opening_archives = session_archives.SessionArchives.open(host.pool, shared, key)
             archives = await stack.enter_async_context(opening_archives)
             # After the pool, which saves what no snapshot has when it closes.

@@ -179,7 +179,9 @@ class LocalHost:
     async def expire_variables(self) -> int:
         """Delete saved variables that are old or too much; returns of how many sessions."""
         everyone = await self.pool.stored_workspaces()
-        return await snapshot_retention.expire(self.pool.snapshots, everyone, self.pool.locks)
+        return await snapshot_retention.expire(
+            self.pool.snapshots, everyone, self.pool.locks, self.pool.settings.snapshots
+        )
 
     async def empty(self, idle_seconds: float) -> None:
         """Let go of kernels that were idle for so long, and have no more spare ones."""

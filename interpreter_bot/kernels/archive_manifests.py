@@ -17,7 +17,7 @@ from typing import Final
 import pydantic
 
 from interpreter_bot import errors, private_files, settings
-from interpreter_bot.kernels import shared_object_stores, snapshot_keys
+from interpreter_bot.kernels import shared_object_stores, snapshot_generations
 from interpreter_bot.kernels.files import workspaces
 
 _log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ async def share_key(store: shared_object_stores.SharedStore, config: settings.Se
     shared = await store.read(_KEY)
     if shared is None:
         # Nothing new lies on this disk yet: another machine may come at the same moment.
-        own = await asyncio.to_thread(snapshot_keys.stored_or_new, config)
+        own = await asyncio.to_thread(snapshot_generations.stored_or_new_key, config)
         await store.create(_KEY, own.encode())
         shared = await store.read(_KEY) or own.encode()
     theirs = shared.decode()
@@ -100,7 +100,7 @@ async def write(
     store: shared_object_stores.SharedStore,
     manifest: Manifest,
     epoch: int,
-    key: snapshot_keys.SnapshotKey,
+    key: snapshot_generations.SnapshotKey,
 ) -> bool:
     """Let a manifest count, and delete those before it.
 
@@ -183,13 +183,13 @@ async def sweep(store: shared_object_stores.SharedStore) -> None:
     await store.delete(unnamed, before=oldest)
 
 
-def signed(manifest: Manifest, number: str, key: snapshot_keys.SnapshotKey) -> bytes:
+def signed(manifest: Manifest, number: str, key: snapshot_generations.SnapshotKey) -> bytes:
     """Return a manifest as it is stored under a number."""
     content = manifest.model_dump_json()
     return f"{content}\n{key.sign(path(manifest.session, number), content)}".encode()
 
 
-def read(name: str, number: str, data: bytes, key: snapshot_keys.SnapshotKey) -> Manifest:
+def read(name: str, number: str, data: bytes, key: snapshot_generations.SnapshotKey) -> Manifest:
     """Read a manifest of a session.
 
     Raises:

@@ -30,7 +30,6 @@ from interpreter_bot.kernels import (
     pools,
     shared_object_stores,
     snapshot_generations,
-    snapshot_keys,
 )
 from interpreter_bot.kernels.files import (
     directory_contents,
@@ -71,7 +70,7 @@ class SessionArchives:
         self,
         pool: pools.Pool,
         store: shared_object_stores.SharedStore,
-        key: snapshot_keys.SnapshotKey,
+        key: snapshot_generations.SnapshotKey,
     ) -> None:
         self._pool = pool
         self._store = store
@@ -91,7 +90,7 @@ class SessionArchives:
         cls,
         pool: pools.Pool,
         store: shared_object_stores.SharedStore,
-        key: snapshot_keys.SnapshotKey,
+        key: snapshot_generations.SnapshotKey,
     ) -> AsyncIterator[SessionArchives]:
         """Archive sessions of a pool that are of an epoch, from now on.
 

@@ -1,8 +1,8 @@
-"""Generations of a session's saved variables on disk, and which of them counts. Functions block.
+"""Generations of a session's saved variables on disk, and which of them is current. All block.
 
 Each has a directory of its own, in one that belongs to the session's kernels; large buffers lie
-beside them and are shared. Which one counts stands in a file where no code reaches, signed with the
-name of the session.
+beside them and are shared. A file where no code reaches says which one is current, signed with the
+session's name and the key of the data directory.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import contextlib
 import dataclasses
 import hashlib
 import hmac
-import json
 import logging
 import os
 import pathlib
-import shutil
-import time
-from collections.abc import Collection, Container, Iterable
-from typing import Any, Final
+import secrets
+from collections.abc import Collection, Container
+from typing import Final
+
+import pydantic
 
 from interpreter_bot import private_files, session_variables, settings
-from interpreter_bot.kernels import checkpoints, snapshot_keys, snapshot_manifests
+from interpreter_bot.kernels import checkpoints, snapshot_manifests
 from interpreter_bot.kernels.files import (
     directory_contents,
     file_copies,
@@ -32,17 +32,70 @@ from interpreter_bot.kernels.files import (
 
 _log = logging.getLogger(__name__)
 
+_KEY_FILE: Final = "snapshot-key"
 _POINTER: Final = "snapshot"
 # Python may have died of something else the first time.
-_MOST_DEATHS: Final = 2
-_DAY_SECONDS: Final = 86_400.0
-_MOST_FILES: Final = 10_000
+_MAX_DEATHS: Final = 2
+_MAX_FILES: Final = 10_000
 _NO_LIMIT: Final = 1 << 60
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class SnapshotKey:
+    """The key of all snapshots of a data directory; empty if nothing is saved."""
+
+    secret: bytes = dataclasses.field(default=b"", repr=False)
+
+    def sign(self, name: str, content: str) -> str:
+        """Sign what is noted of a workspace."""
+        return hmac.new(self.secret, f"{name} {content}".encode(), hashlib.sha256).hexdigest()
+
+
+def load_key(config: settings.Settings) -> SnapshotKey:
+    """Read the key, or make it. Blocks.
+
+    Raises:
+        SettingsError: its file cannot be used.
+    """
+    return SnapshotKey(private_files.read_or_create(config.paths.data / _KEY_FILE, _new).encode())
+
+
+def stored_or_new_key(config: settings.Settings) -> str:
+    """Return the key as it lies on disk, or a new one, which lies nowhere. Blocks.
+
+    Raises:
+        SettingsError: its file cannot be used.
+    """
+    return private_files.read(config.paths.data / _KEY_FILE) or _new()
+
+
+def _new() -> str:
+    return secrets.token_hex(32)
+
+
+class PointerRecord(pydantic.BaseModel):
+    """Which generation of a session is current.
+
+    Attributes:
+        number: of the generation: when it was begun, in nanoseconds since the epoch.
+        kernel: id of the kernel that saved it.
+        runs: how many pieces of code had run there.
+        deaths: how often Python died of reading it.
+        digest: of its manifest.
+    """
+
+    model_config = pydantic.ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    number: int
+    kernel: str
+    runs: int
+    deaths: int = 0
+    digest: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The snapshot of a session that counts.
+    """The current generation of a session.
 
     Attributes:
         workspace: of the session.
@@ -59,61 +112,58 @@ class Snapshot:
     blobs: Collection[str]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Held:
-    """What is saved of a session, as `Generations.to_expire` judges it.
-
-    Attributes:
-        workspace: of the session.
-        has_kernel: whether the session is in use.
-        used: when that was saved or brought back last.
-        bytes: on disk.
-    """
-
-    workspace: workspaces.Workspace
-    has_kernel: bool
-    used: float
-    bytes: int
-
-
 class Generations:
     """All generations of all sessions.
 
     Args:
         config: their limits.
-        key: signs which of them count.
+        key: signs which of them are current.
     """
 
-    def __init__(self, config: settings.Snapshots, key: snapshot_keys.SnapshotKey) -> None:
+    def __init__(self, config: settings.Snapshots, key: SnapshotKey) -> None:
         self._config = config
         self._key = key
 
     def find(self, workspace: workspaces.Workspace, pointer: str | None = None) -> Snapshot | None:
-        """Return the generation that counts, if there is a valid one.
+        """Return the current generation, if there is a valid one.
 
         Args:
             workspace: of the session.
-            pointer: of the one that counted at a checkpoint, as it was signed.
+            pointer: to the one that was current at a checkpoint, as it was signed.
 
         Raises:
             BotError, OSError: nobody knows, as it cannot be read now.
         """
-        told = self._told(workspace, pointer)
-        if told is None:
+        record = self._record(workspace, pointer)
+        if record is None:
             return None
-        manifest = snapshot_manifests.read(workspace, told["number"])
-        if manifest is None or _digest(manifest) != told["digest"]:
+        manifest = snapshot_manifests.read(workspace, record.number)
+        if manifest is None or _digest(manifest) != record.digest:
             return None
-        at = told["number"] / 1e9
         summary = snapshot_manifests.summary(
-            manifest, kernel=told["kernel"], runs=told["runs"], at=at
+            manifest, kernel=record.kernel, runs=record.runs, at=record.number / 1e9
         )
-        return Snapshot(workspace, told["number"], summary, told["deaths"], manifest.blobs.keys())
+        return Snapshot(workspace, record.number, summary, record.deaths, manifest.blobs.keys())
 
-    def _told(
+    def is_outdated(self, workspace: workspaces.Workspace) -> bool:
+        """Return whether an older version of the bot saved the current generation.
+
+        Raises:
+            BotError, OSError: nobody knows, as it cannot be read now.
+        """
+        content = read_pointer(workspace).rpartition("\n")[0]
+        if not content:
+            return False
+        try:
+            record = PointerRecord.model_validate_json(content)
+        except pydantic.ValidationError:
+            return True
+        return snapshot_manifests.is_outdated(workspace, record.number)
+
+    def _record(
         self, workspace: workspaces.Workspace, pointer: str | None = None
-    ) -> dict[str, Any] | None:
-        """Return what is noted of the generation that counts, or did; None if there is none."""
+    ) -> PointerRecord | None:
+        """Return what is noted of the current generation, or a former one; None for none."""
         text = read_pointer(workspace) if pointer is None else pointer
         content, _, signature = text.rpartition("\n")
         if not content:
@@ -122,94 +172,110 @@ class Generations:
         if not hmac.compare_digest(signed.encode(), signature.encode()):
             _log.error("the snapshot of session %s is not its own", workspace.name)
             return None
-        told: dict[str, Any] = json.loads(content)
-        return told
+        try:
+            return PointerRecord.model_validate_json(content)
+        except pydantic.ValidationError:
+            _log.warning("the snapshot of session %s is of another version", workspace.name)
+            return None
 
-    def adopt(
-        self, workspace: workspaces.Workspace, told: dict[str, Any], counted: set[int]
+    def activate(
+        self, workspace: workspaces.Workspace, record: PointerRecord, known: set[int]
     ) -> bool:
-        """Let a generation count from now on, if it is complete; says whether it does.
+        """Make a generation current, if it is complete; returns whether it is.
 
         Args:
             workspace: of the session.
-            told: what to note of it.
-            counted: the generations that its kernel began with or wrote, 0 for none. Another one
-                is of another kernel, and stays. What counts now is added.
+            record: what to note of it.
+            known: the generations that its kernel began with or wrote, 0 for none. Another one is
+                of another kernel, and stays. The one that is current then is added.
         """
-        manifest = snapshot_manifests.read(workspace, told["number"])
+        manifest = snapshot_manifests.read(workspace, record.number)
         problem = "no valid manifest" if manifest is None else manifest.problem
         if manifest is None or problem:
             _log.warning("nothing was saved of session %s: %s", workspace.name, problem)
             return False
-        if not self._is_counted(workspace, counted):
+        if not self._is_known(workspace, known):
             _log.warning("another Python has saved session %s meanwhile", workspace.name)
             return False
         if not (manifest.kept_count or manifest.lost_count):
             # A session that deleted all it had is not to get it back.
             _pointer(workspace).unlink(missing_ok=True)
-            counted.add(0)
+            known.add(0)
             return True
-        self._point(workspace, told | {"digest": _digest(manifest)})
-        counted.add(told["number"])
+        self._point(workspace, record.model_copy(update={"digest": _digest(manifest)}))
+        known.add(record.number)
         return True
 
-    def _is_counted(self, workspace: workspaces.Workspace, counted: Container[int]) -> bool:
-        told = self._told(workspace)
-        return (told["number"] if told is not None else 0) in counted
+    def _is_known(self, workspace: workspaces.Workspace, known: Container[int]) -> bool:
+        record = self._record(workspace)
+        return (record.number if record is not None else 0) in known
 
-    def _point(self, workspace: workspaces.Workspace, told: dict[str, Any]) -> None:
-        content = json.dumps(told)
-        signature = self._key.sign(workspace.name, content)
-        private_files.replace(_pointer(workspace), f"{content}\n{signature}")
+    def _point(self, workspace: workspaces.Workspace, record: PointerRecord) -> None:
+        content = record.model_dump_json()
+        point(workspace, f"{content}\n{self._key.sign(workspace.name, content)}")
 
     def note_death(self, snapshot: Snapshot) -> None:
-        """Count that Python died of a snapshot, and give that up which it died of repeatedly."""
-        if snapshot.deaths + 1 >= _MOST_DEATHS:
+        """Count that Python died of a snapshot, and give up one that it died of repeatedly."""
+        record = self._record(snapshot.workspace)
+        if record is None or record.number != snapshot.number:
+            return
+        if record.deaths + 1 >= _MAX_DEATHS:
             _pointer(snapshot.workspace).unlink(missing_ok=True)
             self.prune(snapshot.workspace)
             return
-        content = private_files.read(_pointer(snapshot.workspace)).rpartition("\n")[0]
-        self._point(snapshot.workspace, json.loads(content) | {"deaths": snapshot.deaths + 1})
+        self._point(snapshot.workspace, record.model_copy(update={"deaths": record.deaths + 1}))
 
     def prune(
-        self, workspace: workspaces.Workspace, counted: Container[int] | None = None
+        self, workspace: workspaces.Workspace, known: Container[int] | None = None
     ) -> Snapshot | None:
-        """Delete what the generation that counts does not need; everything, if there is none.
+        """Delete what the current generation does not need; everything, if there is none.
+
+        What an older version saved stays until a kernel has said that it is not restored.
 
         Args:
             workspace: of the session.
-            counted: as above; where another one counts, nothing is deleted.
+            known: as in `activate`; if another one is current, nothing is deleted.
 
         Returns:
-            The one that counts, unless that is another one.
+            The current one, unless that is another one.
 
         Raises:
             BotError, OSError: it cannot be done now. Nothing is deleted that may be needed.
         """
-        if counted is not None and not self._is_counted(workspace, counted):
+        if known is not None and not self._is_known(workspace, known):
             return None
         snapshot = self.find(workspace)
+        if snapshot is None and self.is_outdated(workspace):
+            return None
         if snapshot is None:
             _pointer(workspace).unlink(missing_ok=True)
         needed = self._needed(workspace, snapshot)
-        while _delete_others(workspace, needed) > self._most_bytes:
+        while _delete_others(workspace, needed) > self._max_bytes:
             if not checkpoints.remove_oldest(workspace):
                 break
             needed = self._needed(workspace, snapshot)
         return snapshot
 
+    def drop_outdated(self, workspace: workspaces.Workspace) -> bool:
+        """Delete what an older version saved; returns whether there was anything."""
+        if not self.is_outdated(workspace):
+            return False
+        _pointer(workspace).unlink(missing_ok=True)
+        self.prune(workspace)
+        return True
+
     @property
-    def _most_bytes(self) -> int:
+    def _max_bytes(self) -> int:
         return self._config.bytes + self._config.checkpoint_bytes
 
     def _needed(self, workspace: workspaces.Workspace, snapshot: Snapshot | None) -> list[Snapshot]:
-        """Return what of a session's variables counts, or did at a checkpoint."""
+        """Return the current generation and those that were current at a checkpoint."""
         pointers = set(filter(None, checkpoints.pointers(workspace)))
         earlier = [self.find(workspace, pointer) for pointer in pointers]
-        return [one for one in (snapshot, *earlier) if one is not None]
+        return [needed for needed in (snapshot, *earlier) if needed is not None]
 
     def go_back(self, workspace: workspaces.Workspace, pointer: str) -> None:
-        """Let the generation count again that did at a checkpoint; none if that is empty."""
+        """Make the generation current again that was at a checkpoint; none if that is empty."""
         if pointer:
             point(workspace, pointer)
         else:
@@ -223,7 +289,7 @@ class Generations:
         pointer: str | None = None,
         reserve_bytes: int,
     ) -> bool:
-        """Let a session that has nothing saved begin with what counts of another one.
+        """Let a session that has nothing saved begin with the current generation of another one.
 
         It is signed anew for the session; that it is what was signed for the other one is found
         out on the copy, of which no kernel has heard.
@@ -240,59 +306,36 @@ class Generations:
         Raises:
             BotError, OSError: it cannot be done now.
         """
-        told, snapshot = self._told(source, pointer), self.find(source, pointer)
-        if told is None or snapshot is None:
+        record, snapshot = self._record(source, pointer), self.find(source, pointer)
+        if record is None or snapshot is None:
             return False
         with (
             workspace_io.opened(source.variables) as root,
             workspace_io.opened(target.variables) as copies,
         ):
             file_copies.copy_files(
-                *(root, copies, entries(root, snapshot)),
-                most_bytes=self._most_bytes,
+                root,
+                copies,
+                entries(root, snapshot),
+                most_bytes=self._max_bytes,
                 reserve_bytes=reserve_bytes,
             )
         manifest = snapshot_manifests.read(target, snapshot.number)
-        if manifest is None or _digest(manifest) != told["digest"]:
+        if manifest is None or _digest(manifest) != record.digest:
             return False
-        self._point(target, told | {"deaths": 0})
+        self._point(target, record.model_copy(update={"deaths": 0}))
         return True
-
-    def held(self, workspace: workspaces.Workspace, *, has_kernel: bool) -> Held | None:
-        """Measure what is saved of a session; None if nothing counts."""
-        if (used := used_at(workspace)) is None:
-            return None
-        with workspace_io.opened(workspace.variables) as root:
-            usage = directory_contents.measure(
-                root, most_bytes=self._config.bytes, most_files=_MOST_FILES
-            )
-        return Held(workspace, has_kernel, used, usage.bytes)
-
-    def to_expire(self, everyone: Iterable[Held]) -> list[workspaces.Workspace]:
-        """Return of which sessions without a kernel too much is saved, or what is old."""
-        ordered = sorted(everyone, key=lambda one: (one.has_kernel, one.used), reverse=True)
-        if not ordered:
-            return []
-        oldest = time.time() - self._config.days * _DAY_SECONDS
-        disk = shutil.disk_usage(ordered[0].workspace.variables.parent.parent)
-        room = self._config.disk_share * disk.total
-        found = []
-        for one in ordered:
-            room -= one.bytes
-            if (one.used < oldest or room < 0) and not one.has_kernel:
-                found.append(one.workspace)
-        return found
 
 
 def entries(variables: int, snapshot: Snapshot) -> list[directory_contents.Entry]:
     """Return the files that a generation needs, in an open directory of saved variables."""
-    wanted = {f"{snapshot.number}", "blobs"}
+    directories = {f"{snapshot.number}", "blobs"}
     return [
-        one
-        for one in directory_contents.scan(variables, _MOST_FILES).entries
-        if not one.refusal
-        and os.fsdecode(os.path.dirname(one.path)) in wanted
-        and (not one.path.startswith(b"blobs/") or os.fsdecode(one.path[6:]) in snapshot.blobs)
+        entry
+        for entry in directory_contents.scan(variables, _MAX_FILES).entries
+        if not entry.refusal
+        and os.fsdecode(os.path.dirname(entry.path)) in directories
+        and (not entry.path.startswith(b"blobs/") or os.fsdecode(entry.path[6:]) in snapshot.blobs)
     ]
 
 
@@ -318,12 +361,12 @@ def _pointer(workspace: workspaces.Workspace) -> pathlib.Path:
 
 
 def read_pointer(workspace: workspaces.Workspace) -> str:
-    """Return what is noted of the generation that counts, as it was signed; empty for none."""
+    """Return what is noted of the current generation, as it was signed; empty for none."""
     return private_files.read(_pointer(workspace))
 
 
 def point(workspace: workspaces.Workspace, pointer: str) -> None:
-    """Let a generation count, as it was signed."""
+    """Make a generation current, as it was signed."""
     private_files.replace(_pointer(workspace), pointer)
 
 
@@ -336,8 +379,8 @@ def forget(workspace: workspaces.Workspace) -> None:
 
 def _delete_others(workspace: workspaces.Workspace, needed: Collection[Snapshot]) -> int:
     """Delete all saved variables but some; returns how many bytes are left."""
-    numbers = {f"{one.number}" for one in needed}
-    blobs = {blob for one in needed for blob in one.blobs}
+    numbers = {f"{snapshot.number}" for snapshot in needed}
+    blobs = {blob for snapshot in needed for blob in snapshot.blobs}
     with (
         contextlib.suppress(FileNotFoundError),
         workspace_io.opened(workspace.variables) as root,

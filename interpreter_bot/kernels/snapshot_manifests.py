@@ -20,23 +20,24 @@ from interpreter_bot.text import safe_text
 
 _log = logging.getLogger(__name__)
 
-_BYTES: Final = 256 * 1024
-_MOST_LISTED: Final = 200
-_MOST_BLOBS: Final = 1000
-_MOST_COUNTED: Final = 10**6
+_FORMAT: Final = 3
+_MAX_BYTES: Final = 256 * 1024
+_MAX_LISTED: Final = 200
+_MAX_BLOBS: Final = 1000
+_MAX_COUNT: Final = 10**6
 _NAME_CHARACTERS: Final = 40
-_WORDS_CHARACTERS: Final = 120
+_REASON_CHARACTERS: Final = 120
 
 _Text = Annotated[str, pydantic.Field(max_length=1000)]
 _BlobName = Annotated[str, pydantic.Field(pattern=r"^[0-9a-f]{64}$")]
-_Names = Annotated[list[_Text], pydantic.Field(max_length=_MOST_LISTED)]
-_Entries = Annotated[dict[_Text, _Text], pydantic.Field(max_length=_MOST_LISTED)]
-_Blobs = Annotated[dict[_BlobName, int], pydantic.Field(max_length=_MOST_BLOBS)]
-_Count = Annotated[int, pydantic.Field(ge=0, le=_MOST_COUNTED)]
+_Names = Annotated[list[_Text], pydantic.Field(max_length=_MAX_LISTED)]
+_Entries = Annotated[dict[_Text, _Text], pydantic.Field(max_length=_MAX_LISTED)]
+_Blobs = Annotated[dict[_BlobName, int], pydantic.Field(max_length=_MAX_BLOBS)]
+_Count = Annotated[int, pydantic.Field(ge=0, le=_MAX_COUNT)]
 
 
-def _harmless_words(text: str) -> str:
-    return _one_line(text, _WORDS_CHARACTERS)
+def _harmless_line(text: str) -> str:
+    return _one_line(text, _REASON_CHARACTERS)
 
 
 class Manifest(pydantic.BaseModel):
@@ -54,7 +55,7 @@ class Manifest(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(frozen=True, strict=True)
 
     format: Literal[3]
-    problem: Annotated[_Text, pydantic.AfterValidator(_harmless_words)]
+    problem: Annotated[_Text, pydantic.AfterValidator(_harmless_line)]
     is_disk_full: bool
     kept: _Names
     kept_count: _Count
@@ -83,14 +84,25 @@ def read(workspace: workspaces.Workspace, number: int) -> Manifest | None:
     Raises:
         WorkspaceError, OSError: nobody knows, as it cannot be read now.
     """
-    content = _content(workspace, number)
-    if content is None or len(content) > _BYTES:
+    content = _parsed(workspace, number)
+    if content is None:
         return None
     try:
-        return Manifest.model_validate(json.loads(content))
-    except (ValueError, RecursionError):
+        return Manifest.model_validate(content)
+    except pydantic.ValidationError:
         _log.warning("session %s has no valid manifest of variables", workspace.name)
         return None
+
+
+def is_outdated(workspace: workspaces.Workspace, number: int) -> bool:
+    """Return whether the manifest of a generation is of a format that older versions wrote.
+
+    Raises:
+        WorkspaceError, OSError: nobody knows, as it cannot be read now.
+    """
+    content = _parsed(workspace, number)
+    written = content.get("format") if isinstance(content, dict) else None
+    return type(written) is int and written < _FORMAT
 
 
 def failures(shown: str) -> tuple[tuple[str, str], ...]:
@@ -105,9 +117,9 @@ def failures(shown: str) -> tuple[tuple[str, str], ...]:
         raise errors.KernelError from error
 
 
-def harmless(told: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return names and words for people: one short line each."""
-    return tuple((name_of(name), _one_line(why, _WORDS_CHARACTERS)) for name, why in told.items())
+def harmless(entries: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return names and reasons for people: one short line each."""
+    return tuple((name_of(name), _harmless_line(why)) for name, why in entries.items())
 
 
 def name_of(name: str) -> str:
@@ -116,12 +128,12 @@ def name_of(name: str) -> str:
 
 
 def summary(
-    told: Manifest, *, kernel: str, runs: int, at: float
+    manifest: Manifest, *, kernel: str, runs: int, at: float
 ) -> session_variables.SavedVariables:
     """Return what is in a generation, in words that are harmless.
 
     Args:
-        told: its manifest.
+        manifest: its manifest.
         kernel: id of the kernel that saved it.
         runs: how many pieces of code had run there.
         at: when, in seconds since the epoch.
@@ -130,13 +142,26 @@ def summary(
         kernel=kernel,
         runs=runs,
         at=at,
-        names=tuple(map(name_of, told.kept)),
-        kept=told.kept_count,
-        lost=harmless(told.lost),
-        lost_count=max(told.lost_count, len(told.lost)),
-        partly=harmless(told.partly),
-        partly_count=max(told.partly_count, len(told.partly)),
+        names=tuple(map(name_of, manifest.kept)),
+        kept=manifest.kept_count,
+        lost=harmless(manifest.lost),
+        lost_count=max(manifest.lost_count, len(manifest.lost)),
+        partly=harmless(manifest.partly),
+        partly_count=max(manifest.partly_count, len(manifest.partly)),
     )
+
+
+def _parsed(workspace: workspaces.Workspace, number: int) -> object:
+    """Return the JSON of a manifest as a kernel wrote it; None if there is none."""
+    content = _content(workspace, number)
+    if content is None or len(content) > _MAX_BYTES:
+        return None
+    try:
+        parsed: object = json.loads(content)
+    except (ValueError, RecursionError):
+        _log.warning("session %s has no valid manifest of variables", workspace.name)
+        return None
+    return parsed
 
 
 def _content(workspace: workspaces.Workspace, number: int) -> bytes | None:
@@ -147,13 +172,13 @@ def _content(workspace: workspaces.Workspace, number: int) -> bytes | None:
         return None
     try:
         with os.fdopen(safe_open.open_file(root, f"{number}/manifest.json".encode()), "rb") as file:
-            return file.read(_BYTES + 1)
+            return file.read(_MAX_BYTES + 1)
     except errors.FileMissingError:
         return None
     finally:
         os.close(root)
 
 
-def _one_line(text: str, most: int) -> str:
-    line = re.sub(r"\s+", " ", safe_text.harmless(text[: 4 * most]))
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+def _one_line(text: str, max_characters: int) -> str:
+    line = re.sub(r"\s+", " ", safe_text.harmless(text[: 4 * max_characters]))
+    return line if len(line) <= max_characters else f"{line[: max_characters - 1]}…"

@@ -1,9 +1,9 @@
 """Snapshots of sessions' variables: taken of idle sessions, brought back into their next kernel.
 
 A kernel writes and reads them itself, in a directory of its session that only it sees; nothing is
-unpickled here, and what it says of them is hostile (`snapshot_manifests`). Which generation counts
+unpickled here, and what it reports is hostile (`snapshot_manifests`). Which generation is current
 is signed with the session's name (`snapshot_generations`): a snapshot that was put into another
-session's place is not used. There it also says which kernel it is of, and how many pieces of code
+session's place is not used. The signed record also holds the kernel, and how many pieces of code
 had run there, so that an older state never passes for the present one.
 
 The end of the bot saves what is newer, in one span of time; a turn's first code waits a moment.
@@ -19,7 +19,7 @@ import os
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Any, Final
+from typing import Final
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels import (
@@ -27,7 +27,6 @@ from interpreter_bot.kernels import (
     launchers,
     live_kernels,
     snapshot_generations,
-    snapshot_keys,
     snapshot_manifests,
 )
 from interpreter_bot.kernels.files import workspace_io, workspaces
@@ -50,21 +49,25 @@ _FAILED: Final = (
     "The variables of the earlier Python could not be brought back now. {reason}They are kept for "
     "the next one; what is defined until then is not."
 )
+_OUTDATED: Final = (
+    "The variables of the earlier Python were saved by an older version of this bot, so they are "
+    "not restored."
+)
 _GIVEN_UP: Final = "The variables of the earlier Python cannot be read, and are given up."
 _PARTLY: Final = "Some variables did not come back after all: {listed}."
-_MOST_SHOWN: Final = 4
+_MAX_SHOWN: Final = 4
 
 
 class Snapshots:
     """All snapshots of one pool. Use `open`.
 
     Attributes:
-        generations: what lies on disk, and which of it counts.
+        generations: what lies on disk, and which of it is current.
         on_saved: is told of each session whose variables were saved just now.
         busy_count: in how many kernels code runs now, or is about to, as their watchdog says.
     """
 
-    def __init__(self, config: settings.Settings, key: snapshot_keys.SnapshotKey) -> None:
+    def __init__(self, config: settings.Settings, key: snapshot_generations.SnapshotKey) -> None:
         self._config, self._limits = config.snapshots, config.limits
         self._idle_seconds = config.kernels.freeze_seconds or _IDLE_SECONDS
         self._key = key
@@ -73,8 +76,8 @@ class Snapshots:
         self.on_saved: Callable[[workspaces.Workspace], None] = lambda _: None
         self._saving: dict[str, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(cores := os.cpu_count() or 1)  # dear to ask at each tick
-        self._most_busy = _BUSY_PER_CORE * cores
-        # Of each workspace: what is deleted there, and which generation counts, change together.
+        self._max_busy = _BUSY_PER_CORE * cores
+        # By workspace: what is deleted there, and which generation is current, change together.
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
     @classmethod
@@ -89,8 +92,8 @@ class Snapshots:
             SettingsError: the key cannot be used.
         """
         if not (is_used and config.sandbox.enabled and config.snapshots.enabled):
-            return cls(config, snapshot_keys.SnapshotKey())
-        return cls(config, await asyncio.to_thread(snapshot_keys.load, config))
+            return cls(config, snapshot_generations.SnapshotKey())
+        return cls(config, await asyncio.to_thread(snapshot_generations.load_key, config))
 
     @property
     def is_used(self) -> bool:
@@ -109,7 +112,7 @@ class Snapshots:
         limits = self._config
         return (
             limits.checkpoints > 0
-            and self.busy_count <= self._most_busy  # else people's code would share cores with this
+            and self.busy_count <= self._max_busy  # else people's code would share cores with this
             and launched.kernel.is_saved_quickly(limits.checkpoint_seconds)
             and (launched.provisioner.usage().counted_bytes() or 0) <= limits.checkpoint_bytes
         )
@@ -184,7 +187,7 @@ class Snapshots:
             return await self._find(workspace)
 
     async def tidy(self, workspace: workspaces.Workspace | None) -> None:
-        """Delete what nobody counts of a session without a kernel: unfinished, or put there."""
+        """Delete what no snapshot needs of a session without a kernel: unfinished, or put there."""
         if workspace is None:
             return
         work = self.generations.prune if self.is_used else snapshot_generations.forget
@@ -212,6 +215,7 @@ class Snapshots:
             return True
         kernel.generations.add(snapshot.number if snapshot is not None else 0)
         if snapshot is None:
+            await self._drop_outdated(launched)
             return True
         code = f"get_ipython().restore_variables({snapshot.number})"
         answer = _Answer()
@@ -228,11 +232,26 @@ class Snapshots:
             _give_up(launched, finished.reason)
             return True
         try:
-            await self._tell_restored(kernel, snapshot, answer.json)
+            await self._note_restored(kernel, snapshot, answer.json)
         except errors.BotError:
             _log.exception("what came back of variables is not known")
             _give_up(launched, "")
         return True
+
+    async def _drop_outdated(self, launched: launchers.LaunchedKernel) -> None:
+        """Let a kernel say once that an older version saved its variables."""
+        if launched.workspace is None or not self.is_used:
+            return
+        try:
+            async with self.lock(launched.workspace):
+                was_outdated = await workspace_io.file_work(
+                    self.generations.drop_outdated, launched.workspace
+                )
+        except errors.BotError:
+            _log.exception("it is not known whether an older version saved variables")
+            return
+        if was_outdated:
+            launched.kernel.unrestored = _OUTDATED
 
     async def note_unread(self, launched: launchers.LaunchedKernel) -> None:
         """Let a kernel say that the one before it died of reading what was saved."""
@@ -251,7 +270,7 @@ class Snapshots:
         """Delete the snapshot of a session, which has no kernel now."""
         await workspace_io.file_work(snapshot_generations.forget, workspace)
 
-    async def _tell_restored(
+    async def _note_restored(
         self, kernel: live_kernels.Kernel, snapshot: snapshot_generations.Snapshot, shown: str
     ) -> None:
         """Note in a kernel which variables it has back, by what it shows of the others."""
@@ -263,7 +282,7 @@ class Snapshots:
             lost_count=saved.lost_count + len(failures),
         )
         if failures:
-            listed = ", ".join(f"{name} ({why})" for name, why in failures[:_MOST_SHOWN])
+            listed = ", ".join(f"{name} ({why})" for name, why in failures[:_MAX_SHOWN])
             kernel.unrestored = _PARTLY.format(listed=listed)
         try:
             await workspace_io.file_work(snapshot_generations.touch, snapshot.workspace)
@@ -297,7 +316,7 @@ class Snapshots:
         task.add_done_callback(lambda _: self._saving.pop(kernel_id))
 
     async def _save(self, launched: launchers.LaunchedKernel, seconds: float) -> None:
-        """Save a session; its former snapshot counts until the new one is complete."""
+        """Save a session; its former snapshot is current until the new one is complete."""
         kernel, workspace = launched.kernel, launched.workspace
         async with self._slot():
             if workspace is None or not kernel.is_alive or kernel.is_busy:
@@ -310,12 +329,14 @@ class Snapshots:
             try:
                 try:
                     if manifest := await self._write(launched, workspace, number, seconds):
-                        told = {"number": number, "kernel": kernel.id, "runs": runs, "deaths": 0}
-                        await self._settle(launched, workspace, told)
+                        record = snapshot_generations.PointerRecord(
+                            number=number, kernel=kernel.id, runs=runs
+                        )
+                        await self._settle(launched, workspace, record)
                         kernel.note_saved(is_disk_full=manifest.is_disk_full)
                 finally:
                     kernel.note_saving(begun)
-                    # Also where it was interrupted: what is left of it counts as the session's.
+                    # Also if it was interrupted: the rest is part of the session's disk use.
                     await self._settle(launched, workspace)
             except Exception:
                 # Any exception: it is a task of its own, and nobody waits for it.
@@ -325,19 +346,19 @@ class Snapshots:
         self,
         launched: launchers.LaunchedKernel,
         workspace: workspaces.Workspace,
-        told: dict[str, Any] | None = None,
+        record: snapshot_generations.PointerRecord | None = None,
     ) -> None:
-        """Let a generation of a live kernel's count, or delete what none needs that counts."""
-        work, counted = workspace_io.file_work, launched.kernel.generations
+        """Make a live kernel's generation current, or delete what the current one does not need."""
+        work, known = workspace_io.file_work, launched.kernel.generations
         async with self.lock(workspace):
             # What a dead one left is no business of its own any more: the next may have begun.
-            if launched.kernel.is_alive and told is not None:
-                if await work(self.generations.adopt, workspace, told, counted):
-                    launched.kernel.kept_runs = told["runs"]
+            if launched.kernel.is_alive and record is not None:
+                if await work(self.generations.activate, workspace, record, known):
+                    launched.kernel.kept_runs = record.runs
                 await work(checkpoints.keep_files, workspace, self._limits, self._config)
                 self.on_saved(workspace)
             elif launched.kernel.is_alive:
-                await work(self.generations.prune, workspace, counted)
+                await work(self.generations.prune, workspace, known)
 
     @contextlib.asynccontextmanager
     async def _slot(self) -> AsyncIterator[None]:

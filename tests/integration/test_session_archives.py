@@ -12,7 +12,7 @@ from interpreter_bot.kernels import (
     pools,
     session_archives,
     shared_object_stores,
-    snapshot_keys,
+    snapshot_generations,
 )
 from interpreter_bot.kernels.files import workspaces
 
@@ -67,7 +67,9 @@ async def machines(tmp_path, short_path, store):
             )
             await archive_manifests.share_key(store, config)
             pool = await stack.enter_async_context(pools.Pool.open(config))
-            opening = session_archives.SessionArchives.open(pool, store, snapshot_keys.load(config))
+            opening = session_archives.SessionArchives.open(
+                pool, store, snapshot_generations.load_key(config)
+            )
             made.append(Machine(pool, await stack.enter_async_context(opening)))
         for one in made:
             stack.push_async_callback(one.archives.close)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import shutil
@@ -59,23 +58,34 @@ async def saved(pool, key="a"):
     return await pool.saved_variables(key)
 
 
-async def expired(pool):
+async def expired(pool, **limits):
     """Delete old snapshots; returns how many."""
-    everyone = await pool.stored_workspaces()
-    return await snapshot_retention.expire(pool.snapshots, everyone, pool.locks)
+    everyone, config = await pool.stored_workspaces(), settings.Snapshots(**limits)
+    return await snapshot_retention.expire(pool.snapshots, everyone, pool.locks, config)
+
+
+async def crash(pool, *keys):
+    """Let sessions' kernels end without being saved."""
+    for key in keys:
+        pool.live[key].kernel.kill_with_reason(values.Ending.STOPPED, "It crashed.")
+        await pool.live[key].provisioner.ended.wait()
 
 
 async def lose(pool, key="a"):
     """Let a session's kernel end as in a crash, and return its next one."""
-    pool.live[key].kernel.kill_with_reason(values.Ending.STOPPED, "It crashed.")
-    await pool.live[key].provisioner.ended.wait()
+    await crash(pool, key)
     return await pool.take(key)
 
 
-async def kill(pool):
-    """Leave a pool without its orderly end, as a bot does that is killed."""
-    for key in list(pool.live):
-        await pool._close_kernel(key, "")
+async def kill(pool, *keys):
+    """Leave sessions, or all of a pool, without an orderly end, as a bot does that is killed."""
+    await crash(pool, *(keys or list(pool.live)))
+    await pool.reap()
+
+
+def is_saving():
+    """Return whether any session is being saved."""
+    return any(task.get_name() == "save variables" for task in asyncio.all_tasks())
 
 
 BEGIN = """
@@ -186,7 +196,7 @@ async def test_the_end_of_the_bot_waits_no_longer_than_said(opened):
         begun = time.monotonic()
         await pool.snapshots.save_all(pool.live.values())
         assert time.monotonic() - begun < 30
-        assert not pool.snapshots._saving
+        assert not is_saving()
         kinds = [await pool.saved_variables(key) for key in "abcd"]
         assert any(one is not None and one.names == ("Slow", "good") for one in kinds)
 
@@ -273,6 +283,23 @@ async def test_damaged_files_cost_the_variables_and_nothing_else(opened, damage)
         damage(own)
         kernel = await pool.take("a")
         assert await run(kernel, "globals().get('x')") == ""
+
+
+async def test_variables_of_an_older_version_are_said_not_to_be_restored_once(opened):
+    async with opened() as pool:
+        await run(await pool.take("a"), "x = 1")
+        await saved(pool)
+        [own] = (await pool.workspace("a")).variables.glob("[0-9]*")
+        await kill(pool)
+        (own / "manifest.json").write_text(json.dumps({"format": 2, "kept": ["x"]}))
+        assert await expired(pool) == 0
+        kernel = await pool.take("a")
+        assert "saved by an older version" in kernel.unrestored
+        assert await run(kernel, "globals().get('x')") == ""
+        await run(kernel, "y = 2")
+        assert (await saved(pool)).names == ("y",)
+        kernel = await lose(pool)
+        assert (kernel.unrestored, await run(kernel, "y")) == ("", "2")
 
 
 LIE = """
@@ -388,7 +415,7 @@ async def test_what_a_lost_kernel_left_there_is_deleted_at_once(opened):
         await run(pool.live["a"].kernel, fill)
         variables = (await pool.workspace("a")).variables
         assert (variables / "x").exists()
-        await pool._close_kernel("a", "It was let go.")
+        await kill(pool, "a")
         assert not (variables / "x").exists()
         assert (await pool.take("a")).restored == told
         await run(pool.live["a"].kernel, fill)
@@ -507,8 +534,7 @@ async def test_old_snapshots_go_and_too_many_the_least_recently_used_first(opene
             await run(await pool.take(key), f"{key} = bytearray(1_000_000)")
             await saved(pool, key)
         own = {key: (await pool.workspace(key)).variables.parent for key in "abcd"}
-        for key in "abc":
-            await pool._evict(key, "")
+        await kill(pool, *"abc")
         day = 86_400
         for key, days in (("a", 40), ("b", 3), ("c", 1), ("d", 0)):
             os.utime(own[key] / "snapshot", (time.time() - days * day,) * 2)
@@ -516,8 +542,7 @@ async def test_old_snapshots_go_and_too_many_the_least_recently_used_first(opene
         left = [key for key in own if (own[key] / "snapshot").exists()]
         assert left == ["b", "c", "d"]
         share = 2_500_000 / shutil.disk_usage(own["a"]).total
-        pool.snapshots.generations._config = settings.Snapshots(disk_share=share)
-        assert await expired(pool) == 1
+        assert await expired(pool, disk_share=share) == 1
         assert await pool.saved_variables("b") is None
         assert await pool.saved_variables("c") is not None
 
@@ -535,7 +560,7 @@ async def test_what_a_look_at_variables_interrupts_is_saved_later(opened):
         kernel = await pool.take("a")
         await run(kernel, slow)
         saving = asyncio.create_task(pool.save_variables("a"))
-        await until(lambda: pool.live["a"].kernel.id in pool.snapshots._saving)
+        await until(is_saving)
         await asyncio.sleep(0.3)
         await kernel.execute("1", show=lambda _: None, is_own=True)
         await saving
@@ -545,19 +570,25 @@ async def test_what_a_look_at_variables_interrupts_is_saved_later(opened):
         assert await run(await lose(pool), "print(x)") == "7\n"
 
 
-async def test_what_comes_after_a_look_at_variables_when_its_turn_comes_is_saved_later(opened):
-    async with opened() as pool, contextlib.AsyncExitStack() as others:
+async def test_what_comes_after_a_look_at_variables_when_its_turn_comes_is_saved_later(
+    opened, monkeypatch
+):
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    slow = "class Slow:\n def __reduce__(self):\n  while True: pass\nslow = Slow()"
+    async with opened() as pool:
         kernel = await pool.take("a")
         await run(kernel, "x = 7")
-        for _ in range(os.cpu_count() or 1):
-            await others.enter_async_context(pool.snapshots._slot())
+        # Another session has the only place for a while.
+        await run(await pool.take("b"), slow)
+        other = asyncio.create_task(pool.save_variables("b"))
+        await until(is_saving)
         saving = asyncio.create_task(pool.save_variables("a"))
-        await until(lambda: kernel.id in pool.snapshots._saving)
+        await until(lambda: kernel.saved_runs == kernel.runs)
         code = "__import__('time').sleep(0.3)"
         look = asyncio.create_task(kernel.execute(code, show=lambda _: None, is_own=True))
         await until(lambda: kernel.is_busy)
-        await others.aclose()
-        await asyncio.gather(saving, look)
+        assert pool.snapshots.interrupt(pool.live["b"])
+        await asyncio.gather(saving, look, other)
         assert (await saved(pool)).names == ("x",)
 
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels import archive_manifests, shared_object_stores, snapshot_keys
+from interpreter_bot.kernels import archive_manifests, shared_object_stores, snapshot_generations
 
 
 @pytest.fixture
@@ -23,15 +23,15 @@ def machines(tmp_path):
 async def test_of_machines_that_come_at_once_one_makes_the_key(machines):
     configs, store = machines
     await asyncio.gather(*(archive_manifests.share_key(store, config) for config in configs))
-    assert len({snapshot_keys.load(config).secret for config in configs}) == 1
+    assert len({snapshot_generations.load_key(config).secret for config in configs}) == 1
 
 
 async def test_a_machine_that_saved_something_before_keeps_its_key(machines):
     (first, second, third, *_), store = machines
-    own = snapshot_keys.load(first).secret
+    own = snapshot_generations.load_key(first).secret
     await archive_manifests.share_key(store, first)
     await archive_manifests.share_key(store, second)
-    assert snapshot_keys.load(second).secret == own
-    snapshot_keys.load(third)
+    assert snapshot_generations.load_key(second).secret == own
+    snapshot_generations.load_key(third)
     with pytest.raises(errors.SettingsError, match="another key"):
         await archive_manifests.share_key(store, third)

@@ -14,7 +14,6 @@ from interpreter_bot import errors, settings
 from interpreter_bot.kernels import (
     checkpoints,
     snapshot_generations,
-    snapshot_keys,
     snapshot_retention,
     snapshots,
 )
@@ -36,7 +35,9 @@ MANIFEST = {
 
 @pytest.fixture
 def generations():
-    return snapshot_generations.Generations(settings.Snapshots(), snapshot_keys.SnapshotKey(b"key"))
+    return snapshot_generations.Generations(
+        settings.Snapshots(), snapshot_generations.SnapshotKey(b"key")
+    )
 
 
 @pytest.fixture
@@ -50,9 +51,9 @@ def _write(workspace, number, manifest=MANIFEST):
     (own / "manifest.json").write_text(json.dumps(manifest))
 
 
-def _adopt(generations, workspace, number, counted):
-    told = {"number": number, "kernel": f"k{number}", "runs": 1, "deaths": 0}
-    generations.adopt(workspace, told, counted)
+def _activate(generations, workspace, number, known):
+    record = snapshot_generations.PointerRecord(number=number, kernel=f"k{number}", runs=1)
+    generations.activate(workspace, record, known)
 
 
 def _left(workspace):
@@ -63,7 +64,7 @@ async def test_without_descriptors_nothing_is_known_and_nothing_deleted(
     generations, workspace, monkeypatch
 ):
     _write(workspace, 5)
-    _adopt(generations, workspace, 5, {0})
+    _activate(generations, workspace, 5, {0})
 
     def fail(*_):
         raise OSError(errno.EMFILE, "too many open files")
@@ -83,12 +84,12 @@ async def test_what_another_kernel_has_saved_is_neither_replaced_nor_deleted(
 ):
     old, new = {0}, {0}
     _write(workspace, 1)
-    _adopt(generations, workspace, 1, old)
+    _activate(generations, workspace, 1, old)
     new.add(1)
     _write(workspace, 2)
-    _adopt(generations, workspace, 2, new)
+    _activate(generations, workspace, 2, new)
     _write(workspace, 3)
-    _adopt(generations, workspace, 3, old)
+    _activate(generations, workspace, 3, old)
     generations.prune(workspace, old)
     assert generations.find(workspace).number == 2
     assert _left(workspace) == ["1", "2", "3"]
@@ -97,15 +98,15 @@ async def test_what_another_kernel_has_saved_is_neither_replaced_nor_deleted(
     assert _left(workspace) == ["2"]
     snapshot_generations.forget(workspace)
     _write(workspace, 4)
-    _adopt(generations, workspace, 4, {2})
+    _activate(generations, workspace, 4, {2})
     assert generations.find(workspace) is None, "a session that was reset gets nothing back"
 
 
 async def test_it_is_logged_where_nothing_was_saved(generations, workspace, caplog):
-    _adopt(generations, workspace, 1, {0})
+    _activate(generations, workspace, 1, {0})
     assert "nothing was saved" in caplog.text
     _write(workspace, 2, MANIFEST | {"problem": "Too many\nopen files"})
-    _adopt(generations, workspace, 2, {0})
+    _activate(generations, workspace, 2, {0})
     assert "Too many open files" in caplog.text
 
 
@@ -122,6 +123,10 @@ def opened(tmp_path):
     return open_snapshots
 
 
+async def _expired(saved, everyone, locks):
+    return await snapshot_retention.expire(saved, everyone, locks, settings.Snapshots())
+
+
 async def test_what_no_pointer_counts_goes_and_what_is_in_use_stays(tmp_path, opened):
     files = workspaces.Workspaces(tmp_path / "workspaces", settings.Limits())
     for key in "abcd":
@@ -133,7 +138,7 @@ async def test_what_no_pointer_counts_goes_and_what_is_in_use_stays(tmp_path, op
     locks = session_locks.SessionLocks()
     await locks.take(await files.of("b"))
     with _used_elsewhere(await files.of("d")):
-        assert await snapshot_retention.expire(await opened(), everyone, locks) == 0
+        assert await _expired(await opened(), everyone, locks) == 0
     locks.close()
     assert [_left(await files.of(key)) for key in "abcd"] == [[], ["7"], [], ["7"]]
 
@@ -152,7 +157,7 @@ async def test_who_begins_while_others_are_deleted_keeps_what_is_saved(tmp_path,
     saved = await opened()
     for key in "ab":
         _write(own := await files.of(key), 5)
-        _adopt(saved.generations, own, 5, {0})
+        _activate(saved.generations, own, 5, {0})
         os.utime(own.variables.parent / "snapshot", (0, 0))
     own = await files.of("a")
 
@@ -163,7 +168,7 @@ async def test_who_begins_while_others_are_deleted_keeps_what_is_saved(tmp_path,
 
     with contextlib.ExitStack() as elsewhere:
         everyone = Late(await files.existing())
-        assert await snapshot_retention.expire(saved, everyone, session_locks.SessionLocks()) == 1
+        assert await _expired(saved, everyone, session_locks.SessionLocks()) == 1
     assert (await saved.find(await files.of("a"))).number == 5
     assert await saved.find(await files.of("b")) is None
 
@@ -172,14 +177,48 @@ async def test_what_was_saved_goes_where_none_are_taken_any_more(tmp_path, opene
     files = workspaces.Workspaces(tmp_path / "workspaces", settings.Limits())
     own = await files.of("a")
     _write(own, 5)
-    _adopt((await opened()).generations, own, 5, {0})
+    _activate((await opened()).generations, own, 5, {0})
     locks = session_locks.SessionLocks()
     with _used_elsewhere(own):
-        await snapshot_retention.expire(await opened(enabled=False), await files.existing(), locks)
+        await _expired(await opened(enabled=False), await files.existing(), locks)
     assert _left(own) == ["5"]
-    await snapshot_retention.expire(await opened(enabled=False), await files.existing(), locks)
+    await _expired(await opened(enabled=False), await files.existing(), locks)
     assert _left(own) == []
     assert not (own.variables.parent / "snapshot").exists()
+
+
+@pytest.mark.parametrize("sign", [True, False])
+@pytest.mark.parametrize(
+    ("manifest", "pointer"),
+    [(json.dumps({"format": 2}), {}), ("encrypted", {"seal": "0" * 32}), ("{}", {"number": "5"})],
+)
+async def test_what_an_older_version_saved_stays_until_that_is_said(
+    generations, workspace, manifest, pointer, sign
+):
+    _write(workspace, 5)
+    (workspace.variables / "5" / "manifest.json").write_text(manifest)
+    content = json.dumps({"number": 5, "kernel": "k", "runs": 1, "deaths": 0} | pointer)
+    key = snapshot_generations.SnapshotKey(b"key" if sign else b"another")
+    signed = f"{content}\n{key.sign(workspace.name, content)}"
+    snapshot_generations.point(workspace, signed)
+    assert generations.find(workspace) is None
+    assert generations.prune(workspace) is None
+    assert _left(workspace) == ["5"]
+    assert generations.drop_outdated(workspace)
+    assert (_left(workspace), snapshot_generations.read_pointer(workspace)) == ([], "")
+    assert not generations.drop_outdated(workspace)
+
+
+@pytest.mark.parametrize("manifest", ["", "x" * 300_000, "[" * 100_000, '{"format": 3}', "[2]"])
+async def test_what_is_damaged_is_not_taken_for_what_an_older_version_saved(
+    generations, workspace, manifest
+):
+    _write(workspace, 5)
+    _activate(generations, workspace, 5, {0})
+    (workspace.variables / "5" / "manifest.json").write_text(manifest)
+    assert not generations.drop_outdated(workspace)
+    assert generations.prune(workspace) is None
+    assert _left(workspace) == []
 
 
 async def test_a_copy_is_signed_for_its_own_session_and_holds_only_what_was_signed(
@@ -193,7 +232,7 @@ async def test_a_copy_is_signed_for_its_own_session_and_holds_only_what_was_sign
         (source.variables / "blobs" / name).write_bytes(b"x")
     _write(source, 5, MANIFEST | {"blobs": {digest: 1}})
     (source.variables / "5" / "link").symlink_to("/etc/passwd")
-    _adopt(generations, source, 5, {0})
+    _activate(generations, source, 5, {0})
     generations.copy(source, copy, reserve_bytes=0)
     assert generations.find(copy).summary == generations.find(source).summary
     assert [one.name for one in (copy.variables / "5").iterdir()] == ["manifest.json"]
@@ -209,7 +248,7 @@ async def test_a_copy_is_signed_for_its_own_session_and_holds_only_what_was_sign
 async def test_what_a_checkpoint_needs_stays_until_there_are_too_many(generations, workspace):
     for number in range(1, 8):
         _write(workspace, number)
-        _adopt(generations, workspace, number, set(range(number)))
+        _activate(generations, workspace, number, set(range(number)))
         pointer = snapshot_generations.read_pointer(workspace)
         checkpoints.write(workspace, f"{number}", pointer=pointer, missed_runs=0, most=3)
         generations.prune(workspace)

@@ -18,7 +18,7 @@ from interpreter_bot import settings, values
 from interpreter_bot.kernels import (
     kernel_loss_reasons,
     session_monitors,
-    snapshot_keys,
+    snapshot_generations,
     snapshots,
     watchdog_loop,
 )
@@ -137,7 +137,7 @@ def configured(tmp_path, **kernels):
 
 
 def not_saving(config):
-    return snapshots.Snapshots(config, snapshot_keys.SnapshotKey())
+    return snapshots.Snapshots(config, snapshot_generations.SnapshotKey())
 
 
 @contextlib.asynccontextmanager
