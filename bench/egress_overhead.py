@@ -19,7 +19,7 @@ from typing import Any
 from bench import measured_bots, metrics, sample_sizes
 from interpreter_bot import settings, values
 from interpreter_bot.egress import broker
-from interpreter_bot.hosts import cancellable_executions, local_host
+from interpreter_bot.hosts import cancellable_executions, host_processes, local_host, ports
 
 _HOST = "data.example.org"
 _BYTES = 100_000_000
@@ -87,6 +87,7 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
         )
         direct = json.loads((await plain.communicate())[0])
         through, grown_bytes = await _through(port, code.replace("PROXY", "61080"))
+        streamed, _ = await _through(port, code.replace("PROXY", "61080"), is_apart=True)
         crowd = min(_CROWD, effort.sessions)
         bulk = f"host = {_HOST!r}\n{_CLIENT}\nmeasure({port}, 61080, {authority!r}, 1, {_BYTES})"
         lags, finished = await _crowd(port, bulk, crowd)
@@ -108,6 +109,15 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
             alternative=metrics.Alternative("direct", [direct["seconds"]]),
             least_ratio=0.6,
         ),
+        metrics.Measure(
+            "round trip through a tunnel, kernel in a host process",
+            "ms",
+            streamed["trips"],
+            bar=2.0,
+        ),
+        metrics.Measure(
+            "100 MB through a tunnel, kernel in a host process", "s", [streamed["seconds"]]
+        ),
         metrics.Measure("memory of the bot after that", "MiB", [grown_bytes / 2**20], bar=16.0),
         metrics.Measure(
             f"loop lag while {crowd} sessions download 100 MB each",
@@ -120,12 +130,13 @@ async def run(effort: sample_sizes.Effort) -> list[metrics.Measure]:
     ]
 
 
-async def _through(port: int, code: str) -> tuple[dict[str, Any], int]:
+async def _through(port: int, code: str, *, is_apart: bool = False) -> tuple[dict[str, Any], int]:
     """Run code in a kernel whose rules list one port; returns what it said, and the bot's growth.
 
     The most memory that this process ever had says what was held meanwhile.
     """
-    async with _host(port) as host, host.lease(values.text(values.SessionKey("bench"))) as lease:
+    key = values.text(values.SessionKey("bench"))
+    async with _host(port, is_apart=is_apart) as host, host.lease(key) as lease:
         kernel = await lease.kernel()
         shown: list[values.Output] = []
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -162,8 +173,8 @@ async def _crowd(port: int, code: str, count: int) -> tuple[list[float], int]:
 
 
 @contextlib.asynccontextmanager
-async def _host(port: int, count: int = 1) -> AsyncIterator[local_host.LocalHost]:
-    """Open a host whose rules list one port."""
+async def _host(port: int, count: int = 1, *, is_apart: bool = False) -> AsyncIterator[ports.Hosts]:
+    """Open a host, in this process or apart, whose rules list one port."""
 
     async def here(host: str, number: int) -> list[tuple[Any, ...]]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", number))]
@@ -175,8 +186,11 @@ async def _host(port: int, count: int = 1) -> AsyncIterator[local_host.LocalHost
             paths=settings.Paths(data=pathlib.Path(name, "d"), runtime=pathlib.Path(name, "r")),
             egress=(rule,),
         )
-        async with (
-            broker.opened(config, {}, resolve=here) as keeper,
-            local_host.LocalHost.open(config, doorkeeper=keeper) as host,
-        ):
-            yield host
+        async with contextlib.AsyncExitStack() as stack:
+            keeper = await stack.enter_async_context(broker.opened(config, {}, resolve=here))
+            if is_apart:
+                opening = host_processes.open_host(config, may_start=True, doorkeeper=keeper)
+                yield await stack.enter_async_context(opening)
+            else:
+                opening = local_host.LocalHost.open(config, doorkeeper=keeper)
+                yield await stack.enter_async_context(opening)

@@ -205,28 +205,21 @@ class Broker:
         self._names.close()
 
     async def _serve(self, doors: kernel_doors.Doors, context: proxies.ProxyContext) -> None:
-        """Serve the doors of a kernel until it ends."""
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-
-        def end() -> None:
-            for one in ends:
-                loop.remove_reader(one)
-            if task is not None:
+        """Serve the doors of a kernel until it ends, or its host gives no more connections."""
+        servers = {
+            kernel_doors.PROXY: proxies.Proxy(context),
+            kernel_doors.SERVICES: services_door.ServicesDoor(context, self.services),
+        }
+        async with asyncio.TaskGroup() as group:
+            serving = [
+                group.create_task(
+                    server.serve(functools.partial(doors.accept, door)), name="door of a kernel"
+                )
+                for door, server in servers.items()
+            ]
+            await doors.wait_closed()
+            for task in serving:
                 task.cancel()
-
-        # Whichever ends: the kernel, or its host's leave to serve its doors.
-        ends = [doors.process, *([] if doors.link is None else [doors.link.fileno()])]
-        for one in ends:
-            loop.add_reader(one, end)
-        try:
-            async with asyncio.TaskGroup() as both:
-                proxy = proxies.Proxy(context)
-                aliases = services_door.ServicesDoor(context, self.services)
-                both.create_task(proxy.serve(doors.proxy), name="proxy of a kernel")
-                both.create_task(aliases.serve(doors.services), name="aliases of a kernel")
-        finally:
-            for one in ends:
-                loop.remove_reader(one)
 
     def _shut(self, kernel_id: str, doors: kernel_doors.Doors, task: asyncio.Task[None]) -> None:
         """Let go of doors, also of those that were shut before anything was done about them."""

@@ -12,7 +12,7 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 import h11
@@ -80,20 +80,13 @@ class Proxy:
         self._free = asyncio.Semaphore(context.limits.connections)
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def serve(self, listener: socket.socket) -> None:
-        """Accept as many at once as the limits allow; others wait in the kernel's own network.
-
-        Args:
-            listener: bound, and closed by the caller.
-        """
-        listener.setblocking(False)
-        listener.listen(self._context.limits.connections)
-        loop = asyncio.get_running_loop()
+    async def serve(self, accept: Callable[[], Awaitable[socket.socket]]) -> None:
+        """Accept as many at once as the limits allow; others wait in the kernel's own network."""
         try:
             while True:
                 await self._free.acquire()
                 try:
-                    endpoint, _ = await loop.sock_accept(listener)
+                    endpoint = await accept()
                 except OSError:
                     # Out of descriptors at worst: this kernel is not the one to end for it.
                     _log.exception("no connection of a kernel can be accepted")

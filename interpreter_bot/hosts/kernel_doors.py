@@ -2,53 +2,96 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import os
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from interpreter_bot import code_activity, values
 
-HANDED: Final = b"d"
-"""What a host process sends along with the descriptors of doors."""
+PROXY: Final = 0
+"""Number of the door for what code wants of the outside."""
 
-COUNT: Final = 3
-"""How many descriptors those are, in the order of `Doors`."""
+SERVICES: Final = 1
+"""Number of the door for what the bot itself offers to code."""
+
+Ask: TypeAlias = Callable[[values.InputRequested], Awaitable[str]]
+"""Asks whoever runs a kernel's code of now, whose time stands still."""
+
+_BACKLOG: Final = 128
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Doors:
-    """Sockets of a kernel's own network, bound on its loopback and not listening yet.
+class Doors(Protocol):
+    """Both doors of one kernel, open until they are closed here or there."""
 
-    Who has them closes them when the kernel is gone: they alone would keep its network.
+    @property
+    def ports(self) -> tuple[int, int]:
+        """Of both doors, in the kernel's network."""
 
-    Attributes:
-        proxy: for what code wants of the outside.
-        services: for what the bot itself offers to code.
-        process: a descriptor of the kernel's first process: readable once that has ended.
-        ports: of both, in the kernel's network. The sockets of a kernel on another machine are
-            stand-ins here.
-        link: to the host process that gave them, for as long as they are held; None if this one
-            did.
-        ask: asks whoever runs the kernel's code of now, whose time stands still; None if nobody
-            can be asked.
-    """
+    @property
+    def ask(self) -> Ask | None:
+        """None if nobody can be asked."""
 
-    proxy: socket.socket
-    services: socket.socket
-    process: int
-    ports: tuple[int, int]
-    link: socket.socket | None = None
-    ask: Callable[[values.InputRequested], Awaitable[str]] | None = None
+    async def accept(self, door: int) -> socket.socket:
+        """Return the next connection of code at a door, not blocking.
+
+        Raises:
+            OSError: it could not be accepted; the next one may be.
+        """
+
+    async def wait_closed(self) -> None:
+        """Return once the kernel has ended, or its host gives no more connections."""
 
     def close(self) -> None:
-        """Close all of them."""
-        self.proxy.close()
-        self.services.close()
-        os.close(self.process)
-        if self.link is not None:
-            self.link.close()
+        """Accept no more."""
+
+
+class LocalDoors:
+    """Doors of a kernel of this process: sockets that are bound in the kernel's own network."""
+
+    def __init__(
+        self, proxy: socket.socket, services: socket.socket, process: int, ask: Ask
+    ) -> None:
+        """Listen.
+
+        Args:
+            proxy: bound on the loopback of the kernel's network.
+            services: likewise.
+            process: descriptor of the kernel's first process, readable once that has ended. The
+                sockets alone would keep its network.
+            ask: see `Doors`.
+        """
+        self.ask = ask
+        self.ports = proxy.getsockname()[1], services.getsockname()[1]
+        self._sockets = proxy, services
+        self._process = process
+        self._ended = asyncio.Event()
+        for door in self._sockets:
+            door.setblocking(False)
+            door.listen(_BACKLOG)
+        asyncio.get_running_loop().add_reader(process, self._end)
+
+    def _end(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._process)
+        self._ended.set()
+
+    async def accept(self, door: int) -> socket.socket:
+        """Return the next connection; see `Doors.accept`."""
+        endpoint, _ = await asyncio.get_running_loop().sock_accept(self._sockets[door])
+        return endpoint
+
+    async def wait_closed(self) -> None:
+        """Return once the kernel has ended."""
+        await self._ended.wait()
+
+    def close(self) -> None:
+        """Close the sockets."""
+        self._end()
+        for door in self._sockets:
+            door.close()
+        os.close(self._process)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

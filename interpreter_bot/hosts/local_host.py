@@ -237,15 +237,13 @@ class LocalHost:
         """Let a session be what it was; see `ports.Hosts.go_back`."""
         return await self._branches.go_back(key, name, is_whole=is_whole)
 
-    async def doors(self, kernel_id: str) -> kernel_doors.Doors | None:
-        """Return copies of a kernel's doors; None if it has none, or is gone."""
+    async def doors(self, kernel_id: str) -> kernel_doors.LocalDoors | None:
+        """Open a kernel's doors; None if it has none, or is gone."""
         launched = self._launched(kernel_id)
         found = None if launched is None else launched.provisioner.doors()
-        ask = functools.partial(self.ask, kernel_id)
         if found is None:
             return None
-        ports = found[0].getsockname()[1], found[1].getsockname()[1]
-        return kernel_doors.Doors(*found, ports, ask=ask)
+        return kernel_doors.LocalDoors(*found, ask=functools.partial(self.ask, kernel_id))
 
     async def ask(self, kernel_id: str, request: values.InputRequested) -> str:
         """Ask whoever runs a kernel's code of now, whose time stands still meanwhile.

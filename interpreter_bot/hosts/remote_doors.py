@@ -1,30 +1,16 @@
-"""Doors of kernels in a host process, which hands them to the bot.
-
-As descriptors where both are on one machine, else by carrying what comes (`tunneled_doors`).
-"""
+"""Doors of kernels in a host process, whose connections `tunneled_doors` carries to the bot."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import functools
 import logging
-import os
-import pathlib
-import socket
-import urllib.parse
 from collections.abc import Awaitable, Callable, Coroutine, Set
 from typing import Any, Final, TypeAlias, TypeVar
 
 from interpreter_bot import code_activity, errors, values
-from interpreter_bot.hosts import (
-    host_calls,
-    host_connection,
-    kernel_doors,
-    socket_owners,
-    tunneled_doors,
-)
+from interpreter_bot.hosts import host_calls, host_connection, kernel_doors, tunneled_doors
 
 _log = logging.getLogger(__name__)
 
@@ -33,10 +19,8 @@ _AGAIN_SECONDS: Final = 1.0
 # A host holds doors for half a minute for a link that only the bot knows to be lost, and for a bot
 # that died those of its sessions that others have now.
 _LOOK_SECONDS: Final = 10.0
-_MOST_AT_ONCE: Final = 16
-_ANSWER_BYTES: Final = 4096
-_MOST_REMEMBERED: Final = 10_000
-_REQUEST: Final = "POST /v1/doors?{asked} HTTP/1.1\r\nHost: host\r\nContent-Length: 0\r\n\r\n"
+_MAX_AT_ONCE: Final = 16
+_MAX_REMEMBERED: Final = 10_000
 
 
 T = TypeVar("T")
@@ -69,7 +53,7 @@ class RemoteDoors:
         self._doorkeeper = doorkeeper
         self._looking: asyncio.Task[None] | None = None
         self._is_due = asyncio.Event()
-        self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
+        self._turns = asyncio.Semaphore(_MAX_AT_ONCE)
         self._opening: set[str] = set()
         self._ours: set[str] = set()
         self._introducing: set[str] = set()
@@ -183,31 +167,6 @@ class RemoteDoors:
             return 0
         return await self._epoch_on(self._connection.status.data_id, key)
 
-    async def _carried(
-        self, key: str, kernel_id: str, epoch: int, claim: dict[str, str]
-    ) -> kernel_doors.Doors | None:
-        """Let the connections of a kernel's doors be carried here; None if the host does not."""
-
-        async def is_current() -> bool:
-            return await self._epoch(key) == epoch
-
-        asked = {"kernel": kernel_id, "key": key} | ({"epoch": str(epoch)} if epoch else {}) | claim
-        carried = tunneled_doors.TunneledDoors(self._connection, asked, is_current)
-        task = self._begin(carried.carry(), f"carried doors of {kernel_id}")
-        task.add_done_callback(self._over)
-        try:
-            async with asyncio.timeout(_SECONDS):
-                found = await carried.opened
-        except BaseException as error:
-            task.cancel()
-            # They may have come just when nobody waited for them any more.
-            if not carried.opened.cancelled() and (late := carried.opened.result()) is not None:
-                late.close()
-            if isinstance(error, TimeoutError):
-                raise errors.KernelError from error
-            raise
-        return self._had(kernel_id, found)
-
     def _over(self, task: asyncio.Task[bool]) -> None:
         if task.cancelled() or self._is_closed:
             return
@@ -220,46 +179,36 @@ class RemoteDoors:
     async def _fetched(
         self, key: str, kernel_id: str, epoch: int = 0, *, is_claimed: bool = False
     ) -> kernel_doors.Doors | None:
-        """Ask the host for a kernel's doors; None if it gives none."""
-        loop = asyncio.get_running_loop()
-        path = self._connection.address
-        claim = {"claim": "1"} if is_claimed else {}
-        if not isinstance(path, pathlib.Path):
-            # No descriptor travels to another machine.
-            return await self._carried(key, kernel_id, epoch, claim)
-        asked = urllib.parse.urlencode({"kernel": kernel_id, "key": key} | claim)
-        link = socket.socket(socket.AF_UNIX)
+        """Ask the host for a kernel's doors; None if it gives none.
+
+        Raises:
+            KernelError: it does not answer.
+        """
+
+        async def is_current() -> bool:
+            return await self._epoch(key) == epoch
+
+        asked = {"kernel": kernel_id, "key": key}
+        asked |= ({"epoch": str(epoch)} if epoch else {}) | ({"claim": "1"} if is_claimed else {})
+        ask = functools.partial(self._ask, kernel_id)
+        doors = tunneled_doors.TunneledDoors(self._connection, asked, is_current, ask)
+        task = self._begin(doors.carry(), f"carried doors of {kernel_id}")
+        task.add_done_callback(self._over)
         try:
             async with asyncio.timeout(_SECONDS):
-                link.setblocking(False)
-                await loop.sock_connect(link, str(path))
-                socket_owners.check(link, path)
-                await loop.sock_sendall(link, _REQUEST.format(asked=asked).encode("ascii"))
-                answered = asyncio.Event()
-                loop.add_reader(link, answered.set)
-                try:
-                    await answered.wait()
-                finally:
-                    loop.remove_reader(link)
-            found = _received(link)
-        except OSError as error:
-            link.close()
+                is_open = await doors.opened
+        except TimeoutError as error:
+            doors.close()
             raise errors.KernelError from error
-        except BaseException:
-            link.close()
+        except asyncio.CancelledError:
+            doors.close()
             raise
-        if found is None:
-            link.close()
-        return self._had(kernel_id, found)
-
-    def _had(self, kernel_id: str, found: kernel_doors.Doors | None) -> kernel_doors.Doors | None:
-        """Remember whose doors this bot had, and let their questions be asked through the host."""
-        if found is None:
+        if not is_open:
             return None
-        if len(self._ours) >= _MOST_REMEMBERED:
+        if len(self._ours) >= _MAX_REMEMBERED:
             self._ours.clear()
         self._ours.add(kernel_id)
-        return dataclasses.replace(found, ask=functools.partial(self._ask, kernel_id))
+        return doors
 
     async def _ask(self, kernel_id: str, question: values.InputRequested) -> str:
         said = {"kernel": kernel_id, "question": question}
@@ -269,18 +218,3 @@ class RemoteDoors:
 def _opened(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.warning("doors of a kernel could not be opened again", exc_info=error)
-
-
-def _received(link: socket.socket) -> kernel_doors.Doors | None:
-    """Read what the host answered: descriptors, or why there are none."""
-    said, descriptors, _, _ = socket.recv_fds(
-        link, _ANSWER_BYTES, kernel_doors.COUNT, socket.MSG_CMSG_CLOEXEC
-    )
-    if said != kernel_doors.HANDED or len(descriptors) != kernel_doors.COUNT:
-        _log.info("the host gave no doors: %r", said)
-        for descriptor in descriptors:
-            os.close(descriptor)
-        return None
-    proxy, services = (socket.socket(fileno=descriptor) for descriptor in descriptors[:2])
-    ports = proxy.getsockname()[1], services.getsockname()[1]
-    return kernel_doors.Doors(proxy, services, descriptors[2], ports, link)

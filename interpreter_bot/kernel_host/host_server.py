@@ -33,7 +33,7 @@ from interpreter_bot.hosts import executions, host_addresses, host_messages, loc
 from interpreter_bot.kernel_host import (
     administration_requests,
     bot_connections,
-    door_handovers,
+    door_leases,
     session_epochs,
     session_requests,
 )
@@ -83,7 +83,7 @@ class HostServer:
         archives: session_archives.SessionArchives | None,
     ) -> None:
         self._host = host
-        self._doors = door_handovers.DoorHandovers(host)
+        self._doors = door_leases.DoorLeases(host)
         self.executions = begun
         self._is_lingering = is_lingering
         self._fingerprint = fingerprint

@@ -98,8 +98,14 @@ async def door(*rules, upstream=None, resolve=None, limits=None, kind=proxies.Pr
     )
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        serving = asyncio.create_task(kind(context).serve(listener))
-        await asyncio.sleep(0)
+        listener.setblocking(False)
+        listener.listen()
+
+        async def accept():
+            endpoint, _ = await asyncio.get_running_loop().sock_accept(listener)
+            return endpoint
+
+        serving = asyncio.create_task(kind(context).serve(accept))
         opened = Door(context, listener.getsockname()[1])
         opened.contacts = contacts
         try:

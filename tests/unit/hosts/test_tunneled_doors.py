@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import types
 
 import aiohttp
@@ -27,7 +26,7 @@ class Host:
         self.links: asyncio.Queue[web.WebSocketResponse] = asyncio.Queue()
         self.streams: asyncio.Queue[web.WebSocketResponse] = asyncio.Queue()
         self.first = PORTS
-        self.address = "elsewhere"  # No path: no descriptor travels there.
+        self.address = "elsewhere"
         self.status = types.SimpleNamespace(data_id="d")
         self.on_connect = None
         self.unheld = {"k": "s"}
@@ -106,9 +105,10 @@ async def _yes():
 
 
 async def _carrying(host, is_current=_yes):
-    carried = tunneled_doors.TunneledDoors(host, ASKED, is_current)
-    task = asyncio.create_task(carried.carry())
-    return task, await carried.opened
+    doors = tunneled_doors.TunneledDoors(host, ASKED, is_current, ask=None)
+    task = asyncio.create_task(doors.carry())
+    await doors.opened
+    return task, doors
 
 
 HOSTILE = [
@@ -129,9 +129,8 @@ async def test_what_a_host_says_instead_ends_its_doors_and_nothing_else(host, sa
     await (await host.links.get()).send_str(said)
     async with asyncio.timeout(5):
         assert await task
-    # Whoever serves them learns it, as when a kernel ends.
-    assert os.read(doors.process, 1) == b""
-    doors.close()
+        # Whoever serves them learns it, as when a kernel ends.
+        await doors.wait_closed()
 
 
 @pytest.mark.parametrize(
@@ -141,7 +140,7 @@ async def test_what_a_host_says_instead_ends_its_doors_and_nothing_else(host, sa
 async def test_a_host_that_does_not_say_the_ports_gives_no_doors(host, said):
     host.first = said
     task, doors = await _carrying(host)
-    assert doors is None
+    assert not doors.opened.result()
     assert await task is False
 
 
@@ -153,7 +152,6 @@ async def test_connections_end_where_their_session_is_elsewhere(host, monkeypatc
         return places.pop() if places else False
 
     task, doors = await _carrying(host, is_current)
-    doors.proxy.listen()
     await (await host.links.get()).send_json({"door": 0, "stream": "x"})
     stream = await host.streams.get()
     async with asyncio.timeout(5):
@@ -299,7 +297,6 @@ async def test_doors_that_are_shut_at_once_are_closed(host):
     config = settings.Settings(egress=(settings.Egress(host="a.example"),))
     async with broker.opened(config, {}) as keeper:
         await keeper.open("web:s", "k", lambda: asyncio.sleep(0, doors))
-    assert doors.proxy.fileno() == -1
     async with asyncio.timeout(5):
         assert await task is False
 
@@ -342,19 +339,43 @@ async def test_doors_of_many_kernels_are_opened_a_few_at_a_time(host, monkeypatc
     await doors.close()
 
 
-async def test_doors_that_come_when_nobody_waits_any_more_are_closed(host, monkeypatch):
-    made = []
-
-    def make(*arguments):
-        made.append(kernel_doors.Doors(*arguments))
-        # Before the one who waits hears of them.
-        asyncio.get_running_loop().call_soon(opening.cancel)
-        return made[-1]
-
-    monkeypatch.setattr(tunneled_doors, "kernel_doors", types.SimpleNamespace(Doors=make))
+async def test_doors_that_come_when_nobody_waits_any_more_are_closed(host):
     doors = remote_doors.RemoteDoors(host, Doorkeeper(), is_bot=True)
     opening = asyncio.create_task(doors.open("s", "k"))
-    with pytest.raises(asyncio.CancelledError):
-        await opening
-    assert [one.proxy.fileno() for one in made] == [-1]
+    async with asyncio.timeout(5):
+        link = await host.links.get()
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        while not link.closed:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.01)
     await doors.close()
+
+
+async def test_a_connection_is_carried_both_ways_to_its_end(host):
+    task, doors = await _carrying(host)
+    await (await host.links.get()).send_json({"door": 1, "stream": "x"})
+    async with asyncio.timeout(5):
+        endpoint = await doors.accept(kernel_doors.SERVICES)
+        stream = await host.streams.get()
+        reader, writer = await asyncio.open_connection(sock=endpoint)
+        await stream.send_bytes(b"question")
+        assert await reader.readexactly(8) == b"question"
+        writer.write(b"answer")
+        writer.write_eof()
+        assert (await stream.receive()).data == b"answer"
+        await stream.send_str("end")
+        assert await reader.read() == b""
+        writer.close()
+        doors.close()
+        assert await task is False
+
+
+async def test_connections_that_nobody_accepted_are_closed_with_the_doors(host):
+    task, doors = await _carrying(host)
+    await (await host.links.get()).send_json({"door": 0, "stream": "x"})
+    async with asyncio.timeout(5):
+        stream = await host.streams.get()
+        doors.close()
+        assert await task is False
+        assert (await stream.receive()).type is aiohttp.WSMsgType.CLOSE

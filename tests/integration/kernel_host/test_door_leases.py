@@ -99,33 +99,33 @@ async def until(is_true) -> None:
 
 async def test_the_next_bot_takes_over_the_doors_that_code_uses_already(place):
     certificate = f"open('ca.pem', 'w').write({place.outside.authority.certificate!r})\n"
-    handed = place.server._doors._handed
+    leased = place.server._doors._leased
     async with place.bot() as (host, keeper):
         assert host.reach(KEY).hosts, "people are told of it"
         assert await place.run(host, certificate + place.get) == "outside"
         assert "could not prove" in await place.run(host, READ.format(port=place.outside.port))
-        (kernel_id,) = handed
+        (kernel_id,) = leased
         async with place.bot() as (other, idle):
             assert await place.run(other, place.get) == "outside", "the first bot serves on"
             assert not idle._kernels
-    await until(lambda: not handed[kernel_id].is_held)
+    await until(lambda: leased[kernel_id].link is None)
     async with remote_host.RemoteHost.open(place.path) as command:
         assert "is not there just now" in await place.run(command, place.get)
-        assert not handed[kernel_id].is_shut
+        assert not leased[kernel_id].is_shut
     async with remote_host.RemoteHost.open(place.path, is_bot=True) as nobody:
-        await until(lambda: handed[kernel_id].is_shut)
+        await until(lambda: leased[kernel_id].is_shut)
         told = await place.run(nobody, place.get)
     assert "whoever runs the bot no longer lets code of this conversation reach" in told
-    mark = handed[kernel_id].mark
+    mark = leased[kernel_id].mark
     async with place.bot() as (host, keeper):
         await until(lambda: kernel_id in keeper._kernels)
-        assert not handed[kernel_id].is_shut
+        assert not leased[kernel_id].is_shut
         assert await place.run(host, place.get) == "outside"
         # Its certificates are signed by a key that the kernel knows from the former bot.
         assert "could not prove" in await place.run(host, READ.format(port=place.outside.port))
-        assert handed[kernel_id].mark == mark
+        assert leased[kernel_id].mark == mark
         await host.forget(KEY)
-        await until(lambda: not (handed or keeper._kernels))
+        await until(lambda: not (leased or keeper._kernels))
 
 
 async def test_doors_that_there_are_none_of_are_given_to_nobody(place):

@@ -1,0 +1,318 @@
+"""Doors of a host's kernels, leased to bots: connections of code are streamed to the bot.
+
+A bot holds a kernel's doors as long as its link is open. While no bot holds them, whoever connects
+is told so. The next bot takes the doors over or, if its rules let nothing through any more, shuts
+them, which code is told. Of several bots, the one holds them that runs a turn there, or did last.
+
+The bot's end is `hosts.tunneled_doors`. A limited number of connections is accepted at a time;
+others wait in the kernel's own network. A connection that the bot does not fetch, or that is open
+when its link breaks, is reset.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import secrets
+import socket
+from typing import Final
+
+from aiohttp import web
+
+from interpreter_bot import errors, values
+from interpreter_bot.hosts import door_streams, host_messages, kernel_doors, local_host
+
+_log = logging.getLogger(__name__)
+
+_NO_DOORS: Final = "That Python has no doors."
+_HELD: Final = "Another bot has the doors of that Python."
+_NO_BOT: Final = (
+    b"Nothing is open here: the bot that lets code reach the outside is not there just now."
+)
+_SHUT: Final = (
+    b"Nothing is open here any more: whoever runs the bot no longer lets code of this conversation "
+    b"reach anything outside."
+)
+_HEAD: Final = (
+    b"HTTP/1.1 503 %b\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nX-Proxy-Error: %b\r\n"
+    b"Connection: close\r\n\r\n"
+)
+_HEAD_BYTES: Final = 64 * 1024
+# One at a time and each so long: whoever asks again at once costs nothing.
+_ANSWER_SECONDS: Final = 0.1
+_MAX_CONNECTIONS: Final = 64
+_FETCH_SECONDS: Final = 30.0
+_PAUSE_SECONDS: Final = 0.1
+# Once a bot has sent everything, code need not say much more.
+_LAST_SECONDS: Final = 60.0
+_MAX_MESSAGE_BYTES: Final = 256 * 1024
+_NAME_BYTES: Final = 16
+# A bot that hangs does not delay the one that takes its doors.
+_CLOSE_SECONDS: Final = 1.0
+
+
+class _Connection:
+    """A connection of code that waits to be fetched, or is carried."""
+
+    def __init__(self, endpoint: socket.socket) -> None:
+        self.endpoint = endpoint
+        self.carrying: asyncio.Future[asyncio.Task[None]] = (
+            asyncio.get_running_loop().create_future()
+        )
+
+
+@dataclasses.dataclass(slots=True)
+class _LeasedDoors:
+    """Doors that a bot held at least once.
+
+    Attributes:
+        key: of the session.
+        doors: the doors.
+        mark: of what the kernel was told of them.
+        link: to the bot that holds them; None if none does.
+        is_shut: a bot came that lets nothing through them.
+        streams: offer and carry connections to that bot.
+    """
+
+    key: str
+    doors: kernel_doors.LocalDoors
+    mark: str = ""
+    link: web.WebSocketResponse | None = None
+    is_shut: bool = False
+    streams: set[asyncio.Task[None]] = dataclasses.field(default_factory=set)
+
+
+class DoorLeases:
+    """The doors of a host's kernels."""
+
+    def __init__(self, host: local_host.LocalHost) -> None:
+        self._host = host
+        self._leased: dict[str, _LeasedDoors] = {}
+        self._serving: set[asyncio.Task[None]] = set()
+        # By names that nobody guesses.
+        self._offered: dict[str, _Connection] = {}
+        self._is_closed = False
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the requests; what is wrong with one is told as of all others."""
+        return [
+            web.get("/v1/door_link", self._link),
+            web.get("/v1/door_stream", self._stream),
+            web.post("/v1/introduce", self._introduce),
+            web.post("/v1/ask", self._ask),
+            web.get("/v1/unheld_doors", self._unheld),
+            web.post("/v1/shut_doors", self._shut),
+        ]
+
+    async def close(self) -> None:
+        """Shut all doors."""
+        self._is_closed = True
+        for task in self._serving:
+            task.cancel()
+        if self._serving:
+            await asyncio.wait(self._serving)
+
+    async def _link(self, request: web.Request) -> web.StreamResponse:
+        """Lease a kernel's doors to a bot, and offer it what connects, until it goes."""
+        leased = await self._open(request.query["kernel"], request.query["key"])
+        is_claimed = "claim" in request.query
+        if leased.link is not None and not is_claimed:
+            raise errors.KernelError(_HELD)
+        link = web.WebSocketResponse(
+            heartbeat=door_streams.HEARTBEAT_SECONDS, compress=False, timeout=_CLOSE_SECONDS
+        )
+        await link.prepare(request)
+        await _release(leased)
+        leased.link, leased.is_shut = link, False
+        try:
+            await link.send_json({"ports": leased.doors.ports})
+            async for _ in link:
+                break  # It has nothing to say.
+        except ConnectionError:
+            _log.info("a bot went before it heard of its doors")
+        finally:
+            if leased.link is link:
+                await _release(leased)
+        return link
+
+    async def _open(self, kernel_id: str, key: str) -> _LeasedDoors:
+        """Return a kernel's doors, which accept connections from the first time on.
+
+        Raises:
+            KernelError: it has none, or another bot opens them just now.
+        """
+        if kernel_id not in self._leased:
+            doors = await self._host.doors(kernel_id)
+            if doors is None:
+                raise errors.KernelError(_NO_DOORS)
+            if kernel_id in self._leased or self._is_closed:
+                doors.close()
+                raise errors.KernelError(_HELD)
+            leased = self._leased[kernel_id] = _LeasedDoors(key, doors)
+            serving = asyncio.create_task(self._serve(kernel_id, leased), name="doors of a kernel")
+            self._serving.add(serving)
+            serving.add_done_callback(self._serving.discard)
+        return self._leased[kernel_id]
+
+    async def _serve(self, kernel_id: str, leased: _LeasedDoors) -> None:
+        """Accept connections until the kernel ends, or this host does."""
+        tasks = {
+            asyncio.create_task(self._accept(leased, door), name="door of a kernel")
+            for door in (kernel_doors.PROXY, kernel_doors.SERVICES)
+        }
+        tasks.add(asyncio.create_task(leased.doors.wait_closed(), name="end of a kernel"))
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            del self._leased[kernel_id]
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            leased.doors.close()
+            await _release(leased)
+        for task in tasks:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                _log.error("the doors of %s are served no more", kernel_id, exc_info=error)
+
+    async def _accept(self, leased: _LeasedDoors, door: int) -> None:
+        free = asyncio.Semaphore(_MAX_CONNECTIONS)
+
+        def over(task: asyncio.Task[None]) -> None:
+            free.release()
+            leased.streams.discard(task)
+            if not task.cancelled() and (error := task.exception()) is not None:
+                _log.error("a connection of a door could not be carried", exc_info=error)
+
+        while True:
+            await free.acquire()
+            try:
+                endpoint = await leased.doors.accept(door)
+            except OSError:
+                _log.exception("no connection of a kernel can be accepted")
+                free.release()
+                await asyncio.sleep(_PAUSE_SECONDS)
+                continue
+            if leased.link is None:
+                await _refuse(endpoint, _SHUT if leased.is_shut else _NO_BOT)
+                free.release()
+                continue
+            offering = self._offer(leased.link, door, endpoint)
+            task = asyncio.create_task(offering, name="connection of a door")
+            leased.streams.add(task)
+            task.add_done_callback(over)
+
+    async def _offer(self, link: web.WebSocketResponse, door: int, endpoint: socket.socket) -> None:
+        """Offer a connection to a bot, until it was carried to its end or nobody fetches it."""
+        name, connection = secrets.token_hex(_NAME_BYTES), _Connection(endpoint)
+        self._offered[name] = connection
+        try:
+            await link.send_json({"door": door, "stream": name})
+            await asyncio.wait({connection.carrying}, timeout=_FETCH_SECONDS)
+            if connection.carrying.done():
+                await asyncio.wait({connection.carrying.result()})
+        except ConnectionError:
+            _log.info("a bot went before it heard of a connection")
+        finally:
+            self._offered.pop(name, None)
+            if connection.carrying.done():
+                connection.carrying.result().cancel()
+                await asyncio.wait({connection.carrying.result()})
+            endpoint.close()
+
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
+        """Carry a connection that was offered, once."""
+        connection = self._offered.pop(request.query["stream"], None)
+        if connection is None:
+            raise web.HTTPNotFound
+        response = web.WebSocketResponse(compress=False, max_msg_size=_MAX_MESSAGE_BYTES)
+        await response.prepare(request)
+        relaying = door_streams.relay(connection.endpoint, response, most_seconds=_LAST_SECONDS)
+        carrying = asyncio.create_task(relaying, name="carried connection")
+        connection.carrying.set_result(carrying)
+        try:
+            await asyncio.wait({carrying})
+        finally:
+            carrying.cancel()
+        return response
+
+    async def _introduce(self, request: web.Request) -> web.Response:
+        said = await request.json()
+        kernel_id, mark = str(said["kernel"]), str(said["mark"])
+        leased = self._leased.get(kernel_id)
+        if leased is None:
+            # It has none, and code is told why.
+            await self._host.introduce(kernel_id, str(said["code"]))
+        elif leased.mark != mark:
+            await self._host.introduce(kernel_id, str(said["code"]))
+            leased.mark = mark
+        return web.json_response({})
+
+    async def _ask(self, request: web.Request) -> web.Response:
+        """Ask a person as long as the bot that wants to know is there."""
+        said = await request.json()
+        question = host_messages.read(values.InputRequested, said["question"])
+        if request.transport is None:
+            raise web.HTTPBadRequest
+        asking = asyncio.create_task(
+            self._host.ask(str(said["kernel"]), question), name="question of a bot"
+        )
+        with request.transport.get_extra_info("socket").dup() as peer:
+            leaving = asyncio.create_task(_until_readable(peer), name="end of a bot")
+            try:
+                await asyncio.wait({asking, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in (asking, leaving):
+                    task.cancel()
+                await asyncio.wait({asking, leaving})
+        if asking.cancelled():
+            raise errors.KernelError
+        answer = host_messages.document(asking.result())
+        return web.Response(body=answer, content_type="application/json")
+
+    async def _unheld(self, _: web.Request) -> web.Response:
+        unheld = {name: one.key for name, one in self._leased.items() if one.link is None}
+        return web.Response(body=host_messages.document(unheld), content_type="application/json")
+
+    async def _shut(self, request: web.Request) -> web.Response:
+        """Let code be told that nothing is let through, rather than that no bot is there."""
+        leased = self._leased.get(str((await request.json())["kernel"]))
+        if leased is not None and leased.link is None:
+            leased.is_shut = True
+        return web.json_response({})
+
+
+async def _release(leased: _LeasedDoors) -> None:
+    """Take doors back from the bot that holds them; what it carries is reset."""
+    link, leased.link = leased.link, None
+    streams = set(leased.streams)
+    for task in streams:
+        task.cancel()
+    if streams:
+        await asyncio.wait(streams)
+    if link is not None:
+        await link.close()
+
+
+async def _refuse(endpoint: socket.socket, reason: bytes) -> None:
+    """Tell whoever connected why nothing is let through."""
+    with endpoint:
+        await asyncio.sleep(_ANSWER_SECONDS)
+        # What code does with its end is no fault here.
+        with contextlib.suppress(OSError):
+            # What is unread when a connection is closed takes the answer with it.
+            with contextlib.suppress(BlockingIOError):
+                endpoint.recv(_HEAD_BYTES)
+            endpoint.send(_HEAD % (reason, len(reason), reason) + reason)
+
+
+async def _until_readable(descriptor: socket.socket) -> None:
+    """Return when the other side has gone, or sends something."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(descriptor, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(descriptor)
