@@ -19,6 +19,8 @@ import os
 FORMAT = 3
 """Of a generation; `kernels/snapshot_manifests` reads no other."""
 OUT_OF_BAND_BYTES = 64 * 1024
+MAX_REASON_CHARACTERS = 200
+"""Length of a reason for a loss."""
 _MIN_BLOB_BYTES = 4 * 1024 * 1024
 # The manifest names each of them.
 _MAX_BLOBS = 512
@@ -30,7 +32,6 @@ _SYNC_BYTES = 256 * _PIECE_BYTES
 # The bot reads this many entries of a manifest, and counts the others.
 _LISTED = (200, 50, 10, 0)
 _MAX_LISTED_CHARACTERS = 40
-_MAX_REASON_CHARACTERS = 200
 _MAX_MANIFEST_BYTES = 256 * 1024
 _REFUSALS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
 
@@ -243,9 +244,9 @@ def write_manifest(directory: str, number: int, manifest: Manifest) -> None:
 
 
 def shortened(entries: dict[str, str], count: int) -> dict[str, str]:
-    """Return the first names and what is said of them, both in a length that the bot reads."""
+    """Return the first names and their reasons, both in a length that the bot reads."""
     return {
-        name[:_MAX_LISTED_CHARACTERS]: text[:_MAX_REASON_CHARACTERS]
+        name[:_MAX_LISTED_CHARACTERS]: text[:MAX_REASON_CHARACTERS]
         for name, text in itertools.islice(entries.items(), count)
     }
 

@@ -39,11 +39,9 @@ from . import snapshot_files
 PROTOCOL = 5
 # Pickles name what rebuilds an object by this module: the real one's name depends on the release.
 _MODULE = "interpreter_bot_variables"
-MAX_REASON_CHARACTERS = 200
-"""Of what is said of one object."""
 _TOO_DEEP = "it is nested too deeply"
 
-# Types by the words for them.
+# Objects of these types cannot be kept; people read the words.
 _UNKEEPABLE: dict[type, str] = {
     types.GeneratorType: "a generator",
     types.CoroutineType: "a coroutine",
@@ -74,7 +72,7 @@ _VALUES = (
     *(types.ModuleType, types.BuiltinFunctionType, types.CodeType, re.Pattern, pathlib.PurePath),
     *(datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, decimal.Decimal),
 )
-# A text that is longer is to lie in memory once.
+# A longer text is kept once, however many variables have it.
 _MAX_VALUE_LENGTH = 64 * 1024
 
 
@@ -114,15 +112,15 @@ def describe(kind: type) -> str:
             return words
     try:
         words = f"an object of type {kind.__module__}.{kind.__qualname__}"
-        return _WORDS.get(kind.__name__, words)[:MAX_REASON_CHARACTERS]
+        return _WORDS.get(kind.__name__, words)[: snapshot_files.MAX_REASON_CHARACTERS]
     except Exception:
-        # A metaclass of the person's answers for its names.
+        # The names may come from a metaclass of a cell.
         return "an object"
 
 
 def reason(error: BaseException) -> str:
     """Return an exception's name and text, even if its own methods raise."""
-    # cloudpickle says it in words of its own.
+    # cloudpickle raises another error from it.
     cause = BaseException.__dict__["__cause__"].__get__(error)
     if any(issubclass(type(one), RecursionError) for one in (error, cause)):
         return _TOO_DEEP
@@ -130,8 +128,8 @@ def reason(error: BaseException) -> str:
         return str(error)
     with contextlib.suppress(Exception):
         # Any exception: the method is the person's.
-        return f"{type(error).__name__}: {error}"[:MAX_REASON_CHARACTERS]
-    return type(error).__name__[:MAX_REASON_CHARACTERS]
+        return f"{type(error).__name__}: {error}"[: snapshot_files.MAX_REASON_CHARACTERS]
+    return type(error).__name__[: snapshot_files.MAX_REASON_CHARACTERS]
 
 
 def restore_into(namespace: dict[str, Any]) -> None:
@@ -200,7 +198,7 @@ class VariablePickler(cloudpickle.Pickler):  # type: ignore[misc]
         if kind is _Namespace:
             return _current_namespace, ()
         if obj is _make_lost:
-            # It stands for whatever is lost, and is never lost itself.
+            # Never replace the placeholder's own constructor.
             return NotImplemented
         try:
             if issubclass(kind, type):
@@ -214,7 +212,7 @@ class VariablePickler(cloudpickle.Pickler):  # type: ignore[misc]
             if view := self._reduce_view(kind, obj):
                 return view
             if issubclass(kind, tuple(_UNKEEPABLE)):
-                return self.lose(obj)
+                return self.replace(obj)
             if reduce := self.dispatch_table.get(kind):
                 return reduce(obj)
             return obj.__reduce_ex__(PROTOCOL)
@@ -222,10 +220,10 @@ class VariablePickler(cloudpickle.Pickler):  # type: ignore[misc]
             if issubclass(type(error), RecursionError):
                 # The same object may be kept where it is nested less deeply.
                 raise
-            return self.lose(obj, reason(error))
+            return self.replace(obj, reason(error))
 
-    def lose(self, obj: Any, why: str = "", what: str = "") -> tuple[Any, ...]:
-        """Reduce an object to a placeholder for it."""
+    def replace(self, obj: Any, why: str = "", what: str = "") -> tuple[Any, ...]:
+        """Reduce an object to a placeholder for it, and record the loss."""
         what = what or describe(type(obj))
         self.losses[id(obj)] = what, why
         return _make_lost, (what, why)
@@ -269,8 +267,8 @@ def _reduce_file(pickler: VariablePickler, file: Any) -> tuple[Any, ...]:
     if "r" in mode and "+" not in mode and not file.closed and os.path.isfile(str(file.name)):
         encoding = getattr(file, "encoding", None)
         return _reopen, (str(file.name), mode, encoding, file.tell())
-    # cloudpickle would write here what the kernel still is to write, and lose the file.
-    return pickler.lose(file, "it is not opened for reading only")
+    # cloudpickle would flush what the kernel has not written yet, and lose the file.
+    return pickler.replace(file, "it is not opened for reading only")
 
 
 def _reduce_database(pickler: VariablePickler, database: sqlite3.Connection) -> tuple[Any, ...]:
@@ -279,15 +277,15 @@ def _reduce_database(pickler: VariablePickler, database: sqlite3.Connection) -> 
     rows = cursor.execute("pragma database_list").fetchall()
     path = rows[0][2] if rows else ""
     if path and database.in_transaction:
-        return pickler.lose(database, "it has changes that are not committed")
+        return pickler.replace(database, "it has changes that are not committed")
     content = None if path else database.serialize()
     state = {name: getattr(database, name) for name in _CONNECTION_STATE}
     return _connect, (path, content), state, None, None, _set_all
 
 
 _KNOWN: dict[type, Callable[[VariablePickler, Any], tuple[Any, ...]]] = {
-    # An earlier Python lost it: that is to be said of this snapshot, too.
-    Lost: lambda pickler, lost: pickler.lose(lost, lost._why, lost._what),
+    # An earlier Python lost it: this snapshot lacks it, too.
+    Lost: lambda pickler, lost: pickler.replace(lost, lost._why, lost._what),
     types.CellType: _reduce_cell,
     types.CodeType: _reduce_code,
     _CACHED_FUNCTION: lambda _, cached: (_cache, (cached.__wrapped__, cached.cache_parameters())),

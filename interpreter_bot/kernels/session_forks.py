@@ -132,7 +132,7 @@ class SessionForks:
             return
         kernel, workspace = launched.kernel, launched.workspace
         # Code that runs would end that.
-        await saved.save(launched, most_wait_seconds=_MOST_WAIT_SECONDS)
+        await saved.save(launched, max_wait_seconds=_MOST_WAIT_SECONDS)
         missed_runs = kernel.runs - kernel.kept_runs
         try:
             # Not under the lock: files may be copied meanwhile, and the person waits for this.

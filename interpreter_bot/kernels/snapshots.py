@@ -34,27 +34,26 @@ from interpreter_bot.kernels.files import workspace_io, workspaces
 _log = logging.getLogger(__name__)
 
 _IDLE_SECONDS: Final = 30.0
-# After code, where saving is cheap: what comes at once would only interrupt it.
+# After code, if saving is cheap: code that follows at once would only interrupt it.
 _PAUSE_SECONDS: Final = 1.0
 _BUSY_PER_CORE: Final = 2
-# What a kernel may take in all, in relation to the time for writing: it reads back what it wrote.
-_LONGEST: Final = 3
+# A kernel may take so many times the time for writing, as it reads back what it wrote.
+_MAX_WRITING_TIMES: Final = 3
 _LATE_SECONDS: Final = 5.0
 # To fork, which is all that a kernel does itself.
 _BEGIN_SECONDS: Final = 10.0
-# At most between two looks whether it is done; what is done soon is seen soon.
-_POLL_SECONDS: Final = 0.05
+# At most between two looks for the manifest; a quick save is noticed quickly.
+_MAX_POLL_SECONDS: Final = 0.05
 _SLOT_SECONDS: Final = 5.0
 _FAILED: Final = (
-    "The variables of the earlier Python could not be brought back now. {reason}They are kept for "
-    "the next one; what is defined until then is not."
+    "Your saved variables could not be restored now. {reason}They are kept for the next Python; "
+    "what you define until then is not saved."
 )
 _OUTDATED: Final = (
-    "The variables of the earlier Python were saved by an older version of this bot, so they are "
-    "not restored."
+    "Your variables were saved by an older version of this bot, so they are not restored."
 )
-_GIVEN_UP: Final = "The variables of the earlier Python cannot be read, and are given up."
-_PARTLY: Final = "Some variables did not come back after all: {listed}."
+_GIVEN_UP: Final = "Your saved variables cannot be read, so they were deleted."
+_PARTLY: Final = "Some variables could not be restored: {listed}."
 _MAX_SHOWN: Final = 4
 
 
@@ -63,8 +62,8 @@ class Snapshots:
 
     Attributes:
         generations: what lies on disk, and which of it is current.
-        on_saved: is told of each session whose variables were saved just now.
-        busy_count: in how many kernels code runs now, or is about to, as their watchdog says.
+        on_saved: is called for each session whose variables were saved.
+        busy_count: how many kernels run code now, or are about to, as the watchdog counted.
     """
 
     def __init__(self, config: settings.Settings, key: snapshot_generations.SnapshotKey) -> None:
@@ -130,13 +129,13 @@ class Snapshots:
         return self._saving.get(launched.kernel.id)
 
     async def save(
-        self, launched: launchers.LaunchedKernel, *, most_wait_seconds: float | None = None
+        self, launched: launchers.LaunchedKernel, *, max_wait_seconds: float | None = None
     ) -> None:
-        """Save a session now, if there is anything new; within such a wait only if it is cheap."""
-        is_wanted = most_wait_seconds is None or self._is_cheap(launched)
+        """Save a session now, if there is anything new; with a limited wait only if it is cheap."""
+        is_wanted = max_wait_seconds is None or self._is_cheap(launched)
         saving = self.begin_saving(launched) if is_wanted else self._saving.get(launched.kernel.id)
         if saving is not None:
-            await asyncio.wait({saving}, timeout=most_wait_seconds)
+            await asyncio.wait({saving}, timeout=max_wait_seconds)
 
     def interrupt(self, launched: launchers.LaunchedKernel) -> bool:
         """Give up saving a session; returns whether it was being saved."""
@@ -144,11 +143,11 @@ class Snapshots:
         return saving is not None and saving.cancel()
 
     async def save_all(self, everyone: Iterable[launchers.LaunchedKernel]) -> None:
-        """Save what sessions have that no snapshot has, as the bot is about to end."""
+        """Save all sessions that have anything new, as the bot is about to end."""
         seconds = self._config.end_seconds
         for launched in everyone:
             if self._is_unsaved(launched):
-                self._begin(launched, seconds / _LONGEST)
+                self._begin(launched, seconds / _MAX_WRITING_TIMES)
         if self._saving:
             await asyncio.wait(self._saving.values(), timeout=seconds)
         if late := list(self._saving.values()):
@@ -175,7 +174,7 @@ class Snapshots:
     async def _find_tidied(
         self, workspace: workspaces.Workspace | None
     ) -> snapshot_generations.Snapshot | None:
-        """Do both in one, where a person waits."""
+        """Do both in one file operation, as a person waits."""
         if workspace is None or not self.is_used:
             await self.tidy(workspace)
             return await self._find(workspace)
@@ -204,7 +203,7 @@ class Snapshots:
     async def restore(self, launched: launchers.LaunchedKernel) -> bool:
         """Bring variables back into a session's new kernel, if any are saved; False if it died.
 
-        What came back is then in its `restored`, and what did not is said in its `unrestored`.
+        Its `restored` then lists what came back, and its `unrestored` says what did not.
         """
         kernel = launched.kernel
         try:
@@ -223,7 +222,7 @@ class Snapshots:
             code, show=answer.show, seconds=self._config.seconds, is_own=True
         )
         if not kernel.is_alive:
-            # Not those that the bot ended, whatever for: the next time may be better.
+            # If the bot ended it, the snapshot is not to blame.
             if finished.ending is not values.Ending.STOPPED:
                 await self._note_death(snapshot)
             return False
@@ -261,7 +260,7 @@ class Snapshots:
             _log.exception("it is not known what is saved of a session")
             is_kept = True
         if is_kept:
-            _give_up(launched, "Python ended while it read them.")
+            _give_up(launched, "Python crashed while it read them.")
         else:
             launched.kernel.generations.add(0)
             launched.kernel.unrestored = _GIVEN_UP
@@ -309,7 +308,7 @@ class Snapshots:
 
     def _begin(self, launched: launchers.LaunchedKernel, seconds: float) -> None:
         kernel_id = launched.kernel.id
-        # Whatever comes of it: what cannot be saved is not tried again and again.
+        # Even if that fails: it would fail again until code has run.
         launched.kernel.saved_runs = launched.kernel.runs
         task = asyncio.create_task(self._save(launched, seconds), name="save variables")
         self._saving[kernel_id] = task
@@ -320,7 +319,7 @@ class Snapshots:
         kernel, workspace = launched.kernel, launched.workspace
         async with self._slot():
             if workspace is None or not kernel.is_alive or kernel.is_busy:
-                # A look at variables may have come first, after which it is due again.
+                # The bot's own code, such as a look at variables, may run: it is due again then.
                 kernel.saved_runs = 0
                 return
             runs, begun = kernel.runs, time.monotonic()
@@ -339,7 +338,7 @@ class Snapshots:
                     # Also if it was interrupted: the rest is part of the session's disk use.
                     await self._settle(launched, workspace)
             except Exception:
-                # Any exception: it is a task of its own, and nobody waits for it.
+                # The last net of this task: nobody awaits it.
                 _log.exception("variables were not saved")
 
     async def _settle(
@@ -351,7 +350,7 @@ class Snapshots:
         """Make a live kernel's generation current, or delete what the current one does not need."""
         work, known = workspace_io.file_work, launched.kernel.generations
         async with self.lock(workspace):
-            # What a dead one left is no business of its own any more: the next may have begun.
+            # If the kernel has died, the next one may be using these files.
             if launched.kernel.is_alive and record is not None:
                 if await work(self.generations.activate, workspace, record, known):
                     launched.kernel.kept_runs = record.runs
@@ -362,7 +361,7 @@ class Snapshots:
 
     @contextlib.asynccontextmanager
     async def _slot(self) -> AsyncIterator[None]:
-        """Wait for one's turn; a session that takes long does not keep others waiting for it."""
+        """Wait for a place; after some seconds a slow session no longer takes one up."""
         await self._slots.acquire()
         with contextlib.ExitStack() as slot:
             slot.callback(self._slots.release)
@@ -392,11 +391,11 @@ class Snapshots:
                 if await work(snapshot_manifests.exists, workspace, number):
                     return await work(snapshot_manifests.read, workspace, number)
                 waited = time.monotonic() - begun
-                if waited > _LONGEST * seconds + _LATE_SECONDS:
+                if waited > _MAX_WRITING_TIMES * seconds + _LATE_SECONDS:
                     _log.warning("variables were not saved in time")
                     return None
-                await asyncio.sleep(min(waited / 20, _POLL_SECONDS))
-            # A look at variables ends it like any code, and changes none: it is due again then.
+                await asyncio.sleep(min(waited / 20, _MAX_POLL_SECONDS))
+            # The bot's own code, such as a look at variables, has ended it: it is due again.
             kernel.saved_runs = 0
             return None
         finally:

@@ -326,7 +326,7 @@ async def test_a_kernel_that_writes_its_own_manifest_harms_only_itself(opened):
         assert max(len(name) + len(why) for name, why in told.lost) <= 160
         assert not {"\u202e", "\n"} & set("".join(told.names))
         kernel = await lose(pool)
-        assert "could not be brought back" in kernel.unrestored
+        assert "could not be restored" in kernel.unrestored
         assert await run(kernel, "1 + 1") == "2"
 
 
@@ -434,7 +434,7 @@ async def test_a_kernel_that_cannot_know_what_is_saved_does_not_replace_it(opene
         with monkeypatch.context() as broken:
             broken.setattr(safe_open, "open_file", fail)
             kernel = await lose(pool)
-        assert "kept for the next one" in kernel.unrestored
+        assert "kept for the next Python" in kernel.unrestored
         await run(kernel, "x = 2")
         assert await saved(pool) == told
         assert await run(await lose(pool), "x") == "1"
@@ -455,12 +455,12 @@ async def test_variables_that_end_python_when_they_are_read_are_given_up_the_sec
         await saved(pool)
         await (await pool.workspace("a")).put("armed", _chunks(b"x"))
         kernel = await lose(pool)
-        assert "kept for the next one" in kernel.unrestored
+        assert "kept for the next Python" in kernel.unrestored
         await run(kernel, "new = 1")
         good = (await pool.saved_variables("a")).at
         assert (await saved(pool)).at == good, "it is not replaced"
         kernel = await lose(pool)
-        assert "given up" in kernel.unrestored
+        assert "were deleted" in kernel.unrestored
         assert await run(kernel, "'trap' in dir(), 'new' in dir()") == "(False, False)"
         assert (await saved(pool)) is None
         await run(kernel, "new = 1")
@@ -481,7 +481,7 @@ slow = Slow(); slow.a = 1
         told = await saved(pool)
         await (await pool.workspace("a")).put("armed", _chunks(b"x"))
         kernel = await lose(pool)
-        assert "could not be brought back now" in kernel.unrestored
+        assert "could not be restored now" in kernel.unrestored
         await run(kernel, "new = 1; os = __import__('os'); os.unlink('/mnt/data/armed')")
         kernel = await lose(pool)
         assert kernel.restored == told

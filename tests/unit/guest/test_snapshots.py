@@ -1,4 +1,13 @@
-"""Variables that are saved by one namespace and come back in another."""
+"""Variables that are saved by one namespace and come back in another.
+
+What must come back: numbers, text and containers with what they share; arrays and their views,
+frames, columns and tables; models and figures; functions with closures, classes and their
+instances, modules; locks, caches, databases, files that are read; the state of the process.
+Everything else is named with its reason and lost alone: what refuses, hangs, ends Python, forks,
+starts processes, lies about itself or forges reports, when it is written or when it is read.
+Never: a hang, a session that is disturbed, a `__del__` of a copy, a good generation replaced by an
+empty one.
+"""
 
 import contextlib
 import errno
@@ -111,6 +120,117 @@ texts = [long]
     assert names["cache"].look() is names["known"]
     assert type(names["cache"]) is names["Cache"]
     assert names["texts"][0] is names["long"]
+
+
+def test_classes_and_functions_of_every_kind_come_back(session):
+    saved = session("""
+import abc, dataclasses, enum, functools, typing
+T = typing.TypeVar("T")
+class Box(typing.Generic[T]):
+    def __init__(self, x: T): self.x = x
+@dataclasses.dataclass(order=True)
+class Item:
+    n: int
+    box: Box = dataclasses.field(default_factory=lambda: Box(1))
+class Shape(abc.ABC):
+    @abc.abstractmethod
+    def area(self): ...
+    @functools.cached_property
+    def cached(self): return 5
+    @property
+    def double(self): return 2 * self.area()
+class Square(Shape):
+    def __init__(self, side): super().__init__(); self.side = side
+    def area(self): return self.side ** 2
+    def __init_subclass__(cls): super().__init_subclass__(); cls.tag = cls.__name__
+class Sub(Square): pass
+class Color(enum.IntEnum): RED = 1
+class Node:
+    __slots__ = ("next", "value")
+class Counted:
+    instances = []
+    def __init__(self): Counted.instances.append(self)
+class Described:
+    def __set_name__(self, owner, name): self.name = name
+    def __get__(self, instance, owner): return self.name
+class Holder: field = Described()
+items, squares, holder = [Item(3), Item(1)], {Color.RED: Sub(3)}, Holder()
+first, second = Counted(), Counted()
+ring = Node(); ring.next = Node(); ring.next.next = ring
+def factorial(n): return 1 if n < 2 else n * factorial(n - 1)
+remembered = functools.lru_cache(factorial)
+def counting(function):
+    @functools.wraps(function)
+    def inner(*arguments): inner.calls += 1; return function(*arguments)
+    inner.calls = 0
+    return inner
+@counting
+def add(a, b): return a + b
+add(1, 2)
+def annotated(x: Item, *, y: "Sub" = None) -> list[Item]: return [x]
+elsewhere = {"base": 5}
+exec("def other(x): return x + base", elsewhere)
+other, held = elsewhere["other"], {"function": annotated, "items": items}
+""")
+    manifest = saved.save()
+    assert (manifest["lost"], manifest["partly"]) == ({}, {})
+    names = saved.restored()
+    assert saved.failed == {}
+    assert names["items"][0] > names["items"][1]
+    assert type(names["items"][0].box) is names["Box"]
+    square = names["squares"][names["Color"].RED]
+    assert (square.area(), square.double, square.cached, square.tag) == (9, 18, 5, "Sub")
+    assert isinstance(square, names["Shape"])
+    assert names["Counted"].instances == [names["first"], names["second"]]
+    assert (names["holder"].field, names["ring"].next.next) == ("field", names["ring"])
+    assert names["factorial"](5) == names["remembered"](5) == 120
+    assert (names["add"](2, 3), names["add"].calls, names["other"](1)) == (5, 2, 6)
+    assert names["held"] == {"function": names["annotated"], "items": names["items"]}
+    assert names["annotated"].__annotations__["x"] is names["Item"]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="no such syntax")
+def test_functions_and_classes_with_type_parameters_come_back(session):
+    saved = session("""
+def same[X](x: X) -> X: return x
+class Box[Y]:
+    def __init__(self, y: Y): self.y = y
+box = Box(3)
+""")
+    assert saved.save()["lost"] == {}
+    names = saved.restored()
+    assert (names["same"](4), names["box"].y) == (4, 3)
+    assert names["same"].__type_params__[0].__name__ == "X"
+
+
+def test_objects_of_common_libraries_come_back(session):
+    for library in ("matplotlib", "plotly", "polars", "pyarrow", "sklearn"):
+        pytest.importorskip(library)
+    saved = session("""
+import numpy, pandas, plotly.express, polars, pyarrow
+from matplotlib import figure as figures
+from sklearn import linear_model, pipeline, preprocessing
+figure = figures.Figure()
+figure.subplots().plot([1, 2])
+chart = plotly.express.line(x=[1, 2], y=[3, 4])
+frame = pandas.DataFrame({"a": pandas.Categorical(["x", "y"])})
+other, lazy = polars.DataFrame({"a": [1, 2]}), polars.DataFrame({"a": [1, 2]}).lazy()
+table, numbers = pyarrow.table({"a": [1, 2]}), numpy.random.default_rng(3)
+doubled = preprocessing.FunctionTransformer(lambda x: numpy.asarray(x) * 2)
+model = pipeline.make_pipeline(doubled, linear_model.LinearRegression())
+model.fit([[1], [2]], [1, 2])
+expected = numpy.random.default_rng(3).random()
+""")
+    manifest = saved.save()
+    assert (manifest["lost"], manifest["partly"]) == ({}, {})
+    names = saved.restored()
+    assert saved.failed == {}
+    assert len(names["figure"].axes[0].lines) == len(names["chart"].data) == 1
+    assert list(names["frame"]["a"].cat.categories) == ["x", "y"]
+    assert names["lazy"].collect().equals(names["other"])
+    assert names["table"].to_pydict() == {"a": [1, 2]}
+    assert names["numbers"].random() == names["expected"]
+    assert names["model"].predict([[3]])[0] == pytest.approx(3)
 
 
 def test_variables_of_an_outer_function_stay_shared(session):
