@@ -19,12 +19,19 @@ import pathlib
 import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import aiohttp
 
 from interpreter_bot import errors
-from interpreter_bot.hosts import host_addresses, host_messages, host_sockets, host_statuses, ports
+from interpreter_bot.hosts import (
+    host_addresses,
+    host_messages,
+    host_requests,
+    host_sockets,
+    host_statuses,
+    ports,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -32,19 +39,13 @@ _FRAME: Final = struct.Struct("<IQ")
 _FIRST_WAIT_SECONDS: Final = 0.02
 _LONGEST_WAIT_SECONDS: Final = 1.0
 _HEARTBEAT_SECONDS: Final = 20.0
-# Whatever is no file, of which each takes as long as it is long.
 _ANSWER_SECONDS: Final = 120.0
-# Files as long as they are, or their reader is slow; what is saved, copied or fetched; a kernel
-# that works until it can be told something; people who are asked.
-_LONG: Final = frozenset(
-    {"/v1/file", "/v1/save", "/v1/end", "/v1/fork", "/v1/go_back", "/v1/introduce", "/v1/ask"}
-) | {"/v1/arrive", "/v1/archive"}
-# What would be another thing the second time.
-_ONCE: Final = frozenset({("PUT", "/v1/file"), ("POST", "/v1/fork"), ("POST", "/v1/go_back")})
 _FAILED: Final = "The process that keeps the Python kernels failed. Its log has the details."
 # A connection breaks at once when its host dies.
 _NOTICE_SECONDS: Final = 1.0
 
+
+T = TypeVar("T")
 
 Revive: TypeAlias = Callable[[], Awaitable[None]]
 """Starts a host, if there is none."""
@@ -199,49 +200,77 @@ class HostConnection:
         if self._socket is not None:
             self._outgoing.put_nowait(message)
 
-    async def request(
-        self, method: str, path: str, said: object = None, params: Mapping[str, str] | None = None
-    ) -> Any:  # noqa: ANN401
-        """Ask for something that is answered at once.
+    async def call(
+        self, request: host_requests.Request[T], params: Mapping[str, str] | None = None
+    ) -> T:
+        """Send a request, and return its answer.
+
+        Args:
+            request: see `host_requests`.
+            params: the session and its epoch, if there are several machines.
 
         Raises:
             BotError: the host refused; the sentence says why.
             KernelError: it cannot be reached.
         """
-        body = host_messages.document(said) if said is not None else None
-        return await self.request_with(method, path, data=body, params=params)
+        answer: T = await self.answered(
+            request.answer,
+            "POST",
+            f"/v1/requests/{type(request).__name__}",
+            is_long=request.is_long,
+            is_once=request.is_once,
+            data=host_messages.document(request),
+            params=params,
+        )
+        return answer
 
-    async def request_with(self, method: str, path: str, **options: Any) -> Any:  # noqa: ANN401
-        """Do the same with options of aiohttp, such as `data` in pieces."""
+    async def answered(self, kind: type[T], method: str, path: str, **options: Any) -> T:
+        """Send an HTTP request, and return its answer; options are those of `requested`.
+
+        Raises:
+            BotError: as `call` does.
+        """
         async with self.requested(method, path, **options) as response:
             with _translated():
-                return await response.json()
+                return host_messages.read(kind, await response.json())
 
     @contextlib.asynccontextmanager
     async def requested(
         self,
         method: str,
         path: str,
+        *,
+        is_long: bool = False,
+        is_once: bool = False,
         **options: Any,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Ask for something, and read the answer within the context.
+        """Send an HTTP request, and read the answer within the context.
 
         If the host dies before it has answered, the next one is asked. Errors of the context
         itself, such as a full disk, pass unchanged.
 
+        Args:
+            method: of HTTP.
+            path: of the host's.
+            is_long: it may take as long as it takes.
+            is_once: only one host is asked.
+            options: of aiohttp.
+
         Raises:
-            BotError: as `request` does.
+            BotError: as `call` does.
         """
-        answer_seconds = None if path in _LONG else _ANSWER_SECONDS
+        answer_seconds = None if is_long else _ANSWER_SECONDS
         timeout = aiohttp.ClientTimeout(total=None, sock_read=answer_seconds)
         with _translated():
-            response = await self._begun(method, path, timeout=timeout, **options)
+            response = await self._begun(method, path, is_once=is_once, timeout=timeout, **options)
         async with response:
             with _translated():
                 await _check(response)
             yield response
 
-    async def _begun(self, method: str, path: str, **options: Any) -> aiohttp.ClientResponse:
+    async def _begun(
+        self, method: str, path: str, *, is_once: bool, **options: Any
+    ) -> aiohttp.ClientResponse:
         """Ask for something until a host begins to answer, or none can be reached."""
         until = time.monotonic() + self._patience_seconds
         while True:
@@ -252,7 +281,7 @@ class HostConnection:
             except (aiohttp.ClientConnectionError, OSError) as error:
                 # One that is too slow is still there, and one that was away for long is no more.
                 is_over = asked is None or time.monotonic() > until
-                if is_over or isinstance(error, TimeoutError) or (method, path) in _ONCE:
+                if is_over or isinstance(error, TimeoutError) or is_once:
                     raise
                 _log.info("the host went before it answered: %r", error)
                 give_up = time.monotonic() + _NOTICE_SECONDS

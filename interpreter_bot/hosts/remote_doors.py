@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Set
 from typing import Any, Final, TypeAlias, TypeVar
 
 from interpreter_bot import code_activity, errors, values
-from interpreter_bot.hosts import host_calls, host_connection, kernel_doors, tunneled_doors
+from interpreter_bot.hosts import host_connection, host_requests, kernel_doors, tunneled_doors
 
 _log = logging.getLogger(__name__)
 
@@ -102,8 +102,8 @@ class RemoteDoors:
             return
         self._introducing.add(kernel_id)
         try:
-            said = {"kernel": kernel_id, "code": told.code, "mark": told.mark}
-            await self._connection.request("POST", "/v1/introduce", said)
+            request = host_requests.Introduce(kernel_id, told.code, told.mark)
+            await self._connection.call(request)
             self._doorkeeper.introduced(kernel_id)
         finally:
             self._introducing.discard(kernel_id)
@@ -120,8 +120,7 @@ class RemoteDoors:
         while True:
             self._is_due.clear()
             try:
-                said = await self._connection.request("GET", "/v1/unheld_doors")
-                unheld = host_calls.read(dict[str, str], said)
+                unheld = await self._connection.call(host_requests.UnheldDoors())
                 for kernel_id, key in unheld.items():
                     # Of several, the bot that had them comes first: it may be running a turn there.
                     is_ours = self._epoch_on is None or (
@@ -148,7 +147,7 @@ class RemoteDoors:
                     return  # It is for others to say.
                 reach = self.reach(key)
                 if self._doorkeeper is None or not (reach.hosts or reach.offers):
-                    await self._connection.request("POST", "/v1/shut_doors", {"kernel": kernel_id})
+                    await self._connection.call(host_requests.ShutDoors(kernel_id))
                     return
                 doors = functools.partial(self._fetched, key, kernel_id, epoch)
                 told = await self._doorkeeper.open(key, kernel_id, doors)
@@ -211,8 +210,7 @@ class RemoteDoors:
         return doors
 
     async def _ask(self, kernel_id: str, question: values.InputRequested) -> str:
-        said = {"kernel": kernel_id, "question": question}
-        return str(await self._connection.request("POST", "/v1/ask", said))
+        return await self._connection.call(host_requests.AskPerson(kernel_id, question))
 
 
 def _opened(task: asyncio.Task[None]) -> None:

@@ -13,7 +13,7 @@ import functools
 import logging
 import pathlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from interpreter_bot import code_activity, errors, session_variables, values
 from interpreter_bot.hosts import (
@@ -21,6 +21,7 @@ from interpreter_bot.hosts import (
     host_calls,
     host_connection,
     host_messages,
+    host_requests,
     kernel_doors,
     placement_offers,
     ports,
@@ -209,28 +210,23 @@ class RemoteHost:
 
     async def variables(self, key: str) -> session_variables.HeldVariables:
         """Return what a session has of variables."""
-        return host_calls.read(
-            session_variables.HeldVariables, await self._post("variables", key=key)
-        )
+        return await self._call(host_requests.Variables(key))
 
     async def fork(
         self, key: str, new_key: str, *, checkpoint: str = "", new_epoch: int = 0
     ) -> session_variables.SavedVariables | None:
         """Let a new session, of an epoch of its own, begin as a copy; see `ports.Hosts.fork`."""
-        begun = {"new_key": new_key, "new_epoch": new_epoch}
-        said = await self._post("fork", key=key, checkpoint=checkpoint, **begun)
-        return None if said is None else host_calls.read(session_variables.SavedVariables, said)
+        return await self._call(host_requests.Fork(key, new_key, checkpoint, new_epoch))
 
     async def note_checkpoint(self, key: str, name: str) -> None:
         """Remember what a session is; see `ports.Hosts.note_checkpoint`."""
-        await self._post("note_checkpoint", key=key, checkpoint=name)
+        await self._call(host_requests.NoteCheckpoint(key, name))
 
     async def go_back(
         self, key: str, name: str, *, is_whole: bool = False
     ) -> session_variables.SavedVariables | None:
         """Let a session be what it was; see `ports.Hosts.go_back`."""
-        said = await self._post("go_back", key=key, checkpoint=name, is_whole=is_whole)
-        return None if said is None else host_calls.read(session_variables.SavedVariables, said)
+        return await self._call(host_requests.GoBack(key, name, is_whole))
 
     def reach(self, key: str) -> code_activity.Reach:
         """Return what code of a session may reach outside."""
@@ -262,7 +258,7 @@ class RemoteHost:
 
     async def stop(self, execution_id: str, reason: str = "") -> None:
         """Interrupt an execution, or keep it from beginning."""
-        await self._post("stop", execution=execution_id, reason=reason)
+        await self._call(host_requests.Stop(execution_id, reason))
 
     def acknowledge(self, execution_id: str) -> None:
         """Let the host forget an execution."""
@@ -272,45 +268,43 @@ class RemoteHost:
         self, keys: Collection[str] | None = None
     ) -> Mapping[str, ports.KernelStatus]:
         """Return the kernels of sessions, by their keys."""
-        said = await self._post("statuses", keys=None if keys is None else list(keys))
-        return host_calls.read(dict[str, ports.KernelStatus], said)
+        return await self._call(host_requests.Statuses(None if keys is None else tuple(keys)))
 
     async def release(self, key: str) -> None:
         """End a session's kernel, at a person's request."""
-        await self._post("release", key=key)
+        await self._call(host_requests.Release(key))
 
     async def save(self, key: str) -> bool:
         """Save a session's variables now; say whether all is saved."""
-        return host_calls.read(bool, await self._post("save", key=key))
+        return await self._call(host_requests.Save(key))
 
     async def end(self, key: str, reason: str) -> None:
         """Save a session's variables if nobody uses them, and end its kernel."""
-        await self._post("end", key=key, reason=reason)
+        await self._call(host_requests.End(key, reason))
 
     async def snapshot_sizes(self, keys: Collection[str]) -> session_variables.SnapshotSizes:
         """Return what is saved of sessions."""
-        kind = dict[str, session_variables.SnapshotSize]
-        return host_calls.read(kind, await self._post("snapshot_sizes", keys=list(keys)))
+        return await self._call(host_requests.SnapshotSizes(tuple(keys)))
 
     async def offer(self, key: str) -> placement_offers.Offer:
         """Say what it could be for a session."""
-        return host_calls.read(placement_offers.Offer, await self._post("offer", key=key))
+        return await self._call(host_requests.Offer(key))
 
     async def arrive(self, key: str) -> bool:
         """Let it bring what another machine had of a session; say whether there was anything."""
-        return host_calls.read(bool, await self._post("arrive", key=key))
+        return await self._call(host_requests.Arrive(key, self._epoch))
 
     async def archive(self, key: str) -> bool:
         """Let it archive a session now; say whether all of it is."""
-        return host_calls.read(bool, await self._post("archive", key=key))
+        return await self._call(host_requests.Archive(key))
 
     async def fence(self, key: str) -> None:
         """Let it know that a session is elsewhere, in the epoch that this is said in."""
-        await self._post("fence", key=key)
+        await self._call(host_requests.Fence(key, self._epoch))
 
     async def forget(self, key: str) -> None:
         """End a session's kernel and delete its files."""
-        await self._post("forget", key=key)
+        await self._call(host_requests.Forget(key))
 
     async def workspace(self, key: str) -> remote_workspaces.RemoteWorkspace:
         """Return a session's files."""
@@ -319,11 +313,12 @@ class RemoteHost:
 
     async def stored_bytes(self, keys: Collection[str]) -> ports.StoredBytes:
         """Measure workspaces, also of sessions without a kernel."""
-        return host_calls.read(ports.StoredBytes, await self._post("stored_bytes", keys=list(keys)))
+        return await self._call(host_requests.StoredBytes(tuple(keys)))
 
-    async def _post(self, name: str, **said: object) -> Any:  # noqa: ANN401
-        in_epoch = {"key": str(said.get("key")), "epoch": str(self._epoch)} if self._epoch else {}
-        return await self.connection.request("POST", f"/v1/{name}", said, in_epoch)
+    async def _call(self, request: host_requests.Request[T]) -> T:
+        key = getattr(request, "key", "")
+        in_epoch = {"key": key, "epoch": str(self._epoch)} if key and self._epoch else {}
+        return await self.connection.call(request, in_epoch)
 
 
 async def asked(

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
-from typing import Any, Final
+from typing import Final, TypeVar
 
 import aiohttp
 
 from interpreter_bot import errors, values
-from interpreter_bot.hosts import host_calls, host_connection, host_messages
+from interpreter_bot.hosts import host_calls, host_connection, host_messages, host_requests
 from interpreter_bot.text import file_names
+
+T = TypeVar("T")
 
 _CHUNK_BYTES: Final = 256 * 1024
 # Of a path as it is listed; the host knows it better, and refuses shorter ones.
@@ -48,6 +50,7 @@ class RemoteWorkspace:
 
     def __init__(self, connection: host_connection.HostConnection, key: str, epoch: int) -> None:
         self._connection = connection
+        self._key = key
         self._asked = {"key": key} | ({"epoch": str(epoch)} if epoch else {})
 
     async def put(self, name: str, chunks: AsyncIterable[bytes]) -> values.FileInfo:
@@ -65,17 +68,22 @@ class RemoteWorkspace:
                 raise
 
         try:
-            answer = await self._connection.request_with(
-                "PUT", "/v1/file", params=parameters, data=passed_on()
+            return await self._connection.answered(
+                values.FileInfo,
+                "PUT",
+                "/v1/file",
+                is_long=True,
+                is_once=True,
+                params=parameters,
+                data=passed_on(),
             )
         except errors.BotError as error:
             # What broke the upload is the caller's own, so the connection's error says nothing.
             raise fault or _of_files(error) from error
-        return host_calls.read(values.FileInfo, answer)
 
     async def list(self) -> tuple[values.FileInfo, ...]:
         """List the regular files by name."""
-        return host_calls.read(tuple[values.FileInfo, ...], await self._ask("GET", "files"))
+        return await self._call(host_requests.ListFiles(self._key))
 
     @contextlib.asynccontextmanager
     async def read(
@@ -96,7 +104,7 @@ class RemoteWorkspace:
         async with contextlib.AsyncExitStack() as stack:
             try:
                 response = await stack.enter_async_context(
-                    self._connection.requested("GET", "/v1/file", params=asked)
+                    self._connection.requested("GET", "/v1/file", is_long=True, params=asked)
                 )
                 content = RemoteContent(response)
             except errors.KernelError as error:
@@ -105,31 +113,31 @@ class RemoteWorkspace:
 
     async def kept(self, name: str) -> Mapping[str, int]:
         """Return which checkpoints have a copy of a file; see `ports.Workspace.kept`."""
-        return host_calls.read(dict[str, int], await self._ask("GET", "kept", name=name))
+        _check_name(name)
+        return await self._call(host_requests.KeptFiles(self._key, name))
 
     async def rename(self, name: str, new_name: str) -> str:
         """Give a file another name; see `ports.Workspace.rename`."""
-        wanted = file_names.safe_name(new_name)
-        return host_calls.read(str, await self._ask("PATCH", "file", name=name, to=wanted))
+        _check_name(name)
+        safe_name = file_names.safe_name(new_name)
+        return await self._call(host_requests.RenameFile(self._key, name, safe_name))
 
     async def delete(self, name: str) -> None:
         """Delete a file."""
-        await self._ask("DELETE", "file", name=name)
+        _check_name(name)
+        await self._call(host_requests.DeleteFile(self._key, name))
 
     async def mark(self) -> str:
         """Remember the present files."""
-        return host_calls.read(str, await self._ask("POST", "mark"))
+        return await self._call(host_requests.MarkFiles(self._key))
 
     async def changes_since(self, mark: str) -> values.FileChanges:
         """Return what was created or written since a mark."""
-        return host_calls.read(values.FileChanges, await self._ask("GET", "changes", mark=mark))
+        return await self._call(host_requests.ChangedFiles(self._key, mark))
 
-    async def _ask(self, method: str, place: str, /, **asked: str) -> Any:  # noqa: ANN401
-        _check_name(asked.get("name", ""))
+    async def _call(self, request: host_requests.Request[T]) -> T:
         try:
-            return await self._connection.request_with(
-                method, f"/v1/{place}", params=asked | self._asked
-            )
+            return await self._connection.call(request, self._asked)
         except errors.KernelError as error:
             raise _of_files(error) from error
 

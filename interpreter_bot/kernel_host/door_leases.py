@@ -21,8 +21,15 @@ from typing import Final
 
 from aiohttp import web
 
-from interpreter_bot import errors, values
-from interpreter_bot.hosts import door_streams, host_messages, kernel_doors, local_host
+from interpreter_bot import errors
+from interpreter_bot.hosts import (
+    door_streams,
+    host_messages,
+    host_requests,
+    kernel_doors,
+    local_host,
+)
+from interpreter_bot.kernel_host import request_answers
 
 _log = logging.getLogger(__name__)
 
@@ -96,15 +103,20 @@ class DoorLeases:
         self._is_closed = False
 
     def routes(self) -> list[web.RouteDef]:
-        """Return the requests; what is wrong with one is told as of all others."""
+        """Return the HTTP routes of links and streams, and of questions, whose bot may go."""
         return [
             web.get("/v1/door_link", self._link),
             web.get("/v1/door_stream", self._stream),
-            web.post("/v1/introduce", self._introduce),
-            web.post("/v1/ask", self._ask),
-            web.get("/v1/unheld_doors", self._unheld),
-            web.post("/v1/shut_doors", self._shut),
+            web.post(f"/v1/requests/{host_requests.AskPerson.__name__}", self._ask),
         ]
+
+    def answers(self) -> request_answers.Answers:
+        """Return the answers to requests about doors."""
+        return {
+            host_requests.Introduce: self._introduce,
+            host_requests.UnheldDoors: self._unheld,
+            host_requests.ShutDoors: self._shut,
+        }
 
     async def close(self) -> None:
         """Shut all doors."""
@@ -237,26 +249,22 @@ class DoorLeases:
             carrying.cancel()
         return response
 
-    async def _introduce(self, request: web.Request) -> web.Response:
-        said = await request.json()
-        kernel_id, mark = str(said["kernel"]), str(said["mark"])
-        leased = self._leased.get(kernel_id)
+    async def _introduce(self, request: host_requests.Introduce) -> None:
+        leased = self._leased.get(request.kernel_id)
         if leased is None:
             # It has none, and code is told why.
-            await self._host.introduce(kernel_id, str(said["code"]))
-        elif leased.mark != mark:
-            await self._host.introduce(kernel_id, str(said["code"]))
-            leased.mark = mark
-        return web.json_response({})
+            await self._host.introduce(request.kernel_id, request.code)
+        elif leased.mark != request.mark:
+            await self._host.introduce(request.kernel_id, request.code)
+            leased.mark = request.mark
 
     async def _ask(self, request: web.Request) -> web.Response:
         """Ask a person as long as the bot that wants to know is there."""
-        said = await request.json()
-        question = host_messages.read(values.InputRequested, said["question"])
+        said: host_requests.AskPerson = await request_answers.read(host_requests.AskPerson, request)
         if request.transport is None:
             raise web.HTTPBadRequest
         asking = asyncio.create_task(
-            self._host.ask(str(said["kernel"]), question), name="question of a bot"
+            self._host.ask(said.kernel_id, said.question), name="question of a bot"
         )
         with request.transport.get_extra_info("socket").dup() as peer:
             leaving = asyncio.create_task(_until_readable(peer), name="end of a bot")
@@ -271,16 +279,14 @@ class DoorLeases:
         answer = host_messages.document(asking.result())
         return web.Response(body=answer, content_type="application/json")
 
-    async def _unheld(self, _: web.Request) -> web.Response:
-        unheld = {name: one.key for name, one in self._leased.items() if one.link is None}
-        return web.Response(body=host_messages.document(unheld), content_type="application/json")
+    async def _unheld(self, _: host_requests.UnheldDoors) -> dict[str, str]:
+        return {name: one.key for name, one in self._leased.items() if one.link is None}
 
-    async def _shut(self, request: web.Request) -> web.Response:
+    async def _shut(self, request: host_requests.ShutDoors) -> None:
         """Let code be told that nothing is let through, rather than that no bot is there."""
-        leased = self._leased.get(str((await request.json())["kernel"]))
+        leased = self._leased.get(request.kernel_id)
         if leased is not None and leased.link is None:
             leased.is_shut = True
-        return web.json_response({})
 
 
 async def _release(leased: _LeasedDoors) -> None:

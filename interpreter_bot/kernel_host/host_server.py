@@ -29,13 +29,19 @@ from typing import Final
 from aiohttp import web
 
 from interpreter_bot import errors, private_files, values
-from interpreter_bot.hosts import executions, host_addresses, host_messages, local_host, ports
+from interpreter_bot.hosts import (
+    executions,
+    host_addresses,
+    host_messages,
+    host_requests,
+    local_host,
+    ports,
+)
 from interpreter_bot.kernel_host import (
-    administration_requests,
     bot_connections,
     door_leases,
+    request_answers,
     session_epochs,
-    session_requests,
 )
 from interpreter_bot.kernels import machine_exhaustion, machine_setup, session_archives
 
@@ -49,11 +55,6 @@ _PEER: Final = struct.Struct("3i")
 _ID_BYTES: Final = 16
 _MOST_LOSSES: Final = 1000
 _RETRY_SECONDS: Final = 0.1
-# What changes files beside code, whose changes are noted when it was saved.
-_CHANGES: Final = {
-    *((method, "/v1/file") for method in ("PUT", "PATCH", "DELETE")),
-    ("POST", "/v1/go_back"),
-}
 _SHUTDOWN_SECONDS: Final = 2.0
 _HEARTBEAT_SECONDS: Final = 20.0
 
@@ -168,6 +169,11 @@ class HostServer:
             await asyncio.to_thread(path.unlink, missing_ok=True)
 
     async def _runner(self) -> web.AppRunner:
+        answers = {
+            **request_answers.answers(self._host, self.executions, self._epochs, self._archives),
+            **self._doors.answers(),
+            host_requests.Drain: self._drain,
+        }
         application = web.Application(
             middlewares=[self._admit, _tell_errors, self._fence], client_max_size=_REQUEST_BYTES
         )
@@ -176,15 +182,9 @@ class HostServer:
             [
                 web.get("/v1/host", self._status),
                 web.get("/v1/events", self._events),
-                web.post("/v1/drain", self._drain),
-                *session_requests.state_routes(self._host, self._take_fork),
-                web.post("/v1/stop", self._stop),
-                *administration_requests.routes(self._host, self._archives),
                 *self._doors.routes(),
-                web.post("/v1/forget", self._forget),
-                web.post("/v1/fence", self._epochs.leave_by_request),
-                web.post("/v1/stored_bytes", self._stored_bytes),
-                *session_requests.file_routes(self._host),
+                request_answers.route(answers),
+                *request_answers.file_routes(self._host, self._archives),
             ]
         )
         runner = web.AppRunner(
@@ -218,18 +218,7 @@ class HostServer:
     ) -> web.StreamResponse:
         """Refuse what is said of a session that was moved."""
         await self._epochs.enter_by_request(request)
-        response = await handler(request)
-        if (request.method, request.path) in _CHANGES and "key" in request.query:
-            await self._note_change(request.query["key"])
-        return response
-
-    async def _take_fork(self, key: str, epoch: int) -> None:
-        await self._epochs.enter(key, epoch)
-        await self._note_change(key)
-
-    async def _note_change(self, key: str) -> None:
-        if self._archives is not None:
-            await self._archives.note_change(key)
+        return await handler(request)
 
     async def _events(self, request: web.Request) -> web.WebSocketResponse:
         response = web.WebSocketResponse(
@@ -307,9 +296,8 @@ class HostServer:
             }
         )
 
-    async def _drain(self, request: web.Request) -> web.Response:
-        self.drain(is_urgent=(await request.json())["is_urgent"])
-        return _json({})
+    async def _drain(self, request: host_requests.Drain) -> None:
+        self.drain(is_urgent=request.is_urgent)
 
     def drain(self, *, is_urgent: bool = True) -> None:
         """Begin to end: no more kernels; an urgent end gives what runs its time, and no more."""
@@ -331,22 +319,6 @@ class HostServer:
     async def has_kernels(self) -> bool:
         """Whether any kernel lives."""
         return bool(await self._host.statuses())
-
-    async def _stop(self, request: web.Request) -> web.Response:
-        said = await request.json()
-        await self.executions.stop(str(said["execution"]), str(said["reason"]))
-        return _json({})
-
-    async def _forget(self, request: web.Request) -> web.Response:
-        key = str((await request.json())["key"])
-        await self._host.forget(key)
-        if self._archives is not None:
-            await self._archives.forget(key)
-        return _json({})
-
-    async def _stored_bytes(self, request: web.Request) -> web.Response:
-        keys = list(map(str, (await request.json())["keys"]))
-        return _json(await self._host.stored_bytes(keys))
 
 
 def _identity(data: pathlib.Path) -> tuple[str, str]:

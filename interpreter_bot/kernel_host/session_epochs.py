@@ -87,11 +87,6 @@ class SessionEpochs:
                 raise errors.SessionMovedError
             await self._end_kernel(key)
 
-    async def leave_by_request(self, request: web.Request) -> web.Response:
-        """Hear what a request says of a session that is on another machine."""
-        await self.leave(request.query["key"], int(request.query["epoch"]))
-        return web.json_response({})
-
     async def enter_by_request(self, request: web.Request) -> None:
         """Be in the epoch that a request is said in, if it says so.
 

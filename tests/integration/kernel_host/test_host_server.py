@@ -386,8 +386,17 @@ async def test_nonsense_ends_the_connection_of_whoever_said_it(served, place, sa
         async with session.ws_connect("/v1/events") as bot:
             await bot.send_str(said)
             assert (await bot.receive(timeout=30)).type is aiohttp.WSMsgType.CLOSE
-        async with session.post("/v1/statuses", data=b"nonsense") as response:
-            assert response.status == 400
+        for name, body, status in (
+            ("Statuses", b"nonsense", 400),
+            ("Statuses", b"{}", 400),
+            ("Statuses", b'{"keys": 5}', 400),
+            ("Fork", b'{"key": [], "new_key": {}, "checkpoint": "", "new_epoch": "x"}', 400),
+            ("Statuses", b"[" * 50_000, 400),
+            ("__class__", b"{}", 404),
+            ("Request", b"{}", 404),
+        ):
+            async with session.post(f"/v1/requests/{name}", data=body) as response:
+                assert response.status == status
 
 
 async def test_host_that_is_another_one_by_now_ends_what_ran(host, place):

@@ -14,6 +14,7 @@ from interpreter_bot.hosts import (
     host_calls,
     host_connection,
     host_messages,
+    host_requests,
     host_statuses,
     placed_hosts,
 )
@@ -40,7 +41,16 @@ async def test_who_waits_for_a_host_can_be_cancelled_in_any_moment(ticks):
 
 @pytest.mark.parametrize(
     ("status", "said"),
-    [(200, "{"), (200, "[" * 99_999), (422, "[]"), (422, "7"), (422, "{}"), (422, '{"error": 7}')],
+    [
+        (200, "{"),
+        (200, "[]"),
+        (200, '{"kernel": 7}'),
+        (200, "[" * 99_999),
+        (422, "[]"),
+        (422, "7"),
+        (422, "{}"),
+        (422, '{"error": 7}'),
+    ],
     ids=lambda one: str(one)[:12],
 )
 async def test_what_a_host_answers_instead_is_an_error_of_kernels(status, said):
@@ -48,13 +58,13 @@ async def test_what_a_host_answers_instead_is_an_error_of_kernels(status, said):
         return web.Response(status=status, text=said, content_type="application/json")
 
     app = web.Application()
-    app.router.add_get("/v1/unheld_doors", answer)
+    app.router.add_post("/v1/requests/UnheldDoors", answer)
     server = test_utils.TestServer(app)
     connection = host_connection.HostConnection(pathlib.Path("/none"), None, patience_seconds=1.0)
     connection._is_connected.set()
     async with server, aiohttp.ClientSession(server.make_url("/")) as connection._session:
         with pytest.raises(errors.KernelError):
-            await connection.request("GET", "/v1/unheld_doors")
+            await connection.call(host_requests.UnheldDoors())
 
 
 @contextlib.asynccontextmanager

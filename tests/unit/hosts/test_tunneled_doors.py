@@ -13,7 +13,7 @@ from aiohttp import test_utils, web
 
 from interpreter_bot import code_activity, errors, settings
 from interpreter_bot.egress import broker
-from interpreter_bot.hosts import kernel_doors, remote_doors, tunneled_doors
+from interpreter_bot.hosts import host_requests, kernel_doors, remote_doors, tunneled_doors
 
 PORTS = json.dumps({"ports": [1, 2]})
 ASKED = {"kernel": "k", "key": "s"}
@@ -65,16 +65,19 @@ class Host:
         self.streams.put_nowait(stream)
         await asyncio.Event().wait()
 
-    async def request(self, method, path, said=None):
-        if path == "/v1/introduce":
-            if self.faults:
-                raise self.faults.pop()
-            if said["kernel"] == "busy":
-                await self.is_idle.wait()
-            self.introduced.append(said["kernel"])
-        if path == "/v1/ask":
-            return self.answer
-        return dict(self.unheld) if path == "/v1/unheld_doors" else {}
+    async def call(self, request):
+        match request:
+            case host_requests.Introduce(kernel_id=kernel_id):
+                if self.faults:
+                    raise self.faults.pop()
+                if kernel_id == "busy":
+                    await self.is_idle.wait()
+                self.introduced.append(kernel_id)
+            case host_requests.AskPerson():
+                return self.answer
+            case host_requests.UnheldDoors():
+                return dict(self.unheld)
+        return None
 
 
 class Doorkeeper:
