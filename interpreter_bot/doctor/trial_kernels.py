@@ -468,7 +468,7 @@ async def _restore(pool: pools.Pool, limits: settings.Limits) -> tuple[str, valu
     await kernel.provisioner.ended.wait()
     other = await pool.take("three")
     _, printed = await _run(other, "print(kept)")
-    return "" if printed == "[1]\n" else other.unrestored or "it was not saved", crowd
+    return "" if printed == "[1]\n" else other.restore_notice or "it was not saved", crowd
 
 
 async def _look(

@@ -94,14 +94,14 @@ class KernelBeginning:
         announcement: why the former kernel is gone; mostly empty.
         runs: how many pieces of code were begun in it.
         restored: the variables of an earlier kernel that it began with.
-        unrestored: what of those did not come back; mostly empty.
+        restore_notice: what of those did not come back; mostly empty.
     """
 
     id: str
     announcement: str
     runs: int
     restored: session_variables.SavedVariables | None
-    unrestored: str
+    restore_notice: str
 
 
 def pack(event: Event) -> bytes:

@@ -74,9 +74,9 @@ class LocalKernel:
         return self.live.restored
 
     @property
-    def unrestored(self) -> str:
+    def restore_notice(self) -> str:
         """What of those did not come back; mostly empty."""
-        return self.live.unrestored
+        return self.live.restore_notice
 
     async def execute(
         self,

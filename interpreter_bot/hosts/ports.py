@@ -213,7 +213,7 @@ class Kernel(Protocol):
         """The variables of an earlier kernel that it began with; None if with none."""
 
     @property
-    def unrestored(self) -> str:
+    def restore_notice(self) -> str:
         """A sentence for people, before the first output: what did not come back; mostly empty."""
 
     async def execute(

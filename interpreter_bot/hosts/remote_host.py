@@ -52,7 +52,7 @@ class RemoteKernel:
         self.announcement = beginning.announcement
         self.runs = beginning.runs
         self.restored = beginning.restored
-        self.unrestored = beginning.unrestored
+        self.restore_notice = beginning.restore_notice
 
     async def execute(
         self,

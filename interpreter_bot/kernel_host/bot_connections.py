@@ -194,7 +194,7 @@ class BotConnection:
                 announcement=kernel.announcement,
                 runs=kernel.runs,
                 restored=kernel.restored,
-                unrestored=kernel.unrestored,
+                restore_notice=kernel.restore_notice,
             )
             await self._send({"call": number, "kernel": beginning})
 

@@ -86,10 +86,10 @@ class Kernel:
         """How many pieces of code were begun that may have changed variables."""
         self.executions = 0
         """The same, with the bot's own code."""
-        self.saved_runs = 0
-        """As many had been, when saving them was last tried."""
-        self.kept_runs = 0
-        """As many had been, as of what is saved; 0 if that is what this kernel began with."""
+        self.runs_when_tried = 0
+        """Value of `runs` when saving was last tried."""
+        self.runs_when_saved = 0
+        """Value of `runs` when the saved variables were saved; 0 if by an earlier kernel."""
         self._saving_seconds = (0.0, 0.0)
         self._saving_ended = 0.0
         self.is_savable = True
@@ -98,8 +98,8 @@ class Kernel:
         """Numbers of the snapshots that it began with and wrote; 0 stands for none."""
         self.restored: session_variables.SavedVariables | None = None
         """The variables of an earlier kernel that it began with."""
-        self.unrestored = ""
-        """Sentence for people before the first output: what did not come back of what was saved."""
+        self.restore_notice = ""
+        """Sentence for people before the first output: which variables were not restored."""
         self.announcement = ""
         """Sentence for people before the first output: why the former kernel is gone."""
         self._unsaved: str | None = None
@@ -176,9 +176,9 @@ class Kernel:
 
     def is_saved_quickly(self, seconds: float) -> bool:
         """Return whether saving variables takes no longer than that, or a small share of time."""
-        # Of two: one says nothing where the bot, or the machine, was stopped meanwhile.
+        # The shorter of two, as one may include a pause of the bot or the machine.
         shortest = min(self._saving_seconds)
-        # Else a session that is never idle would lose all that was defined since it grew.
+        # A busy session is never idle, so a slow save is due again after a multiple of its time.
         return shortest <= max(seconds, (time.monotonic() - self._saving_ended) / _SAVING_PART)
 
     def note_saved(self, *, is_disk_full: bool) -> None:

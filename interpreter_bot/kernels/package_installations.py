@@ -142,7 +142,7 @@ class Installations:
     async def serve(self, launched: launchers.LaunchedKernel, key: str) -> None:
         """Give a session's new kernel what the session has, and let it install more.
 
-        What cannot be had any more is missing, which its `unrestored` says.
+        What cannot be had any more is missing, which its `restore_notice` says.
 
         Args:
             launched: with its workspace.
@@ -155,7 +155,7 @@ class Installations:
                 await self._bring_back(launched, key)
         except (errors.PackagesError, TimeoutError) as error:
             _log.warning("a session's packages are missing", exc_info=error)
-            launched.kernel.unrestored = _MISSING.format(reason=str(error) or _LATE)
+            launched.kernel.restore_notice = _MISSING.format(reason=str(error) or _LATE)
         if launched.layers:
             code = f"get_ipython().use_packages({[self._path(name) for name in launched.layers]!r})"
             finished = await launched.kernel.execute(

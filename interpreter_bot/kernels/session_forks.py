@@ -133,7 +133,7 @@ class SessionForks:
         kernel, workspace = launched.kernel, launched.workspace
         # Code that runs would end that.
         await saved.save(launched, max_wait_seconds=_MOST_WAIT_SECONDS)
-        missed_runs = kernel.runs - kernel.kept_runs
+        missed_runs = kernel.runs - kernel.runs_when_saved
         try:
             # Not under the lock: files may be copied meanwhile, and the person waits for this.
             await workspace_io.file_work(self._note, workspace, name, missed_runs)

@@ -203,7 +203,7 @@ class Snapshots:
     async def restore(self, launched: launchers.LaunchedKernel) -> bool:
         """Bring variables back into a session's new kernel, if any are saved; False if it died.
 
-        Its `restored` then lists what came back, and its `unrestored` says what did not.
+        Its `restored` then lists what came back, and its `restore_notice` says what did not.
         """
         kernel = launched.kernel
         try:
@@ -250,7 +250,7 @@ class Snapshots:
             _log.exception("it is not known whether an older version saved variables")
             return
         if was_outdated:
-            launched.kernel.unrestored = _OUTDATED
+            launched.kernel.restore_notice = _OUTDATED
 
     async def note_unread(self, launched: launchers.LaunchedKernel) -> None:
         """Let a kernel say that the one before it died of reading what was saved."""
@@ -263,7 +263,7 @@ class Snapshots:
             _give_up(launched, "Python crashed while it read them.")
         else:
             launched.kernel.generations.add(0)
-            launched.kernel.unrestored = _GIVEN_UP
+            launched.kernel.restore_notice = _GIVEN_UP
 
     async def forget(self, workspace: workspaces.Workspace) -> None:
         """Delete the snapshot of a session, which has no kernel now."""
@@ -282,7 +282,7 @@ class Snapshots:
         )
         if failures:
             listed = ", ".join(f"{name} ({why})" for name, why in failures[:_MAX_SHOWN])
-            kernel.unrestored = _PARTLY.format(listed=listed)
+            kernel.restore_notice = _PARTLY.format(listed=listed)
         try:
             await workspace_io.file_work(snapshot_generations.touch, snapshot.workspace)
         except errors.BotError:
@@ -302,14 +302,14 @@ class Snapshots:
             and kernel.is_alive
             and not kernel.is_busy
             and kernel.is_savable
-            and kernel.runs > kernel.saved_runs
+            and kernel.runs > kernel.runs_when_tried
             and kernel.id not in self._saving
         )
 
     def _begin(self, launched: launchers.LaunchedKernel, seconds: float) -> None:
         kernel_id = launched.kernel.id
         # Even if that fails: it would fail again until code has run.
-        launched.kernel.saved_runs = launched.kernel.runs
+        launched.kernel.runs_when_tried = launched.kernel.runs
         task = asyncio.create_task(self._save(launched, seconds), name="save variables")
         self._saving[kernel_id] = task
         task.add_done_callback(lambda _: self._saving.pop(kernel_id))
@@ -320,7 +320,7 @@ class Snapshots:
         async with self._slot():
             if workspace is None or not kernel.is_alive or kernel.is_busy:
                 # The bot's own code, such as a look at variables, may run: it is due again then.
-                kernel.saved_runs = 0
+                kernel.runs_when_tried = 0
                 return
             runs, begun = kernel.runs, time.monotonic()
             # Never one that a child of long ago may still be writing.
@@ -353,7 +353,7 @@ class Snapshots:
             # If the kernel has died, the next one may be using these files.
             if launched.kernel.is_alive and record is not None:
                 if await work(self.generations.activate, workspace, record, known):
-                    launched.kernel.kept_runs = record.runs
+                    launched.kernel.runs_when_saved = record.runs
                 await work(checkpoints.keep_files, workspace, self._limits, self._config)
                 self.on_saved(workspace)
             elif launched.kernel.is_alive:
@@ -396,7 +396,7 @@ class Snapshots:
                     return None
                 await asyncio.sleep(min(waited / 20, _MAX_POLL_SECONDS))
             # The bot's own code, such as a look at variables, has ended it: it is due again.
-            kernel.saved_runs = 0
+            kernel.runs_when_tried = 0
             return None
         finally:
             if kernel.is_alive and kernel.runs == runs:
@@ -424,7 +424,7 @@ class _Answer:
 def _give_up(launched: launchers.LaunchedKernel, reason: str) -> None:
     """Let a kernel that got no variables say so, and keep it from replacing what was saved."""
     launched.kernel.is_savable = False
-    launched.kernel.unrestored = _FAILED.format(reason=f"{reason} " if reason else "")
+    launched.kernel.restore_notice = _FAILED.format(reason=f"{reason} " if reason else "")
 
 
 def _ignore(_: values.Output) -> None:

@@ -166,8 +166,8 @@ class SessionEnvironment:
         hosted_id = cancellable_executions.new_id()
         # No await from here until the code runs: an execution shown as begun must end.
         await self._events.begin(code, hosted_id)
-        unrestored = "" if self._held.are_in(kernel.id) else kernel.unrestored
-        for sentence in (loss.sentence if loss else "", unrestored):
+        restore_notice = "" if self._held.are_in(kernel.id) else kernel.restore_notice
+        for sentence in (loss.sentence if loss else "", restore_notice):
             if sentence:
                 show(values.Notice(sentence))
         self._held.begin(kernel.id, runs=kernel.runs + 1)

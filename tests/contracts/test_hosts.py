@@ -759,7 +759,7 @@ async def test_a_kernel_begins_with_the_variables_of_the_former_one_and_says_so(
             assert hosts.keeps_variables
             async with hosts.lease("a") as lease:
                 former = await lease.kernel()
-                assert (former.runs, former.restored, former.unrestored) == (0, None, "")
+                assert (former.runs, former.restored, former.restore_notice) == (0, None, "")
                 end, _ = await run(former, "x = [1]\ny = iter(x)\nz = (i for i in x)")
                 assert end.runs == former.runs == 1
             for _ in range(3000):

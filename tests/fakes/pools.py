@@ -64,7 +64,7 @@ class Kernel:
     namespace = variable_names.VariableNames()
     loss_reason = "It crashed."
     restored = None
-    unrestored = ""
+    restore_notice = ""
 
     def __init__(self, pool, key, announcement):
         self._pool = pool

@@ -114,7 +114,7 @@ async def test_an_idle_session_is_saved_and_then_frozen(opened):
         assert await run(kernel, "limit, next(running)") == "(50, 0)"
         second = await lose(pool)
         assert second.restored == told
-        assert not second.unrestored
+        assert not second.restore_notice
         assert await run(second, CHECK) == BACK
         assert await run(second, "1 / above([3])[0]") != ""
 
@@ -185,7 +185,7 @@ async def test_a_reboot_keeps_variables_and_a_new_release_names_what_it_cannot_r
         assert ("KeyError" in lost["changes"], "Goes" in lost["both"]) == (True, True)
         assert "both" in lost["goes"]
         for name in lost:
-            assert f"{name} (" in kernel.unrestored
+            assert f"{name} (" in kernel.restore_notice
 
 
 async def test_the_end_of_the_bot_waits_no_longer_than_said(opened):
@@ -294,12 +294,12 @@ async def test_variables_of_an_older_version_are_said_not_to_be_restored_once(op
         (own / "manifest.json").write_text(json.dumps({"format": 2, "kept": ["x"]}))
         assert await expired(pool) == 0
         kernel = await pool.take("a")
-        assert "saved by an older version" in kernel.unrestored
+        assert "saved by an older version" in kernel.restore_notice
         assert await run(kernel, "globals().get('x')") == ""
         await run(kernel, "y = 2")
         assert (await saved(pool)).names == ("y",)
         kernel = await lose(pool)
-        assert (kernel.unrestored, await run(kernel, "y")) == ("", "2")
+        assert (kernel.restore_notice, await run(kernel, "y")) == ("", "2")
 
 
 LIE = """
@@ -326,7 +326,7 @@ async def test_a_kernel_that_writes_its_own_manifest_harms_only_itself(opened):
         assert max(len(name) + len(why) for name, why in told.lost) <= 160
         assert not {"\u202e", "\n"} & set("".join(told.names))
         kernel = await lose(pool)
-        assert "could not be restored" in kernel.unrestored
+        assert "could not be restored" in kernel.restore_notice
         assert await run(kernel, "1 + 1") == "2"
 
 
@@ -434,7 +434,7 @@ async def test_a_kernel_that_cannot_know_what_is_saved_does_not_replace_it(opene
         with monkeypatch.context() as broken:
             broken.setattr(safe_open, "open_file", fail)
             kernel = await lose(pool)
-        assert "kept for the next Python" in kernel.unrestored
+        assert "kept for the next Python" in kernel.restore_notice
         await run(kernel, "x = 2")
         assert await saved(pool) == told
         assert await run(await lose(pool), "x") == "1"
@@ -455,12 +455,12 @@ async def test_variables_that_end_python_when_they_are_read_are_given_up_the_sec
         await saved(pool)
         await (await pool.workspace("a")).put("armed", _chunks(b"x"))
         kernel = await lose(pool)
-        assert "kept for the next Python" in kernel.unrestored
+        assert "kept for the next Python" in kernel.restore_notice
         await run(kernel, "new = 1")
         good = (await pool.saved_variables("a")).at
         assert (await saved(pool)).at == good, "it is not replaced"
         kernel = await lose(pool)
-        assert "were deleted" in kernel.unrestored
+        assert "were deleted" in kernel.restore_notice
         assert await run(kernel, "'trap' in dir(), 'new' in dir()") == "(False, False)"
         assert (await saved(pool)) is None
         await run(kernel, "new = 1")
@@ -481,7 +481,7 @@ slow = Slow(); slow.a = 1
         told = await saved(pool)
         await (await pool.workspace("a")).put("armed", _chunks(b"x"))
         kernel = await lose(pool)
-        assert "could not be restored now" in kernel.unrestored
+        assert "could not be restored now" in kernel.restore_notice
         await run(kernel, "new = 1; os = __import__('os'); os.unlink('/mnt/data/armed')")
         kernel = await lose(pool)
         assert kernel.restored == told
@@ -564,9 +564,9 @@ async def test_what_a_look_at_variables_interrupts_is_saved_later(opened):
         await asyncio.sleep(0.3)
         await kernel.execute("1", show=lambda _: None, is_own=True)
         await saving
-        assert kernel.kept_runs == 0
+        assert kernel.runs_when_saved == 0
         await pool.save_variables("a")
-        assert kernel.kept_runs == 1
+        assert kernel.runs_when_saved == 1
         assert await run(await lose(pool), "print(x)") == "7\n"
 
 
@@ -583,7 +583,7 @@ async def test_what_comes_after_a_look_at_variables_when_its_turn_comes_is_saved
         other = asyncio.create_task(pool.save_variables("b"))
         await until(is_saving)
         saving = asyncio.create_task(pool.save_variables("a"))
-        await until(lambda: kernel.saved_runs == kernel.runs)
+        await until(lambda: kernel.runs_when_tried == kernel.runs)
         code = "__import__('time').sleep(0.3)"
         look = asyncio.create_task(kernel.execute(code, show=lambda _: None, is_own=True))
         await until(lambda: kernel.is_busy)
@@ -621,7 +621,7 @@ async def test_starts_that_people_wait_for_come_before_saving(opened, monkeypatc
         kernel = await pool.take("a")
         await run(kernel, "x = 1")
         starts = [asyncio.create_task(pool.take(f"other {number}")) for number in range(50)]
-        await until(lambda: kernel.saved_runs == kernel.runs)
+        await until(lambda: kernel.runs_when_tried == kernel.runs)
         assert sum(not start.done() for start in starts) <= 3
         await asyncio.gather(*starts)
 
@@ -643,7 +643,7 @@ large = os.urandom(2_000_000); small = 2
         assert set((await saved(pool)).names) == {"small", "large"}
         await run(kernel, full)
         await pool.save_variables("a")
-        assert kernel.kept_runs == 1
+        assert kernel.runs_when_saved == 1
         assert "disk of the machine is full" in await run(kernel, "small += 1")
         await pool.save_variables("a")
         assert await run(kernel, "print(small)") == "3\n"

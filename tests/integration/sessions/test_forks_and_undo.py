@@ -36,7 +36,7 @@ async def _saved(house, key=KEY):
     """Wait until all that a session has is saved."""
     pool = house.service._services.hosts.pool
     kernel = pool.live[values.text(key)].kernel
-    await _until(lambda: kernel.kept_runs == kernel.runs)
+    await _until(lambda: kernel.runs_when_saved == kernel.runs)
     # Its files are copied then, under the same lock.
     async with pool.snapshots.lock(await pool.workspace(values.text(key))):
         return
