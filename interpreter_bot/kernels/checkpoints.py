@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import pathlib
 from collections.abc import Iterator, Mapping
@@ -26,7 +25,7 @@ from interpreter_bot.kernels.files import (
     workspaces,
 )
 
-_MOST_FILES: Final = 2000
+_MAX_FILES: Final = 2000
 _FULL: Final = "The disk of the machine is nearly full, so nothing was changed."
 _REPLACED: Final = (
     "{name} was replaced or deleted since, and is not kept as it was, so nothing was changed."
@@ -34,16 +33,16 @@ _REPLACED: Final = (
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Return:
-    """What is to be done to the files of a session for it to go back.
+class RestorePlan:
+    """How the files of a session become what they were.
 
     Attributes:
-        doomed: paths of files to be deleted.
-        missing: names of copies, by the paths where they belong.
+        delete: paths of files to be deleted.
+        copy_back: names of copies, by the paths where they belong.
     """
 
-    doomed: tuple[bytes, ...]
-    missing: Mapping[bytes, str]
+    delete: tuple[bytes, ...] = ()
+    copy_back: Mapping[bytes, str] = dataclasses.field(default_factory=dict)
 
 
 def write(
@@ -61,16 +60,13 @@ def write(
     Raises:
         OSError: it cannot be written.
     """
-    found = _scanned(workspace)
-    if found is None:
+    entries = _scanned(workspace)
+    if entries is None:
         return
     file = checkpoint_files.path(workspace.checkpoints, name)
     workspace.checkpoints.mkdir(mode=0o700, exist_ok=True)
-    said = {"pointer": pointer, "missed_runs": missed_runs}
-    said["files"] = {one.info.name: checkpoint_files.identity(one) for one in found}
-    new = file.with_suffix(".new")
-    new.write_text(json.dumps(said))
-    new.replace(file)
+    files = {entry.info.name: checkpoint_files.identity(entry) for entry in entries}
+    checkpoint_files.save(file, checkpoint_files.Checkpoint(pointer, files, missed_runs))
     listed = checkpoint_files.listed(workspace.checkpoints)
     for old in listed[: max(len(listed) - most, 0)]:
         old.unlink(missing_ok=True)
@@ -82,16 +78,17 @@ def read(workspace: workspaces.Workspace, name: str) -> checkpoint_files.Checkpo
     Raises:
         KernelError: there is none of that name (any more).
     """
-    if (found := checkpoint_files.load(checkpoint_files.path(workspace.checkpoints, name))) is None:
+    checkpoint = checkpoint_files.load(checkpoint_files.path(workspace.checkpoints, name))
+    if checkpoint is None:
         raise errors.KernelError(checkpoint_files.GONE)
-    return found
+    return checkpoint
 
 
 def pointers(workspace: workspaces.Workspace) -> Iterator[str]:
     """Yield what the checkpoints of a session need of its variables, the latest first."""
     for file in reversed(checkpoint_files.listed(workspace.checkpoints)):
-        if (found := checkpoint_files.load(file)) is not None:
-            yield found.pointer
+        if (checkpoint := checkpoint_files.load(file)) is not None:
+            yield checkpoint.pointer
 
 
 def remove_oldest(workspace: workspaces.Workspace) -> bool:
@@ -127,13 +124,13 @@ def keep_files(
     Raises:
         OSError: the operating system refuses.
     """
-    found = _scanned(workspace)
-    if found is None or not config.checkpoints:
+    entries = _scanned(workspace)
+    if entries is None or not config.checkpoints:
         return
     directory = checkpoint_files.copies(workspace.checkpoints)
     for own in (workspace.checkpoints, directory):
         own.mkdir(mode=0o700, exist_ok=True)
-    needed = {checkpoint_files.copy_name(checkpoint_files.identity(one)) for one in found}
+    needed = {checkpoint_files.copy_name(checkpoint_files.identity(entry)) for entry in entries}
     for file in checkpoint_files.listed(workspace.checkpoints):
         if (checkpoint := checkpoint_files.load(file)) is not None:
             needed.update(map(checkpoint_files.copy_name, checkpoint.files.values()))
@@ -147,7 +144,7 @@ def keep_files(
             os.unlink(name, dir_fd=copies)
         for name in present & needed:
             left -= os.stat(name, dir_fd=copies).st_blocks * 512
-        for entry in sorted(found, key=lambda one: one.info.size_bytes):
+        for entry in sorted(entries, key=lambda entry: entry.info.size_bytes):
             name = checkpoint_files.copy_name(checkpoint_files.identity(entry))
             if name in present:
                 continue
@@ -183,11 +180,11 @@ def _keep(
         os.close(file)
 
 
-def plan(
+def plan_restore(
     workspace: workspaces.Workspace,
     checkpoint: checkpoint_files.Checkpoint,
     limits: settings.Limits,
-) -> Return:
+) -> RestorePlan:
     """Find out what is to be done to go back; nothing is changed.
 
     Raises:
@@ -195,31 +192,33 @@ def plan(
         WorkspaceFullError: the disk is nearly full.
         OSError: the operating system refuses.
     """
-    found = _scanned(workspace)
-    if found is None:
+    entries = _scanned(workspace)
+    if entries is None:
         raise errors.KernelError(checkpoint_files.GONE)
-    present = {one.info.name: one for one in found}
+    present = {entry.info.name: entry for entry in entries}
     identity = checkpoint_files.identity
-    same = {name for name, one in present.items() if checkpoint.files.get(name) == identity(one)}
+    same = {
+        name for name, entry in present.items() if checkpoint.files.get(name) == identity(entry)
+    }
     kept = set()
     with contextlib.suppress(FileNotFoundError):
         kept = set(os.listdir(checkpoint_files.copies(workspace.checkpoints)))
-    missing = {}
-    for name, one in checkpoint.files.items():
+    copy_back = {}
+    for name, former in checkpoint.files.items():
         if name not in same:
-            if (copy := checkpoint_files.copy_name(one)) not in kept:
+            if (copy := checkpoint_files.copy_name(former)) not in kept:
                 raise errors.KernelError(_REPLACED.format(name=name))
-            missing[directory_contents.fs_name(name)] = copy
+            copy_back[directory_contents.fs_name(name)] = copy
     disk = os.statvfs(workspace.directory)
     held = sum(checkpoint.files[name][1] for name in checkpoint.files.keys() - same)
-    if missing and disk.f_bavail * disk.f_frsize - held < limits.disk_reserve_bytes:
+    if copy_back and disk.f_bavail * disk.f_frsize - held < limits.disk_reserve_bytes:
         raise errors.WorkspaceFullError(_FULL)
-    doomed = tuple(one.path for name, one in present.items() if name not in same)
-    return Return(doomed, missing)
+    delete = tuple(entry.path for name, entry in present.items() if name not in same)
+    return RestorePlan(delete, copy_back)
 
 
-def carry_out(
-    wanted: Return,
+def apply_plan(
+    plan: RestorePlan,
     workspace: workspaces.Workspace,
     limits: settings.Limits,
     *,
@@ -228,7 +227,7 @@ def carry_out(
     """Change the files of a session, which has no kernel now.
 
     Args:
-        wanted: what is to be done.
+        plan: what is to be done.
         workspace: of the session.
         limits: of sessions.
         copies_of: where copies of files are kept, if that is another session.
@@ -238,7 +237,7 @@ def carry_out(
         OSError: the operating system refuses.
     """
     with workspace_io.opened(workspace.directory) as root:
-        for path in wanted.doomed:
+        for path in plan.delete:
             folder, name = os.path.split(path)
             with contextlib.suppress(FileNotFoundError):
                 directory = safe_open.open_directory(root, folder, is_forced=True)
@@ -246,9 +245,9 @@ def carry_out(
                     os.unlink(name, dir_fd=directory)
                 finally:
                     os.close(directory)
-    if wanted.missing:
+    if plan.copy_back:
         kept = checkpoint_files.copies((copies_of or workspace).checkpoints)
-        put_files(wanted.missing, kept, workspace.directory, limits)
+        put_files(plan.copy_back, kept, workspace.directory, limits)
 
 
 def put_files(
@@ -300,5 +299,5 @@ def _make_way(root: int, path: bytes) -> None:
 def _scanned(workspace: workspaces.Workspace) -> list[directory_contents.Entry] | None:
     """Return the files of a workspace; None if there are too many."""
     with workspace_io.opened(workspace.directory) as root:
-        found = directory_contents.scan(root, _MOST_FILES)
-    return None if found.is_truncated else [one for one in found.entries if not one.refusal]
+        scan = directory_contents.scan(root, _MAX_FILES)
+    return None if scan.is_truncated else [entry for entry in scan.entries if not entry.refusal]

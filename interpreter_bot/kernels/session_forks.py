@@ -86,10 +86,10 @@ class SessionForks:
         former: checkpoint_files.Checkpoint | None,
     ) -> None:
         limits = self._pool.settings.limits
-        wanted = checkpoints.Return((), {})
+        plan = checkpoints.RestorePlan()
         if former is not None:
-            wanted = checkpoints.plan(source, former, limits)
-        doomed = set(wanted.doomed)
+            plan = checkpoints.plan_restore(source, former, limits)
+        doomed = set(plan.delete)
         with (
             workspace_io.opened(source.directory) as root,
             workspace_io.opened(target.directory) as copies,
@@ -102,8 +102,8 @@ class SessionForks:
                 most_bytes=limits.workspace_bytes,
                 reserve_bytes=limits.disk_reserve_bytes,
             )
-        missing = dataclasses.replace(wanted, doomed=())
-        checkpoints.carry_out(missing, target, limits, copies_of=source)
+        plan = dataclasses.replace(plan, delete=())
+        checkpoints.apply_plan(plan, target, limits, copies_of=source)
         with contextlib.suppress(FileNotFoundError):
             # Variables may need what was installed.
             target.packages_file.write_bytes(source.packages_file.read_bytes())
@@ -184,14 +184,14 @@ class SessionForks:
             if is_whole and (held.lost_count or held.partly_count or checkpoint.missed_runs):
                 raise errors.KernelError(_NOT_WHOLE)
         limits = self._pool.settings.limits
-        await work(checkpoints.plan, workspace, checkpoint, limits)
+        await work(checkpoints.plan_restore, workspace, checkpoint, limits)
         if launched is not None and not saved.interrupt(launched) and launched.kernel.is_busy:
             raise errors.KernelError(_BUSY)
 
         def change() -> None:
             # Once more: code may have gone on in the background until its kernel was closed.
-            wanted = checkpoints.plan(workspace, checkpoint, limits)
-            checkpoints.carry_out(wanted, workspace, limits)
+            plan = checkpoints.plan_restore(workspace, checkpoint, limits)
+            checkpoints.apply_plan(plan, workspace, limits)
             saved.generations.go_back(workspace, checkpoint.pointer)
             checkpoints.remove_since(workspace, name)
 

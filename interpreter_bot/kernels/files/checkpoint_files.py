@@ -32,7 +32,7 @@ class Checkpoint:
     """What a session was at one moment.
 
     Attributes:
-        pointer: what was noted of the generation that counted, as it was signed; empty for none.
+        pointer: to the generation of variables that was current, as signed; empty for none.
         files: what there was in the workspace, by the name that is shown.
         missed_runs: how many pieces of code had run by then that this generation knows nothing of.
     """
@@ -68,11 +68,27 @@ def path(directory: pathlib.Path, name: str) -> pathlib.Path:
 def load(file: pathlib.Path) -> Checkpoint | None:
     """Load a checkpoint; None if it is not there, or was not written whole before a power cut."""
     try:
-        said = json.loads(file.read_text())
+        content = json.loads(file.read_text())
     except (FileNotFoundError, ValueError):
         return None
-    files = {path: tuple(one) for path, one in said["files"].items()}
-    return Checkpoint(said["pointer"], files, said.get("missed_runs", 0))
+    files = {path: tuple(parts) for path, parts in content["files"].items()}
+    return Checkpoint(content["pointer"], files, content.get("missed_runs", 0))
+
+
+def save(file: pathlib.Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint, as a whole or not at all.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    content = {
+        "pointer": checkpoint.pointer,
+        "files": dict(checkpoint.files),
+        "missed_runs": checkpoint.missed_runs,
+    }
+    new = file.with_suffix(".new")
+    new.write_text(json.dumps(content))
+    new.replace(file)
 
 
 def listed(directory: pathlib.Path) -> list[pathlib.Path]:
