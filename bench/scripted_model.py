@@ -69,6 +69,10 @@ async def _complete(request: web.Request) -> web.StreamResponse:
     return response
 
 
+async def _models(_: web.Request) -> web.Response:
+    return web.json_response({"object": "list", "data": [{"id": "scripted", "object": "model"}]})
+
+
 async def _send(response: web.StreamResponse, delta: dict[str, Any], finish: str | None) -> None:
     chunk = {
         "id": "c",
@@ -83,6 +87,7 @@ async def _send(response: web.StreamResponse, delta: dict[str, Any], finish: str
 async def _be_model() -> None:
     application = web.Application(client_max_size=64 * 1024 * 1024)
     application.router.add_post("/v1/chat/completions", _complete)
+    application.router.add_get("/v1/models", _models)
     runner = web.AppRunner(application)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
