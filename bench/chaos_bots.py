@@ -24,7 +24,9 @@ async def _serve() -> None:
     config = settings.load(None)
     async with (
         execution_startup.open_hosts(config, kernels_outlive=True) as hosts,
-        service_startup.open_conversations(config, {}, hosts=hosts) as service,
+        service_startup.open_conversations(
+            config, {}, secrets={}, hosts=asyncio.sleep(0, hosts)
+        ) as service,
     ):
         # What another bot began, which was killed, goes on here: its answer comes from this one.
         service.notify_through("chaos", _notify, go_on=functools.partial(_go_on, service))

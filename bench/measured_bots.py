@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Literal
 
 from interpreter_bot import settings, values
-from interpreter_bot.app import service_startup as app
+from interpreter_bot.app import bot_startup as app
 from interpreter_bot.kernels import live_kernels, pools
 from interpreter_bot.sessions import session_service
 
@@ -63,7 +63,7 @@ async def conversing(model: settings.Model, **kernels: Any) -> AsyncIterator[Hel
             sessions=settings.Sessions(concurrent_turns=1000),
             paths=settings.Paths(data=place / "data", runtime=place / "run"),
         )
-        async with app.open_conversations(bot, {}) as service:
+        async with app.open_service(bot, {}) as service:
             # The spares come up meanwhile.
             await asyncio.sleep(_SETTLING_SECONDS)
             yield service

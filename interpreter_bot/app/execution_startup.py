@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import importlib
 import importlib.util
 import secrets
 from collections.abc import AsyncIterator, Mapping
@@ -132,8 +133,13 @@ async def open_hosts(
     Raises:
         BotError: it cannot be opened; the sentence says why.
     """
-    opening = _open_hosts(
-        config, doorkeeper, is_ephemeral=is_ephemeral, kernels_outlive=kernels_outlive
+    # In a thread, as it imports much.
+    opening = await asyncio.to_thread(
+        _open_hosts,
+        config,
+        doorkeeper,
+        is_ephemeral=is_ephemeral,
+        kernels_outlive=kernels_outlive,
     )
     async with opening as hosts:
         if doorkeeper is not None and hosts.sandbox_level is values.SandboxLevel.CONTAINER:
@@ -228,6 +234,7 @@ async def _open_ephemeral(config: settings.Settings) -> AsyncIterator[ports.Host
             if found is not None:
                 yield found
                 return
+    await asyncio.to_thread(importlib.import_module, "interpreter_bot.hosts.local_host")
     from interpreter_bot.hosts import local_host
 
     async with local_host.LocalHost.open(config, is_ephemeral=True) as host:

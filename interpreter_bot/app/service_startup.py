@@ -11,7 +11,7 @@ import pathlib
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final
 
@@ -82,31 +82,25 @@ async def open_conversations(
     config: settings.Settings,
     environment: Mapping[str, str],
     *,
-    secrets: Mapping[str, str] | None = None,
-    is_ephemeral: bool = False,
-    hosts: ports.Hosts | None = None,
+    secrets: Mapping[str, str],
+    hosts: Awaitable[ports.Hosts],
     broker: Broker | None = None,
+    is_ephemeral: bool = False,
 ) -> AsyncIterator[session_service.SessionService]:
-    """Open everything that platforms need.
+    """Open everything that platforms need beside kernels; see `bot_startup`.
 
     Args:
         config: the settings in effect.
         environment: holds the keys of models.
-        secrets: holds what rules of `egress` name; by default, `environment` does.
+        secrets: holds what tools of MCP servers name.
+        hosts: where kernels live; waited for last.
+        broker: lets their code reach the outside, if there is one.
         is_ephemeral: leaves nothing behind: no file, no memory.
-        hosts: where kernels live, if that is open already.
-        broker: lets their code reach the outside, if that is open already.
 
     Raises:
         BotError: it cannot be opened; the sentence says why.
     """
     async with contextlib.AsyncExitStack() as stack:
-        secrets = environment if secrets is None else secrets
-        if hosts is None:
-            broker = await stack.enter_async_context(execution_startup.open_broker(config, secrets))
-            open_hosts = execution_startup.open_hosts
-            opening = open_hosts(config, doorkeeper=broker, is_ephemeral=is_ephemeral)
-            hosts = await stack.enter_async_context(opening)
         stack.enter_context(spool_directory(config.paths.data))
         memory = _temporary(stack) if is_ephemeral else execution_startup.open_database(config)
         database = await stack.enter_async_context(memory)
@@ -116,11 +110,12 @@ async def open_conversations(
         keys = encryption.KeyRing(encryption.new_key(), config.paths.data) if is_ephemeral else None
         opening_tools = execution_startup.open_tools(config, secrets, database.accounts, keys)
         tools = await stack.enter_async_context(opening_tools)
-        connections = await execution_startup.prepared_connections(broker, hosts)
+        kernels = await hosts
+        connections = await execution_startup.prepared_connections(broker, kernels)
         installed = _recording_installations(config, database, stack)
         services = session_dependencies.SessionDependencies(
             config=config,
-            hosts=hosts,
+            hosts=kernels,
             database=database,
             catalogue=catalogue,
             skills=skills,

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.app import service_startup
+from interpreter_bot.app import bot_startup
 from interpreter_bot.commands import console_runs
 from interpreter_bot.platforms import command_table, login_pages
 from interpreter_bot.platforms.console import (
@@ -78,7 +78,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     async def work(interrupter: console_runs.Interrupter) -> int:
         is_answered = True
         async with contextlib.AsyncExitStack() as stack:
-            opening = service_startup.open_conversations(
+            opening = bot_startup.open_service(
                 config.for_one_session(), os.environ, is_ephemeral=True
             )
             service = await stack.enter_async_context(opening)

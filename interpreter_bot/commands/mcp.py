@@ -13,7 +13,7 @@ import sys
 from typing import TextIO
 
 from interpreter_bot import code_activity, errors, settings, values
-from interpreter_bot.app import execution_startup
+from interpreter_bot.app import bot_startup, execution_startup, side_by_side
 
 _NO_SDK = errors.missing_extra("MCP", "mcp")
 _TOKEN = "The token of {name}, which is shown this once:\n{token}\n"  # noqa: S105
@@ -76,20 +76,18 @@ async def _serve(config: settings.Settings) -> int:
             lines = first_answers.ClientLines(sys.stdin.fileno(), _own_output(), instructions)
             reading = asyncio.create_task(lines.read(), name="mcp: standard input")
             stack.callback(reading.cancel)
-            rest = "interpreter_bot.app.service_startup", "interpreter_bot.platforms.mcp.startup"
-            for name in rest:
-                await asyncio.to_thread(importlib.import_module, name)
-            from interpreter_bot.app import service_startup
+            conversations = bot_startup.open_service(
+                config, {}, secrets=os.environ, is_ephemeral=True, broker=broker
+            )
+            opened = await stack.enter_async_context(
+                side_by_side.opening(conversations, "conversations")
+            )
+            await asyncio.to_thread(
+                importlib.import_module, "interpreter_bot.platforms.mcp.startup"
+            )
             from interpreter_bot.platforms.mcp import startup
 
-            hosts = await stack.enter_async_context(
-                execution_startup.open_hosts(config, doorkeeper=broker, is_ephemeral=True)
-            )
-            conversations = service_startup.open_conversations(
-                config, {}, secrets=os.environ, is_ephemeral=True, hosts=hosts, broker=broker
-            )
-            service = await stack.enter_async_context(conversations)
-            await startup.serve_stdio(service, lines)
+            await startup.serve_stdio(await opened, lines)
     except asyncio.CancelledError:
         return _ENDED
     return 0

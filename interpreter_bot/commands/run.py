@@ -6,18 +6,17 @@ import argparse
 import asyncio
 import contextlib
 import functools
-import importlib
 import logging
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from interpreter_bot import errors, settings
-from interpreter_bot.app import execution_startup, garbage_collection
+from interpreter_bot.app import bot_startup, garbage_collection, side_by_side
 from interpreter_bot.text import quantities
 
 if TYPE_CHECKING:
@@ -29,7 +28,10 @@ _NOTHING: Final = (
     "No platform is set up: give SLACK_BOT_TOKEN and SLACK_APP_TOKEN, or DISCORD_TOKEN, or leave "
     "the web page on."
 )
-_REST: Final = "interpreter_bot.app.service_startup"
+_PAGE: Final = "The web page"
+_SLACK: Final = "Slack"
+_DISCORD: Final = "Discord"
+_MCP: Final = "MCP"
 _FAILED, _REFUSED = 1, 2
 _FIRST_WAIT_SECONDS: Final = 1.0
 # Discord revokes the token of a bot that begins more than a thousand sessions a day.
@@ -46,9 +48,6 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     Raises:
         BotError: it could not be started.
     """
-    # On a machine that is at work it takes long enough to look like nothing.
-    sys.stdout.write("Starting… The address follows.\n")
-    sys.stdout.flush()
     return asyncio.run(_run(config, dict(os.environ)))
 
 
@@ -69,6 +68,8 @@ async def run_bot(
 ) -> int:
     """Run the bot until `end` is set; returns the exit status.
 
+    The page is there first, and everything else is opened behind it.
+
     Args:
         config: the settings in effect.
         environment: holds the keys of models.
@@ -78,52 +79,64 @@ async def run_bot(
     Raises:
         BotError: nothing could be opened; the sentence says why.
     """
-    async with contextlib.AsyncExitStack() as stack:
-        with garbage_collection.paused():
-            opening_broker = execution_startup.open_broker(
-                config, environment, kernels_outlive=kernels_outlive
-            )
-            broker = await stack.enter_async_context(opening_broker)
-            opening = execution_startup.open_hosts(
-                config, doorkeeper=broker, kernels_outlive=kernels_outlive
-            )
-            # Other processes start for that; to import all the rest takes as long.
-            rest = asyncio.to_thread(importlib.import_module, _REST)
-            importing = asyncio.create_task(rest, name="imports")
-            hosts = await stack.enter_async_context(opening)
-            await importing
-            from interpreter_bot.app import service_startup
+    platforms = _Platforms(_names(config), end)
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[session_service.SessionService] = loop.create_future()
+    opening = bot_startup.open_service(config, environment, kernels_outlive=kernels_outlive)
+    try:
+        if config.web.enabled:
+            from interpreter_bot.platforms.web import server
 
-            conversations = service_startup.open_conversations(
-                config, environment, hosts=hosts, broker=broker
-            )
-            service = await stack.enter_async_context(conversations)
-            platforms = _Platforms(_openings(config, service))
-        with garbage_collection.frozen():
-            return await platforms.run(service, end)
+            page = functools.partial(server.serve, ready, config.web, config.paths.data)
+            await platforms.open_first(_PAGE, page)
+        async with side_by_side.opening(opening, "conversations") as opened:
+            ending = asyncio.create_task(end.wait(), name="end")
+            first: set[asyncio.Future[Any]] = {opened, ending}
+            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+            if not opened.done():
+                return platforms.status
+            service = opened.result()
+            openings = _openings(config, service)
+            ready.set_result(service)
+            with garbage_collection.frozen():
+                await platforms.keep_open(openings, service)
+    finally:
+        await platforms.abort()
+    return platforms.status
+
+
+def _names(config: settings.Settings) -> set[str]:
+    """Return the platforms on which people talk to the bot.
+
+    Raises:
+        SettingsError: there is none.
+    """
+    are_on = {
+        _PAGE: config.web.enabled,
+        _SLACK: config.slack.is_on,
+        _DISCORD: bool(config.discord.token.get_secret_value()),
+        _MCP: config.mcp.enabled,
+    }
+    if not any(are_on.values()):
+        raise errors.SettingsError(_NOTHING)
+    return {name for name, is_on in are_on.items() if is_on}
 
 
 def _openings(
     config: settings.Settings, service: session_service.SessionService
 ) -> dict[str, _Opening]:
-    """Return the platforms that are set up, by their names for people; no other is imported."""
+    """Return the platforms that are set up beside the page; no other is imported."""
     openings: dict[str, _Opening] = {}
-    if config.web.enabled:
-        from interpreter_bot.platforms.web import server
-
-        openings["The web page"] = functools.partial(
-            server.serve, service, config.web, config.paths.data
-        )
     if config.slack.is_on:
         from interpreter_bot.platforms.slack import startup as slack
 
-        openings["Slack"] = functools.partial(
+        openings[_SLACK] = functools.partial(
             slack.serve, service, config.slack, tables=service.queries.library_tables
         )
     if token := config.discord.token.get_secret_value():
         from interpreter_bot.platforms.discord import startup as discord
 
-        openings["Discord"] = functools.partial(discord.serve, service, config.discord, token=token)
+        openings[_DISCORD] = functools.partial(discord.serve, service, config.discord, token=token)
     if service.logins.are_possible:
         from interpreter_bot.platforms import login_pages
 
@@ -137,7 +150,7 @@ def _openings(
         mcp.check_sdk()
         from interpreter_bot.platforms.mcp import startup
 
-        openings["MCP"] = functools.partial(startup.serve, service, config.mcp, config.paths.data)
+        openings[_MCP] = functools.partial(startup.serve, service, config.mcp, config.paths.data)
     return openings
 
 
@@ -148,45 +161,75 @@ class _Platforms:
     at its first opening, as with a wrong token, is given up.
     """
 
-    def __init__(self, openings: dict[str, _Opening]) -> None:
-        if not openings:
-            raise errors.SettingsError(_NOTHING)
-        self._openings = openings
+    def __init__(self, names: Collection[str], end: asyncio.Event) -> None:
+        """Open none yet.
+
+        Args:
+            names: of those that matter: once all of them have failed, `end` is set.
+            end: nothing is opened again once it is set.
+        """
+        self._names = names
+        self._end = end
+        self._closing = asyncio.Event()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._was_tried = asyncio.Event()
         self._open: set[str] = set()
         self._opened: set[str] = set()
         self._lost: set[str] = set()
         self._failed: set[str] = set()
 
-    async def run(self, service: session_service.SessionService, end: asyncio.Event) -> int:
-        """Keep them open until the end; returns the exit status."""
-        closing = asyncio.Event()
-        async with asyncio.TaskGroup() as tasks:
-            kept = {
-                name: tasks.create_task(self._keep(name, end, closing), name=f"platform: {name}")
-                for name in self._openings
-            }
-            await end.wait()
-            for name in kept.keys() - self._open:
-                kept[name].cancel()
+    @property
+    def status(self) -> int:
+        """The exit status."""
+        faulty = self._failed | self._lost
+        if faulty and not self._opened:
+            return _REFUSED
+        return _FAILED if faulty else 0
+
+    async def open_first(self, name: str, opening: _Opening) -> None:
+        """Open one before the others; return once it is open, or could not be opened."""
+        self._begin(name, opening)
+        await self._was_tried.wait()
+
+    async def keep_open(
+        self, openings: Mapping[str, _Opening], service: session_service.SessionService
+    ) -> None:
+        """Open the others, and keep all of them open until the end."""
+        try:
+            for name, opening in openings.items():
+                self._begin(name, opening)
+            await self._end.wait()
+            for name in self._tasks.keys() - self._open:
+                self._tasks[name].cancel()
             # Platforms stay open for the answers that are still on their way.
             await service.drain()
-            closing.set()
-        if not self._opened:
-            return _REFUSED
-        return _FAILED if self._failed | self._lost else 0
+            self._closing.set()
+            await asyncio.wait(self._tasks.values())
+        finally:
+            await self.abort()
 
-    async def _keep(self, name: str, end: asyncio.Event, closing: asyncio.Event) -> None:
+    async def abort(self) -> None:
+        """Close all that are still open."""
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def _begin(self, name: str, opening: _Opening) -> None:
+        keeping = self._keep(name, opening)
+        self._tasks[name] = asyncio.create_task(keeping, name=f"platform: {name}")
+
+    async def _keep(self, name: str, opening: _Opening) -> None:
         wait_seconds = _FIRST_WAIT_SECONDS
-        while not end.is_set():
+        while not self._end.is_set():
             began = time.monotonic()
             try:
-                await self._keep_open(name, closing)
+                await self._keep_open(name, opening)
             except errors.PlatformLostError as error:
                 failure: Exception = error
             except errors.BotError as error:
                 if name not in self._opened:
                     _log.exception("%s failed", name)
-                    self._fail(name, str(error), end)
+                    self._fail(name, str(error))
                     return
                 failure = error
             except Exception:
@@ -196,7 +239,7 @@ class _Platforms:
                 failure = errors.PlatformLostError(_UNFORESEEN)
             else:
                 return
-            if end.is_set():
+            if self._end.is_set():
                 return
             if time.monotonic() - began > _LONGEST_WAIT_SECONDS:
                 wait_seconds = _FIRST_WAIT_SECONDS
@@ -204,18 +247,20 @@ class _Platforms:
             await asyncio.sleep(wait_seconds)
             wait_seconds = min(2 * wait_seconds, _LONGEST_WAIT_SECONDS)
 
-    async def _keep_open(self, name: str, closing: asyncio.Event) -> None:
+    async def _keep_open(self, name: str, opening: _Opening) -> None:
         """Keep one open until all are to be closed."""
         try:
-            async with self._openings[name]() as told:
+            async with opening() as told:
                 self._open.add(name)
                 self._opened.add(name)
                 self._lost.discard(name)
                 # Not for a log: the page's address holds its token.
                 sys.stdout.write(f"{name}: {told}\n")
                 sys.stdout.flush()
-                await closing.wait()
+                self._was_tried.set()
+                await self._closing.wait()
         finally:
+            self._was_tried.set()
             self._open.discard(name)
 
     def _lose(self, name: str, error: Exception, wait_seconds: float) -> None:
@@ -230,13 +275,13 @@ class _Platforms:
         _log.warning(sentence, exc_info=error)
         _say(sentence)
 
-    def _fail(self, name: str, sentence: str, end: asyncio.Event) -> None:
+    def _fail(self, name: str, sentence: str) -> None:
         """Give one up; ends the bot when none is left."""
         _say(f"{name} failed: {sentence}")
         self._lost.discard(name)
         self._failed.add(name)
-        if self._failed == set(self._openings):
-            end.set()
+        if self._failed.issuperset(self._names):
+            self._end.set()
 
 
 def _say(sentence: str) -> None:

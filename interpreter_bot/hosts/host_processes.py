@@ -273,9 +273,12 @@ class _Keeper:
         assert process.stdout is not None  # noqa: S101
         with process.stdout as words:
             reading = asyncio.create_task(asyncio.to_thread(words.readline), name="start of a host")
-            await asyncio.wait({reading}, timeout=_START_SECONDS)
-            if not reading.done():
-                process.kill()
+            try:
+                await asyncio.wait({reading}, timeout=_START_SECONDS)
+            finally:
+                # Also when we end meanwhile: nobody else knows of it yet.
+                if not reading.done():
+                    process.kill()
             line = await reading
         if b"ready" in line:
             return

@@ -15,11 +15,13 @@ import json
 import re
 import secrets
 import time
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib import parse
 
 from interpreter_bot import encryption, errors, values
-from interpreter_bot.sessions import session_dependencies
+
+if TYPE_CHECKING:
+    from interpreter_bot.sessions import session_dependencies
 
 LINK_SECONDS: Final = 300
 PASS_SECONDS: Final = 3600
@@ -62,11 +64,6 @@ class ShareLinks:
     def is_on(self) -> bool:
         """Whether the operator has said where people find the page."""
         return bool(self._address)
-
-    def are_secure_at(self, host: str) -> bool:
-        """Whether browsers that ask for a host come by TLS, as the operator has said."""
-        is_ours = host.lower() == host_of(self._address)
-        return is_ours and self._address.lower().startswith("https:")
 
     async def link(self, key: values.SessionKey) -> str:
         """Make a link to a session, for a person whom its platform lets see it at this moment.

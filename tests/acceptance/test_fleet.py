@@ -23,6 +23,7 @@ from interpreter_bot.hosts import (
     placed_hosts,
 )
 from interpreter_bot.sessions import requests
+from tests import futures
 from tests.fakes import replies
 
 pytestmark = pytest.mark.kernel
@@ -305,7 +306,9 @@ async def sessions_of_both(hosts, database, machines):
 async def test_people_hear_that_a_machine_took_variables_and_files(config, machines):
     async with (
         execution_startup.open_hosts(config, kernels_outlive=True) as hosts,
-        service_startup.open_conversations(config, {}, hosts=hosts) as service,
+        service_startup.open_conversations(
+            config, {}, secrets={}, hosts=futures.done(hosts)
+        ) as service,
     ):
         key, person = values.SessionKey("console", thread="t"), requests.Person("you")
 

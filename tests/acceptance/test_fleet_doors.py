@@ -23,6 +23,7 @@ from interpreter_bot.hosts import (
     placed_hosts,
 )
 from interpreter_bot.sessions import requests
+from tests import futures
 from tests.acceptance import test_fleet
 from tests.fakes import outside, package_indexes, replies, tool_servers
 from tests.integration.sessions import test_tool_calls
@@ -265,7 +266,9 @@ async def test_packages_are_installed_and_tools_called_on_each_machine(fleet):
         entry = settings.McpServer(name="jira", url=jira.url, approval="never")
         config = fleet.config.model_copy(update={"mcp_servers": (entry,)})
         await test_tool_calls.accept(config.paths.data, entry)
-        async with service_startup.open_conversations(config, {}, hosts=hosts) as service:
+        async with service_startup.open_conversations(
+            config, {}, secrets={}, hosts=futures.done(hosts)
+        ) as service:
             for key in KEYS[:2]:
                 text, reply = TOOLS.replace("KEY", repr(key)), replies.Reply()
                 asked = requests.Request(

@@ -8,7 +8,7 @@ import itertools
 import pytest
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.app import service_startup
+from interpreter_bot.app import bot_startup
 from interpreter_bot.sessions import approval_policy, past_turns, requests
 from tests.fakes import conversations, openai_server, replies
 
@@ -71,9 +71,7 @@ async def _real(tmp_path, short_path):
             kernels=settings.Kernels(preload=(), spares=0),
             sessions=settings.Sessions(closing_seconds=0.5),
         )
-        async with service_startup.open_conversations(
-            bot, {"OPENAI_API_KEY": server.api_key}
-        ) as service:
+        async with bot_startup.open_service(bot, {"OPENAI_API_KEY": server.api_key}) as service:
             yield _conversation(service, "slack")
 
 

@@ -17,6 +17,7 @@ from interpreter_bot.platforms.console import json_replies, terminal_input, term
 from interpreter_bot.platforms.discord import startup
 from interpreter_bot.platforms.web import access, server
 from interpreter_bot.sessions import ports
+from tests import futures
 from tests.fakes import conversations, replies
 from tests.fakes.discord_server import rules
 from tests.fakes.discord_server import servers as discord_servers
@@ -147,7 +148,11 @@ async def _web(tmp_path):
 
     async with (
         _handed_over(tmp_path) as (service, handed, leave),
-        server.serve(service, settings.Web(port=0), tmp_path / "page") as address,
+        server.serve(
+            futures.done(service),
+            settings.Web(port=0),
+            tmp_path / "page",
+        ) as address,
         aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session,
     ):
         origin = str(yarl.URL(address).origin())

@@ -10,7 +10,7 @@ import pytest
 from mcp.client import streamable_http
 
 from interpreter_bot import settings, values
-from interpreter_bot.app import service_startup
+from interpreter_bot.app import bot_startup
 from interpreter_bot.platforms.mcp import client_tokens, startup
 
 pytestmark = pytest.mark.kernel
@@ -55,7 +55,7 @@ async def served(tmp_path, short_path):
         mcp=settings.Mcp(port=0),
     )
     async with (
-        service_startup.open_conversations(config, {}) as service,
+        bot_startup.open_service(config, {}) as service,
         startup.serve(service, config.mcp, data) as address,
     ):
         yield Served(service, address, tokens)

@@ -16,9 +16,10 @@ import sqlite3
 import pytest
 
 from interpreter_bot import settings
-from interpreter_bot.app import service_startup
+from interpreter_bot.app import bot_startup
 from interpreter_bot.platforms.discord import startup as discord_startup
 from interpreter_bot.platforms.web import server as web_server
+from tests import futures
 from tests.fakes import package_indexes
 from tests.fakes.discord_server import rules
 from tests.fakes.discord_server import servers as discord_servers
@@ -87,7 +88,7 @@ def config(tmp_path, short_path):
 
 
 def _opened(config):
-    return service_startup.open_conversations(config, {"OPENAI_API_KEY": "none"})
+    return bot_startup.open_service(config, {"OPENAI_API_KEY": "none"})
 
 
 async def on_slack(config, question):
@@ -125,7 +126,7 @@ async def on_the_page(config, question, browsing, data):
     """Ask on the page; gives what the answer says, and the pictures in it."""
     async with (
         _opened(config) as service,
-        web_server.serve(service, settings.Web(port=0), data) as address,
+        web_server.serve(futures.done(service), settings.Web(port=0), data) as address,
         browsing() as browser,
     ):
         page = await browser.page()

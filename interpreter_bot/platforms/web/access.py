@@ -112,13 +112,16 @@ class Access:
         token: str,
         *,
         allowed_hosts: Collection[str],
-        visits: share_links.ShareLinks | None = None,
+        public_url: str = "",
         open_paths: Collection[str] = (),
     ) -> None:
         """Args: whom `shared_sessions` lets in reads `open_paths` too: nothing of anybody's."""
         self._token = token
-        self._allowed_hosts = frozenset(name.lower() for name in allowed_hosts)
-        self._visits = visits if visits is not None and visits.is_on else None
+        self._public_url = public_url.lower()
+        self._public_host = share_links.host_of(public_url)
+        self._allowed_hosts = {*(name.lower() for name in allowed_hosts), self._public_host}
+        self.visits: share_links.ShareLinks | None = None
+        """Passes of visits, once they are known; without `public_url` there are none."""
         self._open_paths = frozenset(open_paths)
 
     async def passed(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -129,7 +132,7 @@ class Access:
             raise web.HTTPForbidden(text=_FOREIGN)
         if request.path == "/" and request.method == "GET" and "token" in request.query:
             return self._entered(request)
-        if self._visits is not None and await self._is_visit(request):
+        if self.visits is not None and await self._is_visit(request):
             return await handler(request)
         if not self.has_token(request):
             return _refused(request)
@@ -153,10 +156,10 @@ class Access:
     async def visit(self, request: web.Request) -> share_links.Visit | None:
         """Return the visit that an address names, if the browser has the pass for it."""
         visit_id = request.query.get("thread", "")
-        if self._visits is None or _VISIT_ID.fullmatch(visit_id) is None:
+        if self.visits is None or _VISIT_ID.fullmatch(visit_id) is None:
             return None
         proof = request.cookies.get(_visit_cookie(request, visit_id), "")
-        return await self._visits.find(visit_id, proof)
+        return await self.visits.find(visit_id, proof)
 
     def let_visit(
         self,
@@ -182,8 +185,8 @@ class Access:
     def _is_secure(self, request: web.Request) -> bool:
         """Say whether a browser came by TLS: its proxy says so, or the operator does."""
         is_told = request.headers.get("X-Forwarded-Proto") == "https"
-        visits, host = self._visits, request.headers.get("Host", "")
-        return is_told or (visits is not None and visits.are_secure_at(host))
+        is_public = request.headers.get("Host", "").lower() == self._public_host
+        return is_told or (is_public and self._public_url.startswith("https:"))
 
     def has_token(self, request: web.Request) -> bool:
         """Say whether a request comes from a browser that was let in by the token."""

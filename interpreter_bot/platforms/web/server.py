@@ -1,4 +1,4 @@
-"""Start and stop the web server of the page."""
+"""The server of the page, which is there before the conversations are open."""
 
 from __future__ import annotations
 
@@ -7,31 +7,20 @@ import contextlib
 import functools
 import gzip
 import importlib.resources
-import logging
 import pathlib
 import socket
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from interpreter_bot import errors, settings, values
+from interpreter_bot import errors, settings
 from interpreter_bot.platforms import http_runners
-from interpreter_bot.platforms.rendering import status_sentences
-from interpreter_bot.platforms.web import (
-    access,
-    files,
-    notebook_runs,
-    sandboxed_displays,
-    shared_sessions,
-    tab_contents,
-    tab_hub,
-    websocket_actions,
-    zip_archives,
-)
-from interpreter_bot.sessions import session_service, share_links
+from interpreter_bot.platforms.web import access
 
-_log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from interpreter_bot.platforms.web import routes
+    from interpreter_bot.sessions import session_service
 
 _TYPES: Final = {
     ".html": "text/html",
@@ -39,18 +28,18 @@ _TYPES: Final = {
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
 }
-_STATUSES: Final[dict[type[Exception], int]] = {
-    errors.FileTooLargeError: 413,
-    errors.FileMissingError: 404,
-    errors.BotError: 400,
-}
 _CLOSING_SECONDS: Final = 5.0
+_HEARTBEAT_SECONDS: Final = 20.0
+_MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
+_STARTING: Final = '[{"kind":"starting"}]'
 _TOKEN_FILE: Final = "web-token"  # noqa: S105
 
 
 @contextlib.asynccontextmanager
 async def serve(
-    service: session_service.SessionService, config: settings.Web, data: pathlib.Path
+    service: asyncio.Future[session_service.SessionService],
+    config: settings.Web,
+    data: pathlib.Path,
 ) -> AsyncIterator[str]:
     """Serve the page; give its address, with the token in it.
 
@@ -58,7 +47,7 @@ async def serve(
     cancelled.
 
     Args:
-        service: the conversations.
+        service: the conversations. Until they are there, requests wait, and tabs say so.
         config: where to listen, and for whom.
         data: the directory that the token is kept in.
 
@@ -66,83 +55,96 @@ async def serve(
         SettingsError: it cannot be served there.
     """
     token = access.load_or_create(config.token_file or data / _TOKEN_FILE)
-    allowed = (*config.allowed_hosts, share_links.host_of(config.public_url))
-    open_paths = _pages().keys() - {"/"}
-    gate = access.Access(token, allowed_hosts=allowed, visits=service.visits, open_paths=open_paths)
-    hub = tab_hub.Hub()
-
-    async def notify(key: values.SessionKey, text: str) -> None:
-        hub.notify(key.thread, text)
-        # Often its Python was ended, which the list says.
-        hub.is_changed.set()
-
+    pages = _pages()
+    gate = access.Access(
+        token,
+        allowed_hosts=config.allowed_hosts,
+        public_url=config.public_url,
+        open_paths=pages.keys() - {"/"},
+    )
     with await _bound(config) as door:
         port = door.getsockname()[1]
         async with asyncio.TaskGroup() as tasks:
-            listener = websocket_actions.TabConnection(
-                service, hub, tasks, approval=config.approval
-            )
-            service.notify_through("web", notify, go_on=listener.go_on)
-            service.events.open_platform("web", listener.take_again)
-            lists = tasks.create_task(tab_contents.keep_listed(service, hub), name="web: lists")
-            shown = sandboxed_displays.Displays(service, hub, has_scripts=config.page_scripts)
-            visited = shared_sessions.SharedSessions(service, gate, hub)
-            notebooks = notebook_runs.NotebookRuns(service, listener, hub)
-            app = _application(service, gate, shown, listener, visited, notebooks)
-            runner = http_runners.runner(app, closing_seconds=_CLOSING_SECONDS)
+            opening = tasks.create_task(_open_routes(service, config, gate, tasks), name="web")
+            front = _Front(opening, gate, has_visits=bool(config.public_url))
+            runner = http_runners.runner(front.application(pages), closing_seconds=_CLOSING_SECONDS)
             await runner.setup()
             try:
                 await web.SockSite(runner, door).start()
                 yield f"http://{_address_host(config.host)}:{port}/?token={token}"
             finally:
                 await runner.cleanup()
-                listener.cancel()
-                lists.cancel()
+                opening.cancel()
+                if opening.done() and not opening.cancelled():
+                    opening.result().cancel()
 
 
-def _application(
-    service: session_service.SessionService,
+async def _open_routes(
+    service: asyncio.Future[session_service.SessionService],
+    config: settings.Web,
     gate: access.Access,
-    shown: sandboxed_displays.Displays,
-    listener: websocket_actions.TabConnection,
-    visited: shared_sessions.SharedSessions,
-    notebooks: notebook_runs.NotebookRuns,
-) -> web.Application:
-    @web.middleware
-    async def gated(request: web.Request, handler: access.Handler) -> web.StreamResponse:
-        return await gate.passed(request, handler)
+    tasks: asyncio.TaskGroup,
+) -> routes.Routes:
+    conversations = await asyncio.shield(service)
+    # Imported here: it takes most of a second, and the conversations have imported nearly all.
+    from interpreter_bot.platforms.web import routes
 
-    app = web.Application(middlewares=[gated, _sentences])
-    app.on_response_prepare.append(access.headers)
-    app.on_shutdown.append(listener.close)
-    stored = files.Files(service)
-    routes: dict[str, access.Handler] = {
-        "/live": listener.websocket,
-        "/picture": shown.picture,
-        "/frame": shown.frame,
-        "/output": shown.saved,
-        "/download": stored.download,
-        "/notebook": stored.notebook,
-        "/media": stored.media,
-        "/versions": stored.versions,
-        "/archive": zip_archives.ZipArchives(service).archive,
-        "/visited": visited.conversation,
-    }
-    for path, handler in (routes | _pages()).items():
-        app.router.add_get(path, handler, allow_head=False)
-    for path, handler in {
-        "/upload": stored.upload,
-        "/rename": stored.rename,
-        "/delete": stored.delete,
-        "/bring-back": stored.bring_back,
-        "/open": stored.open_table,
-        "/table": stored.table,
-        "/visit": visited.enter,
-        "/continue": visited.go_on,
-        "/run-notebook": notebooks.begin,
-    }.items():
-        app.router.add_post(path, handler)
-    return app
+    if config.public_url:
+        gate.visits = conversations.visits
+    return routes.Routes(conversations, config, gate, tasks)
+
+
+class _Front:
+    """What answers before the conversations are open: the page itself, and that they are not."""
+
+    def __init__(
+        self, opening: asyncio.Task[routes.Routes], gate: access.Access, *, has_visits: bool
+    ) -> None:
+        self._opening = opening
+        self._gate = gate
+        self._has_visits = has_visits
+
+    def application(self, pages: dict[str, access.Handler]) -> web.Application:
+        """Return the application of the server."""
+
+        @web.middleware
+        async def gated(request: web.Request, handler: access.Handler) -> web.StreamResponse:
+            if self._has_visits and not self._gate.has_token(request):
+                await asyncio.shield(self._opening)
+            return await self._gate.passed(request, handler)
+
+        app = web.Application(middlewares=[gated])
+        app.on_response_prepare.append(access.headers)
+        app.on_shutdown.append(self._close)
+        for path, handler in pages.items():
+            app.router.add_get(path, handler, allow_head=False)
+        app.router.add_get("/live", self._live, allow_head=False)
+        app.router.add_route("*", "/{path}", self._pass_on)
+        return app
+
+    async def _live(self, request: web.Request) -> web.WebSocketResponse:
+        """Serve a tab until it goes."""
+        tab = web.WebSocketResponse(
+            protocols=(access.PROTOCOL,),
+            heartbeat=_HEARTBEAT_SECONDS,
+            max_msg_size=_MAX_MESSAGE_BYTES,
+            compress=False,
+        )
+        await tab.prepare(request)
+        if not self._opening.done():
+            await tab.send_str(_STARTING)
+        await (await asyncio.shield(self._opening)).talk(tab)
+        return tab
+
+    async def _pass_on(self, request: web.Request) -> web.StreamResponse:
+        return await (await asyncio.shield(self._opening)).answer(request)
+
+    async def _close(self, _: web.Application) -> None:
+        """Let nobody wait any more, and disconnect every tab."""
+        if self._opening.done():
+            await self._opening.result().close()
+        else:
+            self._opening.cancel()
 
 
 def _pages() -> dict[str, access.Handler]:
@@ -174,24 +176,6 @@ def _file_handler(body: bytes, content_type: str) -> access.Handler:
 
 # All of them take a tenth of a second, in which nobody else would be served.
 _packed = functools.cache(gzip.compress)
-
-
-@web.middleware
-async def _sentences(request: web.Request, handler: access.Handler) -> web.StreamResponse:
-    """Respond with the sentence of an error; the last net of a request."""
-    try:
-        return await handler(request)
-    except (web.HTTPException, ConnectionError):
-        raise
-    except Exception as error:
-        if not isinstance(error, errors.BotError):
-            _log.exception("a request ended in an error")
-        if request.writer.output_size:
-            raise ConnectionError("A response that has begun can only break off.") from error
-        status = next(
-            (status for kind, status in _STATUSES.items() if isinstance(error, kind)), 500
-        )
-        return web.Response(status=status, text=status_sentences.error_sentence(error))
 
 
 async def _bound(config: settings.Web) -> socket.socket:

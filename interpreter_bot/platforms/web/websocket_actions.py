@@ -18,7 +18,6 @@ from interpreter_bot import errors, values
 from interpreter_bot.platforms import command_table
 from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.platforms.web import (
-    access,
     command_panels,
     event_json,
     live_turns,
@@ -38,8 +37,6 @@ from interpreter_bot.sessions import (
 
 _log = logging.getLogger(__name__)
 
-_MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
-_HEARTBEAT_SECONDS: Final = 20.0
 _MAX_TURNS: Final = 1000
 _MAX_SEEN_IDS: Final = 1000
 _MAX_ANSWER_CHARACTERS: Final = 64 * 1024
@@ -77,15 +74,8 @@ class TabConnection:
             "look": self._look,
         } | dict(session_actions.SessionActions(service, hub).by_name())
 
-    async def websocket(self, request: web.Request) -> web.WebSocketResponse:
+    async def talk(self, socket: web.WebSocketResponse) -> None:
         """Serve a tab until it goes."""
-        socket = web.WebSocketResponse(
-            protocols=(access.PROTOCOL,),
-            heartbeat=_HEARTBEAT_SECONDS,
-            max_msg_size=_MAX_MESSAGE_BYTES,
-            compress=False,
-        )
-        await socket.prepare(request)
         tab = tab_hub.Tab()
         self._hub.enter(tab)
         self._sockets.add(socket)
@@ -102,9 +92,8 @@ class TabConnection:
             self._hub.leave(tab)
             self._sockets.discard(socket)
             sender.cancel()
-        return socket
 
-    async def close(self, _: web.Application) -> None:
+    async def close(self) -> None:
         """Disconnect every tab; they reconnect when a server listens again."""
         for socket in tuple(self._sockets):
             await socket.close(code=aiohttp.WSCloseCode.GOING_AWAY)

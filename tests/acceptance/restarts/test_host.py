@@ -54,7 +54,9 @@ config = settings.Settings.model_validate_json(sys.argv[1])
 async def main():
     async with (
         execution_startup.open_hosts(config, kernels_outlive=True) as hosts,
-        service_startup.open_conversations(config, {}, hosts=hosts) as service,
+        service_startup.open_conversations(
+            config, {}, secrets={}, hosts=futures.done(hosts)
+        ) as service,
     ):
         key, person = values.SessionKey("console", thread="t"), requests.Person("you")
         reply = replies.Reply()

@@ -6,7 +6,7 @@ import sqlite3
 import pytest
 
 from interpreter_bot import settings, values
-from interpreter_bot.app import service_startup
+from interpreter_bot.app import bot_startup
 from interpreter_bot.sessions import requests
 from interpreter_bot.store import engines
 from tests.fakes import openai_server, replies
@@ -72,9 +72,7 @@ def opened(tmp_path, short_path):
                 },
             )
             known = {"OPENAI_API_KEY": server.api_key} | (keys or {})
-            async with service_startup.open_conversations(
-                bot, {} if no_model else known
-            ) as service:
+            async with bot_startup.open_service(bot, {} if no_model else known) as service:
                 yield House(service, server)
 
     return open_house

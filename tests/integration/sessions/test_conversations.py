@@ -285,7 +285,7 @@ async def test_what_happens_before_a_platform_is_there_is_told_when_it_is(opened
 _VICTIM = """
 import asyncio, json, pathlib, sys
 from interpreter_bot import settings, values
-from interpreter_bot.app import service_startup
+from interpreter_bot.app import bot_startup
 from interpreter_bot.sessions import requests
 from tests.fakes import openai_server, replies
 
@@ -299,7 +299,7 @@ async def main(data, runtime):
             models=(settings.Model(name="scripted", base_url=server.base_url),),
         )
         keys = {"OPENAI_API_KEY": server.api_key}
-        async with service_startup.open_conversations(bot, keys) as service:
+        async with bot_startup.open_service(bot, keys) as service:
             reply = replies.Reply()
             request = requests.Request(
                 key=values.SessionKey("web", thread="t"), person=requests.Person("u1"), text="go"

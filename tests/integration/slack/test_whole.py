@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from interpreter_bot import settings, values
-from interpreter_bot.app import service_startup
+from interpreter_bot.app import bot_startup
 from tests.fakes import openai_server
 from tests.integration.slack.worlds import connected
 
@@ -30,7 +30,7 @@ async def opened(slack, tmp_path, short_path, *script, **more):
         )
         keys = {"OPENAI_API_KEY": server.api_key}
         async with (
-            service_startup.open_conversations(bot, keys) as service,
+            bot_startup.open_service(bot, keys) as service,
             connected(slack, service, **more),
         ):
             yield service, server

@@ -8,8 +8,9 @@ import pytest
 import yarl
 
 from interpreter_bot import settings
-from interpreter_bot.app import service_startup
+from interpreter_bot.app import bot_startup
 from interpreter_bot.platforms.web import access, server
+from tests import futures
 from tests.fakes import conversations
 
 
@@ -97,7 +98,7 @@ def serving_fake(tmp_path):
         jar = aiohttp.CookieJar(unsafe=True)
         async with (
             opened as bot,
-            server.serve(bot, served, tmp_path / "data") as address,
+            server.serve(futures.done(bot), served, tmp_path / "data") as address,
             aiohttp.ClientSession(cookie_jar=jar) as session,
         ):
             async with session.get(address) as response:
@@ -124,8 +125,8 @@ def serving_kernels(tmp_path, short_path):
             **groups,
         )
         async with (
-            service_startup.open_conversations(config, {}) as service,
-            server.serve(service, served, tmp_path / "data") as address,
+            bot_startup.open_service(config, {}) as service,
+            server.serve(futures.done(service), served, tmp_path / "data") as address,
         ):
             yield service, address
 

@@ -11,6 +11,7 @@ import yarl
 from interpreter_bot import errors, settings, values
 from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.platforms.web import access, server
+from tests import futures
 from tests.fakes import conversations
 from tests.integration.web import visits
 
@@ -250,7 +251,7 @@ async def test_a_port_that_is_taken_is_said(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         web = settings.Web(port=taken.getsockname()[1])
         async with conversations.opened(tmp_path) as bot:
-            opening = server.serve(bot, web, tmp_path)
+            opening = server.serve(futures.done(bot), web, tmp_path)
             with pytest.raises(errors.SettingsError, match="Is another bot running"):
                 await opening.__aenter__()
 

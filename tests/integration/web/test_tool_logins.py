@@ -3,9 +3,10 @@
 import contextlib
 
 from interpreter_bot import settings
-from interpreter_bot.app import service_startup
+from interpreter_bot.app import bot_startup
 from interpreter_bot.platforms import login_pages
 from interpreter_bot.platforms.web import server
+from tests import futures
 from tests.fakes import authorization_server, tool_servers
 
 LINK = "document.querySelector('dialog[open] a, .turn .notice a')"
@@ -29,11 +30,11 @@ async def test_a_person_logs_in_from_the_page_and_out_again(tmp_path, short_path
             paths=settings.Paths(data=tmp_path, runtime=short_path),
             kernels=settings.Kernels(spares=0),
         )
-        service = await stack.enter_async_context(service_startup.open_conversations(config, {}))
+        service = await stack.enter_async_context(bot_startup.open_service(config, {}))
         pages = login_pages.serve(service, settings.ToolLogins(port=0))
         await stack.enter_async_context(pages)
         address = await stack.enter_async_context(
-            server.serve(service, settings.Web(port=0), tmp_path)
+            server.serve(futures.done(service), settings.Web(port=0), tmp_path)
         )
         browser = await stack.enter_async_context(browsing())
         page, other = await browser.page(width=900), await browser.page(width=420)

@@ -52,7 +52,7 @@ def test_who_runs_code_in_a_host_that_is_there_has_nothing_of_bots_or_kernels():
 STARTED = """
 import asyncio, gc, pathlib, sys
 from interpreter_bot import settings
-from interpreter_bot.app import garbage_collection, service_startup
+from interpreter_bot.app import garbage_collection, bot_startup
 from interpreter_bot.platforms.web import server
 
 async def start():
@@ -62,7 +62,7 @@ async def start():
         kernels=settings.Kernels(preload=(), spares=0),
         paths=settings.Paths(data=place / "data", runtime=place / "r"),
     )
-    async with service_startup.open_conversations(config, {}):
+    async with bot_startup.open_service(config, {}):
         (opening,) = [one for one in asyncio.all_tasks() if one.get_name() == "open models"]
         print("openai" in sys.modules)
         with garbage_collection.frozen():

@@ -159,14 +159,19 @@ function closed() {
   isBranching = false;
   dispatchEvent(new Event("disconnected"));
   setTimeout(() => {
-    if (connection.isOpen) return;
-    $("banner").textContent = "The connection is lost. Trying again…";
-    $("banner").hidden = false;
+    if (!connection.isOpen) announce("The connection is lost. Trying again…");
   }, 600);
 }
 
+function announce(sentence) {
+  $("banner").textContent = sentence;
+  $("banner").hidden = false;
+}
+
 const hear = {
+  starting: () => announce("Starting Python…"),
   hello(message) {
+    $("banner").hidden = true;
     about = message;
     composer.know(message);
     $("walls").hidden = message.sandbox_level !== "none";

@@ -1,0 +1,72 @@
+"""Opening of the whole bot: what takes long begins first, and the rest is imported meanwhile.
+
+Light to import itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING
+
+from interpreter_bot import settings
+from interpreter_bot.app import execution_startup, garbage_collection, side_by_side
+
+if TYPE_CHECKING:
+    from interpreter_bot.egress.broker import Broker
+    from interpreter_bot.sessions import session_service
+
+
+@contextlib.asynccontextmanager
+async def open_service(
+    config: settings.Settings,
+    environment: Mapping[str, str],
+    *,
+    secrets: Mapping[str, str] | None = None,
+    is_ephemeral: bool = False,
+    kernels_outlive: bool = False,
+    broker: Broker | None = None,
+) -> AsyncIterator[session_service.SessionService]:
+    """Open everything that platforms need.
+
+    Args:
+        config: the settings in effect.
+        environment: holds the keys of models.
+        secrets: holds what rules of `egress` name; by default, `environment` does.
+        is_ephemeral: leaves nothing behind: no file, no memory.
+        kernels_outlive: see `execution_startup.open_hosts`.
+        broker: lets code reach the outside, if that is open already.
+
+    Raises:
+        BotError: it cannot be opened; the sentence says why.
+    """
+    secrets = environment if secrets is None else secrets
+    async with contextlib.AsyncExitStack() as stack:
+        with garbage_collection.paused():
+            if broker is None:
+                opening_broker = execution_startup.open_broker(
+                    config, secrets, kernels_outlive=kernels_outlive
+                )
+                broker = await stack.enter_async_context(opening_broker)
+            opening_hosts = execution_startup.open_hosts(
+                config,
+                doorkeeper=broker,
+                is_ephemeral=is_ephemeral,
+                kernels_outlive=kernels_outlive,
+            )
+            hosts = await stack.enter_async_context(side_by_side.opening(opening_hosts, "hosts"))
+            await asyncio.to_thread(importlib.import_module, "interpreter_bot.app.service_startup")
+            from interpreter_bot.app import service_startup
+
+            conversations = service_startup.open_conversations(
+                config,
+                environment,
+                secrets=secrets,
+                is_ephemeral=is_ephemeral,
+                hosts=hosts,
+                broker=broker,
+            )
+            service = await stack.enter_async_context(conversations)
+        yield service

@@ -1,0 +1,56 @@
+"""Opening of several things at once: what takes long begins early, and is waited for late."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import TypeVar
+
+from interpreter_bot import cancellation
+
+T = TypeVar("T")
+
+
+@contextlib.asynccontextmanager
+async def opening(
+    context: AbstractAsyncContextManager[T], name: str
+) -> AsyncIterator[asyncio.Future[T]]:
+    """Open a context in a task of its own, which closes it in the end.
+
+    Gives a future of what it yields, or of why it could not be opened.
+    """
+    opened: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    closing = asyncio.Event()
+
+    async def hold() -> None:
+        async with context as content:
+            opened.set_result(content)
+            await closing.wait()
+
+    def note_end(holding: asyncio.Task[None]) -> None:
+        if opened.done():
+            return
+        if holding.cancelled() or (error := holding.exception()) is None:
+            opened.cancel()
+        else:
+            opened.set_exception(error)
+            # Should nobody wait for it any more, that is no news.
+            opened.exception()
+
+    holding = asyncio.create_task(hold(), name=name)
+    holding.add_done_callback(note_end)
+    try:
+        yield opened
+    finally:
+        closing.set()
+        if not opened.done():
+            holding.cancel()
+        await cancellation.shielded(_ended(holding))
+    if not opened.cancelled() and opened.exception() is None:
+        holding.result()
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    await asyncio.wait({task})

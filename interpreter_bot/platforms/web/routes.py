@@ -1,0 +1,119 @@
+"""Routes of the page that need the conversations: those of tabs, files, visits and notebooks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from aiohttp import web
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.platforms.rendering import status_sentences
+from interpreter_bot.platforms.web import (
+    access,
+    files,
+    notebook_runs,
+    sandboxed_displays,
+    shared_sessions,
+    tab_contents,
+    tab_hub,
+    websocket_actions,
+    zip_archives,
+)
+from interpreter_bot.sessions import session_service
+
+_log = logging.getLogger(__name__)
+
+_STATUSES: Final[dict[type[Exception], int]] = {
+    errors.FileTooLargeError: 413,
+    errors.FileMissingError: 404,
+    errors.BotError: 400,
+}
+
+
+class Routes:
+    """All tabs, and the handlers of requests.
+
+    Args:
+        service: the conversations.
+        config: of the page.
+        gate: has let in whoever asks.
+        tasks: end with the page.
+    """
+
+    def __init__(
+        self,
+        service: session_service.SessionService,
+        config: settings.Web,
+        gate: access.Access,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        hub = tab_hub.Hub()
+
+        async def notify(key: values.SessionKey, text: str) -> None:
+            hub.notify(key.thread, text)
+            # Often its Python was ended, which the list says.
+            hub.is_changed.set()
+
+        tabs = websocket_actions.TabConnection(service, hub, tasks, approval=config.approval)
+        service.notify_through("web", notify, go_on=tabs.go_on)
+        service.events.open_platform("web", tabs.take_again)
+        self._tabs = tabs
+        self._lists = tasks.create_task(tab_contents.keep_listed(service, hub), name="web: lists")
+        shown = sandboxed_displays.Displays(service, hub, has_scripts=config.page_scripts)
+        visited = shared_sessions.SharedSessions(service, gate, hub)
+        notebooks = notebook_runs.NotebookRuns(service, tabs, hub)
+        stored = files.Files(service)
+        self._handlers: dict[tuple[str, str], access.Handler] = {
+            ("GET", "/picture"): shown.picture,
+            ("GET", "/frame"): shown.frame,
+            ("GET", "/output"): shown.saved,
+            ("GET", "/download"): stored.download,
+            ("GET", "/notebook"): stored.notebook,
+            ("GET", "/media"): stored.media,
+            ("GET", "/versions"): stored.versions,
+            ("GET", "/archive"): zip_archives.ZipArchives(service).archive,
+            ("GET", "/visited"): visited.conversation,
+            ("POST", "/upload"): stored.upload,
+            ("POST", "/rename"): stored.rename,
+            ("POST", "/delete"): stored.delete,
+            ("POST", "/bring-back"): stored.bring_back,
+            ("POST", "/open"): stored.open_table,
+            ("POST", "/table"): stored.table,
+            ("POST", "/visit"): visited.enter,
+            ("POST", "/continue"): visited.go_on,
+            ("POST", "/run-notebook"): notebooks.begin,
+        }
+
+    async def talk(self, socket: web.WebSocketResponse) -> None:
+        """Serve a tab until it goes."""
+        await self._tabs.talk(socket)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request, or respond with the sentence of an error; its last net."""
+        handler = self._handlers.get((request.method, request.path))
+        if handler is None:
+            raise web.HTTPNotFound
+        try:
+            return await handler(request)
+        except (web.HTTPException, ConnectionError):
+            raise
+        except Exception as error:
+            if not isinstance(error, errors.BotError):
+                _log.exception("a request ended in an error")
+            if request.writer.output_size:
+                raise ConnectionError("A response that has begun can only break off.") from error
+            status = next(
+                (status for kind, status in _STATUSES.items() if isinstance(error, kind)), 500
+            )
+            return web.Response(status=status, text=status_sentences.error_sentence(error))
+
+    async def close(self) -> None:
+        """Disconnect every tab; they reconnect when a server listens again."""
+        await self._tabs.close()
+
+    def cancel(self) -> None:
+        """Cancel every turn that still waits or runs."""
+        self._tabs.cancel()
+        self._lists.cancel()
