@@ -256,5 +256,5 @@ def _uid(name: str) -> int | None:
 def _tell(**said: object) -> None:
     """Tell whoever started it; it may be gone."""
     with contextlib.suppress(OSError):
-        sys.stdout.write(json.dumps(said) + "\n")
+        sys.stdout.write(host_messages.document(said).decode("ascii") + "\n")
         sys.stdout.flush()

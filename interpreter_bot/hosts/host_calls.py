@@ -6,11 +6,10 @@ Each implements `host_connection.Call`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from interpreter_bot import errors, values
-from interpreter_bot.hosts import host_connection, host_messages, ports
+from interpreter_bot.hosts import connection_messages, host_connection, host_messages, ports
 from interpreter_bot.kernels import kernel_loss_reasons
 
 _GONE: Final = f"The process that kept the Python kernel is lost. {kernel_loss_reasons.LOST}"
@@ -36,15 +35,14 @@ class LeaseCall:
     def __init__(
         self, number: int, key: str, person: str, *, epoch: int = 0, is_ephemeral: bool = False
     ) -> None:
-        said = {"do": "lease", "call": number, "key": key, "person": person}
-        self._message: dict[str, object] = said | {"ephemeral": is_ephemeral, "epoch": epoch}
+        self._message = connection_messages.Lease(number, key, person, epoch, is_ephemeral)
 
-    def message(self, *, is_other_host: bool) -> dict[str, object]:
+    def message(self, *, is_other_host: bool) -> connection_messages.ToHost:
         """Lease, also from another host."""
-        return dict(self._message)
+        return self._message
 
-    def told(self, message: Mapping[str, Any]) -> None:
-        """Hear nothing: there is nothing to be said of a lease."""
+    def take(self, reply: connection_messages.Reply) -> None:
+        """Ignore it: a lease has no reply."""
 
     def event(self, number: int, record: bytes) -> None:
         """Hear nothing."""
@@ -62,30 +60,25 @@ class KernelCall:
 
     def __init__(self, number: int, lease: int, waiting: ports.OnWait | None) -> None:
         self._number, self._lease, self._waiting = number, lease, waiting
-        self.result: asyncio.Future[host_messages.KernelBeginning] = (
+        self.result: asyncio.Future[connection_messages.KernelStarted] = (
             asyncio.get_running_loop().create_future()
         )
 
-    def message(self, *, is_other_host: bool) -> dict[str, object]:
+    def message(self, *, is_other_host: bool) -> connection_messages.ToHost:
         """Ask for the kernel, also another host."""
-        return {"do": "kernel", "call": self._number, "lease": self._lease}
+        return connection_messages.StartKernel(self._number, self._lease)
 
-    def told(self, message: Mapping[str, Any]) -> None:
+    def take(self, reply: connection_messages.Reply) -> None:
         """Take the kernel, what its start waits for, or why there is none."""
         if self.result.done():
             return
-        if "error" in message:
-            self.result.set_exception(host_messages.error(message["error"]))
-        elif "kernel" in message:
-            self._take(message["kernel"])
-        elif self._waiting is not None:
-            self._waiting(str(message["waits"]))
-
-    def _take(self, told: object) -> None:
-        try:
-            self.result.set_result(host_messages.read(host_messages.KernelBeginning, told))
-        except host_messages.MalformedError as error:
-            self.result.set_exception(errors.KernelStartError(str(error)))
+        match reply:
+            case connection_messages.Failed(_, error):
+                self.result.set_exception(host_messages.error(error))
+            case connection_messages.KernelStarted():
+                self.result.set_result(reply)
+            case connection_messages.Waiting(_, sentence) if self._waiting is not None:
+                self._waiting(sentence)
 
     def event(self, number: int, record: bytes) -> None:
         """Hear nothing: this is no execution."""
@@ -112,7 +105,7 @@ class ExecutionCall:
         after: int,
         show: ports.Show,
         ask: ports.Ask | None,
-        begun: Mapping[str, object] | None,
+        code: connection_messages.Code | None,
     ) -> None:
         self._connection = connection
         self._number = number
@@ -120,52 +113,46 @@ class ExecutionCall:
         self._after = after
         self._show = show
         self._ask = ask
-        self._begun = begun
-        self._was_said = False
+        self._code = code
+        self._was_sent = False
         self._answering: dict[int, asyncio.Task[None]] = {}
         self.result: asyncio.Future[ports.ExecutionEnd] = asyncio.get_running_loop().create_future()
 
-    def message(self, *, is_other_host: bool) -> dict[str, object]:
+    def message(self, *, is_other_host: bool) -> connection_messages.ToHost:
         """Begin it, and follow it from what was not received yet."""
-        said: dict[str, object] = {
-            "do": "follow",
-            "call": self._number,
-            "execution": self._execution_id,
-            "after": self._after,
-            "asks": self._ask is not None,
-        }
         # Another host would run it a second time.
-        if self._begun is not None and not (is_other_host and self._was_said):
-            said |= {"do": "execute", **self._begun}
-        self._was_said = True
+        code = None if is_other_host and self._was_sent else self._code
+        self._was_sent = True
         # A question that is still open is asked again.
         self.close()
-        return said
+        return connection_messages.Follow(
+            self._number, self._execution_id, self._after, self._ask is not None, code
+        )
 
-    def told(self, message: Mapping[str, Any]) -> None:
+    def take(self, reply: connection_messages.Reply) -> None:
         """Take a question of the code, or why there is nothing to follow."""
-        if "error" in message:
-            error = host_messages.error(message["error"])
-            if isinstance(error, errors.ExecutionMissingError) and self._begun is not None:
-                self.lose()
-            elif not self.result.done():
-                self.result.set_exception(error)
-            return
-        question = int(message["question"])
-        if (task := self._answering.pop(question, None)) is not None:
-            task.cancel()
-        if "asks" in message and self._ask is not None:
-            request = host_messages.read(values.InputRequested, message["asks"])
-            answering = self._answer(question, request, self._ask)
-            self._answering[question] = asyncio.create_task(answering, name="answer to code")
+        match reply:
+            case connection_messages.Failed(_, fields):
+                error = host_messages.error(fields)
+                if isinstance(error, errors.ExecutionMissingError) and self._code is not None:
+                    self.lose()
+                elif not self.result.done():
+                    self.result.set_exception(error)
+            case connection_messages.Question(_, question, request):
+                if (task := self._answering.pop(question, None)) is not None:
+                    task.cancel()
+                if request is not None and self._ask is not None:
+                    answering = self._answer(question, request, self._ask)
+                    task = asyncio.create_task(answering, name="answer to code")
+                    self._answering[question] = task
 
     async def _answer(self, question: int, request: values.InputRequested, ask: ports.Ask) -> None:
-        said: dict[str, object] = {"do": "answer", "execution": self._execution_id}
+        text, error = None, None
         try:
-            said["text"] = await ask(request)
-        except errors.BotError as error:
-            said["error"] = host_messages.error_fields(error)
-        self._connection.send(said | {"question": question})
+            text = await ask(request)
+        except errors.BotError as refusal:
+            error = host_messages.error_fields(refusal)
+        self._connection.send(connection_messages.Answer(self._execution_id, question, text, error))
 
     def event(self, number: int, record: bytes) -> None:
         """Take an output, or the end; one that is known already is passed over."""

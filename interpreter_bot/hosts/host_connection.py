@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import dataclasses
 import itertools
-import json
 import logging
 import pathlib
 import struct
@@ -25,6 +24,7 @@ import aiohttp
 
 from interpreter_bot import errors
 from interpreter_bot.hosts import (
+    connection_messages,
     host_addresses,
     host_messages,
     host_requests,
@@ -54,19 +54,15 @@ Revive: TypeAlias = Callable[[], Awaitable[None]]
 class Call(Protocol):
     """Something that a bot wants of a host, until it is over."""
 
-    def message(self, *, is_other_host: bool) -> dict[str, object]:
+    def message(self, *, is_other_host: bool) -> connection_messages.ToHost:
         """Say what is wanted, the first time or again.
 
         Args:
             is_other_host: the host that heard it before is no more.
         """
 
-    def told(self, message: Mapping[str, Any]) -> None:
-        """Take what the host says of it.
-
-        Raises:
-            MalformedError: it makes no sense.
-        """
+    def take(self, reply: connection_messages.Reply) -> None:
+        """Take a reply of the host."""
 
     def event(self, number: int, record: bytes) -> None:
         """Take an event of an execution.
@@ -108,7 +104,7 @@ class HostConnection:
         self._heard_by = ""
         self._numbers = itertools.count(1)
         self._calls: dict[int, Call] = {}
-        self._outgoing: asyncio.Queue[dict[str, object]] = asyncio.Queue()
+        self._outgoing: asyncio.Queue[connection_messages.ToHost] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
         # Kernels that ended, by the host's numbers, of which nobody was told.
         self._losses: dict[int, ports.KernelLoss] = {}
@@ -193,9 +189,9 @@ class HostConnection:
             yield
         finally:
             del self._calls[number]
-            self.send({"do": "cancel", "call": number})
+            self.send(connection_messages.Cancel(number))
 
-    def send(self, message: dict[str, object]) -> None:
+    def send(self, message: connection_messages.ToHost) -> None:
         """Say something, if the host listens; whoever must be heard is in the table of calls."""
         if self._socket is not None:
             self._outgoing.put_nowait(message)
@@ -343,7 +339,7 @@ class HostConnection:
             self._heard_by = self.status.id
             for call in tuple(self._calls.values()):
                 self.send(call.message(is_other_host=is_other_host))
-            self.send({"do": "listen", "listens": self._told is not None})
+            self.send(connection_messages.Listen(self._told is not None))
             writing = asyncio.create_task(self._write(opened), name="words to a host")
             self._is_connected.set()
             if self.on_connect is not None:
@@ -383,7 +379,7 @@ class HostConnection:
         with contextlib.suppress(ConnectionError):
             while True:
                 message = await self._outgoing.get()
-                await opened.send_str(host_messages.document(message).decode("ascii"))
+                await opened.send_str(connection_messages.encode(message))
 
     def _take(self, message: aiohttp.WSMessage) -> None:
         """Take one message.
@@ -397,24 +393,26 @@ class HostConnection:
                 if (call := self._calls.get(number)) is not None:
                     call.event(event, message.data[_FRAME.size :])
                 return
-            said = json.loads(message.data)
-            if "loss" in said:
-                number = int(said["loss"])
-                self._losses[number] = host_messages.read(ports.KernelLoss, said["fields"])
+        except struct.error as error:
+            raise host_messages.MalformedError("this is no event") from error
+        if message.type is not aiohttp.WSMsgType.TEXT:
+            raise host_messages.MalformedError("this is no message")
+        match connection_messages.to_bot(message.data):
+            case connection_messages.KernelLost(number, loss):
+                self._losses[number] = loss
                 task = asyncio.create_task(self._tell(number), name="loss of a kernel")
                 self._tasks.add(task)
                 task.add_done_callback(self._done)
-            elif said.get("draining"):
+            case connection_messages.Draining():
                 self.status = dataclasses.replace(self.status, is_draining=True)
-            elif (call := self._calls.get(said["call"])) is not None:
-                call.told(said)
-        except (ValueError, KeyError, TypeError, RecursionError, struct.error) as error:
-            raise host_messages.MalformedError("the host said something else") from error
+            case reply:
+                if (call := self._calls.get(reply.call)) is not None:
+                    call.take(reply)
 
     async def listen(self, told: ports.OnLoss | None) -> None:
         """Tell this one of lost kernels from now on, and of those that nobody was told of."""
         self._told = told
-        self.send({"do": "listen", "listens": told is not None})
+        self.send(connection_messages.Listen(told is not None))
         for number in tuple(self._losses):
             await self._tell(number)
 
@@ -422,7 +420,7 @@ class HostConnection:
         """Tell of a lost kernel; once that is done, the host need not tell it again."""
         if self._told is not None and (loss := self._losses.pop(number, None)) is not None:
             await self._told(loss)
-            self.send({"do": "heard", "loss": number})
+            self.send(connection_messages.LossNoted(number))
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -438,8 +436,8 @@ async def _check(response: aiohttp.ClientResponse) -> None:
         aiohttp.ClientResponseError: it failed.
     """
     if response.status == 422:
-        refusal = host_messages.read(dict[str, object], await response.json())
-        raise host_messages.error(refusal.get("error"))
+        refusal = host_messages.read(host_messages.ErrorFields, await response.json())
+        raise host_messages.error(refusal)
     response.raise_for_status()
 
 

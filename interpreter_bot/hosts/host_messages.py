@@ -16,13 +16,13 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import pydantic
 
-from interpreter_bot import code_activity, errors, session_variables, settings, values
+from interpreter_bot import code_activity, errors, settings, values
 from interpreter_bot.hosts import ports
 
 Event: TypeAlias = ports.Event | ports.ExecutionEnd
 """What is told of an execution: its outputs, what it installs, and last its end."""
 
-PROTOCOL: Final = 10
+PROTOCOL: Final = 11
 """Number of what is said on the wire; a bot and a host need the same."""
 
 UNREADABLE: Final = (
@@ -36,7 +36,7 @@ EVENT_BYTES: Final = 48 * settings.MIB
 _HEADER_BYTES: Final = 4 * settings.MIB
 _LENGTH: Final = struct.Struct("<I")
 _LONG_CHARACTERS: Final = 256
-_MOST_CHARACTERS: Final = 2000
+_MAX_CHARACTERS: Final = 2000
 _KINDS: Final[Mapping[str, type[Any]]] = {
     "text": values.Text,
     "error": values.Error,
@@ -86,22 +86,11 @@ class MalformedError(ValueError):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class KernelBeginning:
-    """What a host says of a kernel that it gives to a session.
+class ErrorFields:
+    """An error as the peer is told of it: its kind, and its sentence."""
 
-    Attributes:
-        id: see `ports.Kernel`, as of the others.
-        announcement: why the former kernel is gone; mostly empty.
-        runs: how many pieces of code were begun in it.
-        restored: the variables of an earlier kernel that it began with.
-        restore_notice: what of those did not come back; mostly empty.
-    """
-
-    id: str
-    announcement: str
-    runs: int
-    restored: session_variables.SavedVariables | None
-    restore_notice: str
+    kind: str
+    sentence: str
 
 
 def pack(event: Event) -> bytes:
@@ -192,18 +181,13 @@ def read(kind: type[T], fields: object) -> T:
 _adapter = functools.cache(pydantic.TypeAdapter)
 
 
-def error_fields(error: errors.BotError) -> dict[str, str]:
-    """Describe an error for the peer: its kind, and its sentence."""
+def error_fields(error: errors.BotError) -> ErrorFields:
+    """Describe an error for the peer."""
     names = (kind.__name__ for kind in type(error).__mro__ if kind.__name__ in _ERRORS)
-    return {"kind": next(names), "sentence": str(error)[:_MOST_CHARACTERS]}
+    return ErrorFields(next(names), str(error)[:_MAX_CHARACTERS])
 
 
-def error(fields: object) -> errors.BotError:
-    """Make the error that a peer described.
-
-    Raises:
-        MalformedError: it described none.
-    """
-    named = read(dict[str, str], fields)
-    kind = _ERRORS.get(named.get("kind", ""), errors.BotError)
-    return kind(named.get("sentence", "")[:_MOST_CHARACTERS])
+def error(fields: ErrorFields) -> errors.BotError:
+    """Make the error that a peer described."""
+    kind = _ERRORS.get(fields.kind, errors.BotError)
+    return kind(fields.sentence[:_MAX_CHARACTERS])

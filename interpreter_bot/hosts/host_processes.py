@@ -284,7 +284,9 @@ class _Keeper:
             return
         await asyncio.to_thread(process.wait)
         try:
-            raise host_messages.error(json.loads(line)["error"])
+            raise host_messages.error(
+                host_messages.read(host_messages.ErrorFields, json.loads(line)["error"])
+            )
         except (ValueError, KeyError, TypeError) as error:
             raise errors.KernelError(_SILENT) from error
 

@@ -17,10 +17,10 @@ from typing import Final, TypeVar
 
 from interpreter_bot import code_activity, errors, session_variables, values
 from interpreter_bot.hosts import (
+    connection_messages,
     host_addresses,
     host_calls,
     host_connection,
-    host_messages,
     host_requests,
     kernel_doors,
     placement_offers,
@@ -44,7 +44,7 @@ class RemoteKernel:
         self,
         connection: host_connection.HostConnection,
         lease: int,
-        beginning: host_messages.KernelBeginning,
+        beginning: connection_messages.KernelStarted,
     ) -> None:
         self._connection = connection
         self._lease = lease
@@ -65,10 +65,9 @@ class RemoteKernel:
         is_own: bool = False,
     ) -> ports.ExecutionEnd:
         """Run code and follow it; see `ports.Kernel.execute`."""
-        begun = {"lease": self._lease, "kernel": self.id, "code": code}
-        begun |= {"seconds": seconds, "is_own": is_own}
+        message = connection_messages.Code(self._lease, self.id, code, seconds, is_own)
         end = await _followed(
-            self._connection, execution_id, after=0, show=show, ask=ask, begun=begun
+            self._connection, execution_id, after=0, show=show, ask=ask, code=message
         )
         self.runs = max(self.runs, end.runs)
         return end
@@ -262,7 +261,7 @@ class RemoteHost:
 
     def acknowledge(self, execution_id: str) -> None:
         """Let the host forget an execution."""
-        self.connection.send({"do": "acknowledge", "execution": execution_id})
+        self.connection.send(connection_messages.Acknowledge(execution_id))
 
     async def statuses(
         self, keys: Collection[str] | None = None
@@ -352,12 +351,12 @@ async def _followed(
     after: int,
     show: ports.Show,
     ask: ports.Ask | None,
-    begun: Mapping[str, object] | None = None,
+    code: connection_messages.Code | None = None,
 ) -> ports.ExecutionEnd:
-    """Follow an execution to its end; begin it before, where it says how."""
+    """Follow an execution to its end; begin it before, if there is code."""
     number = connection.new_number()
     call = host_calls.ExecutionCall(
-        connection, number, execution_id, after=after, show=show, ask=ask, begun=begun
+        connection, number, execution_id, after=after, show=show, ask=ask, code=code
     )
     try:
         with connection.wanting(number, call):

@@ -10,17 +10,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import json
 import logging
 import struct
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import aiohttp
 from aiohttp import web
 
 from interpreter_bot import errors, values
-from interpreter_bot.hosts import executions, host_messages, local_host, ports
+from interpreter_bot.hosts import (
+    connection_messages,
+    executions,
+    host_messages,
+    local_host,
+    ports,
+)
 from interpreter_bot.kernel_host import session_epochs
 
 _log = logging.getLogger(__name__)
@@ -88,17 +93,6 @@ class BotConnection:
         self._sending: set[asyncio.Task[None]] = set()
         self._losses: dict[int, asyncio.Future[None]] = {}
         self._loss_number = 0
-        self._actions: Mapping[str, Callable[[dict[str, Any]], Awaitable[None]]] = {
-            "lease": self._lease,
-            "kernel": self._kernel,
-            "execute": self._execute,
-            "follow": self._follow,
-            "cancel": self._cancel,
-            "answer": self._answer,
-            "acknowledge": self._acknowledge,
-            "heard": self._heard,
-            "listen": self._listen,
-        }
 
     async def serve(self) -> None:
         """Do what the bot says until it goes."""
@@ -106,18 +100,40 @@ class BotConnection:
             async for message in self._socket:
                 if message.type is not aiohttp.WSMsgType.TEXT:
                     break
-                said = json.loads(message.data)
+                request = connection_messages.to_host(message.data)
                 try:
-                    await self._actions[said["do"]](said)
+                    await self._dispatch(request)
                 except (errors.BotError, OSError):
                     # Of one session: the others of the bot go on.
                     _log.exception("what a bot asked for failed")
-        except (ValueError, KeyError, TypeError, RecursionError):
-            # A bot of another release at best; what it asked for cannot be told from nonsense.
-            _log.exception("a bot said something that cannot be understood")
+        except ValueError:  # MalformedError is one; an execution's id may be another.
+            # A bot of another release at best.
+            _log.exception("a bot sent a message that makes no sense")
             await self._socket.close(code=aiohttp.WSCloseCode.UNSUPPORTED_DATA)
         finally:
             await self._let_go()
+
+    async def _dispatch(self, message: connection_messages.ToHost) -> None:
+        match message:
+            case connection_messages.Lease():
+                self._lease(message)
+            case connection_messages.StartKernel():
+                self._begin(message.call, self._start_kernel(message))
+            case connection_messages.Follow():
+                self._begin(message.call, self._follow(message))
+            case connection_messages.Cancel(call):
+                await self._cancel(call)
+            case connection_messages.Answer():
+                self._answer(message)
+            case connection_messages.Acknowledge(execution_id):
+                self._executions.acknowledge(execution_id)
+            case connection_messages.Listen(is_listening):
+                self.listens = is_listening
+                self._told()
+            case connection_messages.LossNoted(number):
+                noted = self._losses.get(number)
+                if noted is not None and not noted.done():
+                    noted.set_result(None)
 
     async def close(self) -> None:
         """End the connection; the bot comes back if there is a host."""
@@ -125,7 +141,7 @@ class BotConnection:
 
     def tell_draining(self) -> None:
         """Let the bot know that this host takes no more sessions."""
-        self._send_soon({"draining": True})
+        self._send_soon(connection_messages.Draining())
 
     def owns(self, key: str) -> bool:
         """Whether a session ends with this connection."""
@@ -141,31 +157,25 @@ class BotConnection:
         number = self._loss_number
         heard = self._losses[number] = asyncio.get_running_loop().create_future()
         try:
-            await self._send({"loss": number, "fields": loss})
+            await self._send(connection_messages.KernelLost(number, loss))
             await heard
         finally:
             del self._losses[number]
 
-    async def _lease(self, said: dict[str, Any]) -> None:
-        number, epoch = int(said["call"]), int(said["epoch"])
-        key, person = str(said["key"]), str(said["person"])
-        leasing = self._leased(
-            number, key, person, epoch=epoch, is_ephemeral=bool(said["ephemeral"])
-        )
+    def _lease(self, message: connection_messages.Lease) -> None:
         # Beside other messages: a session that moves takes as long as its variables are saved.
-        task = asyncio.create_task(leasing, name=f"lease {number} of a bot")
-        self._leasing[number] = task
+        task = asyncio.create_task(self._leased(message), name=f"lease {message.call} of a bot")
+        self._leasing[message.call] = task
         task.add_done_callback(_note_failure)
 
-    async def _leased(
-        self, number: int, key: str, person: str, *, epoch: int, is_ephemeral: bool
-    ) -> _Held:
-        await self._epochs.enter(key, epoch)
+    async def _leased(self, message: connection_messages.Lease) -> _Held:
+        key = message.key
+        await self._epochs.enter(key, message.epoch)
         if not self._may_start() and key not in await self._host.statuses([key]):
             raise errors.KernelStartError(_ENDING)
         stack = contextlib.AsyncExitStack()
-        lease = await stack.enter_async_context(self._host.lease(key, person=person))
-        active = self._leases[number] = _Held(key, lease, stack, is_ephemeral)
+        lease = await stack.enter_async_context(self._host.lease(key, person=message.person))
+        active = self._leases[message.call] = _Held(key, lease, stack, message.is_ephemeral)
         return active
 
     async def _held(self, number: int) -> _Held | None:
@@ -177,50 +187,54 @@ class BotConnection:
         leasing = self._leasing.get(number)
         return None if leasing is None else await asyncio.shield(leasing)
 
-    async def _kernel(self, said: dict[str, Any]) -> None:
-        number, lease = int(said["call"]), int(said["lease"])
-
+    async def _start_kernel(self, message: connection_messages.StartKernel) -> None:
         def waiting(sentence: str) -> None:
-            self._send_soon({"call": number, "waits": sentence})
+            self._send_soon(connection_messages.Waiting(message.call, sentence))
 
-        async def start() -> None:
-            active = await self._held(lease)
-            if active is None:
-                raise errors.KernelStartError(_ENDING)
-            kernel = await active.lease.kernel(waiting=waiting)
-            active.kernels[kernel.id] = kernel
-            beginning = host_messages.KernelBeginning(
+        active = await self._held(message.lease)
+        if active is None:
+            raise errors.KernelStartError(_ENDING)
+        kernel = await active.lease.kernel(waiting=waiting)
+        active.kernels[kernel.id] = kernel
+        await self._send(
+            connection_messages.KernelStarted(
+                message.call,
                 id=kernel.id,
                 announcement=kernel.announcement,
                 runs=kernel.runs,
                 restored=kernel.restored,
                 restore_notice=kernel.restore_notice,
             )
-            await self._send({"call": number, "kernel": beginning})
+        )
 
-        self._begin(number, start())
-
-    async def _execute(self, said: dict[str, Any]) -> None:
-        number, after, asks = int(said["call"]), int(said["after"]), bool(said["asks"])
-        lease, kernel_id = int(said["lease"]), str(said["kernel"])
-        code, execution_id = str(said["code"]), str(said["execution"])
-        seconds = None if said["seconds"] is None else float(said["seconds"])
-        is_own = said.get("is_own") is True
-
-        async def execute() -> None:
-            kernel = await self._given(lease, kernel_id)
+    async def _follow(self, message: connection_messages.Follow) -> None:
+        call, execution_id, code = message.call, message.execution_id, message.code
+        if code is not None:
+            kernel = await self._given(code.lease, code.kernel_id)
             if kernel is not None:
                 self._executions.begin(
-                    execution_id, kernel.live, code, can_ask=asks, seconds=seconds, is_own=is_own
+                    execution_id,
+                    kernel.live,
+                    code.code,
+                    can_ask=message.can_ask,
+                    seconds=code.seconds,
+                    is_own=code.is_own,
                 )
             elif not self._executions.is_known(execution_id):
                 finished = values.Finished(values.Ending.REFUSED, 0.0, _REFUSED, kernel_lost=True)
                 end = ports.ExecutionEnd(finished, loss_reason=_REFUSED)
-                await self._send_event(number, 1, host_messages.pack(end))
+                await self._send_event(call, 1, host_messages.pack(end))
                 return
-            await self._followed(number, execution_id, after, asks)
 
-        self._begin(number, execute())
+        async def send(event: int, record: bytes) -> None:
+            await self._send_event(call, event, record)
+
+        await self._executions.follow(
+            execution_id,
+            after=message.after,
+            send=send,
+            questioner=_Questioner(self, call) if message.can_ask else None,
+        )
 
     async def _given(self, lease: int, kernel_id: str) -> local_host.LocalKernel | None:
         """Return the kernel that a lease gave, perhaps through an earlier connection."""
@@ -238,21 +252,7 @@ class BotConnection:
             active.kernels[kernel_id] = await active.lease.kernel()
         return active.kernels[kernel_id]
 
-    async def _follow(self, said: dict[str, Any]) -> None:
-        number, after = int(said["call"]), int(said["after"])
-        self._begin(
-            number, self._followed(number, str(said["execution"]), after, bool(said["asks"]))
-        )
-
-    async def _followed(self, number: int, execution_id: str, after: int, asks: bool) -> None:
-        async def send(event: int, record: bytes) -> None:
-            await self._send_event(number, event, record)
-
-        questioner = _Questioner(self, number) if asks else None
-        await self._executions.follow(execution_id, after=after, send=send, questioner=questioner)
-
-    async def _cancel(self, said: dict[str, Any]) -> None:
-        number = int(said["call"])
+    async def _cancel(self, number: int) -> None:
         if (leasing := self._leasing.pop(number, None)) is not None:
             leasing.cancel()
             await asyncio.wait({leasing})
@@ -261,24 +261,14 @@ class BotConnection:
         if (task := self._calls.get(number)) is not None:
             task.cancel()
 
-    async def _answer(self, said: dict[str, Any]) -> None:
-        questions = self._executions.questions(str(said["execution"]))
-        if questions is not None:
-            given = said.get("text")
-            answer = host_messages.error(said["error"]) if given is None else str(given)
-            questions.answer(int(said["question"]), answer)
-
-    async def _acknowledge(self, said: dict[str, Any]) -> None:
-        self._executions.acknowledge(str(said["execution"]))
-
-    async def _listen(self, said: dict[str, Any]) -> None:
-        self.listens = bool(said["listens"])
-        self._told()
-
-    async def _heard(self, said: dict[str, Any]) -> None:
-        heard = self._losses.get(int(said["loss"]))
-        if heard is not None and not heard.done():
-            heard.set_result(None)
+    def _answer(self, message: connection_messages.Answer) -> None:
+        questions = self._executions.questions(message.execution_id)
+        if questions is None:
+            return
+        if message.text is not None:
+            questions.answer(message.question, message.text)
+        elif message.error is not None:
+            questions.answer(message.question, host_messages.error(message.error))
 
     def _begin(self, number: int, work: Coroutine[Any, Any, None]) -> None:
         """Do what takes long beside the other things; what is wrong with it is told."""
@@ -289,14 +279,16 @@ class BotConnection:
             try:
                 await work
             except errors.BotError as error:
-                await self._send({"call": number, "error": host_messages.error_fields(error)})
+                await self._send(
+                    connection_messages.Failed(number, host_messages.error_fields(error))
+                )
             except ConnectionError:
                 raise
             except Exception:
                 # Without an answer to its call, the bot would wait for ever.
                 _log.exception("what a bot asked for failed")
                 fault = host_messages.error_fields(errors.KernelError())
-                await self._send({"call": number, "error": fault})
+                await self._send(connection_messages.Failed(number, fault))
 
         task = self._calls[number] = asyncio.create_task(told(), name=f"call {number} of a bot")
         task.add_done_callback(lambda _: self._over(number, task))
@@ -308,10 +300,10 @@ class BotConnection:
         if error is not None and not isinstance(error, ConnectionError):
             _log.error("what a bot asked for failed", exc_info=error)
 
-    async def _send(self, message: dict[str, object]) -> None:
-        await self._socket.send_str(host_messages.document(message).decode("ascii"))
+    async def _send(self, message: connection_messages.ToBot) -> None:
+        await self._socket.send_str(connection_messages.encode(message))
 
-    def _send_soon(self, message: dict[str, object]) -> None:
+    def _send_soon(self, message: connection_messages.ToBot) -> None:
         task = asyncio.create_task(self._send(message), name="word to a bot")
         self._sending.add(task)
         task.add_done_callback(self._sent)
@@ -365,9 +357,9 @@ class _Questioner:
 
     def ask(self, number: int, request: values.InputRequested) -> None:
         """Ask the bot."""
-        message = {"call": self._call, "question": number, "asks": request}
+        message = connection_messages.Question(self._call, number, request)
         self._connection._send_soon(message)
 
     def withdraw(self, number: int) -> None:
         """Take the question back."""
-        self._connection._send_soon({"call": self._call, "question": number})
+        self._connection._send_soon(connection_messages.Question(self._call, number, None))

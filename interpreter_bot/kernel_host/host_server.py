@@ -348,7 +348,7 @@ async def _tell_errors(
     try:
         return await handler(request)
     except errors.BotError as error:
-        return _json({"error": host_messages.error_fields(error)}, status=422)
+        return _json(host_messages.error_fields(error), status=422)
     except (KeyError, json.JSONDecodeError, TypeError) as error:
         raise web.HTTPBadRequest from error
 

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import hashlib
-import json
 import os
 import sqlite3
 import stat
@@ -17,6 +16,7 @@ import pytest_asyncio
 from interpreter_bot import errors, settings, values
 from interpreter_bot.hosts import (
     cancellable_executions,
+    connection_messages,
     executions,
     host_connection,
     host_messages,
@@ -357,8 +357,8 @@ async def test_bot_that_does_not_read_costs_no_memory_and_delays_nobody(served, 
             for n in range(20):
                 end = await kernel.execute(code, execution_id=f"flood{n}", show=show)
                 assert end.finished.ending is values.Ending.OK
-                wanted = {"do": "follow", "execution": f"flood{n}", "after": 0, "asks": False}
-                await deaf.send_str(json.dumps(wanted | {"call": n + 1}))
+                follow = connection_messages.Follow(n + 1, f"flood{n}", 0, False, None)
+                await deaf.send_str(connection_messages.encode(follow))
             assert sum(len(text) for _, text in shown) == 20 * 60 * 15_001
             end = await kernel.execute("1+1", execution_id="afterwards", show=show)
             assert end.finished.ending is values.Ending.OK
@@ -371,10 +371,12 @@ async def test_bot_that_does_not_read_costs_no_memory_and_delays_nobody(served, 
     "said",
     [
         "nonsense",
-        '{"do": "rule"}',
-        '{"do": "kernel"}',
-        '{"do": "lease", "call": [], "key": 1, "person": 2}',
-        '{"do": "acknowledge"}',
+        '{"type": "Rule", "fields": {}}',
+        '{"type": "StartKernel", "fields": {}}',
+        '{"type": "Lease", "fields": {"call": [], "key": 1, "person": 2}}',
+        '{"type": "Acknowledge"}',
+        '{"type": ["Acknowledge"], "fields": {"execution_id": "x"}}',
+        '{"type": "KernelLost", "fields": {"number": 1, "loss": null}}',
         "[1]",
         "[" * 50_000,
     ],

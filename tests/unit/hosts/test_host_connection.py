@@ -97,7 +97,7 @@ async def _serving(path):
 def _follow(connection, stack):
     number = connection.new_number()
     call = host_calls.ExecutionCall(
-        connection, number, "e", after=0, show=lambda _: None, ask=None, begun=None
+        connection, number, "e", after=0, show=lambda _: None, ask=None, code=None
     )
     stack.enter_context(connection.wanting(number, call))
     return call.result
