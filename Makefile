@@ -1,54 +1,76 @@
 # PYTHON makes the environment (3.11 or newer) in VENV; several Pythons need one each.
-# UV is needed for `make lock` only.
 PYTHON ?= python3
-UV ?= uv
 VENV := .venv
 BIN := $(VENV)/bin
+UV := $(BIN)/uv
 # What packages ask for of which we only read a file: mplfonts (one of them ships no wheel), those of
 # fontpkg, and axe-playwright-python.
 UNUSED := fire fontmeta fontpkg termcolor playwright pyee
 # Those that are locked: all but [cluster], as Ray is larger than most of the rest together.
-EXTRAS := analysis data anthropic mcp local
+EXTRAS := data anthropic mcp local
+LIBRARIES := interpreter_bot/kernels/libraries
 # On a busy machine one of thousands may be late: it has two more chances, and the summary names it.
 PYTEST := $(BIN)/pytest -p no:cacheprovider --reruns 2 --reruns-delay 1 -raR --durations 10 --durations-min 5
 # In this order: what takes longest first, so that little is left to wait for at the end.
 SUITES := attacks acceptance/restarts acceptance integration/sessions unit integration/slack \
 	integration/discord integration/web integration/store
-# As new as the newest thing that was installed from.
+LOCKED := --quiet --require-hashes --only-binary :all: --python $(BIN)/python
+INSTALL_BOT := $(UV) pip install --quiet --no-deps --no-build-isolation --python $(BIN)/python --editable .
+# What cannot be compiled is a template, or of another Python.
+COMPILE_MODULES := $(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib interpreter_bot || true
+# By itself uv trusts only the certificates it ships.
+ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt),)
+export UV_SYSTEM_CERTS := true
+endif
+# As new as the newest thing that was installed from: all, and what a bot needs that only runs.
 STAMP := $(VENV)/.setup-done
+RUNTIME := $(VENV)/.runtime-done
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check test-others test-deploy format bench docs lock assets clean
+.PHONY: help run install setup test check test-others test-deploy format bench docs lock assets clean
 .PHONY: test-plain test-plain-with-ids test-in-container
 .PHONY: $(SUITES:%=test-%)
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
 
-setup: $(STAMP) ## Install everything into .venv, exactly as locked
+run: $(if $(wildcard $(STAMP)),$(STAMP),$(RUNTIME)) ## Be the bot: the web page, and every platform that is set up
+	@$(BIN)/interpreter-bot run
 
-$(STAMP): requirements.lock pyproject.toml
+setup: $(STAMP) ## Install the bot, what code may import and the development tools, as locked
+
+# Tests import what code in kernels does, so that is in the bot's environment too.
+$(STAMP): requirements.lock requirements-dev.lock $(LIBRARIES)/core.lock $(LIBRARIES)/full.lock \
+		$(LIBRARIES)/media.lock pyproject.toml | $(UV)
+	@echo "Installing the bot and the development tools…"
+	@$(UV) pip sync $(LOCKED) requirements.lock requirements-dev.lock $(LIBRARIES)/*.lock
+	@$(INSTALL_BOT)
+	@$(COMPILE_MODULES)
+	@$(BIN)/interpreter-bot libraries full media
+	@touch $(RUNTIME) $@
+
+$(RUNTIME): requirements.lock pyproject.toml | $(UV)
+	@echo "Installing the bot…"
+	@$(UV) pip install --no-deps $(LOCKED) --requirements requirements.lock
+	@$(INSTALL_BOT)
+	@touch $@
+
+install: $(RUNTIME) ## Install the bot and what code may import, for a service that may not write here
+	@$(COMPILE_MODULES)
+	@$(BIN)/interpreter-bot libraries
+
+# uv installs everything, itself included, at a tenth of pip's time.
+$(UV):
 	@command -v "$(PYTHON)" >/dev/null || { \
 		echo "'$(PYTHON)' was not found; install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "'$(PYTHON)' is older than Python 3.11; name a newer one: make PYTHON=/path/to/python3" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { \
 		echo "'$(PYTHON)' cannot make virtual environments; install its venv module (Debian, Ubuntu: apt install python3-venv)" >&2; exit 1; }
+	@echo "Making $(VENV)…"
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear $(VENV)
-	@# Halves of it at the same time, because pip uses one processor; and so does its compiling.
-	@awk '/^[^ #]/ {n++} {print > ("$(VENV)/locked-" n % 2)}' requirements.lock
-	@$(MAKE) --no-print-directory -j2 $(VENV)/installed-0 $(VENV)/installed-1
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
-	@# What cannot be compiled is a template, or of another Python.
-	@$(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib || true
-	@touch $@
-
-.PHONY: $(VENV)/installed-0 $(VENV)/installed-1
-$(VENV)/installed-0 $(VENV)/installed-1: $(VENV)/installed-%:
-	$(BIN)/python -m pip install --quiet --no-compile --require-hashes --no-deps --only-binary :all: -r $(VENV)/locked-$*
-
-run: setup ## Be the bot: the web page, and every platform that is set up
-	$(BIN)/interpreter-bot run
+	@awk '/^[^ #]/ {is_uv = /^uv==/} is_uv' requirements.lock >$(VENV)/uv.lock
+	@$(BIN)/python -m pip install --quiet --no-deps --require-hashes --only-binary :all: -r $(VENV)/uv.lock
 
 test: setup ## Check format, lint, types and architecture, then run the tests
 	@# Where no bytecode is written, each of hundreds of processes would compile all of it anew.
@@ -127,12 +149,20 @@ bench: setup ## Measure
 docs: setup ## Write what docs/ has of the settings and of the figures
 	$(BIN)/python docs/generate.py
 
-lock: ## Pin pyproject.toml anew (needs uv; UPGRADE=--upgrade for the newest versions)
-	$(UV) pip compile pyproject.toml $(addprefix --extra ,$(EXTRAS)) --group dev --universal --python-version 3.11 \
-		--generate-hashes --no-emit-index-url --no-header --quiet $(UPGRADE) \
-		$(addprefix --no-emit-package ,$(UNUSED)) \
-		--output-file requirements.lock
-	@! grep -n '://' requirements.lock || { echo "requirements.lock names an address" >&2; exit 1; }
+# All is resolved together first, so that the locks agree on what several of them name.
+lock: $(UV) ## Pin pyproject.toml and what code may import anew (UPGRADE=--upgrade for newest versions)
+	@cat requirements.lock requirements-dev.lock $(LIBRARIES)/*.lock >$(VENV)/together.lock
+	$(PIN) $(UPGRADE) pyproject.toml $(addprefix --extra ,$(EXTRAS)) --group build --group dev \
+		$(LIBRARIES)/*.in --output-file $(VENV)/together.lock
+	$(PIN) $(TOGETHER) pyproject.toml $(addprefix --extra ,$(EXTRAS)) --group build --output-file requirements.lock
+	$(PIN) $(TOGETHER) --group dev --output-file requirements-dev.lock
+	for group in core full media; do \
+		$(PIN) $(TOGETHER) $(LIBRARIES)/$$group.in --output-file $(LIBRARIES)/$$group.lock || exit 1; done
+	@! grep -n '://' *.lock $(LIBRARIES)/*.lock || { echo "a lock names an address" >&2; exit 1; }
+
+PIN := $(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-header --quiet $(addprefix --no-emit-package ,$(UNUSED))
+TOGETHER := --upgrade --constraints $(VENV)/together.lock
 
 assets: ## Build what of the page is made of packages, as assets/package-lock.json pins them (needs node)
 	cd assets && npm ci --ignore-scripts --no-audit --no-fund && node build.js

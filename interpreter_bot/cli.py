@@ -43,6 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 sys.stderr.write("Starting…\n")
             with garbage_collection.paused():
                 config = _settings(options)
+                if _has_kernels(options):
+                    from interpreter_bot.kernels.libraries import kernel_environment
+
+                    kernel_environment.ensure(config, sys.stderr.write)
                 if _needs_own_ids(config, options):
                     # Before anything is imported that might start a thread.
                     config = _with_own_ids(config)
@@ -69,6 +73,10 @@ def _quiet_terminal(options: argparse.Namespace) -> AbstractContextManager[None]
     from interpreter_bot.platforms.console import terminal_input
 
     return terminal_input.quiet()
+
+
+def _has_kernels(options: argparse.Namespace) -> bool:
+    return options.module in _SLOW and getattr(options, "verb", None) in (None, "serve")
 
 
 def _needs_own_ids(config: settings.Settings, options: argparse.Namespace) -> bool:

@@ -23,6 +23,7 @@ import threading
 _CLONE_PARENT = 0x8000
 _NR_CLONE = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine, -1)
 _MOST_BYTES = 65536
+_PYTHON = os.path.join(sys.prefix, "kernels", "bin", "python")
 
 
 class _Copy(subprocess.Popen):
@@ -64,7 +65,7 @@ class Template:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-B", __file__, str(theirs.fileno()), guest],
+                [_PYTHON, "-I", "-B", __file__, str(theirs.fileno()), guest],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env=variables,
@@ -76,7 +77,7 @@ class Template:
     def spawn(self, environment, control: int, *, cores: int, **options: str) -> subprocess.Popen:
         """Do what `python_environments.spawn` does; which is what is done for another Python."""
         # Not by real paths: several environments may share one interpreter.
-        if environment.executable != sys.executable or _NR_CLONE < 0:
+        if environment.executable != _PYTHON or _NR_CLONE < 0:
             return self._real_spawn(environment, control, cores=cores, **options)
         home = options.get("home", self._provisioning.WALLED_HOME)
         variables = self._provisioning._clean_environment(environment, cores=cores, home=home)

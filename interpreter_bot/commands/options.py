@@ -90,6 +90,15 @@ used, and what has changed. A tool is used once it was accepted, and as long as 
   interpreter-bot tools refuse NAME…          use nothing of it any more
 
 Exit status: 0 if all are used, or it was done; 1 if some are not; 2 if it could not be done."""
+_LIBRARIES: Final = """\
+The first start does this by itself. What was chosen before stays chosen.
+
+  interpreter-bot libraries          install or update what most analysis needs
+  interpreter-bot libraries full     and polars, statsmodels, bokeh, altair, folium and more fonts
+  interpreter-bot libraries media    and ffmpeg, for video and sound
+
+The environment is the bot's own, in its virtual environment or data directory. With kernels.python
+set, code runs in another one."""
 _SESSIONS: Final = """\
   interpreter-bot sessions                      list those with a Python or saved variables
   interpreter-bot sessions save 3fa2b1c0        save the variables of one now
@@ -134,6 +143,7 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
         ("skills", _add_skills, "list what the operator teaches models, accept it", _SKILLS),
         ("tools", _add_tools, "list what tools code can call, accept them", _TOOLS),
         ("doctor", _add_json, "check the sandbox of this machine", ""),
+        ("libraries", _add_libraries, "install what code may import", _LIBRARIES),
         ("sessions", _add_sessions, "list, save, end, move or forget sessions", _SESSIONS),
         ("limits", _add_json, "print the limits of a session", ""),
         ("rotate-keys", _add_nothing, "encrypt stored secrets with a new key", _ROTATE),
@@ -256,6 +266,16 @@ def _add_sessions(command: argparse.ArgumentParser) -> None:
             parser.add_argument("host", metavar="HOST", help="its address, as in host.fleet")
         if verb == "forget":
             parser.add_argument("--yes", action="store_true", help="without being asked")
+
+
+def _add_libraries(command: argparse.ArgumentParser) -> None:
+    command.add_argument("groups", nargs="*", type=_group, metavar="GROUP", help="full or media")
+
+
+def _group(name: str) -> str:
+    if name not in ("core", "full", "media"):
+        raise argparse.ArgumentTypeError(f"there is no group {name}")
+    return name
 
 
 def _add_nothing(command: argparse.ArgumentParser) -> None:

@@ -115,8 +115,8 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
     "workspace": ("One session could fill the disk.", _REPORT),
     "python": (
         "What is missing cannot be imported by code, or is imported anew in every session.",
-        "Run `make setup` in the bot's checkout, install what is missing for the kernels' Python, "
-        "or set kernels.python or kernels.preload.",
+        "Run `interpreter-bot libraries`, install what is missing for the kernels' Python, or set "
+        "kernels.python or kernels.preload.",
     ),
     "disk": (
         "Sessions cannot keep files.",

@@ -17,6 +17,7 @@ from interpreter_bot.data_connections import connection_service
 from interpreter_bot.doctor import diagnosis
 from interpreter_bot.hosts import host_addresses, host_processes
 from interpreter_bot.kernels import package_installations
+from interpreter_bot.kernels.libraries import kernel_environment
 from interpreter_bot.kernels.packages import layers, uv_commands
 from interpreter_bot.kernels.provisioning import python_environments
 from interpreter_bot.text import quantities
@@ -120,7 +121,7 @@ async def _tried(
 
 def _packages(config: settings.Settings) -> list[diagnosis.Finding]:
     """Ask the index for a package, and look where packages are kept."""
-    environment = python_environments.interrogate(config.kernels.python)
+    environment = python_environments.interrogate(kernel_environment.python(config))
     with tempfile.TemporaryDirectory() as place:
         staging = pathlib.Path(place, "staging")
         staging.mkdir()

@@ -186,8 +186,8 @@ def _no_sandbox(error: Exception, complaints: Sequence[str], sandbox: settings.S
     elif isinstance(error, errors.KernelStartError) and not complaints:
         # The Python itself failed, before any wall.
         fix = (
-            "Set kernels.python to an interpreter with ipykernel and cloudpickle, or run `make "
-            "setup`."
+            "Run `interpreter-bot libraries`, or set kernels.python to an interpreter with "
+            "ipykernel and cloudpickle."
         )
     else:
         fix = advice.advice_for(reason, sandbox)

@@ -21,7 +21,8 @@ python=$(tr '\\0' '\\n' 2>/dev/null <"/proc/$PPID/cmdline" | head -n 1)
 {{ told=$("$python" "$@" 2>&1 >&3 3>&-); }} 3>&1
 status=$?
 case $told in
-*"No matching distribution"* | *"Max retries exceeded"* | *"resolve host"* | *"'--user' install"* \\
+*"No matching distribution"* | *"Max retries exceeded"* | *"connected to the Internet"* \\
+    | *"resolve host"* | *"'--user' install"* \\
     | *"OSError: [Errno 13] Permission denied"*)
     told={sentence} ;;
 esac

@@ -21,6 +21,7 @@ from typing import Final
 from interpreter_bot import errors, settings
 from interpreter_bot.kernels import installation_requests, launchers, package_installations
 from interpreter_bot.kernels.files import safe_open, workspaces
+from interpreter_bot.kernels.libraries import kernel_environment
 from interpreter_bot.kernels.metering import session_metering
 from interpreter_bot.kernels.packages import layers
 from interpreter_bot.kernels.provisioning import (
@@ -95,6 +96,7 @@ class MachineSetup:
         if kept is not None:
             await asyncio.to_thread(layers.make_directory, kept)
         server = forkserver_clients.ForkServer(
+            python=kernel_environment.python(config),
             kernels=config.kernels,
             limits=config.limits,
             sandbox=config.sandbox,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pathlib
-import sys
 from typing import Annotated, Literal
 
 import pydantic
@@ -61,9 +60,9 @@ class Limits(fields.Group):
 class Kernels(fields.Group):
     """How kernels are started, and how long they live."""
 
-    python: pathlib.Path = pathlib.Path(sys.executable)
+    python: pathlib.Path | None = None
     """The Python that runs user code: any environment with ipykernel and cloudpickle. By default
-    the bot's own."""
+    the one that the bot has installed for it."""
     preload: tuple[str, ...] = (
         "numpy",
         "pandas",

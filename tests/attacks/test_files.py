@@ -5,6 +5,7 @@ import os
 import pathlib
 import sys
 
+import pydantic
 import pytest
 
 import interpreter_bot
@@ -12,12 +13,14 @@ from interpreter_bot.guest import rootfs
 from tests.attacks import boxes
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
+PREFIX = os.path.join(sys.prefix, "kernels")
 CREATE = "os.O_WRONLY | os.O_CREAT"
 TARGETS = {
     "a file that all the host may read": lambda bot: bot.canaries.public,
     "the bot's database": lambda bot: bot.canaries.database,
     "the bot's sockets": lambda bot: _first(bot.settings.paths.runtime.rglob("k-1")),
     "the bot's source": lambda _: pathlib.Path(interpreter_bot.__file__),
+    "the bot's libraries": lambda _: pathlib.Path(pydantic.__file__),
     "the tests": lambda _: pathlib.Path(__file__),
     "the bot's environment": lambda _: pathlib.Path(f"/proc/{os.getpid()}/environ"),
     "password hashes": lambda _: pathlib.Path("/etc/shadow"),
@@ -120,7 +123,7 @@ async def test_parents_of_the_environment_show_nothing_else(run):
         parent, *names = line.split()
         below = {
             pathlib.Path(path).relative_to(parent).parts[0]
-            for path in (sys.prefix, sys.base_prefix)
+            for path in (PREFIX, sys.base_prefix)
             if pathlib.Path(path).is_relative_to(parent)
         }
         # An environment below /tmp shares it with what every session has there.

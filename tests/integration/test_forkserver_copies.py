@@ -1,12 +1,12 @@
 """Copies of fork servers: what happens to tests where none can be made."""
 
-import pathlib
 import socket
 import subprocess
-import sys
 
 import pytest
 
+from interpreter_bot import settings
+from interpreter_bot.kernels.libraries import kernel_environment
 from interpreter_bot.kernels.provisioning import python_environments
 from tests import forkserver_copies
 
@@ -20,7 +20,7 @@ def test_no_copy_is_an_error_and_no_pid(monkeypatch):
 def test_who_gets_no_copy_starts_the_real_thing(monkeypatch):
     # Not that of the other tests, whose process is not to be killed.
     monkeypatch.undo()
-    environment = python_environments.interrogate(pathlib.Path(sys.executable))
+    environment = python_environments.interrogate(kernel_environment.python(settings.Settings()))
 
     def started(template):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

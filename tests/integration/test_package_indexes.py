@@ -8,6 +8,7 @@ from packaging import requirements
 from interpreter_bot import errors, settings
 from interpreter_bot.doctor import configured_services
 from interpreter_bot.hosts import certificate_authorities, host_addresses
+from interpreter_bot.kernels.libraries import kernel_environment
 from interpreter_bot.kernels.packages import uv_commands
 from interpreter_bot.kernels.provisioning import python_environments
 from tests.fakes import package_indexes
@@ -26,7 +27,9 @@ def resolved(tmp_path):
     async def resolve(url, name="greeter"):
         staging = tmp_path / "staging"
         staging.mkdir(exist_ok=True)
-        environment = python_environments.interrogate(settings.Kernels().python)
+        environment = python_environments.interrogate(
+            kernel_environment.python(settings.Settings())
+        )
         uv = uv_commands.Uv(settings.PackageIndex(url=url), environment, tmp_path / "uv")
         (lock,) = await uv.resolve([requirements.Requirement(name)], {}, staging)
         return lock.version

@@ -43,6 +43,14 @@ from packaging.version import Version
 print([name for name in NAMES if Version(metadata.version(name)) != Version(NAMES[name])])
 """
 
+# Modules of what only the bot has, and ours.
+OF_THE_BOT = """
+import importlib.util
+names = ["aiohttp", "alembic", "anthropic", "apscheduler", "cryptography", "discord", "mcp",
+         "openai", "pydantic", "slack_bolt", "slack_sdk", "sqlalchemy", "uv", "interpreter_bot"]
+print([name for name in names if importlib.util.find_spec(name)])
+"""
+
 
 async def _printed(kernel, code):
     shown = []
@@ -63,5 +71,6 @@ async def test_what_is_promised_is_there_and_works(tmp_path, short_path):
         kernel = await lease.kernel()
         versions = f"NAMES = {dict(pool.packages)!r}\n{VERSIONS}"
         assert await _printed(kernel, versions) == "[]\n"
+        assert await _printed(kernel, OF_THE_BOT) == "[]\n"
         assert await _printed(kernel, FILM) == "b'ftyp'\n"
         assert await _printed(kernel, OFFICE) == "1\nSales\n[(1, 2), (2, 1)]\n3\n"

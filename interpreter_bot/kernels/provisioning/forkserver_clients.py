@@ -76,6 +76,7 @@ class ForkServer:
     def __init__(
         self,
         *,
+        python: pathlib.Path,
         kernels: settings.Kernels,
         limits: settings.Limits,
         sandbox: settings.Sandbox,
@@ -90,7 +91,8 @@ class ForkServer:
         """Start nothing yet.
 
         Args:
-            kernels: which Python, and what it preloads.
+            python: of the kernels.
+            kernels: what is preloaded.
             limits: of each kernel.
             sandbox: whether kernels are confined, and their user ids.
             workspaces: the directory of all workspaces.
@@ -103,7 +105,7 @@ class ForkServer:
             private: paths that kernels must not see.
         """
         self._private = private
-        self._settings = kernels
+        self._python = python
         self._preload = list(kernels.preload) if is_lasting else []
         self._limits = limits
         self._sandbox = sandbox
@@ -174,9 +176,7 @@ class ForkServer:
         await self._retire()
         self._is_resting = False
         self.is_complete.clear()
-        environment = await asyncio.to_thread(
-            python_environments.interrogate, self._settings.python
-        )
+        environment = await asyncio.to_thread(python_environments.interrogate, self._python)
         if self._sandbox.enabled:
             await asyncio.to_thread(python_environments.refuse_exposed, environment, self._private)
         self.packages, self.environment = environment.packages, environment

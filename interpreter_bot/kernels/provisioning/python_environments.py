@@ -8,11 +8,10 @@ import os
 import pathlib
 import re
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 
 from interpreter_bot import errors
+from interpreter_bot.kernels.libraries import kernel_environment
 
 _GUEST = pathlib.Path(__file__).resolve().parents[2] / "guest" / "__main__.py"
 # Names and versions come from the directories' names, as the standard for installed packages
@@ -27,8 +26,6 @@ for entry in sys.path:
             found[package] = [version, os.path.exists(os.path.join(entry, name, "REQUESTED"))]
 print(json.dumps([sys.prefix, sys.base_prefix, sys.executable, sys.path, found]))
 """
-# Packages that user code is promised, as the project's own metadata lists them.
-_PROMISED = re.compile(r"([\w.-]+).*extra == 'analysis'")
 _MOST_PACKAGES = 60
 TOOLS = "/opt/bin"
 """Directory in the sandbox for programs that packages bring."""
@@ -130,7 +127,7 @@ def interrogate(python: pathlib.Path) -> Environment:
         readable,
         list(dict.fromkeys(hidden)),
         f"{prefix}/bin:/usr/local/bin:/usr/bin:/bin:{TOOLS}",
-        _packages(found, is_ours=prefix == sys.prefix),
+        _packages(found, is_ours=(pathlib.Path(prefix) / kernel_environment.STATE).exists()),
         {_normal(name): version for name, (version, _) in found.items()},
     )
 
@@ -160,13 +157,9 @@ def _packages(found: Mapping[str, Sequence[object]], *, is_ours: bool) -> dict[s
 
     Args:
         found: version and whether it was asked for by name, by package.
-        is_ours: the bot's own environment, where its dependencies are installed too.
+        is_ours: it was made from our locks, which name every dependency.
     """
-    try:
-        requirements = metadata.requires("interpreter-bot") or ()
-    except metadata.PackageNotFoundError:
-        requirements = ()
-    promised = {_normal(match[1]) for match in map(_PROMISED.match, requirements) if match}
+    promised = kernel_environment.promised()
     installed = {_normal(name): (str(version), asked) for name, (version, asked) in found.items()}
     chosen = (
         (name, version)
