@@ -167,19 +167,13 @@ def _megabytes_of_host(paths: settings.Paths) -> float:
         client.connect(str(host_sockets.newest(paths)))
         peer = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     held, children = 0, [struct.unpack("3i", peer)[0]]
-    files: dict[tuple[int, int], int] = {}
     while children:
         own = children.pop()
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             place = pathlib.Path("/proc", str(own))
             children += map(int, (place / f"task/{own}/children").read_text().split())
             held += memory.held_bytes(own)[1]
-            # What is preloaded counts whether somebody has mapped it or not.
-            lines = (place / "maps").read_text().splitlines()
-            for preloaded in [line for line in lines if memory.PRELOADED in line][:1]:
-                seen = (place / "map_files" / preloaded.split()[0]).stat()
-                files[seen.st_dev, seen.st_ino] = seen.st_blocks * 512
-    return (held + sum(files.values())) / measured_bots.MEGABYTE
+    return held / measured_bots.MEGABYTE
 
 
 async def _execute(kernel: ports.Kernel, code: str) -> None:

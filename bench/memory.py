@@ -5,16 +5,11 @@ from __future__ import annotations
 import asyncio
 import pathlib
 import re
-import sys
 from collections.abc import Iterable
 
 from bench import measured_bots, metrics, sample_sizes, stock_jupyter
 
 _FIELD = re.compile(r"^(\w+): +(\d+) kB", re.MULTILINE)
-_MAPPING = re.compile(r"^(?=[0-9a-f]+-[0-9a-f]+ )", re.MULTILINE)
-PRELOADED = "/memfd:preloaded"
-"""The file of what all kernels begin with; it is in memory whether anybody maps it or not."""
-
 _SETTLE_SECONDS = 1.0
 
 
@@ -67,16 +62,10 @@ def _memory(pids: Iterable[int]) -> tuple[float, float, int]:
 
 
 def held_bytes(pid: int) -> tuple[int, int]:
-    """Private and proportional bytes of a process, without those of the preloaded file."""
-    private = proportional = 0
-    for mapping in _MAPPING.split(pathlib.Path(f"/proc/{pid}/smaps").read_text()):
-        sizes = {name: int(kilobytes) * 1024 for name, kilobytes in _FIELD.findall(mapping)}
-        if sizes:
-            # Of the file's mappings only what the process wrote itself is its own.
-            most = sizes["Anonymous"] if PRELOADED in mapping else sys.maxsize
-            private += min(sizes["Private_Clean"] + sizes["Private_Dirty"], most)
-            proportional += min(sizes["Pss"], most)
-    return private, proportional
+    """Private and proportional bytes of a process."""
+    listing = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
+    sizes = {name: int(kilobytes) * 1024 for name, kilobytes in _FIELD.findall(listing)}
+    return sizes["Private_Clean"] + sizes["Private_Dirty"], sizes["Pss"]
 
 
 async def _pid(client: object) -> int:

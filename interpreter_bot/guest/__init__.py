@@ -3,14 +3,13 @@
 Imports nothing else of `interpreter_bot`: it runs in the kernel's Python environment, which may
 differ from the bot's, without the bot's settings or secrets. In order of life: `forkservers` enters
 a new root (`rootfs`), leaves `init_servers` behind, which forks one init process per kernel
-(`init_processes`), imports the analysis stack (`preloads`) and makes it cheap to fork
-(`file_backed_memory`, `loaded_libraries`). Forked into an init's namespaces, `kernel_processes`
-confines itself (`confinement`, `landlock`, `seccomp`) and becomes the kernel (`kernel_apps`,
-`ipython_shells`; what it shows leaves through `standard_streams` and `iopub_threads`). `snapshots`
-saves variables and `snapshot_readers` restores them; `completions` and `table_files` look at them,
-and at files, for people, `file_descriptions` for models (by `delimited_text` and `file_kinds`), and
-run nothing of a user's. What they read of files, and `picture_scaling` of pictures, is read in
-`bounded_children`.
+(`init_processes`), and imports the analysis stack (`preloads`). Forked into an init's namespaces,
+`kernel_processes` confines itself (`confinement`, `landlock`, `seccomp`) and becomes the kernel
+(`kernel_apps`, `ipython_shells`; what it shows leaves through `standard_streams` and
+`iopub_threads`). `snapshots` saves variables and `snapshot_readers` restores them; `completions`
+and `table_files` look at them, and at files, for people, `file_descriptions` for models (by
+`delimited_text` and `file_kinds`), and run nothing of a user's. What they read of files, and
+`picture_scaling` of pictures, is read in `bounded_children`.
 Displays go through `dataframe_displays` and `html_displays`; `display_previews` draws their
 pictures, and `display_hooks` keeps libraries from opening windows. What scripts expect of their
 surroundings is in `standard_input`, `nested_loops`, `open_files` and `session_limits`; errors are

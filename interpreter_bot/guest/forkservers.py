@@ -16,7 +16,6 @@ from . import (
     container_keepers,
     container_walls,
     control_channels,
-    file_backed_memory,
     init_processes,
     init_servers,
     installer_refusals,
@@ -156,7 +155,7 @@ class _ForkServer:
         syscalls.die_with_parent(signal.SIGKILL)
 
     def preload(self) -> None:
-        """Import the analysis stack, warm it up, and make it cheap to fork."""
+        """Import the analysis stack and warm it up, so that kernels are forked with it."""
         if self._has_namespaces:
             # These import the kernel's environment, which must happen inside the sandbox only.
             sys.modules[__package__].__path__[:] = [rootfs.GUEST]
@@ -165,15 +164,14 @@ class _ForkServer:
         self._run_kernel = kernel_apps.run
         missing = preloads.load(self._start["preload"])
         kernel_apps.warm_up(self._start)
-        # A collection writes to every object, so it comes before the move, and none after it.
+        # A collection writes to every object; objects frozen here stay shared with the kernels.
         gc.collect()
-        failure = _move_memory() if self._start["is_lasting"] else ""
         gc.freeze()
         if self._has_namespaces:
             rootfs.seal()
         self._data_bytes = _data_bytes()
         python = sys.version.split()[0]
-        said = {"missing": missing, "move_failure": failure, "python": python}
+        said = {"missing": missing, "python": python}
         self._say({"event": "ready"} | said | self._said)
 
     def serve(self) -> None:
@@ -358,15 +356,6 @@ class _ContainerForkServer(_ForkServer):
         self._poll.unregister(pidfd)
         os.close(pidfd)
         container_walls.end_descendants(apart_from=[pid for pid, _ in self._kernels.values()])
-
-
-def _move_memory() -> str:
-    """Make what is preloaded cheap to fork; returns why that failed, else nothing."""
-    try:
-        file_backed_memory.move()
-    except OSError as error:
-        return str(error)
-    return ""
 
 
 def _data_bytes() -> int:

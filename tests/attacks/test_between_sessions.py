@@ -10,7 +10,6 @@ import time
 import pytest
 
 from interpreter_bot import settings, values
-from interpreter_bot.guest import file_backed_memory
 from interpreter_bot.kernels.provisioning import provisioners
 from tests.attacks import boxes
 
@@ -326,26 +325,16 @@ print(sent)
 
 
 PRELOADED = """
-place = next(
-    line.split()[0]
-    for line in open("/proc/self/maps")
-    if "/memfd:preloaded" in line and " rw-p " in line
-)
-start, end = (int(address, 16) for address in place.split("-"))
-attempt(lambda: os.open(f"/proc/self/map_files/{place}", os.O_RDWR))
-MADV_REMOVE = 9
-attempt(lambda: call("madvise", start, end - start, MADV_REMOVE))
-version = os.__doc__
-ctypes.memset(id(version) + sys.getsizeof("") - 1, ord("x"), len(version))
+preloaded = os.__doc__
+ctypes.memset(id(preloaded) + sys.getsizeof("") - 1, ord("x"), len(preloaded))
 print(os.__doc__[:3])
 """
 
 
-@pytest.mark.skipif(not file_backed_memory.is_known(), reason="it is not moved here")
 async def test_memory_that_all_sessions_begin_with_cannot_be_changed_for_others(run):
     ran = await run(boxes.code(PRELOADED), key="thief")
 
-    assert ran.text.split() == ["EPERM", "EACCES", "xxx"]
+    assert ran.word == "xxx"
     ran = await run("import os; print(os.__doc__[:3])", key="victim")
     assert ran.word == "OS"
 

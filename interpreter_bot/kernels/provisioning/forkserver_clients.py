@@ -289,7 +289,6 @@ class ForkServer:
             "skills": str(self._skills),
             "cores": self._cores,
             "preload": list(preload),
-            "is_lasting": bool(preload),
             "temporary_bytes": self._limits.temporary_bytes,
             "output_bytes": self._limits.output_bytes,
             "workspace_bytes": self._limits.workspace_bytes,
@@ -316,8 +315,6 @@ class ForkServer:
         if isinstance(missing, dict) and missing:
             listed = "; ".join(f"{name} ({reason})" for name, reason in missing.items())
             _log.warning("not preloaded: %s", listed)
-        if reason := packet.text("move_failure"):
-            _log.warning("kernels start slower: what they share could not be moved (%s)", reason)
 
     def _map_ids(self, pid: int) -> None:
         """Map a range of unused user ids into the server's namespace."""
