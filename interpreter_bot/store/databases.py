@@ -40,8 +40,9 @@ from interpreter_bot.store import (
 if TYPE_CHECKING:
     import alembic.config
 
-_NEWER: Final = (
-    "The database was made by a newer version of the bot and cannot be used by this one."
+_OTHER: Final = (
+    "The database was made by another version of the bot, and this one cannot use it. Start that "
+    "version again, or let this one begin with a new database: set another store.url or paths.data."
 )
 _LOCK: Final = liveness.key("upgrading")
 _CLOSING_SECONDS: Final = 5.0
@@ -67,7 +68,7 @@ def upgrade(url: sqlalchemy.URL) -> None:
     thread.
 
     Raises:
-        StoreError: the database is newer than this code.
+        StoreError: the database is of another version.
         OSError: the file cannot be used, or the server not be reached.
         SQLAlchemyError: the database refused.
     """
@@ -98,7 +99,7 @@ def _run(connection: sqlalchemy.Connection) -> None:
     try:
         alembic.command.upgrade(config(connection), "head")
     except alembic.util.CommandError as error:
-        raise errors.StoreError(_NEWER) from error
+        raise errors.StoreError(_OTHER) from error
 
 
 def _is_newest(connection: sqlalchemy.Connection) -> bool:
@@ -205,7 +206,7 @@ class Database:
 
         Raises:
             SettingsError: the URL cannot be used.
-            StoreError: the database cannot be used, or is newer than this code.
+            StoreError: the database cannot be used, or is of another version.
         """
         address = engines.parse(url)
         async with contextlib.AsyncExitStack() as stack:

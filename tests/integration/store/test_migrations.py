@@ -108,12 +108,13 @@ async def test_processes_that_start_together_upgrade_once(url, opening, tmp_path
     assert [await process.wait() for process in started] == [0, 0, 0, 0]
 
 
-async def test_a_database_from_the_future_is_refused_in_a_sentence(url, opening):
+@pytest.mark.parametrize("version", ["0017", "9999"])
+async def test_a_database_of_another_version_is_refused_in_a_sentence(url, opening, version):
     async with opening():
         pass
-    later = sqlalchemy.text("UPDATE alembic_version SET version_num = '9999'")
-    await on(url, lambda connection: connection.execute(later))
-    with pytest.raises(errors.BotError, match="newer version"):
+    other = sqlalchemy.text(f"UPDATE alembic_version SET version_num = '{version}'")
+    await on(url, lambda connection: connection.execute(other))
+    with pytest.raises(errors.BotError, match="another version"):
         async with opening():
             pass
 
