@@ -47,17 +47,12 @@ asyncio.run(main())
 WHOLE_BOT = """
 import asyncio, sys
 from interpreter_bot import errors, settings, values
-from interpreter_bot.app import execution_startup, service_startup
+from interpreter_bot.app import bot_startup
 from interpreter_bot.sessions import requests
 from tests.fakes import replies
 config = settings.Settings.model_validate_json(sys.argv[1])
 async def main():
-    async with (
-        execution_startup.open_hosts(config, kernels_outlive=True) as hosts,
-        service_startup.open_conversations(
-            config, {}, secrets={}, hosts=futures.done(hosts)
-        ) as service,
-    ):
+    async with bot_startup.open_service(config, {}, kernels_outlive=True) as service:
         key, person = values.SessionKey("console", thread="t"), requests.Person("you")
         reply = replies.Reply()
         asked = requests.Request(key=key, person=person, text=sys.argv[2], is_code=True)
