@@ -39,11 +39,6 @@ _CACHED_MESSAGES: Final = 2
 _DISPENSABLE: Final = ("thinking", "eager_input_streaming", "cache_control")
 _MOST_TOKENS: Final = re.compile(r"max_tokens: \d+ > (\d+)")
 
-_MOST_MODELS: Final = 50
-_LISTED_CONTEXT_TOKENS: Final = 200_000
-_LISTED_ANSWER_TOKENS: Final = 16_384
-_DEFAULT_LINE: Final = "sonnet"
-
 
 def client(
     base_url: str, api_key: str, timeout: httpx2.Timeout | float
@@ -64,40 +59,6 @@ def client(
         http_client=anthropic.DefaultAsyncHttpxClient(
             timeout=timeout, verify=tls_contexts.shared()
         ),
-    )
-
-
-async def listed(base_url: str, api_key: str, *, seconds: float) -> list[settings.Model]:
-    """Ask a server for its models; the first is one of the middle line, if there is any.
-
-    Raises:
-        ModelError: it does not answer.
-    """
-    found: list[anthropic.types.ModelInfo] = []
-    opened = client(base_url, api_key, seconds)
-    async with opened:
-        try:
-            async for one in opened.models.list(limit=_MOST_MODELS):
-                found.append(one)
-                if len(found) >= _MOST_MODELS:
-                    break
-        except _RAISED as error:
-            raise _failure(error, has_pictures=False) from error
-    # The SDK checks no shapes: of what a server leaves out, each is None.
-    active = [one for one in found if one.lifecycle not in ("deprecated", "retired")]
-    active.sort(key=lambda one: one.line != _DEFAULT_LINE)
-    return [_described(one, base_url) for one in active]
-
-
-def _described(info: anthropic.types.ModelInfo, base_url: str) -> settings.Model:
-    sight = getattr(getattr(info.capabilities, "image_input", None), "supported", None)
-    return settings.Model(
-        name=info.id,
-        protocol="anthropic",
-        base_url=base_url,
-        context_tokens=min(info.max_input_tokens or _LISTED_CONTEXT_TOKENS, _LISTED_CONTEXT_TOKENS),
-        answer_tokens=min(info.max_tokens or _LISTED_ANSWER_TOKENS, _LISTED_ANSWER_TOKENS),
-        can_see_images="auto" if sight is None else sight,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import functools
-import importlib
 import importlib.util
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -13,6 +12,7 @@ from typing import Final, TypeAlias
 
 from interpreter_bot import errors, settings
 from interpreter_bot.agent import chat_messages, model_errors, ports
+from interpreter_bot.agent.llms import model_listing
 
 _log = logging.getLogger(__name__)
 
@@ -20,15 +20,12 @@ _KEY: Final = "OPENAI_API_KEY"
 _URL: Final = "OPENAI_BASE_URL"
 _NAME: Final = "OPENAI_MODEL"
 _DEFAULT: Final = "gpt-5-mini"
-_PACKAGE: Final = "interpreter_bot.agent.llms"
 _ANTHROPICS_KEY: Final = "ANTHROPIC_API_KEY"
 _ANTHROPICS_URL: Final = "ANTHROPIC_BASE_URL"
 _ANTHROPICS_NAME: Final = "ANTHROPIC_MODEL"
 _ANY: Final = "any"
 NO_SDK: Final = errors.missing_extra("Anthropic's protocol", "anthropic")
 """What to do where Anthropic's SDK is not installed."""
-_SECONDS: Final = 5.0
-_MAX_MODELS: Final = 50
 
 Listing: TypeAlias = Callable[[], Awaitable[tuple[settings.Model, ...]]]
 """Asks a server for its models, the default first; raises `ModelError` if it lists none."""
@@ -134,21 +131,8 @@ async def _models(any_model: settings.Model, key: str) -> tuple[settings.Model, 
     Raises:
         ModelError: it lists none; the sentence names it.
     """
-    is_anthropics = any_model.protocol == "anthropic"
-    module = "anthropic_messages" if is_anthropics else "openai_clients"
-    # Takes seconds, and must not be done by the event loop.
-    await asyncio.to_thread(importlib.import_module, f"{_PACKAGE}.{module}")
     try:
-        if is_anthropics:
-            from interpreter_bot.agent.llms import anthropic_messages
-
-            models = await anthropic_messages.listed(any_model.base_url, key, seconds=_SECONDS)
-        else:
-            from interpreter_bot.agent.llms import openai_clients
-
-            names = await openai_clients.listed(any_model.base_url, key, seconds=_SECONDS)
-            named = {"base_url": any_model.base_url}
-            models = [settings.Model(name=name, **named) for name in names if name]
+        models = await model_listing.listed(any_model, key)
     except model_errors.UnknownModelError as error:
         # Without such a page.
         raise model_errors.at_server(model_errors.UnlistedError(), any_model) from error
@@ -156,7 +140,7 @@ async def _models(any_model: settings.Model, key: str) -> tuple[settings.Model, 
         raise model_errors.at_server(error, any_model, has_key=bool(key)) from error
     if not models:
         raise model_errors.at_server(model_errors.UnlistedError(), any_model)
-    return tuple(models[:_MAX_MODELS])
+    return tuple(models)
 
 
 class FirstListedLlm:

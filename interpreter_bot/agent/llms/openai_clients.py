@@ -17,7 +17,6 @@ from interpreter_bot.agent.llms import (
     code_block_llm,
     responses_api,
     retries,
-    sdk_errors,
     tls_contexts,
     tool_support,
 )
@@ -38,10 +37,7 @@ def client(base_url: str, api_key: str, patience: settings.Patience) -> openai.A
         api_key: empty where the server wants none.
         patience: how long it is waited for.
     """
-    return _opened(base_url, api_key, timeout(patience))
-
-
-def _opened(base_url: str, api_key: str, waits: openai.Timeout) -> openai.AsyncOpenAI:
+    waits = timeout(patience)
     return openai.AsyncOpenAI(
         # Local servers need no key, but the SDK does.
         api_key=api_key or "none",
@@ -70,19 +66,6 @@ def local_client(address: retries.ServerAddress, patience: settings.Patience) ->
             timeout=waits, trust_env=False, verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         ),
     )
-
-
-async def listed(base_url: str, api_key: str, *, seconds: float) -> list[str]:
-    """Ask a server for the names of its models.
-
-    Raises:
-        ModelError: it does not list them.
-    """
-    async with _opened(base_url, api_key, openai.Timeout(seconds)) as asking:
-        try:
-            return [model.id async for model in asking.models.list()]
-        except openai.OpenAIError as error:
-            raise sdk_errors.failure(error, api_key=api_key) from error
 
 
 def llm(client: openai.AsyncOpenAI, model: settings.Model) -> ports.Llm:

@@ -100,14 +100,6 @@ def cut(
     return model_errors.CutError(assembler.reply(is_whole=False))
 
 
-def failure(error: openai.OpenAIError, *, api_key: str) -> model_errors.ModelError:
-    """Return what an exception of a request without a prompt stands for, and log it."""
-    _scrub(error, api_key)
-    meaning = _failure(error, has_pictures=False)
-    _log.warning("a model server failed: %s: %s", type(meaning).__name__, _detail(error))
-    return meaning
-
-
 def _failure(error: Exception, *, has_pictures: bool) -> model_errors.ModelError:
     match error:
         case openai.APITimeoutError():

@@ -1,0 +1,111 @@
+"""Models that a server lists, by one request: to import an SDK for that takes a second."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+from typing import Annotated, Final, TypeAlias
+
+import httpx2
+import pydantic
+
+from interpreter_bot import settings
+from interpreter_bot.agent import model_errors
+from interpreter_bot.agent.llms import tls_contexts
+
+_log = logging.getLogger(__name__)
+
+_SECONDS: Final = 5.0
+_MAX_MODELS: Final = 50
+_ANTHROPICS_VERSION: Final = "2026-10-21"
+_CONTEXT_TOKENS: Final = 200_000
+_ANSWER_TOKENS: Final = 16_384
+_DEFAULT_LINE: Final = "sonnet"
+
+_Tokens: TypeAlias = Annotated[int, pydantic.Field(gt=0)]
+
+
+class _Ability(pydantic.BaseModel):
+    supported: bool | None = None
+
+
+class _Abilities(pydantic.BaseModel):
+    image_input: _Ability | None = None
+
+
+class _Listed(pydantic.BaseModel):
+    """A model as it is listed; only Anthropic's servers say more than its id."""
+
+    id: str
+    line: str | None = None
+    lifecycle: str | None = None
+    max_input_tokens: _Tokens | None = None
+    max_tokens: _Tokens | None = None
+    capabilities: _Abilities | None = None
+
+
+class _Listing(pydantic.BaseModel):
+    data: list[_Listed]
+
+
+async def listed(server: settings.Model, key: str) -> list[settings.Model]:
+    """Ask the server of a model for those that it has, the default first.
+
+    Raises:
+        ModelError: it does not list them.
+    """
+    is_anthropics = server.protocol == "anthropic"
+    url = server.base_url.rstrip("/")
+    headers = {"Authorization": f"Bearer {key or 'none'}"}
+    if is_anthropics:
+        url = f"{url.removesuffix('/v1')}/v1"
+        headers["anthropic-version"] = _ANTHROPICS_VERSION
+    try:
+        verify = await asyncio.to_thread(tls_contexts.shared)
+        async with (
+            asyncio.timeout(_SECONDS),
+            httpx2.AsyncClient(verify=verify, follow_redirects=True) as client,
+        ):
+            params = {"limit": str(_MAX_MODELS)} if is_anthropics else None
+            response = await client.get(f"{url}/models", headers=headers, params=params)
+        if response.is_error:
+            raise await _refusal(response)
+        models = _Listing.model_validate_json(response.content).data
+    except (TimeoutError, httpx2.TimeoutException) as error:
+        raise model_errors.SilentError from error
+    except httpx2.HTTPError as error:
+        raise model_errors.UnreachableError from error
+    except pydantic.ValidationError as error:
+        raise model_errors.GarbledError from error
+    if is_anthropics:
+        models = [model for model in models if model.lifecycle not in ("deprecated", "retired")]
+        models.sort(key=lambda model: model.line != _DEFAULT_LINE)
+    models = [model for model in models if model.id][:_MAX_MODELS]
+    return [_described(model, server) for model in models]
+
+
+async def _refusal(response: httpx2.Response) -> model_errors.ModelError:
+    # Only here, as it imports an SDK.
+    await asyncio.to_thread(importlib.import_module, "interpreter_bot.agent.llms.sdk_errors")
+    from interpreter_bot.agent.llms import sdk_errors
+
+    status = response.status_code
+    _log.warning("a model server refused to list its models: status %d", status)
+    return sdk_errors.of_status(status, response.text, response.headers, has_pictures=False)
+
+
+def _described(model: _Listed, server: settings.Model) -> settings.Model:
+    named = settings.Model(name=model.id, base_url=server.base_url)
+    if server.protocol != "anthropic":
+        return named
+    sight = model.capabilities and model.capabilities.image_input
+    has_sight = sight.supported if sight else None
+    return named.model_copy(
+        update={
+            "protocol": "anthropic",
+            "context_tokens": min(model.max_input_tokens or _CONTEXT_TOKENS, _CONTEXT_TOKENS),
+            "answer_tokens": min(model.max_tokens or _ANSWER_TOKENS, _ANSWER_TOKENS),
+            "can_see_images": "auto" if has_sight is None else "yes" if has_sight else "no",
+        }
+    )
