@@ -145,8 +145,8 @@ class Generations:
         )
         return Snapshot(workspace, record.number, summary, record.deaths, manifest.blobs.keys())
 
-    def is_outdated(self, workspace: workspaces.Workspace) -> bool:
-        """Return whether an older version of the bot saved the current generation.
+    def has_other_format(self, workspace: workspaces.Workspace) -> bool:
+        """Return whether another version of the bot saved the current generation.
 
         Raises:
             BotError, OSError: nobody knows, as it cannot be read now.
@@ -158,7 +158,7 @@ class Generations:
             record = PointerRecord.model_validate_json(content)
         except pydantic.ValidationError:
             return True
-        return snapshot_manifests.is_outdated(workspace, record.number)
+        return snapshot_manifests.has_other_format(workspace, record.number)
 
     def _record(
         self, workspace: workspaces.Workspace, pointer: str | None = None
@@ -230,7 +230,7 @@ class Generations:
     ) -> Snapshot | None:
         """Delete what the current generation does not need; everything, if there is none.
 
-        What an older version saved stays until a kernel has said that it is not restored.
+        What another version saved stays until a kernel has said that it is not restored.
 
         Args:
             workspace: of the session.
@@ -245,7 +245,7 @@ class Generations:
         if known is not None and not self._is_known(workspace, known):
             return None
         snapshot = self.find(workspace)
-        if snapshot is None and self.is_outdated(workspace):
+        if snapshot is None and self.has_other_format(workspace):
             return None
         if snapshot is None:
             _pointer(workspace).unlink(missing_ok=True)
@@ -256,9 +256,9 @@ class Generations:
             needed = self._needed(workspace, snapshot)
         return snapshot
 
-    def drop_outdated(self, workspace: workspaces.Workspace) -> bool:
-        """Delete what an older version saved; returns whether there was anything."""
-        if not self.is_outdated(workspace):
+    def drop_other_format(self, workspace: workspaces.Workspace) -> bool:
+        """Delete what another version saved; returns whether there was anything."""
+        if not self.has_other_format(workspace):
             return False
         _pointer(workspace).unlink(missing_ok=True)
         self.prune(workspace)

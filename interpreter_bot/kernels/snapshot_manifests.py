@@ -94,15 +94,15 @@ def read(workspace: workspaces.Workspace, number: int) -> Manifest | None:
         return None
 
 
-def is_outdated(workspace: workspaces.Workspace, number: int) -> bool:
-    """Return whether the manifest of a generation is of a format that older versions wrote.
+def has_other_format(workspace: workspaces.Workspace, number: int) -> bool:
+    """Return whether the manifest of a generation is of the format of another version.
 
     Raises:
         WorkspaceError, OSError: nobody knows, as it cannot be read now.
     """
     content = _parsed(workspace, number)
     written = content.get("format") if isinstance(content, dict) else None
-    return type(written) is int and written < _FORMAT
+    return type(written) is int and written != _FORMAT
 
 
 def failures(shown: str) -> tuple[tuple[str, str], ...]:

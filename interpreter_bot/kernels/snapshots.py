@@ -49,8 +49,8 @@ _FAILED: Final = (
     "Your saved variables could not be restored now. {reason}They are kept for the next Python; "
     "what you define until then is not saved."
 )
-_OUTDATED: Final = (
-    "Your variables were saved by an older version of this bot, so they are not restored."
+_OTHER_FORMAT: Final = (
+    "Your variables were saved by another version of this bot, so they are not restored."
 )
 _GIVEN_UP: Final = "Your saved variables cannot be read, so they were deleted."
 _PARTLY: Final = "Some variables could not be restored: {listed}."
@@ -214,7 +214,7 @@ class Snapshots:
             return True
         kernel.generations.add(snapshot.number if snapshot is not None else 0)
         if snapshot is None:
-            await self._drop_outdated(launched)
+            await self._drop_other_format(launched)
             return True
         code = f"get_ipython().restore_variables({snapshot.number})"
         answer = _Answer()
@@ -237,20 +237,20 @@ class Snapshots:
             _give_up(launched, "")
         return True
 
-    async def _drop_outdated(self, launched: launchers.LaunchedKernel) -> None:
-        """Let a kernel say once that an older version saved its variables."""
+    async def _drop_other_format(self, launched: launchers.LaunchedKernel) -> None:
+        """Let a kernel say once that another version of the bot saved its variables."""
         if launched.workspace is None or not self.is_used:
             return
         try:
             async with self.lock(launched.workspace):
-                was_outdated = await workspace_io.file_work(
-                    self.generations.drop_outdated, launched.workspace
+                was_dropped = await workspace_io.file_work(
+                    self.generations.drop_other_format, launched.workspace
                 )
         except errors.BotError:
-            _log.exception("it is not known whether an older version saved variables")
+            _log.exception("it is not known whether another version saved variables")
             return
-        if was_outdated:
-            launched.kernel.restore_notice = _OUTDATED
+        if was_dropped:
+            launched.kernel.restore_notice = _OTHER_FORMAT
 
     async def note_unread(self, launched: launchers.LaunchedKernel) -> None:
         """Let a kernel say that the one before it died of reading what was saved."""

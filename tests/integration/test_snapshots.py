@@ -285,7 +285,7 @@ async def test_damaged_files_cost_the_variables_and_nothing_else(opened, damage)
         assert await run(kernel, "globals().get('x')") == ""
 
 
-async def test_variables_of_an_older_version_are_said_not_to_be_restored_once(opened):
+async def test_variables_of_another_version_are_said_not_to_be_restored_once(opened):
     async with opened() as pool:
         await run(await pool.take("a"), "x = 1")
         await saved(pool)
@@ -294,7 +294,7 @@ async def test_variables_of_an_older_version_are_said_not_to_be_restored_once(op
         (own / "manifest.json").write_text(json.dumps({"format": 2, "kept": ["x"]}))
         assert await expired(pool) == 0
         kernel = await pool.take("a")
-        assert "saved by an older version" in kernel.restore_notice
+        assert "saved by another version" in kernel.restore_notice
         assert await run(kernel, "globals().get('x')") == ""
         await run(kernel, "y = 2")
         assert (await saved(pool)).names == ("y",)

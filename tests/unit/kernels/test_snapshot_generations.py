@@ -190,9 +190,14 @@ async def test_what_was_saved_goes_where_none_are_taken_any_more(tmp_path, opene
 @pytest.mark.parametrize("sign", [True, False])
 @pytest.mark.parametrize(
     ("manifest", "pointer"),
-    [(json.dumps({"format": 2}), {}), ("encrypted", {"seal": "0" * 32}), ("{}", {"number": "5"})],
+    [
+        ('{"format": 2}', {}),
+        ('{"format": 4}', {}),
+        ("encrypted", {"seal": "0" * 32}),
+        ("{}", {"number": "5"}),
+    ],
 )
-async def test_what_an_older_version_saved_stays_until_that_is_said(
+async def test_what_another_version_saved_stays_until_that_is_said(
     generations, workspace, manifest, pointer, sign
 ):
     _write(workspace, 5)
@@ -204,19 +209,19 @@ async def test_what_an_older_version_saved_stays_until_that_is_said(
     assert generations.find(workspace) is None
     assert generations.prune(workspace) is None
     assert _left(workspace) == ["5"]
-    assert generations.drop_outdated(workspace)
+    assert generations.drop_other_format(workspace)
     assert (_left(workspace), snapshot_generations.read_pointer(workspace)) == ([], "")
-    assert not generations.drop_outdated(workspace)
+    assert not generations.drop_other_format(workspace)
 
 
 @pytest.mark.parametrize("manifest", ["", "x" * 300_000, "[" * 100_000, '{"format": 3}', "[2]"])
-async def test_what_is_damaged_is_not_taken_for_what_an_older_version_saved(
+async def test_what_is_damaged_is_not_taken_for_what_another_version_saved(
     generations, workspace, manifest
 ):
     _write(workspace, 5)
     _activate(generations, workspace, 5, {0})
     (workspace.variables / "5" / "manifest.json").write_text(manifest)
-    assert not generations.drop_outdated(workspace)
+    assert not generations.drop_other_format(workspace)
     assert generations.prune(workspace) is None
     assert _left(workspace) == []
 
