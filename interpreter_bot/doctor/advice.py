@@ -18,10 +18,6 @@ _REPORT: Final = (
     "The walls were built, and this one does not hold: something beneath the bot works unlike on "
     "other machines. Do not let strangers run code here, and report this output with `uname -a`."
 )
-_LIMITS: Final = (
-    "Resource limits have no effect here: run on Linux itself rather than on an emulation of it "
-    "(gVisor, WSL 1), and report this output with `uname -a`."
-)
 _DELEGATE: Final = (
     "systemd: install deploy/interpreter-bot.service, whose `Delegate=yes` does it; by hand: "
     "`systemd-run --user --scope -p Delegate=yes interpreter-bot …`. Docker: not to be had without "
@@ -67,15 +63,7 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
     "privileges": ("Code could gain rights over the host.", _REPORT),
     "system calls": ("More of the host's kernel would be open to attack.", _REPORT),
     "nested namespaces": ("Code could become root of a namespace and attack from there.", _REPORT),
-    "variables": (
-        "Variables are gone with their kernel: when it is let go, and when the bot ends.",
-        "Set snapshots.enabled, and give the disk of the data directory room.",
-    ),
     "idle sessions": ("Code could go on in sessions that nobody uses.", _REPORT),
-    "shares of people": (
-        "Processor and disk are shared by sessions: who has more of them computing gets more.",
-        _DELEGATE,
-    ),
     "user id per session": (
         "All sessions share one user id of the host: namespaces alone keep them apart, and what "
         "the host counts by user, one can use up for all.",
@@ -94,8 +82,6 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
         "Should the machine's memory be used up, the bot may be ended instead of a session.",
         _REPORT,
     ),
-    "memory of a process": ("Code would be killed for memory where it now gets an error.", _LIMITS),
-    "memory of a session": ("One session could use up the machine's memory.", _LIMITS),
     "memory of the machine": (
         "What is counted for no session may use up the machine's memory.",
         "Set limits.memory_reserve_bytes to less than what is available, and more than 0; give the "
@@ -103,16 +89,10 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
     ),
     "control group": (
         "Memory of a session is bounded by looking four times a second, which something very "
-        "fast can outrun; processor time is bounded to whole cores.",
+        "fast can outrun. Processor time is bounded to whole cores and shared by sessions, so "
+        "whoever has more of them computing gets more.",
         _DELEGATE,
     ),
-    "processes": ("One session could use up the machine's processes.", _LIMITS),
-    "cpu": ("One session could keep all cores busy.", _DELEGATE),
-    "priority": ("Code could keep the bot and its fork server from the processors.", _REPORT),
-    "file size": ("One file could fill the disk.", _LIMITS),
-    "open files": ("One process could use up the machine's open files.", _LIMITS),
-    "temporary files": ("Temporary files could fill the machine's memory.", _REPORT),
-    "workspace": ("One session could fill the disk.", _REPORT),
     "python": (
         "What is missing cannot be imported by code, or is imported anew in every session.",
         "Run `interpreter-bot libraries`, install what is missing for the kernels' Python, or set "

@@ -1,7 +1,7 @@
 """Diagnosis of the sandbox on this machine: found by trying, never by versions.
 
-Two small kernels are started and try to get through every wall. Each wall gets a finding: whether
-it holds, what is lost without it, how to get it, and what was seen.
+Two kernels are started and try to get through every wall. Each wall gets a finding: whether it
+holds, what is lost without it, how to get it, and what was seen.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from interpreter_bot import encryption, errors, settings, values
+from interpreter_bot import encryption, errors, settings
 from interpreter_bot.doctor import advice, trial_kernels
 from interpreter_bot.kernels import machine_exhaustion
 from interpreter_bot.kernels.files import directory_contents, workspace_io
@@ -31,9 +31,6 @@ _SOCKET_PATH_BYTES: Final = 107
 # A session may keep as many in flight between sockets as it may open, which count for the bot too
 # where both run as the same user.
 _SESSIONS_OF_FILES: Final = 4
-_STILL_CORES: Final = 0.05
-# A tenth of another's weight is a ninth of both; by sessions, it would be half.
-_SMALL_SHARE: Final = 0.3
 # Of what is said to hold the disk: enough to tell, and counted in a second or two.
 _MOST_BYTES: Final = 2**60
 _MOST_FILES: Final = 200_000
@@ -48,12 +45,6 @@ _EVERYWHERE: Final = {
     "nested namespaces": "nested",
     "core dumps": "core_dumps",
     "out of memory": "out_of_memory",
-    "memory of a process": "process_memory",
-    "processes": "processes",
-    "cpu": "cpu",
-    "priority": "priority",
-    "file size": "file_size",
-    "open files": "open_files",
     "python": "python",
 }
 _INSIDE: Final = {
@@ -63,7 +54,6 @@ _INSIDE: Final = {
         "proc": "proc",
         "host name": "host_name",
         "doors": "doors",
-        "temporary files": "temporary",
         **_EVERYWHERE,
     },
     forkserver_clients.Walls.CONTAINER: {
@@ -80,17 +70,15 @@ _NO_WALLS: Final = {
     "doors",
     "host name",
     "out of memory",
-    "priority",
     "python",
     "second wall of files",
 }
 _FROM_OUTSIDE: Final = {
     forkserver_clients.Walls.NAMESPACES: {"user namespace", "namespaces"},
-    forkserver_clients.Walls.CONTAINER: {"temporary files"},
+    forkserver_clients.Walls.CONTAINER: set(),
 }
 _WALLS: Final = {
-    walls: ({*inside, *_FROM_OUTSIDE[walls], "memory of a session", "workspace"} - _NO_WALLS)
-    for walls, inside in _INSIDE.items()
+    walls: {*inside, *_FROM_OUTSIDE[walls]} - _NO_WALLS for walls, inside in _INSIDE.items()
 }
 _NOT_IN_CONTAINERS: Final = {
     "host name": "the container's own",
@@ -127,7 +115,7 @@ class Finding:
 
 
 def diagnose(config: settings.Settings) -> tuple[Finding, ...]:
-    """Run all checks, in about three seconds; never raises for what this machine lacks.
+    """Run all checks, in about two seconds; never raises for what this machine lacks.
 
     The walls are tried even where `sandbox.enabled` is false. Runs an event loop of its own.
     """
@@ -152,8 +140,8 @@ def diagnose(config: settings.Settings) -> tuple[Finding, ...]:
 def level(findings: Sequence[Finding]) -> str:
     """Summarize as "full", "standard", "container" or "none".
 
-    Full is every wall and the memory of a session bounded by a cgroup; standard is every wall;
-    container is every wall of those that do without namespaces; none is anything less.
+    Full is every wall and a control group for each session; standard is every wall; container is
+    every wall of those that do without namespaces; none is anything less.
     """
     active = {finding.name for finding in findings if finding.is_active}
     if active >= _WALLS[forkserver_clients.Walls.NAMESPACES]:
@@ -201,20 +189,9 @@ def _judge(seen: trial_kernels.ProbeResults, config: settings.Settings) -> list[
         findings = [_no_namespaces(seen, config.sandbox)]
     for name, check in _INSIDE[seen.walls].items():
         wrong, detail = seen.inside.get(check, (["the probe did not answer"], ""))
-        if name == "cpu" and not wrong:
-            means = "a control group's quota" if seen.groups_version else "affinity, whole cores"
-            detail = f"{detail}; by {means}"
         findings.append(_finding(name, not wrong, "; ".join(wrong) or detail))
-        if name == "processes" and seen.crowd is not None:
-            findings[-1] = _ended_by_watchdog(name, seen.crowd)
-    if seen.frozen_cores is not None:
-        findings.append(_idle(seen.frozen_cores))
-    findings += [_uid_per_session(seen), _shares(seen), *_memory(seen)]
-    findings.append(_ended_by_watchdog("workspace", seen.workspace))
-    if seen.temporary is not None:
-        findings.append(_ended_by_watchdog("temporary files", seen.temporary))
-    detail = seen.variables or "one was saved, and back in the next kernel"
-    findings.append(_finding("variables", not seen.variables, detail))
+    findings.append(_uid_per_session(seen))
+    findings.append(_finding("control group", seen.groups_version > 0, seen.groups_reason))
     if seen.walls is forkserver_clients.Walls.CONTAINER:
         findings += _differences(seen, config)
     return findings
@@ -253,7 +230,7 @@ def _no_namespaces(seen: trial_kernels.ProbeResults, sandbox: settings.Sandbox) 
 def _differences(seen: trial_kernels.ProbeResults, config: settings.Settings) -> Iterator[Finding]:
     """Say what is not there without namespaces; it is a lack where the settings ask for it."""
     for name, detail in _NOT_IN_CONTAINERS.items():
-        if name == "idle sessions" and seen.frozen_cores is not None:
+        if name == "idle sessions" and seen.can_freeze:
             continue
         is_missing = name == "doors" and _needs_doors(config)
         yield _finding(name, False if is_missing else None, detail, fix=advice.STRONGER)
@@ -271,33 +248,6 @@ def _uid_per_session(seen: trial_kernels.ProbeResults) -> Finding:
         return _finding("user id per session", is_active, detail)
     detail += f": {seen.shared_id_reason}" if seen.shared_id_reason else ""
     return Finding("user id per session", False, *advice.SHARED_ID_IN_CONTAINER, detail)
-
-
-def _idle(frozen_cores: float) -> Finding:
-    detail = f"a busy thread of a frozen session used {frozen_cores:.0%} of a core"
-    return _finding("idle sessions", frozen_cores < _STILL_CORES, detail)
-
-
-def _shares(seen: trial_kernels.ProbeResults) -> Finding:
-    detail = f"a session of a tenth of another's weight got {seen.small_share:.0%} of a processor"
-    return _finding("shares of people", seen.small_share < _SMALL_SHARE, detail)
-
-
-def _memory(seen: trial_kernels.ProbeResults) -> tuple[Finding, Finding]:
-    is_ended = seen.memory.ending is values.Ending.OUT_OF_MEMORY
-    is_by_group = is_ended and seen.groups_version > 0 and seen.oom_kills > 0
-    means = f"control group, version {seen.groups_version}" if is_by_group else "the bot's watchdog"
-    detail = f"ended as {seen.memory.ending} after {quantities.duration(seen.memory.seconds)}"
-    detail += f" by {means}" if is_ended else f": {seen.memory.reason or 'nobody objected'}"
-    session = _finding("memory of a session", is_ended, detail)
-    return session, _finding("control group", is_by_group, seen.groups_reason)
-
-
-def _ended_by_watchdog(name: str, end: values.Finished) -> Finding:
-    # Stopped for no other reason: this session is known to no other code.
-    is_active = end.ending is values.Ending.STOPPED
-    detail = f"ended as {end.ending} after {quantities.duration(end.seconds)} by the bot's watchdog"
-    return _finding(name, is_active, detail if is_active else f"{end.ending}: {end.reason}")
 
 
 def _disk(config: settings.Settings) -> Finding:

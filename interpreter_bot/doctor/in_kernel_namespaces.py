@@ -20,7 +20,6 @@ if TYPE_CHECKING:
         writable_settings,
     )
 
-_MIB = 1024 * 1024
 _SO_NETNS_COOKIE = 71
 
 
@@ -109,28 +108,4 @@ def _network_of(one: socket.socket) -> bytes:
         return b""
 
 
-def temporary(told: Told) -> Seen:
-    """Fill the tmpfs directories, which are memory."""
-    answers = {place: _fill(place, told) for place in ("/tmp", "/dev/shm")}  # noqa: S108
-    wrong = [f"{p}: {n}" for p, n in answers.items() if n != "ENOSPC"]
-    size = told["temporary_bytes"] // _MIB
-    return wrong, f"more than {size} MiB: " + ", ".join(f"{p} {n}" for p, n in answers.items())
-
-
-def _fill(place: str, told: Told) -> str:
-    made: list[str] = []
-    chunk = bytes(min(told["file_bytes"], told["temporary_bytes"]))
-
-    def write_on() -> None:
-        while len(made) * len(chunk) <= told["temporary_bytes"]:
-            made.append(f"{place}/doctor-{len(made)}")
-            with open(made[-1], "wb") as file:
-                file.write(chunk)
-
-    result = attempt(write_on)
-    for path in made:
-        os.unlink(path)
-    return result
-
-
-CHECKS = (read_only_root, landlock, proc, host_name, network, doors, temporary)
+CHECKS = (read_only_root, landlock, proc, host_name, network, doors)

@@ -90,7 +90,7 @@ def has_groups():
 def test_every_wall_stands_here(examined):
     findings, _ = examined
     allowed = {"python"} | (set() if IS_ROOT else {"user id per session"})
-    allowed |= set() if has_groups() else {"control group", "shares of people"}
+    allowed |= set() if has_groups() else {"control group"}
     missing = {finding.name: finding.detail for finding in findings if not finding.is_active}
     assert missing.keys() <= allowed, missing
 
@@ -106,8 +106,7 @@ def test_level_is_what_this_machine_can_do(examined):
 def test_says_who_the_sessions_are_and_what_bounds_them(examined):
     found = {finding.name: finding for finding in examined[0]}
     assert found["user id per session"].is_active is IS_ROOT
-    means = "control group" if has_groups() else "watchdog"
-    assert means in found["memory of a session"].detail
+    assert found["control group"].is_active is has_groups()
     assert "no_such_module" in found["python"].detail
     assert "json" not in found["python"].detail
 
@@ -132,8 +131,7 @@ def test_groups_that_are_switched_off_are_not_used(tmp_path):
     findings = diagnosis.diagnose(bot)
     found = {finding.name: finding for finding in findings}
     assert "switched off" in found["control group"].detail
-    assert not found["shares of people"].is_active, found["shares of people"].detail
-    assert "watchdog" in found["memory of a session"].detail
+    assert not found["control group"].is_active
     assert diagnosis.level(findings) == "standard", [f for f in findings if not f.is_active]
 
 
@@ -183,7 +181,7 @@ def test_an_ordinary_container_has_all_walls_of_its_level(options):
     report = json.loads(done.stdout)
     assert report["level"] == "container"
     lacking = {row["name"] for row in report["findings"] if row["active"] is False}
-    allowed = {"namespaces", "control group", "shares of people", "model"}
+    allowed = {"namespaces", "control group", "model"}
     assert lacking <= allowed | ({"user id per session"} if options else set())
 
 

@@ -34,7 +34,6 @@ def test_each_session_has_an_id_of_its_own_and_the_doctor_says_which():
     assert len(ids) == 2
     assert ids <= set(range(first, first + count))
     assert found["user namespace"]["active"]
-    assert found["workspace"]["active"]
 
 
 def test_ids_are_left_alone_where_the_settings_say_so():

@@ -16,14 +16,13 @@ from interpreter_bot.doctor import advice, diagnosis, in_kernel_walls, trial_ker
 from interpreter_bot.kernels import pools
 from interpreter_bot.kernels.provisioning import forkserver_clients
 
-MIB = 1024 * 1024
 OWN = trial_kernels.own_namespaces()
 
 Walls = forkserver_clients.Walls
 INSIDE = diagnosis._INSIDE[Walls.NAMESPACES]
 
 # Checks whose failure is told, and takes no wall away.
-NO_WALLS = {"core_dumps", "doors", "host_name", "landlock", "out_of_memory", "priority", "python"}
+NO_WALLS = {"core_dumps", "doors", "host_name", "landlock", "out_of_memory", "python"}
 
 RUN = """
 import json, pathlib, sys
@@ -51,19 +50,12 @@ def seen(walls=Walls.NAMESPACES, **changes):
         "shared_id_reason": "",
         "inside": {check: ([], "fine") for check in diagnosis._INSIDE[walls].values()},
         "outside": (session(1), session(2)),
-        "small_share": 0.1,
-        "frozen_cores": 0.0,
-        "memory": values.Finished(values.Ending.OUT_OF_MEMORY, 0.1, "…", kernel_lost=True),
-        "oom_kills": 1,
-        "workspace": values.Finished(values.Ending.STOPPED, 0.1, "…"),
-        "temporary": None,
-        "crowd": None,
-        "variables": "",
+        "can_freeze": True,
         "groups_version": 2,
         "groups_reason": "version 2",
     }
     if walls is Walls.CONTAINER:
-        whole |= {"temporary": whole["workspace"], "frozen_cores": None, "groups_version": 0}
+        whole |= {"can_freeze": False, "groups_version": 0}
     return trial_kernels.ProbeResults(**whole | changes)
 
 
@@ -91,8 +83,8 @@ def test_everything_standing_is_full():
     assert diagnosis.level(findings) == "full"
 
 
-def test_memory_by_watchdog_is_standard_and_how_to_get_more_is_said():
-    findings, missing = judged(groups_version=0, oom_kills=0)
+def test_no_control_group_is_standard_and_the_fix_is_named():
+    findings, missing = judged(groups_version=0)
     assert missing == {"control group"}
     assert diagnosis.level(findings) == "standard"
     [fix] = [finding.fix for finding in findings if not finding.is_active]
@@ -100,35 +92,11 @@ def test_memory_by_watchdog_is_standard_and_how_to_get_more_is_said():
     assert "`systemd-run --user --scope -p Delegate=yes interpreter-bot …`" in fix
 
 
-def test_group_that_did_not_kill_is_not_called_one_that_bounds():
-    findings, missing = judged(oom_kills=0)
-    assert missing == {"control group"}
-    assert diagnosis.level(findings) == "standard"
-
-
 @pytest.mark.parametrize("check", sorted(set(INSIDE.values()) - NO_WALLS))
 def test_any_wall_with_a_hole_is_none(check):
     findings, missing = judged(inside=dict(seen().inside) | {check: (["went through"], "")})
     assert [INSIDE[name] for name in missing] == [check]
     assert diagnosis.level(findings) == "none"
-
-
-def test_a_frozen_session_that_runs_is_told_and_no_hole():
-    findings, missing = judged(frozen_cores=0.9)
-    assert missing == {"idle sessions"}
-    assert diagnosis.level(findings) == "full"
-
-
-def test_weights_that_divide_nothing_are_told_and_no_hole():
-    findings, missing = judged(small_share=0.5)
-    assert missing == {"shares of people"}
-    assert diagnosis.level(findings) == "full"
-
-
-def test_variables_that_are_lost_are_told_and_no_hole():
-    findings, missing = judged(variables="snapshots.enabled is false")
-    assert missing == {"variables"}
-    assert diagnosis.level(findings) == "full"
 
 
 def test_silent_probe_is_no_wall():
@@ -177,19 +145,6 @@ def test_shared_user_id_is_told_and_no_hole():
     assert diagnosis.level(findings) == "full"
 
 
-@pytest.mark.parametrize("ending", sorted(set(values.Ending) - {values.Ending.OUT_OF_MEMORY}))
-def test_unbounded_memory_is_none(ending):
-    findings, missing = judged(memory=values.Finished(ending, 5.0))
-    assert missing == {"memory of a session", "control group"}
-    assert diagnosis.level(findings) == "none"
-
-
-def test_unbounded_workspace_is_none():
-    findings, missing = judged(workspace=values.Finished(values.Ending.OK, 5.0))
-    assert missing == {"workspace"}
-    assert diagnosis.level(findings) == "none"
-
-
 def test_every_wall_of_a_container_is_a_level_of_its_own():
     findings, missing = judged(Walls.CONTAINER)
     assert missing == {"namespaces", "control group"}
@@ -209,12 +164,6 @@ OF_CONTAINERS = sorted(set(diagnosis._INSIDE[Walls.CONTAINER].values()) - NO_WAL
 def test_any_wall_of_a_container_with_a_hole_is_none(check):
     inside = dict(seen(Walls.CONTAINER).inside) | {check: (["went through"], "")}
     findings, _ = judged(Walls.CONTAINER, inside=inside)
-    assert diagnosis.level(findings) == "none"
-
-
-@pytest.mark.parametrize("name", ["crowd", "temporary", "workspace", "memory"])
-def test_what_the_watchdog_lets_pass_in_a_container_is_none(name):
-    findings, _ = judged(Walls.CONTAINER, **{name: values.Finished(values.Ending.OK, 5.0)})
     assert diagnosis.level(findings) == "none"
 
 
@@ -335,8 +284,8 @@ def test_old_kernel_is_named():
 def test_wall_checks_see_what_goes_through_where_there_are_no_walls(tmp_path):
     """A probe that finds nothing anywhere would prove nothing."""
     bot = settings.Settings()
-    small = trial_kernels._small(bot, tmp_path)
-    with trial_kernels._canaries(tmp_path, small, bot) as told:
+    trial = trial_kernels._trial_settings(bot, tmp_path)
+    with trial_kernels._canaries(tmp_path, trial, bot) as told:
         # Being root, it would really write; and what is denied differs by machine.
         left_out = ["privileges", "system_calls", "nested", "python", "core_dumps"]
         left_out += ["read_only_root", "changes"]
@@ -350,18 +299,12 @@ def test_wall_checks_see_what_goes_through_where_there_are_no_walls(tmp_path):
             assert all(wrong.values()), wrong
 
 
-def test_limit_checks_see_what_goes_through_where_there_are_no_limits():
-    told = {"memory_bytes": MIB, "processes": 4, "cpu_cores": 0.1, "spinners": 1}
-    told |= {"is_by_affinity": True, "processors": os.cpu_count(), "file_bytes": MIB}
-    told |= {"open_files": 64, "is_counted_by_bot": False}
-    wrong = unconfined("walls", "limits", **told)
-    assert all(wrong.values()), wrong
-
-
 def test_probe_leaves_the_environment_as_it_was(tmp_path):
     before = dict(os.environ)
     bot = settings.Settings()
-    with trial_kernels._canaries(tmp_path, trial_kernels._small(bot, tmp_path), bot) as told:
+    with trial_kernels._canaries(
+        tmp_path, trial_kernels._trial_settings(bot, tmp_path), bot
+    ) as told:
         assert told["variable"] in os.environ
     assert dict(os.environ) == before
 
@@ -372,7 +315,7 @@ def test_kernel_that_says_nothing_is_heard_as_silence():
             show(values.Text("stdout", "hello\n"))
             return values.Finished(values.Ending.OK, 0.0)
 
-    assert asyncio.run(trial_kernels._look(Mute(), "in_kernel_limits.py", {"mark": "m"})) == {}
+    assert asyncio.run(trial_kernels._look(Mute(), "in_kernel_walls.py", {"mark": "m"})) == {}
 
 
 def _logins(tmp_path, **more):
