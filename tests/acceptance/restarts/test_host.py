@@ -49,6 +49,7 @@ import asyncio, sys
 from interpreter_bot import errors, settings, values
 from interpreter_bot.app import bot_startup
 from interpreter_bot.sessions import requests
+from tests import futures
 from tests.fakes import replies
 config = settings.Settings.model_validate_json(sys.argv[1])
 async def main():
