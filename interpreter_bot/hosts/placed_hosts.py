@@ -13,10 +13,10 @@ import contextlib
 import functools
 import logging
 import time
-from collections.abc import AsyncIterator, Collection, Coroutine, Mapping
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Mapping
 from typing import Final, TypeVar
 
-from interpreter_bot import code_activity, errors, session_variables, values
+from interpreter_bot import code_activity, errors, session_variables
 from interpreter_bot.hosts import (
     host_addresses,
     host_lists,
@@ -25,8 +25,8 @@ from interpreter_bot.hosts import (
     placement_offers,
     ports,
     remote_host,
-    remote_workspaces,
     session_moves,
+    session_router,
 )
 
 _log = logging.getLogger(__name__)
@@ -40,16 +40,14 @@ _NONE: Final = "No machine that runs Python can be reached right now."
 T = TypeVar("T")
 
 
-class PlacedHosts:
+class PlacedHosts(session_router.SessionRouter):
     """All hosts of a fleet; implements `ports.Hosts`. Use `open`.
 
     Attributes:
-        outlives_bot: true.
         ends_with_bot: false.
         faults: why hosts cannot be used that cannot, a sentence for each.
     """
 
-    outlives_bot = True
     ends_with_bot = False
 
     def outlive(self) -> None:
@@ -63,6 +61,7 @@ class PlacedHosts:
         lost_seconds: float,
         doorkeeper: kernel_doors.Doorkeeper | None,
     ) -> None:
+        super().__init__()
         self._fleet, self._placements = fleet, placed
         self._lost_seconds, self._doorkeeper = lost_seconds, doorkeeper
         self._hosts: dict[host_addresses.Address, remote_host.RemoteHost] = {}
@@ -72,7 +71,6 @@ class PlacedHosts:
         self._began = time.monotonic()
         self._left: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._told: ports.OnLoss | None = None
         self._moves = session_moves.SessionMoves()
 
     @classmethod
@@ -149,7 +147,7 @@ class PlacedHosts:
                     self.faults.pop(address, None)
                     refused = asyncio.get_running_loop().create_future()
                     host.connection.on_connect = functools.partial(self._arrived, host, refused)
-                    await host.listen(self._told)
+                    await host.listen(self.on_loss)
                     try:
                         await refused
                     finally:
@@ -272,7 +270,13 @@ class PlacedHosts:
                 return chosen
         raise errors.KernelStartError(_NONE)
 
-    async def _at(self, key: str) -> remote_host.RemoteHost:
+    @property
+    def hosts(self) -> Iterable[remote_host.RemoteHost]:
+        """All hosts that are used."""
+        return self._hosts.values()
+
+    async def host_of(self, key: str) -> remote_host.RemoteHost:
+        """Return the host of a session, which is placed if it has none."""
         return (await self._placed(key))[0]
 
     async def take_move_notice(self, key: str) -> bool:
@@ -280,11 +284,6 @@ class PlacedHosts:
         _, is_told, epoch = await self._placed(key)
         is_news = not is_told and await self._placements.mark_told(key, epoch)
         return is_news and not self._moves.is_restored(key)
-
-    @property
-    def sandbox_level(self) -> values.SandboxLevel:
-        """What keeps code apart; the weakest of all hosts."""
-        return values.SandboxLevel.weakest(host.sandbox_level for host in self._hosts.values())
 
     @property
     def packages(self) -> Mapping[str, str]:
@@ -305,39 +304,19 @@ class PlacedHosts:
         """Return what code of a session may reach outside."""
         return code_activity.NOWHERE if self._doorkeeper is None else self._doorkeeper.reach(key)
 
-    async def variables(self, key: str) -> session_variables.HeldVariables:
-        """Return what a session has of variables."""
-        return await (await self._at(key)).variables(key)
-
     async def fork(
         self, key: str, new_key: str, *, checkpoint: str = ""
     ) -> session_variables.SavedVariables | None:
         """Let a new session begin as a copy of another, on the same machine."""
-        host = await self._at(key)
+        host = await self.host_of(key)
         copy, _, epoch = await self._placed(new_key, beside=host)
         new_epoch = epoch if copy.connection is host.connection else 0
         return await host.fork(key, new_key, checkpoint=checkpoint, new_epoch=new_epoch)
 
-    async def note_checkpoint(self, key: str, name: str) -> None:
-        """Remember what a session is; see `ports.Hosts.note_checkpoint`."""
-        await (await self._at(key)).note_checkpoint(key, name)
-
-    async def go_back(
-        self, key: str, name: str, *, is_whole: bool = False
-    ) -> session_variables.SavedVariables | None:
-        """Let a session be what it was; see `ports.Hosts.go_back`."""
-        return await (await self._at(key)).go_back(key, name, is_whole=is_whole)
-
-    async def listen(self, told: ports.OnLoss | None) -> None:
-        """Tell this one of lost kernels; see `ports.Hosts.listen`."""
-        self._told = told
-        for host in tuple(self._hosts.values()):
-            await host.listen(told)
-
     @contextlib.asynccontextmanager
     async def lease(self, key: str, *, person: str = "") -> AsyncIterator[remote_host.RemoteLease]:
         """Lease a session's kernel."""
-        async with (await self._at(key)).lease(key, person=person) as lease:
+        async with (await self.host_of(key)).lease(key, person=person) as lease:
             yield lease
 
     async def follow(
@@ -372,20 +351,12 @@ class PlacedHosts:
             found |= told or {}
         return found
 
-    async def release(self, key: str) -> None:
-        """End a session's kernel, at a person's request."""
-        await (await self._at(key)).release(key)
-
     async def forget(self, key: str) -> None:
         """End a session's kernel and delete its files, also those of earlier times elsewhere."""
-        host = await self._at(key)
+        host = await self.host_of(key)
         await host.forget(key)
         others = [one for one in self._connected() if one.connection is not host.connection]
         await remote_host.asked(others, lambda other: other.forget(key))
-
-    async def workspace(self, key: str) -> remote_workspaces.RemoteWorkspace:
-        """Return a session's files."""
-        return await (await self._at(key)).workspace(key)
 
     async def stored_bytes(self, keys: Collection[str]) -> ports.StoredBytes:
         """Measure workspaces of all hosts that answer."""

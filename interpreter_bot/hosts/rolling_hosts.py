@@ -11,16 +11,17 @@ import contextlib
 import functools
 import logging
 import pathlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
-from interpreter_bot import code_activity, errors, session_variables, values
+from interpreter_bot import code_activity, errors, session_variables
 from interpreter_bot.hosts import (
     host_connection,
     host_sockets,
     kernel_doors,
     ports,
     remote_host,
+    session_router,
 )
 
 _log = logging.getLogger(__name__)
@@ -67,16 +68,13 @@ class RollingLease:
         return await self.kernel(waiting=waiting)
 
 
-class RollingHosts:
+class RollingHosts(session_router.SessionRouter):
     """All hosts of one data directory; implements `ports.Hosts`. Use `open`.
 
     Attributes:
-        outlives_bot: true.
         ends_with_bot: whether they end with a bot that ends in order.
         is_awaited: whether they are kept for the next bot, also at an orderly end.
     """
-
-    outlives_bot = True
 
     def __init__(
         self,
@@ -86,6 +84,7 @@ class RollingHosts:
         *,
         ends_with_bot: bool,
     ) -> None:
+        super().__init__()
         self.ends_with_bot = ends_with_bot
         self.is_awaited = False
         self._newest = newest
@@ -95,7 +94,6 @@ class RollingHosts:
         self._hosts: list[remote_host.RemoteHost] = []
         self._stacks: dict[remote_host.RemoteHost, contextlib.AsyncExitStack] = {}
         self._looking = asyncio.Lock()
-        self._told: ports.OnLoss | None = None
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -153,8 +151,8 @@ class RollingHosts:
         host = await stack.enter_async_context(opening)
         self._stacks[host] = stack
         self._hosts.insert(0 if path == self._newest else len(self._hosts), host)
-        if self._told is not None:
-            await host.listen(self._told)
+        if self.on_loss is not None:
+            await host.listen(self.on_loss)
 
     async def _look(self) -> None:
         """Connect to a host that is new, and leave connections that lead to where another does."""
@@ -179,7 +177,12 @@ class RollingHosts:
                     self._hosts.remove(host)
                     await self._stacks.pop(host).aclose()
 
-    async def _host_of(self, key: str) -> remote_host.RemoteHost:
+    @property
+    def hosts(self) -> Iterable[remote_host.RemoteHost]:
+        """All hosts, the newest first."""
+        return self._hosts
+
+    async def host_of(self, key: str) -> remote_host.RemoteHost:
         """Return the host that has a session's kernel, else the newest."""
         await self._look()
         for host in self._hosts[1:]:
@@ -199,11 +202,6 @@ class RollingHosts:
         self.is_awaited = True
 
     @property
-    def sandbox_level(self) -> values.SandboxLevel:
-        """What keeps code apart; the weakest of all hosts."""
-        return values.SandboxLevel.weakest(host.sandbox_level for host in self._hosts)
-
-    @property
     def packages(self) -> Mapping[str, str]:
         """Packages that code may import, with their versions."""
         return self._hosts[0].packages
@@ -213,35 +211,15 @@ class RollingHosts:
         """Whether variables of idle sessions are saved."""
         return self._hosts[0].keeps_variables
 
-    async def variables(self, key: str) -> session_variables.HeldVariables:
-        """Return what a session has of variables."""
-        return await (await self._host_of(key)).variables(key)
-
     async def fork(
         self, key: str, new_key: str, *, checkpoint: str = ""
     ) -> session_variables.SavedVariables | None:
         """Let a new session begin as a copy of another; see `ports.Hosts.fork`."""
-        return await (await self._host_of(key)).fork(key, new_key, checkpoint=checkpoint)
-
-    async def note_checkpoint(self, key: str, name: str) -> None:
-        """Remember what a session is; see `ports.Hosts.note_checkpoint`."""
-        await (await self._host_of(key)).note_checkpoint(key, name)
-
-    async def go_back(
-        self, key: str, name: str, *, is_whole: bool = False
-    ) -> session_variables.SavedVariables | None:
-        """Let a session be what it was; see `ports.Hosts.go_back`."""
-        return await (await self._host_of(key)).go_back(key, name, is_whole=is_whole)
+        return await (await self.host_of(key)).fork(key, new_key, checkpoint=checkpoint)
 
     def reach(self, key: str) -> code_activity.Reach:
         """Return what code of a session may reach outside."""
         return self._hosts[0].reach(key)
-
-    async def listen(self, told: ports.OnLoss | None) -> None:
-        """Tell this one of lost kernels; see `ports.Hosts.listen`."""
-        self._told = told
-        for host in tuple(self._hosts):
-            await host.listen(told)
 
     @contextlib.asynccontextmanager
     async def lease(self, key: str, *, person: str = "") -> AsyncIterator[RollingLease]:
@@ -251,7 +229,7 @@ class RollingHosts:
             async def leased(host: remote_host.RemoteHost) -> ports.Lease:
                 return await stack.enter_async_context(host.lease(key, person=person))
 
-            find = functools.partial(self._host_of, key)
+            find = functools.partial(self.host_of, key)
             lease = RollingLease(await find(), leased, find)
             await lease.begin()
             yield lease
@@ -305,17 +283,9 @@ class RollingHosts:
                 raise answer
         return found
 
-    async def release(self, key: str) -> None:
-        """End a session's kernel, at a person's request."""
-        await (await self._host_of(key)).release(key)
-
     async def forget(self, key: str) -> None:
         """End a session's kernel and delete its files."""
-        await (await self._host_of(key)).forget(key)
-
-    async def workspace(self, key: str) -> ports.Workspace:
-        """Return a session's files."""
-        return await (await self._host_of(key)).workspace(key)
+        await (await self.host_of(key)).forget(key)
 
     async def stored_bytes(self, keys: Collection[str]) -> ports.StoredBytes:
         """Measure workspaces, which all hosts share."""

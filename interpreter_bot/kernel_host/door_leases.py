@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import logging
 import secrets
 import socket
@@ -191,7 +192,9 @@ class DoorLeases:
     async def _accept(self, leased: _LeasedDoors, door: int) -> None:
         free = asyncio.Semaphore(_MAX_CONNECTIONS)
 
-        def over(task: asyncio.Task[None]) -> None:
+        def over(task: asyncio.Task[None], endpoint: socket.socket) -> None:
+            # Here, as a task that is cancelled at once never begins.
+            endpoint.close()
             free.release()
             leased.streams.discard(task)
             if not task.cancelled() and (error := task.exception()) is not None:
@@ -213,7 +216,7 @@ class DoorLeases:
             offering = self._offer(leased.link, door, endpoint)
             task = asyncio.create_task(offering, name="connection of a door")
             leased.streams.add(task)
-            task.add_done_callback(over)
+            task.add_done_callback(functools.partial(over, endpoint=endpoint))
 
     async def _offer(self, link: web.WebSocketResponse, door: int, endpoint: socket.socket) -> None:
         """Offer a connection to a bot, until it was carried to its end or nobody fetches it."""
@@ -231,7 +234,6 @@ class DoorLeases:
             if connection.carrying.done():
                 connection.carrying.result().cancel()
                 await asyncio.wait({connection.carrying.result()})
-            endpoint.close()
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         """Carry a connection that was offered, once."""
