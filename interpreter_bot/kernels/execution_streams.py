@@ -18,7 +18,6 @@ from typing import Final, Protocol
 from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels import outputs, variable_names
 from interpreter_bot.kernels.wire import clients, jupyter_messages, sockets, zmtp
-from interpreter_bot.text import chunked_texts
 
 _log = logging.getLogger(__name__)
 
@@ -272,7 +271,7 @@ class ExecutionStream:
                 self._marks.release()  # All that was shown before that question is read.
                 continue
             if message.size_bytes > _BREATH_BYTES:
-                # Beside the event loop, in steps between which it goes on.
+                # Decoding and cleaning take long; the event loop goes on meanwhile.
                 read = await asyncio.to_thread(self._read, message)
             else:
                 read = self._read(message)
@@ -351,7 +350,7 @@ class ExecutionStream:
             )
         if isinstance(prompt, dict):
             return _refuse_call
-        text = outputs.prompt(prompt) if isinstance(prompt, chunked_texts.AnyText) else ""
+        text = outputs.prompt(prompt) if isinstance(prompt, str) else ""
         is_password = message.content.get("password") is True
         return functools.partial(self._ask, values.InputRequested(text, is_password))
 

@@ -6,11 +6,11 @@ import base64
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, TypeGuard
 
 from interpreter_bot import values
-from interpreter_bot.text import chunked_texts, safe_text
+from interpreter_bot.text import safe_text
 
 _HANDLE: Final = re.compile(r"t[0-9]{1,12}")
 TABLE_MIME: Final = "application/vnd.interpreter-bot.table+json"
@@ -99,20 +99,15 @@ def plain(data: dict[str, object]) -> str:
     return safe_text.bounded(_joined(data.get("text/plain")), _PLAIN_CHARACTERS)
 
 
-def _joined(form: object) -> chunked_texts.AnyText:
+def _joined(form: object) -> str:
     """Return a text, which notebooks may hold as a list of lines."""
-    if isinstance(form, chunked_texts.AnyText):
+    if isinstance(form, str):
         return form
-    return chunked_texts.joined(form) if _is_texts(form) else ""
-
-
-def _pieces(form: object) -> Sequence[str]:
-    return chunked_texts.pieces(_joined(form))
+    return "".join(form) if _is_texts(form) else ""
 
 
 def _encoded(form: object) -> bytes:
-    # Bytes are joined while other threads run.
-    return b"".join([safe_text.encodable(piece).encode() for piece in _pieces(form)])
+    return safe_text.encodable(_joined(form)).encode()
 
 
 def _size(form: object, most_bytes: int) -> int:
@@ -120,28 +115,18 @@ def _size(form: object, most_bytes: int) -> int:
     text = _joined(form)
     if len(text) > most_bytes:
         return len(text)
-    return sum(len(piece.encode("utf-8", "replace")) for piece in chunked_texts.pieces(text))
+    return len(text.encode("utf-8", "replace"))
 
 
 def _raster(mime: str, *magic: bytes) -> Callable[[object], values.Image | None]:
     """Make a reader of base64 whose bytes begin like one of `magic`."""
 
     def read(form: object) -> values.Image | None:
-        decoded: list[bytes] = []
-        whole = left = b""
         try:
-            for piece in _pieces(form):
-                encoded = left + piece.encode("ascii").translate(None, b" \t\r\n")
-                if encoded and whole.endswith(b"="):
-                    return None
-                end = len(encoded) // 4 * 4
-                whole, left = encoded[:end] or whole, encoded[end:]
-                decoded.append(base64.b64decode(encoded[:end], validate=True))
+            encoded = _joined(form).encode("ascii").translate(None, b" \t\r\n")
+            data = base64.b64decode(encoded, validate=True)
         except ValueError:
             return None
-        if left:
-            return None
-        data = b"".join(decoded)
         return values.Image(mime=mime, data=data) if data.startswith(magic) else None
 
     return read
@@ -162,14 +147,15 @@ def _svg(form: object) -> values.Image | None:
 
 
 def _html(form: object) -> values.Html | None:
-    is_blank = all(not piece or piece.isspace() for piece in _pieces(form))
-    return None if is_blank else values.Html(html=_encoded(form))
+    text = _joined(form)
+    is_blank = not text or text.isspace()
+    return None if is_blank else values.Html(html=_encoded(text))
 
 
 def _latex(form: object) -> values.Latex | None:
     text = _joined(form)
     # A cut formula is invalid.
-    if not isinstance(text, str) or not text.strip() or len(text) > _PLAIN_CHARACTERS:
+    if len(text) > _PLAIN_CHARACTERS or not text.strip():
         return None
     return values.Latex(latex=safe_text.clean(text))
 

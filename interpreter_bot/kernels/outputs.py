@@ -7,7 +7,7 @@ from typing import Final, Literal
 from interpreter_bot import settings, values
 from interpreter_bot.kernels import mime_bundles
 from interpreter_bot.kernels.wire import jupyter_messages
-from interpreter_bot.text import chunked_texts, safe_text
+from interpreter_bot.text import safe_text
 
 _NAME_CHARACTERS: Final = 256
 _MESSAGE_CHARACTERS: Final = 2000
@@ -24,7 +24,7 @@ _DISPLAYS: Final = frozenset({"execute_result", "display_data", "update_display_
 Outputs = tuple[values.Output, ...]
 
 
-def prompt(text: chunked_texts.AnyText) -> str:
+def prompt(text: str) -> str:
     """Return the prompt of an input request, made harmless and bounded."""
     return safe_text.clipped(text, _MESSAGE_CHARACTERS)
 
@@ -86,7 +86,7 @@ class OutputReader:
         if content.get("cut") == _CUT_FROM_HERE and not self._is_cut:
             self._is_cut = True
             outputs.append(values.Notice("The output is cut here; its end follows."))
-        if not isinstance(sent, chunked_texts.AnyText) or not sent:
+        if not isinstance(sent, str) or not sent:
             return tuple(outputs)
         stream: Literal["stdout", "stderr"] = "stderr" if name == "stderr" else "stdout"
         # Each stream has the whole limit: warnings do not use up the room of the result. Printed
@@ -174,17 +174,17 @@ def _error(content: dict[str, object]) -> values.Error:
     sent_name, sent_message = content.get("ename"), content.get("evalue")
     name = _single_line(sent_name) if isinstance(sent_name, str) else ""
     name = name or "Error"
-    whole = sent_message if isinstance(sent_message, chunked_texts.AnyText) else ""
+    whole = sent_message if isinstance(sent_message, str) else ""
     message = safe_text.clipped(whole, _MESSAGE_CHARACTERS)
     sent = content.get("traceback")
     sent = sent if isinstance(sent, list) else []
     lines = [f"{line}\n" for line in sent if isinstance(line, str)]
     # Longer than the guest's own tracebacks, but bounded before it is searched.
-    sent_text = safe_text.bounded(chunked_texts.joined(lines), 16 * _TRACEBACK_CHARACTERS).rstrip()
+    sent_text = safe_text.bounded("".join(lines), 16 * _TRACEBACK_CHARACTERS).rstrip()
     return values.Error(name, message, _traceback(sent_text, _ending(name, message), whole))
 
 
-def _traceback(text: str, ending: str, whole: chunked_texts.AnyText) -> str:
+def _traceback(text: str, ending: str, whole: str) -> str:
     """Bound a traceback, and let it end in `ending` once, which may hold less of `whole`."""
     room = _TRACEBACK_CHARACTERS - len(ending) - 1
     if text.endswith(ending):

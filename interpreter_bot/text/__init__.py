@@ -2,7 +2,6 @@
 
 A leaf: the agent tells a model what a person saw, platforms show it, and both mean the same.
 `safe_text` makes foreign text safe to show, `fences` writes and finds code within Markdown,
-`chunked_texts` holds what is too long to be copied, `output_screens` is about printed text and all
-outputs of one execution, `quantities` about sizes, times and counts in words. How things look on a
-certain platform never belongs here.
+`output_screens` is about printed text and all outputs of one execution, `quantities` about sizes,
+times and counts in words. How things look on a certain platform never belongs here.
 """

@@ -16,8 +16,6 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Final
 
-from interpreter_bot.text import chunked_texts
-
 # Content of a string escape. A line end closes an open one, unlike in real terminals: there, a
 # forgotten byte would swallow everything that is printed after it.
 _STRING: Final = r"[^\x07\x18\x1a\x1b\x9c\r\n]*+"
@@ -157,7 +155,7 @@ def _shortest(text: str, start: int) -> str:
     return f"{opening} " if has_intermediate else opening
 
 
-def head(text: chunked_texts.AnyText, most_bytes: int) -> str:
+def head(text: str, most_bytes: int) -> str:
     """Cut a text to so many bytes of UTF-8, on a character; lone surrogates are replaced."""
     kept = encodable(text[:most_bytes])
     if kept.isascii():
@@ -166,20 +164,19 @@ def head(text: chunked_texts.AnyText, most_bytes: int) -> str:
     return kept if len(encoded) <= most_bytes else encoded[:most_bytes].decode("utf-8", "ignore")
 
 
-def bounded(text: chunked_texts.AnyText, most_characters: int) -> str:
+def bounded(text: str, most_characters: int) -> str:
     """Clean a text; cut a long one in the middle, where it says how much is missing."""
-    if isinstance(text, str):
-        if len(text) <= most_characters * _ESCAPED_TIMES:
-            text = clean(text)
-        if len(text) <= most_characters:
-            return text
+    if len(text) <= most_characters * _ESCAPED_TIMES:
+        text = clean(text)
+    if len(text) <= most_characters:
+        return text
     half = most_characters // 2
     tail = len(text) - half
     mark = f"\n… {tail - half:,} characters left out …\n"
     return f"{clean(text[:half])}{mark}{clean(text[tail:])}"
 
 
-def clipped(text: chunked_texts.AnyText, most_characters: int) -> str:
+def clipped(text: str, most_characters: int) -> str:
     """Clean a text, and cut the end of a long one."""
     kept = clean(text[: most_characters * _ESCAPED_TIMES])
     return kept if len(kept) <= most_characters else kept[: most_characters - 1] + "…"

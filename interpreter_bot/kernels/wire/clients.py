@@ -8,14 +8,16 @@ import functools
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable
-from typing import Literal, cast
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal
 
-from interpreter_bot.kernels.wire import jupyter_messages, sockets
+from interpreter_bot.kernels.wire import jupyter_messages, sockets, zmtp
 
 Name = Literal["shell", "iopub", "stdin"]
 
 _RENEWAL_SECONDS = 2.0
+# Longer messages take over a millisecond to check and parse.
+_MAX_INLINE_BYTES = 256 * 1024
 
 
 class Client:
@@ -35,7 +37,7 @@ class Client:
             for name, kind in kinds.items()
         }
         self.reading_seconds = 0.0
-        """Time that reading messages has taken of the event loop so far."""
+        """Processor time that reading messages has taken so far."""
 
     @property
     def received_bytes(self) -> int:
@@ -123,16 +125,16 @@ class Client:
             LostSocket: there will be none, unless the channel is renewed.
         """
         frames = await self._channels[name].receive()
-        steps = self._signer.unpack(frames, about=about)
-        while True:
-            began = time.thread_time()
-            try:
-                next(steps)
-            except StopIteration as done:
-                return cast("jupyter_messages.Message", done.value)
-            finally:
-                self.reading_seconds += time.thread_time() - began
-            await asyncio.sleep(0)
+        if sum(map(len, frames)) > _MAX_INLINE_BYTES:
+            return await asyncio.to_thread(self._unpack, frames, about)
+        return self._unpack(frames, about)
+
+    def _unpack(self, frames: Sequence[zmtp.Part], about: str) -> jupyter_messages.Message:
+        began = time.thread_time()
+        try:
+            return self._signer.unpack(frames, about=about)
+        finally:
+            self.reading_seconds += time.thread_time() - began
 
     def drop_unfinished(self) -> None:
         """Drop unfinished messages, as long as no execution reads."""

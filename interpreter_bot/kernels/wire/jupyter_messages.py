@@ -12,20 +12,18 @@ import hashlib
 import hmac
 import json
 import os
-from collections.abc import Generator, Sequence
-from typing import Final, TypeVar, cast
+from collections.abc import Sequence
+from typing import Final
 
-from interpreter_bot import errors, settings
+from interpreter_bot import errors
 from interpreter_bot.kernels.wire import untrusted_json, zmtp
 
-_Done = TypeVar("_Done")
 _DELIMITER: Final = b"<IDS|MSG>"
 _PARTS: Final = 5
-_ID_CHARACTERS: Final = 256
+_MAX_ID_CHARACTERS: Final = 256
 _VERSION: Final = "5.3"
 # Real headers have less than 1 KiB; dropping a foreign message costs no more than this.
-_MOST_HEADER_BYTES: Final = 64 * 1024
-_SIGNED_BYTES: Final = settings.MIB
+_MAX_HEADER_BYTES: Final = 64 * 1024
 
 
 class MalformedMessage(errors.KernelError):
@@ -65,15 +63,6 @@ class Message:
     size_bytes: int = dataclasses.field(default=0, compare=False)
 
 
-def at_once(steps: Generator[None, None, _Done]) -> _Done:
-    """Take all steps without a pause; returns what they lead to."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            return cast("_Done", done.value)
-
-
 class Signer:
     """Packer and unpacker of signed messages of one connection."""
 
@@ -82,13 +71,11 @@ class Signer:
         self._mac = hmac.new(key, digestmod=hashlib.sha256)
         self._session = os.urandom(8).hex()
 
-    def _sign(self, parts: Sequence[zmtp.Part]) -> Generator[None, None, bytes]:
+    def sign(self, parts: Sequence[zmtp.Part]) -> bytes:
+        """Return the signature of a message's four parts."""
         mac = self._mac.copy()
         for part in parts:
-            for start in range(0, len(part), _SIGNED_BYTES):
-                if start:
-                    yield
-                mac.update(memoryview(part)[start : start + _SIGNED_BYTES])
+            mac.update(part)
         return mac.hexdigest().encode()
 
     def pack(
@@ -108,30 +95,28 @@ class Signer:
         parent = {"msg_id": parent_id} if parent_id else {}
         # Lone surrogates are legal in a Python str but not in UTF-8; escapes carry them.
         parts = [json.dumps(part).encode("ascii") for part in (header, parent, {}, content)]
-        return msg_id, [_DELIMITER, at_once(self._sign(parts)), *parts]
+        return msg_id, [_DELIMITER, self.sign(parts), *parts]
 
     def unpack(
         self,
         frames: Sequence[zmtp.Part],
         *,
         about: str = "",
-        most_bytes: int = zmtp.MOST_BYTES,
-    ) -> Generator[None, None, Message]:
-        """Check and parse a message; yields between steps, where it takes more than one.
-
-        Buffers that follow it are ignored.
+        max_bytes: int = zmtp.MOST_BYTES,
+    ) -> Message:
+        """Check and parse a message; buffers that follow it are ignored.
 
         Args:
             frames: of one message.
             about: the expected request; messages about others are not parsed.
-            most_bytes: of all frames together.
+            max_bytes: of all frames together.
 
         Raises:
             ForeignMessage: it is about another request.
             IntricateMessage: it holds more values, or longer ones, than are parsed.
             MalformedMessage: it is invalid, not signed with this key, or too large.
         """
-        if sum(map(len, frames)) > most_bytes:
+        if sum(map(len, frames)) > max_bytes:
             raise MalformedMessage
         try:
             start = frames.index(_DELIMITER) + 1
@@ -141,17 +126,17 @@ class Signer:
         if len(signed) != _PARTS:
             raise MalformedMessage
         signature, *parts = signed
-        if any(len(part) > _MOST_HEADER_BYTES for part in parts[:-1]):
+        if any(len(part) > _MAX_HEADER_BYTES for part in parts[:-1]):
             raise MalformedMessage
         # Before the signature, which takes longer and proves less.
-        parent = yield from _load(parts[1])
+        parent = _load(parts[1])
         if about and parent.get("msg_id") != about:
             raise ForeignMessage
-        if not hmac.compare_digest(signature, (yield from self._sign(parts))):
+        if not hmac.compare_digest(signature, self.sign(parts)):
             raise MalformedMessage
-        header = yield from _load(parts[0])
-        metadata = yield from _load(parts[2])
-        content = yield from _load(parts[3])
+        header = _load(parts[0])
+        metadata = _load(parts[2])
+        content = _load(parts[3])
         return Message(
             msg_id=_identifier(header, "msg_id"),
             msg_type=_identifier(header, "msg_type"),
@@ -162,9 +147,9 @@ class Signer:
         )
 
 
-def _load(part: zmtp.Part) -> Generator[None, None, dict[str, object]]:
+def _load(part: zmtp.Part) -> dict[str, object]:
     try:
-        loaded = yield from untrusted_json.load(part)
+        loaded = untrusted_json.load(part)
     except untrusted_json.IntricateError as error:
         raise IntricateMessage from error
     except (ValueError, RecursionError) as error:
@@ -176,7 +161,7 @@ def _load(part: zmtp.Part) -> Generator[None, None, dict[str, object]]:
 
 def _identifier(fields: dict[str, object], name: str) -> str:
     value = fields.get(name)
-    if not isinstance(value, str) or len(value) > _ID_CHARACTERS:
+    if not isinstance(value, str) or len(value) > _MAX_ID_CHARACTERS:
         raise MalformedMessage
     if not value.isascii() or not value.isprintable():
         # It may be written to a log.
