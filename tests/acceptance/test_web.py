@@ -208,8 +208,8 @@ async def test_from_a_file_to_a_chart_and_a_notebook(running, browsing, tmp_path
 
         await _check_notebook(browser, page, tmp_path)
 
-        await page.click("#more summary")
-        await page.click("#more .list button:last-child")
+        await page.click("#python-state")
+        await page.click("#actions button:last-child")
         await page.click("dialog[open] .strong")
         await page.until(
             "document.getElementById('turns').innerText.includes('Variables are cleared')"
@@ -227,8 +227,8 @@ async def _check_notebook(browser, page, tmp_path):
     """Download the conversation, and run it again elsewhere."""
     for old in browser.downloads.iterdir():
         old.unlink()
-    await page.click("#more summary")
-    await page.click("#more .list button")
+    await page.click("#share")
+    await page.click("#actions button:nth-of-type(2)")
     file = await browser.downloaded()
     assert file.name == "plot petal length by species.ipynb"
     notebook = nbformat.reads(file.read_text("utf-8"), as_version=4)

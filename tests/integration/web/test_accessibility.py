@@ -133,6 +133,11 @@ async def test_nothing_keeps_people_out_at_any_width_or_in_any_colours(serving_f
         await page.click(".work summary")
         found = await _looked_at(page) | {"folded": folded}
         await page.look(width=1400, is_still=True)
+        for menu in ("python-state", "share", "more"):
+            await page.click(f"#{menu}")
+            await page.until(f"document.querySelector('#{menu}[aria-expanded=true]')")
+            found[menu] = await page.value(RUN)
+            await page.press("Escape")
         await page.click("#files")
         await page.until("document.querySelectorAll('#pane .file').length === 3")
         found["files"] = await page.value(RUN)
@@ -166,7 +171,8 @@ async def test_nothing_keeps_people_out_of_a_visit(serving_fake, browsing):
         await page.until("document.querySelectorAll('#turns .math math').length === 2")
         await page.value(AXE)
         assert await _looked_at(page) == {}
-        await page.click("#more summary")
+        await page.click("#more")
+        await page.until("document.querySelector('#actions:popover-open')")
         assert await page.value(RUN) == []
         # Its secret has been used.
         again = await browser.page()

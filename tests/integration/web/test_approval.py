@@ -91,11 +91,7 @@ async def test_a_person_chooses_and_the_operator_may_want_more(serving_fake, bro
         browsing() as browser,
     ):
         page = await visits.opened(browser, client)
-        await page.click("#more summary")
-        await page.value(
-            "[...document.querySelectorAll('#more .list button')]"
-            ".find(one => one.innerText.startsWith('Approval')).click()"
-        )
+        await visits.choose(page, "more", "Approval")
         await page.until("document.getElementById('panel').open")
         assert "The operator requires a stricter setting" in await page.text("#panel")
         await page.click("#panel label:last-of-type")

@@ -369,23 +369,76 @@ async def test_without_a_connection_buttons_say_so(serving_fake, browsing):
 
 
 async def test_the_menu_is_used_by_keys(serving_fake, browsing):
-    focused = "document.activeElement.innerText || document.activeElement.ariaLabel"
+    focused = "(document.activeElement.innerText || document.activeElement.ariaLabel)"
     async with serving_fake() as (_, client), browsing() as browser:
         page = await visits.opened(browser, client)
-        await page.value("document.querySelector('#more summary').focus()")
+        await page.value("document.getElementById('share').focus()")
         await page.press("ArrowDown")
-        assert await page.value(focused) == "Download as notebook"
-        await page.press("ArrowDown")
-        assert await page.value(focused) == "Download as Python"
-        await page.press("End")
-        assert await page.value(focused) == "Reset Python…"
-        await page.press("ArrowDown")
-        assert await page.value(focused) == "Download as notebook"
-        await page.press("ArrowUp")
-        assert await page.value(focused) == "Reset Python…"
+        await page.until(f"{focused} === 'As a web page'")
+        for key, words in {
+            "ArrowDown": "As a notebook",
+            "End": "Print",
+            "ArrowUp": "As Python",
+        }.items():
+            await page.press(key)
+            assert await page.value(focused) == words
         await page.press("Escape")
-        assert await page.value(focused) == "More"
-        assert not await page.value("document.getElementById('more').open")
+        assert await page.value(focused) == "Share"
+        expanded = "document.getElementById('share').ariaExpanded"
+        await page.until(f"{expanded} === 'false'")
+
+
+async def test_a_second_press_closes_a_menu(serving_fake, browsing):
+    is_open = "document.getElementById('actions').matches(':popover-open')"
+    async with serving_fake() as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        for wanted in (True, False, True):
+            await page.click("#more")
+            await page.until(f"{is_open} === {str(wanted).lower()}")
+            await page.drawn()
+            assert await page.value(is_open) is wanted
+
+
+async def test_the_bar_shows_what_python_does_and_restarts_it(serving_fake, browsing):
+    state = "document.getElementById('python-state')"
+    go_on = asyncio.Event()
+
+    async def wait(turn):
+        turn.reply.step(1)
+        await go_on.wait()
+        return "Waited."
+
+    async with serving_fake({"wait": wait}) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        assert await page.text("#python-state") == "Python stopped"
+        await visits.say(page, "wait")
+        await page.until(f"{state}.innerText === 'Python running'")
+        go_on.set()
+        await visits.answered(page)
+        await page.until(f"{state}.dataset.state !== 'running'")
+        await visits.choose(page, "python-state", "Restart Python…")
+        await page.until("document.querySelector('dialog[open]')")
+        await page.click("dialog[open] [value=yes]")
+        await page.until("document.getElementById('turns').innerText.includes('Reset.')")
+
+
+async def test_colours_are_chosen_and_kept(serving_fake, browsing):
+    ground = "getComputedStyle(document.body).backgroundColor"
+    async with serving_fake() as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await page.look(width=1280, is_dark=True)
+        dark = await page.value(ground)
+        await visits.choose(page, "more", "Light")
+        await page.until(f"{ground} !== '{dark}'")
+        await page.reload()
+        assert await page.value(ground) != dark
+        await page.click("#more")
+        chosen = "[...document.querySelectorAll('#actions [role=menuitemradio]')]"
+        await page.until("document.querySelector('#actions:popover-open')")
+        assert await page.value(f"{chosen}.map(e => e.ariaChecked)") == ["false", "true", "false"]
+        await page.press("Escape")
+        await visits.choose(page, "more", "As the system")
+        await page.until(f"{ground} === '{dark}'")
 
 
 def _reluctant(look_up):

@@ -264,8 +264,7 @@ async def test_the_panel_says_in_the_readers_time_zone_when_variables_were_saved
         key = values.SessionKey("web", thread=await page.value("location.hash.slice(1)"))
         await service._services.hosts.end(values.text(key), "It was let go.")
         saved = (await service.queries.variables(key)).saved
-        menu = "[...document.querySelectorAll('#more .list button')]"
-        await page.value(f"{menu}.find(e => e.textContent === 'Variables').click()")
+        await visits.choose(page, "python-state", "Variables")
         await page.until("document.querySelector('#panel-body .rows')")
         moment = datetime.datetime.fromtimestamp(saved.at, zoneinfo.ZoneInfo("Asia/Kolkata"))
         shown = await page.text("#panel-body .rows")
@@ -283,8 +282,7 @@ async def test_a_variable_leads_to_the_cells_that_made_and_read_it(serving_kerne
             await page.type(code)
             await page.press("Enter", modifiers=2)
             await visits.answered(page, count)
-        menu = "[...document.querySelectorAll('#more .list button')]"
-        await page.value(f"{menu}.find(e => e.textContent === 'Variables').click()")
+        await visits.choose(page, "python-state", "Variables")
         await page.until("document.querySelector('.uses')")
         await page.value("document.querySelector('.uses').open = true")
         said = "[...document.querySelectorAll('.uses button')].map(e => e.textContent)"
@@ -321,10 +319,7 @@ async def test_code_is_run_again_edited_and_hidden(serving_fake, browsing):
         seen = "document.querySelector('.cell pre').checkVisibility()"
         assert await page.value(seen)
         for is_seen in (False, True):
-            await page.value(
-                "[...document.querySelectorAll('#more button')]"
-                ".find((one) => one.textContent === 'Hide or show code').click()"
-            )
+            await visits.choose(page, "more", "Show code")
             assert await page.value(seen) is is_seen
 
 

@@ -87,7 +87,10 @@ async def test_a_thread_is_read_by_who_has_the_link(serving_fake, browsing):
         assert await page.text("#made .file-title") == "made.csv"
         await page.click(".work summary")
         seen = "[...document.querySelectorAll('button')].filter(e => e.checkVisibility())"
-        assert await page.value(f"{seen}.map(e => e.innerText.trim())") == ["Copy"] * 3
+        assert await page.value(f"{seen}.map(e => e.innerText.trim())") == [
+            "Download",
+            *["Copy"] * 3,
+        ]
         await page.click(".turn .file a[download]")
         assert (await browser.downloaded()).read_bytes() == b"1,2\n"
         await page.reload()

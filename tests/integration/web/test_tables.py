@@ -57,10 +57,7 @@ async def test_a_million_rows_are_sorted_filtered_searched_and_paged(serving_ker
         await page.value("document.querySelector('.table-bar input').focus()")
         await page.type("17")
         await page.until(f"{STATUS}.startsWith('1 of') && {FIRST} === '17'")
-        await page.value(
-            "[...document.querySelectorAll('#more button')]"
-            ".find(e => e.textContent === 'Variables').click()"
-        )
+        await visits.choose(page, "python-state", "Variables")
         await page.click("#panel [aria-label='Look into shown']")
         await page.until("document.querySelector('#panel [data-row]')")
         assert "1,000,000" in await page.text("#panel .data")

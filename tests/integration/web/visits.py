@@ -30,6 +30,15 @@ async def answered(page, count=1):
     await page.drawn()
 
 
+async def choose(page, button, words):
+    """Open a menu of the bar, and choose an entry by its words."""
+    entries = "[...document.querySelectorAll('#actions button')]"
+    await page.click(f"#{button}")
+    await page.until("document.querySelector('#actions:popover-open')")
+    entry = f"{entries}.find(e => e.querySelector('span').innerText === '{words}')"
+    await page.value(f"{entry}.click()")
+
+
 async def tabbed(page, most=60):
     """Press Tab until the focus comes round; gives what it was on, as CSS would name it."""
     named = (

@@ -42,14 +42,14 @@ export async function asked(title, { label, value, action }) {
   return (await answer) ? field.value : null;
 }
 
-/** Ask whether to start anew, and whether files go as well. */
-export async function askedToReset() {
+/** Ask whether to start Python anew, and whether files go as well. */
+export async function askedToRestart() {
   const box = el("input", { type: "checkbox" });
   const content = [
     el("p", {}, "Variables are deleted, and the model no longer knows this conversation."),
     el("label", { class: "check" }, box, el("span", {}, "Delete the files as well")),
   ];
-  return (await shown(frame("Reset Python?", content, { action: "Reset", isBad: true }))) ? { files: box.checked } : null;
+  return (await shown(frame("Restart Python?", content, { action: "Restart", isBad: true }))) ? { files: box.checked } : null;
 }
 
 export function openPanel(title, ...content) {

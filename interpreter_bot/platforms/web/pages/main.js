@@ -3,7 +3,7 @@
 import { Composer, takeDrops } from "./composer.js";
 import { Connection, post, postForDownload } from "./connection.js";
 import { Conversation, FIRST_TURNS } from "./conversation.js";
-import { $, address, download, el, icon, madeUp, moveByArrows, plain } from "./dom.js";
+import { $, address, download, el, icon, madeUp, plain } from "./dom.js";
 import { Sidebar } from "./sidebar.js";
 import { welcome } from "./welcome.js";
 
@@ -83,7 +83,7 @@ function redrawList() {
   $("title").textContent = title;
   document.title = `${title} · interpreter-bot`;
   const shown = sidebar.all.find((one) => one.thread === thread);
-  const state = shown?.is_busy ? "working" : shown?.has_python ? "ready" : "off";
+  const state = shown?.is_busy ? "running" : shown?.has_python ? "idle" : "stopped";
   $("python-state").dataset.state = state;
   $("python-state").lastElementChild.textContent = `Python ${state}`;
 }
@@ -134,16 +134,6 @@ function branch({ number, head }, text) {
 async function edit(code) {
   const told = "This replaces your draft.";
   if (!$("message").value.trim() || (await (await dialogs()).confirmed("Edit this code?", told, { action: "Edit" }))) composer.write(code, true);
-}
-
-function showCode(isShown) {
-  document.body.classList.toggle("without-code", !isShown);
-  localStorage.setItem("code", isShown ? "shown" : "hidden");
-}
-
-/** Only how they look in dark colours: what is saved is as the code drew it. */
-function darkenPlots() {
-  localStorage.setItem("plots", document.body.classList.toggle("dark-plots") ? "dark" : "light");
 }
 
 // ---- hearing
@@ -248,7 +238,7 @@ const hear = {
     (await import("./panels.js")).showPanel(message, around);
   },
   download() {
-    saveNotebook();
+    download(address("/notebook", { thread, name: sidebar.titleOf(thread), suffix: "ipynb" }));
   },
 };
 
@@ -284,10 +274,6 @@ function drawModels(models) {
   document.body.classList.toggle("without-model", models.length === 0);
 }
 
-function saveNotebook(suffix = "ipynb") {
-  download(address("/notebook", { thread, name: sidebar.titleOf(thread), suffix }));
-}
-
 async function saveTable(table, suffix) {
   spoke("Preparing the download");
   try {
@@ -308,41 +294,17 @@ async function runNotebook(name) {
   }
 }
 
-async function reset() {
-  const wanted = await (await dialogs()).askedToReset();
-  if (wanted) say({ do: "reset", ...wanted });
-}
-
 function runAgain() {
   send({ text: "/again", files: [], is_code: false });
 }
 
-async function undo() {
-  const told = "Variables, files and what was said become what they were before the last question.";
-  if (await (await dialogs()).confirmed("Undo the last answer?", told, { action: "Undo" })) say({ do: "undo" });
+for (const [id, glyph] of [["python-state"], ["share", "share"], ["more", "more"]]) {
+  const open = async () => (await import("./bar_menus.js")).openBarMenu($(id), { thread, title: sidebar.titleOf(thread), say, runAgain, isRunning: conversation.running !== null });
+  if (glyph) $(id).prepend(icon(glyph));
+  $(id).addEventListener("click", open);
+  $(id).addEventListener("keydown", (event) => event.key === "ArrowDown" && (event.preventDefault(), open()));
 }
-
-function menuOf(entries) {
-  const close = () => ($("more").open = false);
-  $("more").querySelector("summary").append(icon("more"));
-  const list = $("more").querySelector(".list");
-  list.append(...entries.map(([words, action]) =>
-    action ? el("button", { type: "button", onclick: () => (closeMenu(), action()) }, words) : el("p", { class: "muted" }, words)));
-  addEventListener("click", (event) => $("more").contains(event.target) || close());
-  $("more").addEventListener("focusout", (event) => event.relatedTarget && !$("more").contains(event.relatedTarget) && close());
-  $("more").addEventListener("keydown", (event) => {
-    if (event.key.startsWith("Arrow")) $("more").open = true;
-    moveByArrows(list, event);
-  });
-}
-
-function closeMenu() {
-  $("more").open = false;
-  $("more").querySelector("summary").focus();
-}
-
-$("python-state").addEventListener("click", () => say({ do: "show", panel: "variables" }));
-$("files").append(icon("folder"), el("span", {}, "Files"));
+$("files").append(icon("folder"), el("span", { class: "label" }, "Files"));
 $("files").addEventListener("click", () => (pane?.isOpen() ? pane.closeFiles() : showFiles()));
 for (const place of ["turns", "composer"]) $(place).addEventListener("view", ({ detail }) => showFiles(detail));
 addEventListener("uploaded", renewFiles);
@@ -370,34 +332,8 @@ for (const [kind, use] of Object.entries({
   ask: (words) => send({ text: words, files: [], is_code: false }) || composer.complain(OFFLINE, "connection"),
   edit,
 })) $("turns").addEventListener(kind, ({ detail }) => use(detail));
-document.body.classList.toggle("dark-plots", localStorage.getItem("plots") === "dark");
-showCode(localStorage.getItem("code") !== "hidden");
+document.body.classList.toggle("without-code", localStorage.getItem("code") === "hidden");
 $("walls").textContent = "Code runs without a sandbox: it can read and change whatever the bot can.";
-menuOf([
-  ["Download"],
-  ["Download as notebook", () => saveNotebook()],
-  ["Download as Python", () => saveNotebook("py")],
-  ["Download as HTML", () => saveNotebook("html")],
-  ["Print", () => print()],
-  ["Conversation"],
-  ["Fork conversation", () => say({ do: "fork" })],
-  ["Undo last answer…", undo],
-  ["View"],
-  ["Hide or show code", () => showCode(document.body.classList.contains("without-code"))],
-  ["Dark or light plots", darkenPlots],
-  ["Settings and use"],
-  ["Model", () => say({ do: "show", panel: "model" })],
-  ["Approval", () => say({ do: "show", panel: "approval" })],
-  ["Usage", () => say({ do: "show", panel: "usage" })],
-  ["Limits", () => say({ do: "show", panel: "limits" })],
-  ["Network", () => say({ do: "show", panel: "network" })],
-  ["Tools", () => say({ do: "show", panel: "tools" })],
-  ["Help", () => say({ do: "show", panel: "help" })],
-  ["Python"],
-  ["Variables", () => say({ do: "show", panel: "variables" })],
-  ["Rebuild lost variables", runAgain],
-  ["Reset Python…", reset],
-]);
 addEventListener("paste", (event) => document.querySelector("dialog[open]") || composer.pasted(event));
 takeDrops((files) => composer.take(files), (text) => composer.complain(text));
 document.querySelector(".skip").addEventListener("click", (event) => {
@@ -409,8 +345,7 @@ addEventListener("popstate", arrive);
 addEventListener("resize", () => composer.fit());
 addEventListener("keydown", (event) => {
   if (event.key !== "Escape" || document.querySelector("dialog[open], :popover-open")) return;
-  if ($("more").open) closeMenu();
-  else if ($("pane").contains(event.target)) pane.closeFiles();
+  if ($("pane").contains(event.target)) pane.closeFiles();
   else if (sidebar.isShown) sidebar.show(false);
   else if (conversation.running && !composer.isEditing(event.target)) stopOnSecond();
 });

@@ -161,7 +161,7 @@ function picture(event) {
   const query = { sha256: event.sha256, suffix: event.suffix };
   const where = address("/picture", query), title = titleOf(event.plain);
   const save = address("/output", { ...query, title: title || "picture" });
-  const image = el("img", { src: where, class: FIGURE.test(event.plain) ? "figure" : null, alt: event.plain || "Picture", loading: "lazy", onerror: gone });
+  const image = el("img", { src: where, alt: event.plain || "Picture", loading: "lazy", onerror: gone });
   function gone() {
     image.replaceWith(el("p", { class: "notice" }, "This picture is no longer kept."));
   }

@@ -87,7 +87,7 @@ export class Sidebar {
   }
 
   async menu(button, one) {
-    (await import("./menus.js")).openMenu(button, this.actions(one));
+    (await import("./menus.js")).openMenu(button, [["", ...this.actions(one)]]);
   }
 
   link(thread, title, ...more) {
@@ -97,10 +97,10 @@ export class Sidebar {
   actions(one) {
     const mark = (wanted) => () => this.say({ do: "mark", thread: one.thread, mark: wanted });
     return [
-      one.mark === "pinned" ? ["Unpin", mark("")] : ["Pin", mark("pinned")],
-      ["Rename…", () => this.rename(one)],
-      one.mark === "archived" ? ["Bring back", mark("")] : ["Archive", mark("archived")],
-      ["Delete", () => this.delete(one)],
+      one.mark === "pinned" ? ["Unpin", "pin", mark("")] : ["Pin", "pin", mark("pinned")],
+      ["Rename…", "pen", () => this.rename(one)],
+      one.mark === "archived" ? ["Bring back", "box", mark("")] : ["Archive", "box", mark("archived")],
+      ["Delete", "bin", () => this.delete(one)],
     ];
   }
 

@@ -1,6 +1,6 @@
 // One conversation of another platform, to be read by somebody who came by a link from there.
 
-import { $, address, always, el } from "./dom.js";
+import { $, address, always, download } from "./dom.js";
 import { fileCard } from "./files.js";
 import { Turn } from "./turns.js";
 
@@ -55,10 +55,14 @@ function turnOf(head) {
 }
 
 function offerDownloads({ title, files }) {
-  const kinds = [["Notebook", "ipynb"], ["Python", "py"], ["HTML", "html"]];
-  const links = kinds.map(([words, suffix]) => el("a", { href: address("/notebook", { name: title, suffix }), download: "" }, words));
-  if (files.length) links.push(el("a", { href: address("/archive", { name: title }), download: "" }, "All files"));
-  $("more").querySelector(".list").replaceChildren(...links);
+  const entry = (words, glyph, path, query) => [words, glyph, () => download(address(path, { name: title, ...query }))];
+  const entries = [
+    entry("As a web page", "globe", "/notebook", { suffix: "html" }),
+    entry("As a notebook", "file", "/notebook", { suffix: "ipynb" }),
+    entry("As Python", "code", "/notebook", { suffix: "py" }),
+    ...(files.length ? [entry("All files", "folder", "/archive", {})] : []),
+  ];
+  $("more").onclick = async () => (await import("./menus.js")).openMenu($("more"), [["", ...entries]]);
   $("more").hidden = false;
 }
 
@@ -81,7 +85,6 @@ $("earlier").firstElementChild.addEventListener("click", () => {
   show().catch(fail);
 });
 addEventListener("click", async (event) => {
-  if (!$("more").contains(event.target)) $("more").open = false;
   const picture = event.target.closest?.("[data-enlarged]");
   if (!picture || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
