@@ -105,8 +105,9 @@ def signals(told: Told) -> Seen:
             "a descriptor": lambda: _signal_by_descriptor(pid),  # noqa: B023
         }
         wrong += [f"{name}, by {way}" for way, to in tries.items() if attempt(to) == ALLOWED]
-        group = os.getpgid(pid)  # 0 if it is of another pid namespace.
-        if group and attempt(lambda: os.killpg(group, 0)) == ALLOWED:  # noqa: B023
+        # It is 0 if it is of another pid namespace; to signal group 1 is to signal everybody.
+        group = os.getpgid(pid)
+        if group > 1 and attempt(lambda: os.killpg(group, 0)) == ALLOWED:  # noqa: B023
             wrong.append(f"{name}, by killpg")
         if not call(_TGKILL, pid, pid, 0):
             wrong.append(f"{name}, by tgkill")

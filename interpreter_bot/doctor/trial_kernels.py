@@ -120,7 +120,7 @@ def _trial_settings(config: settings.Settings, directory: pathlib.Path) -> setti
 
 def _secrets(config: settings.Settings) -> list[str]:
     """List files that exist: the bot's own, and those that the settings in effect name."""
-    found = [pathlib.Path(settings.__file__), *config.private_paths]
+    found = [*config.private_paths]
     with contextlib.suppress(OSError):
         found += sorted(config.paths.data.iterdir())[:_MAX_SECRETS]
     return [str(path.absolute()) for path in found if path.is_file()]
@@ -213,6 +213,9 @@ async def _try(
         "own_places": (*_own_places(one, walls), *told["shared_places"]),
     }
     told |= await _neighbours(two, told)
+    if walls is forkserver_clients.Walls.NAMESPACES:
+        # In an image, where it is installed beside what code imports, it can be read without them.
+        told["files"].append(settings.__file__)
     before = _states(told["foreign_files"])
     inside: dict[str, tuple[list[str], str]] = {}
     with _listening(one.provisioner) as ports:
@@ -248,7 +251,7 @@ async def _neighbours(
     launched: launchers.LaunchedKernel, told: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Describe what the kernel that is tried must not reach of the bot and of another kernel."""
-    await _run(launched.kernel, "open('/mnt/data/neighbour', 'w').write('neighbour')")
+    await _run(launched.kernel, "open('neighbour', 'w').write('neighbour')")
     assert launched.workspace is not None, "it was taken for a session"  # noqa: S101
     directory = str(launched.workspace.directory)
     first, *_, kernel = launched.provisioner.usage().clocks()

@@ -116,7 +116,8 @@ def end_descendants(apart_from: Collection[int] = ()) -> bool:
     deadline = time.monotonic() + _END_SECONDS
     storm = time.monotonic() + _STORM_SECONDS
     while left := [child for child in _children() if child not in apart_from]:
-        for group in {_group(pid) for pid in left} - {os.getpgrp(), 0}:
+        # Not group 1 either: its number, negated, means all processes.
+        for group in {_group(pid) for pid in left} - {os.getpgrp(), 0, 1}:
             with contextlib.suppress(OSError):
                 os.killpg(group, signal.SIGKILL)
         for pid in left:
@@ -149,17 +150,24 @@ def _stop_and_kill(apart_from: Collection[int]) -> None:
 
 def _descendants(apart_from: Collection[int]) -> dict[int, bytes]:
     """Return the states of all processes below this one, by their pids."""
+    processes = _processes()
     children: dict[int, list[int]] = {}
-    states: dict[int, bytes] = {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
-            state, parent, *_ = file.read().rpartition(b")")[2].split()
-            states[int(name)] = state
-            children.setdefault(int(parent), []).append(int(name))
+    for pid, (_, parent) in processes.items():
+        children.setdefault(parent, []).append(pid)
     below = [pid for pid in children.get(os.getpid(), ()) if pid not in apart_from]
     for pid in below:  # Grows while it is walked.
         below += children.get(pid, ())
-    return {pid: states[pid] for pid in below}
+    return {pid: processes[pid][0] for pid in below}
+
+
+def _processes() -> dict[int, tuple[bytes, int]]:
+    """Return the state and the parent of each process in /proc."""
+    processes = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+            state, parent, *_ = file.read().rpartition(b")")[2].split()
+            processes[int(name)] = state, int(parent)
+    return processes
 
 
 def _group(pid: int) -> int:
@@ -183,12 +191,7 @@ def _children() -> list[int]:
     own = os.getpid()
     with contextlib.suppress(FileNotFoundError), open(f"/proc/self/task/{own}/children") as file:
         return list(map(int, file.read().split()))
-    children = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
-            if int(file.read().rpartition(b")")[2].split()[1]) == own:
-                children.append(int(name))
-    return children
+    return [pid for pid, (_, parent) in _processes().items() if parent == own]
 
 
 def remove_shared_memory() -> None:

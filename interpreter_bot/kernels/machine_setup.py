@@ -329,7 +329,7 @@ def own_directory(directory: pathlib.Path, *, mode: int = 0o700) -> pathlib.Path
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if directory.stat().st_uid != os.geteuid():
             raise errors.SettingsError(f"{directory} belongs to another user.")
-        directory.chmod(directory.stat().st_mode & 0o777 | mode)
+        directory.chmod(stat.S_IMODE(directory.stat().st_mode) | mode)
         for name in os.listdir(directory):
             if not _is_alive(name):
                 safe_open.remove(directory / name)

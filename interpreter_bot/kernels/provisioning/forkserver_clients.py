@@ -221,7 +221,9 @@ class ForkServer:
                 process.kill()
                 channel.close()
                 raise
-        self.is_complete.set()
+        finally:
+            # Spares wait for this, whatever became of preloading.
+            self.is_complete.set()
 
     async def _replace_with(
         self, process: subprocess.Popen[bytes], channel: control_channels.ControlChannel

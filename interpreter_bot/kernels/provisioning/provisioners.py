@@ -365,7 +365,13 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         """
         if self._is_in_container:
             flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-            return [os.open(directory, flags) for directory in directories]
+            with contextlib.ExitStack() as opened:
+                descriptors = []
+                for directory in directories:
+                    descriptors.append(os.open(directory, flags))
+                    opened.callback(os.close, descriptors[-1])
+                opened.pop_all()
+            return descriptors
         paths = ("/".join(directory.parts[-2:]) for directory in directories)
         return await self.host_context.server.trees(*paths)
 
