@@ -1,12 +1,14 @@
 """Completions of code that a person is writing, and signatures of the functions they are calling.
 
-Found by looking at what there is, without running any method of a user's class: names, what
-modules and classes hold, keys and columns, files, and what functions say of themselves.
+IPython's completer finds them, and a user's class may run code when it is asked what it has. So it
+all happens in a child process under a time limit (`bounded_children`): the session stays as it is.
 """
 
 from __future__ import annotations
 
+import inspect
 import itertools
+import json
 import os
 import re
 import sys
@@ -14,62 +16,125 @@ import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from . import call_signatures, safe_reprs, static_evaluation
+from IPython.core import completer, guarded_eval
 
-_MOST_READ = 20_000
-_MOST_OPTIONS = 200
-_MOST_KEYS = 1000
-_MOST_FILES = 1000
-_NAME_CHARACTERS = 100
+from . import bounded_children, safe_reprs
+
+_MAX_SECONDS = 2.0
+_MAX_ANSWER_BYTES = 1024 * 1024
+_MAX_NAMES = 20_000
+_MAX_OPTIONS = 200
+_MAX_NAME_CHARACTERS = 100
+_MAX_LINE_CHARACTERS = 500
+_MAX_LABEL_CHARACTERS = 400
+_MAX_DOC_CHARACTERS = 1200
+_MAX_DEFAULT_CHARACTERS = 40
 
 _WORD = re.compile(r"(?:[^\W\d]\w*)?\Z")
-_IMPORT = re.compile(
-    r"^[ \t]*(?:import|from)[ \t]+(?:[\w.]+[ \t]*,[ \t]*)*([\w.]*)\Z", re.MULTILINE
-)
-_FROM = re.compile(r"^[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]+[\w, \t(]*\Z", re.MULTILINE)
+_IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]", re.MULTILINE)
+_IMPORTED_BEFORE = re.compile(r"(?<=import )[ \t]*(?:[\w.]+[ \t]*,[ \t]*)+(?=[\w.]*\Z)")
+_DOTTED = re.compile(r"[^\W\d][\w.]*\Z")
+_ARGUMENT = re.compile(r"[(,]\s*\Z")
 _QUOTED = re.compile(r"#[^\n]*|[\"']{3}|[\"']|[()\[\]{}]")
+_CLOSING = {")": "(", "]": "[", "}": "{"}
 _FUNCTIONS = (
     types.FunctionType,
     types.MethodType,
-    *call_signatures.DESCRIBED,
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
     staticmethod,
     classmethod,
 )
-_CLOSING = {")": "(", "]": "[", "}": "{"}
+_PLAIN_DEFAULTS = (type(None), bool, int, float, str)
+_NAMED_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+_Option = tuple[str, str, str]
 
 
-def answer(before: str, space: dict[str, Any], hidden: dict[str, Any]) -> dict[str, Any]:
+def answer(shell: Any, before: str) -> dict[str, Any]:
     """Say how code may go on.
 
     Args:
+        shell: has the variables.
         before: the code up to where somebody writes; its beginning may be missing.
-        space: the variables there are.
-        hidden: those that each kernel begins with.
 
     Returns:
         `typed`, how many characters of an option are there already, `options`, and `signature`
         of the function that is being called, if there is one.
     """
-    quote, brackets = _scanned(before)
-    # What is no plain text may do anything when it is looked up.
-    space = {name: value for name, value in space.items() if type(name) is str}
-    hidden = safe_reprs.plain_names(hidden)
-    found: dict[str, Any] = {"typed": 0, "options": [], "signature": None}
+    encoded = bounded_children.run(
+        lambda: json.dumps(_in_child(shell, before)).encode(),
+        seconds=_MAX_SECONDS,
+        most_bytes=_MAX_ANSWER_BYTES,
+    )
+    found: dict[str, Any] = json.loads(encoded) if encoded else _found("", ())
+    return found
+
+
+def find(shell: Any, before: str) -> dict[str, Any]:
+    """Do what `answer` does, in this process."""
+    # A name of another class than `str` may run code when it is compared.
+    space = {name: value for name, value in shell.user_ns.items() if type(name) is str}
+    shell.Completer.namespace = shell.Completer.global_namespace = space
+    shell.Completer.use_jedi, shell.Completer.evaluation = False, "limited"
+    quote, brackets = _scan(before)
     if quote == -1:
-        return found
+        return _found("", ())
     if quote is not None:
-        typed, held = _in_string(before, quote, brackets, space)
-        return found | {"typed": len(typed), "options": _fitting(held, typed)}
+        return _in_string(shell.Completer, before, quote)
     typed = _WORD.search(before)[0]  # type: ignore[index]
-    called = _called(before, brackets, space)
-    if called is not None:
-        found["signature"] = call_signatures.describe(called.value, skips=_skips(called))
-    shown = {name: value for name, value in space.items() if value is not hidden.get(name, found)}
-    options = _names(before, len(before) - len(typed), called, shown)
-    return found | {"typed": len(typed), "options": _fitting(options, typed)}
+    start = before[: len(before) - len(typed)]
+    called = _called(space, before, brackets)
+    options: Iterable[_Option]
+    if _IMPORT.search(before.rpartition("\n")[2]):
+        line = _IMPORTED_BEFORE.sub("", before)
+        names = _last_parts(_completions(shell.Completer, line))
+        options = [(name, "namespace", "") for name in names]
+    elif start.rstrip().endswith("."):
+        options = _attributes(shell.Completer, space, start.rstrip()[:-1].rstrip(), typed)
+    else:
+        options = itertools.chain(
+            _parameters(called) if _ARGUMENT.search(start) else (),
+            _variables(space, shell.user_ns_hidden),
+        )
+    return _found(typed, options, signature=called and _described(*called))
 
 
-def _scanned(text: str) -> tuple[int | None, list[int]]:
+def _in_child(shell: Any, before: str) -> dict[str, Any]:
+    # Whatever a user's class prints here is no output of the session.
+    sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    return find(shell, before)
+
+
+def _completions(ipython: completer.IPCompleter, before: str) -> list[completer.Completion]:
+    """Ask IPython, which looks at the last line; its time grows with the square of the length."""
+    line = before.rpartition("\n")[2][-_MAX_LINE_CHARACTERS:]
+    with completer.provisionalcompleter():
+        options = list(ipython.completions(line, len(line)))
+    return [option for option in options if option.type != "magic"]
+
+
+def _last_parts(options: Iterable[completer.Completion]) -> list[str]:
+    return [option.text.rpartition(".")[2] for option in options]
+
+
+def _found(typed: str, options: Iterable[_Option], **more: Any) -> dict[str, Any]:
+    """Keep the options that begin as was typed; private names only if one was begun."""
+    wanted = typed.casefold()
+    kept: dict[str, _Option] = {}
+    for option in options:
+        name = option[0]
+        if name.startswith("_") and not typed.startswith("_"):
+            continue
+        if len(name) <= _MAX_NAME_CHARACTERS and name.casefold().startswith(wanted):
+            kept.setdefault(name, option)
+    ordered = sorted(kept, key=lambda name: (name[-1:] != "=", not name.startswith(typed), name))
+    shown = [list(kept[name]) for name in ordered[:_MAX_OPTIONS]]
+    return {"typed": len(typed), "options": shown, "signature": None} | more
+
+
+def _scan(text: str) -> tuple[int | None, list[int]]:
     """Return where the text of an open string begins (-1 for a comment), and the open brackets."""
     brackets: list[int] = []
     at = 0
@@ -100,153 +165,123 @@ def _scanned(text: str) -> tuple[int | None, list[int]]:
 
 
 def _is_escaped(text: str, at: int) -> bool:
-    count = 0
-    while at - count > 0 and text[at - count - 1] == "\\":
-        count += 1
-    return count % 2 == 1
-
-
-def _fitting(options: Iterable[tuple[str, str, str]], typed: str) -> list[list[str]]:
-    """Return the options that begin as it was typed; private names only where one was begun."""
-    wanted = typed.casefold()
-    found: dict[str, tuple[str, str, str]] = {}
-    for option in options:
-        name = option[0]
-        if name.startswith("_") and not typed.startswith("_"):
-            continue
-        if len(name) <= _NAME_CHARACTERS and name.casefold().startswith(wanted):
-            found.setdefault(name, option)
-    ordered = sorted(found, key=lambda name: (name[-1:] != "=", not name.startswith(typed), name))
-    return [list(found[name]) for name in ordered[:_MOST_OPTIONS]]
+    return (at - len(text[:at].rstrip("\\"))) % 2 == 1
 
 
 # ---- what may follow
 
 
-def _names(
-    before: str, start: int, called: static_evaluation.Value | None, space: dict[str, Any]
-) -> Iterator[tuple[str, str, str]]:
-    if (match := _FROM.search(before)) is not None:
-        module = sys.modules.get(match[1])
-        if type(module) is types.ModuleType:
-            yield from _members(static_evaluation.known(module))
-    elif (match := _IMPORT.search(before)) is not None:
-        yield from _modules(match[1])
-    elif before[:start].rstrip().endswith("."):
-        text = before[:start].rstrip()[:-1]
-        value = static_evaluation.evaluated(static_evaluation.expression(text), space)
-        if value is not None:
-            yield from _members(value)
-    else:
-        if called is not None and re.search(r"[(,]\s*\Z", before[:start]):
-            for name in call_signatures.parameters(called.value, skips=_skips(called)):
-                yield f"{name}=", "property", ""
-        for name in itertools.islice(reversed(space), _MOST_READ):
-            if type(name) is str:
-                yield name, _kind(space[name]), safe_reprs.class_name(space[name])
+def _in_string(ipython: completer.IPCompleter, before: str, quote: int) -> dict[str, Any]:
+    """Offer keys and columns; if there are none, files, where a string may name one."""
+    typed, opening = before[quote:], before[:quote].rstrip("\"'rbfRBF").rstrip()
+    options = _completions(ipython, before)
+    keys = [option.text for option in options if option.type == "dict key"]
+    if keys:
+        return _found(typed, ((key, "property", "") for key in keys if key.isprintable()))
+    if "\n" in typed or not (opening.endswith(("(", ",", "=")) or "/" in typed):
+        return _found("", ())
+    paths = [option.text.rstrip("/") for option in options if option.type == "path"]
+    names = [path.rpartition("/")[2] for path in paths]
+    typed = typed.rpartition("/")[2]
+    return _found(typed, ((name, "text", "") for name in names if name.isprintable()))
+
+
+def _variables(space: dict[str, Any], hidden: dict[str, Any]) -> Iterator[_Option]:
+    for name, value in itertools.islice(reversed(space.items()), _MAX_NAMES):
+        if name not in hidden or hidden[name] is not value:
+            yield name, _kind(value), safe_reprs.class_name(value)
 
 
 def _kind(value: Any) -> str:
-    if call_signatures.is_class(value):
+    # Not isinstance(), which asks the value for its class.
+    kind = type(value)
+    if issubclass(kind, type):
         return "class"
-    if type(value) is types.ModuleType:
+    if kind is types.ModuleType:
         return "namespace"
-    return "function" if safe_reprs.is_among(type(value), _FUNCTIONS) else "property"
+    return "function" if issubclass(kind, _FUNCTIONS) else "property"
 
 
-def _members(value: static_evaluation.Value) -> Iterator[tuple[str, str, str]]:
-    if value.is_known and value.kind is types.ModuleType:
-        yield from _options(vars(value.value))
-        return
-    if value.is_known:
-        for name in static_evaluation.columns(value.value):
-            if name.isidentifier():
-                yield name, "property", "column"
-    is_class = value.is_known and issubclass(value.kind, type)
-    if value.is_known and not is_class:
-        yield from _options(static_evaluation.own(value))
-    for one in static_evaluation.mro_of(value.value if is_class else value.kind):
-        yield from _options(static_evaluation.dict_of(one))
+def _attributes(
+    ipython: completer.IPCompleter, space: dict[str, Any], owner_text: str, typed: str
+) -> Iterator[_Option]:
+    owner = _evaluated(space, owner_text)
+    missing = object()
+    for name in _last_parts(_completions(ipython, f"{owner_text}.{typed}")):
+        value = inspect.getattr_static(owner, name, missing)
+        is_column = value is missing and safe_reprs.class_name(owner) == "DataFrame"
+        yield name, _kind(value), "column" if is_column else ""
 
 
-def _options(held: Any) -> Iterator[tuple[str, str, str]]:
-    for name, value in itertools.islice(held.items(), _MOST_READ):
-        if type(name) is str:
-            yield name, _kind(value), ""
-
-
-def _modules(typed: str) -> Iterator[tuple[str, str, str]]:
-    if "." in typed:
-        module = sys.modules.get(typed.rpartition(".")[0])
-        places = (
-            static_evaluation.own(static_evaluation.known(module)).get("__path__")
-            if module is not None
-            else None
-        )
-    else:
-        places = sys.path
-        for name in sys.builtin_module_names:
-            yield name, "namespace", ""
-    for place in places if type(places) is list else []:
-        for name in _listed(place or ".") if type(place) is str else []:
-            stem, _, suffix = name.partition(".")
-            is_module = suffix in ("", "py") or suffix.endswith(".so")
-            if is_module and stem.isidentifier():
-                yield stem, "namespace", ""
-
-
-def _listed(directory: str) -> list[str]:
+def _evaluated(space: dict[str, Any], text: str) -> Any:
+    """Return what a dotted name is; None if nothing, or nothing that is safe to look up."""
+    match = _DOTTED.search(text)
+    if match is None:
+        return None
+    context = guarded_eval.EvaluationContext(globals=space, locals={}, evaluation="limited")
     try:
-        with os.scandir(directory) as entries:
-            return [f"{one.name}" for one in itertools.islice(entries, _MOST_FILES)]
-    except (OSError, ValueError):
-        return []
+        return guarded_eval.guarded_eval(match[0], context)
+    except (guarded_eval.GuardRejection, NameError, AttributeError, SyntaxError):
+        return None
 
 
-def _in_string(
-    before: str, quote: int, brackets: list[int], space: dict[str, Any]
-) -> tuple[str, list[tuple[str, str, str]]]:
-    """Return what is typed of a string, and how it may go on: keys, columns, or files."""
-    typed = before[quote:]
-    opening = before[:quote].rstrip("\"'rbfRBF").rstrip()
-    if opening.endswith("[") and brackets and brackets[-1] == len(opening) - 1:
-        value = static_evaluation.evaluated(static_evaluation.expression(opening[:-1]), space)
-        if value is not None and value.is_known:
-            keys = _keys(value.value)
-            if keys:
-                return typed, [(key, "property", "") for key in keys]
-    directory, slash, name = typed.rpartition("/")
-    if "\n" in typed or not (opening.endswith(("(", ",", "=")) or slash):
-        return typed, []
-    files = _listed(directory + slash or ".")
-    shown = [one for one in files if one.isprintable() and (one[0] != "." or name[:1] == ".")]
-    return name, [(one, "text", "") for one in shown]
+# ---- what is called
 
 
-def _keys(value: Any) -> list[str]:
-    if type(value) is dict:
-        keys = itertools.islice(value, _MOST_KEYS)
-        return [key for key in keys if type(key) is str and key.isprintable()]
-    is_table = safe_reprs.class_name(value) in ("DataFrame", "Table", "RecordBatch")
-    return (
-        [name for name in static_evaluation.columns(value) if name.isprintable()]
-        if is_table
-        else []
-    )
-
-
-def _called(
-    before: str, brackets: list[int], space: dict[str, Any]
-) -> static_evaluation.Value | None:
-    """Return the function whose arguments are being written."""
+def _called(space: dict[str, Any], before: str, brackets: list[int]) -> tuple[str, Any] | None:
+    """Return the function whose arguments are being written, and its name."""
     if not brackets or before[brackets[-1]] != "(":
         return None
     text = before[: brackets[-1]]
-    if not re.search(r"[\w\])]\Z", text):
+    value = _evaluated(space, text)
+    return None if value is None else (_WORD.search(text)[0], value)  # type: ignore[index]
+
+
+def _signature(function: Any) -> inspect.Signature | None:
+    try:
+        return inspect.signature(function)
+    except (ValueError, TypeError):
         return None
-    value = static_evaluation.evaluated(static_evaluation.expression(text), space)
-    return value if value is not None and value.is_known else None
 
 
-def _skips(called: static_evaluation.Value) -> bool:
-    return isinstance(called, static_evaluation.Method) and called.skips
+def _parameters(called: tuple[str, Any] | None) -> Iterator[_Option]:
+    signature = _signature(called[1]) if called is not None else None
+    for parameter in signature.parameters.values() if signature is not None else ():
+        if parameter.kind in _NAMED_KINDS:
+            yield f"{parameter.name}=", "property", ""
+
+
+def _described(name: str, function: Any) -> dict[str, str] | None:
+    """Return a `label` with all parameters of a function or class, and its `doc`, if known."""
+    signature, doc = _signature(function), inspect.getdoc(function) or ""
+    if signature is not None:
+        parameters = [
+            one.replace(annotation=one.empty, default=_Default.of(one))
+            for one in signature.parameters.values()
+        ]
+        bare = signature.replace(parameters=parameters, return_annotation=signature.empty)
+        label = f"{name}{bare}"
+    elif doc.startswith(f"{name}("):
+        # Functions in C that say in the first line of their documentation what they take.
+        label, _, doc = doc.partition("\n")
+    else:
+        return None
+    label = " ".join(label.split())[:_MAX_LABEL_CHARACTERS]
+    return {"label": label, "doc": doc.strip()[:_MAX_DOC_CHARACTERS]}
+
+
+class _Default:
+    """A parameter's default value as it is shown: others than plain ones as `…`."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+    @classmethod
+    def of(cls, parameter: inspect.Parameter) -> Any:
+        if parameter.default is parameter.empty:
+            return parameter.empty
+        text = repr(parameter.default) if type(parameter.default) in _PLAIN_DEFAULTS else "…"
+        return cls(text if len(text) <= _MAX_DEFAULT_CHARACTERS else "…")

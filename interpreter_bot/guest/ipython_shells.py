@@ -118,7 +118,7 @@ class GuestShell(package_requests.InstallingShell):
 
     def complete_code(self, before: str) -> None:
         """Show how code may go on; the bot calls it by this name."""
-        found = completions.answer(json.loads(before), self.user_ns, self.user_ns_hidden)
+        found = completions.answer(self, json.loads(before))
         self.display_pub.publish({"application/json": json.dumps(found, ensure_ascii=False)})
 
     def variables(self) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from zmq.eventloop import zmqstream
 from . import (
     background_errors,
     compact_tracebacks,
+    completions,
     html_displays,
     interpreter_state,
     iopub_threads,
@@ -413,6 +414,7 @@ def warm_up(start: dict[str, Any]) -> None:
     for cell, modules in _WARM_UP:
         if sys.modules.keys() >= set(modules):
             shell.run_cell(cell, store_history=True)
+    completions.find(shell, "x['")
     sys.stdout.close()
     sys.stdout = stdout
     if plots := sys.modules.get("matplotlib.pyplot"):

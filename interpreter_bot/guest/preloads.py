@@ -42,6 +42,7 @@ _PLOT_DPI = 120
 _LAZY = (
     "IPython.core.completerlib",
     "IPython.core.debugger",
+    "IPython.core.guarded_eval",
     "IPython.core.oinspect",
     "faulthandler",
     "pdb",

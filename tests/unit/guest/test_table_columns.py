@@ -9,7 +9,7 @@ import polars
 import pyarrow
 import pytest
 
-from interpreter_bot.guest import safe_reprs, static_evaluation, table_columns, table_views
+from interpreter_bot.guest import safe_reprs, table_columns, table_views
 
 MANY = 50_000
 
@@ -28,13 +28,12 @@ def test_columns_are_named_as_they_are_asked_for(made):
     tracemalloc.start()
     try:
         source = table_columns.read(table)
-        names = static_evaluation.columns(table)
+        last = source.name(source.column_count - 1)
         most = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert source.column_count - source.index_count == MANY
-    assert len(names) == 1000
-    assert names[-1].endswith("999")
+    assert last.endswith(f"{MANY - 1}")
     assert most < 4 * MANY
     asked = '{"rows": [0, 1], "columns": [0, 2], "search": "x"}'
     assert "too large" in table_views.answer(table, asked, ("t1", 1))
