@@ -1,5 +1,6 @@
 """A wheel in a virtual environment of its own, apart from any checkout."""
 
+import json
 import os
 import pathlib
 import re
@@ -8,6 +9,8 @@ import sys
 import venv
 
 import pytest
+
+from interpreter_bot.kernels.libraries import kernel_environment
 
 ROOT = pathlib.Path(__file__).parents[2]
 CELL = "import sys, pandas; print(sys.prefix)"
@@ -23,16 +26,16 @@ def offline(tmp_path):
         "INTERPRETER_BOT_PATHS__DATA": str(tmp_path / "data"),
     }
 
-    def run(*command):
+    def run(*command, is_skipped=True, **more):
         done = subprocess.run(
             [*map(str, command)],
             cwd=ROOT,
-            env=variables,
+            env=variables | more,
             capture_output=True,
             text=True,
             check=False,
         )
-        if "Network connectivity is disabled" in done.stderr:
+        if is_skipped and re.search("[Nn]etwork (connectivity is|was) disabled", done.stderr):
             pytest.skip("uv's cache does not have what is locked; `make setup` fills it")
         return done
 
@@ -63,11 +66,24 @@ def _without_uv(lock):
     return re.sub(r"^uv==.*\n( .*\n)*", "", lock, flags=re.MULTILINE)
 
 
-def test_a_wheel_makes_the_kernels_environment_at_its_first_start(prefix, offline):
-    command = (prefix / "bin" / "interpreter-bot", "exec", "--cell", CELL)
+def test_a_wheel_makes_the_kernels_environment_at_its_first_start(prefix, offline, tmp_path):
+    bot = prefix / "bin" / "interpreter-bot"
+    command = (bot, "exec", "--cell", CELL)
+    failed = offline(*command, UV_CACHE_DIR=str(tmp_path / "nothing"), is_skipped=False)
+    assert (failed.returncode, failed.stdout) == (2, "")
+    assert "The libraries for code could not be installed: " in failed.stderr
     first = offline(*command)
     assert first.stdout == f"{prefix}/kernels\n", first.stderr
     assert "Installing" in first.stderr
     second = offline(*command)
     assert second.stdout == first.stdout
     assert "Installing" not in second.stderr
+    # More groups, which a newer lock leaves installed.
+    state = prefix / "kernels" / kernel_environment.STATE
+    added = offline(bot, "libraries", "media")
+    assert added.returncode == 0, added.stderr
+    chosen = json.loads(state.read_text())
+    assert chosen["groups"] == ["core", "media"]
+    state.write_text(json.dumps(chosen | {"locks": "of an older release"}))
+    assert "Installing" in offline(*command).stderr
+    assert json.loads(state.read_text()) == chosen

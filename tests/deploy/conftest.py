@@ -11,6 +11,8 @@ import sys
 
 import pytest
 
+from interpreter_bot.kernels.libraries import kernel_environment
+
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 HOME = "opt/interpreter-bot"
 USER = "interpreter-bot"
@@ -73,22 +75,10 @@ def system(request, tmp_path_factory) -> pathlib.Path:
 
 def _install(root: pathlib.Path, version: str) -> None:
     environment = root / HOME / ".venv"
-    libraries = environment / "lib" / version / "site-packages"
-    installed = pathlib.Path(sys.prefix, "lib", version, "site-packages")
-    shutil.copytree(
-        installed,
-        libraries,
-        symlinks=True,
-        copy_function=_linked,
-        # The checkout takes its place.
-        ignore=shutil.ignore_patterns("_editable_impl_*", "interpreter_bot"),
-    )
-    package = libraries / "interpreter_bot"
+    packages = _copy(pathlib.Path(sys.prefix), environment, version)
+    package = packages / "interpreter_bot"
     shutil.copytree(REPOSITORY / "interpreter_bot", package)
     shutil.copytree(REPOSITORY / "migrations", package / "store/migrations")
-    (environment / "bin").mkdir()
-    (environment / "bin/python").symlink_to("/usr/bin/python3")
-    (environment / "pyvenv.cfg").write_text("home = /usr/bin\n")
     script = environment / "bin/interpreter-bot"
     script.write_text(
         f"#!/{HOME}/.venv/bin/python\n"
@@ -96,6 +86,26 @@ def _install(root: pathlib.Path, version: str) -> None:
         "raise SystemExit(cli.main())\n"
     )
     script.chmod(0o755)
+    kernels = pathlib.Path(sys.prefix, "kernels")
+    _copy(kernels, environment / "kernels", version)
+    shutil.copy2(kernels / kernel_environment.STATE, environment / "kernels")
+
+
+def _copy(source: pathlib.Path, environment: pathlib.Path, version: str) -> pathlib.Path:
+    """Make an environment of the root's own Python; returns where its packages are."""
+    packages = pathlib.Path("lib", version, "site-packages")
+    shutil.copytree(
+        source / packages,
+        environment / packages,
+        symlinks=True,
+        copy_function=_linked,
+        # The checkout takes its place.
+        ignore=shutil.ignore_patterns("_editable_impl_*", "interpreter_bot"),
+    )
+    (environment / "bin").mkdir()
+    (environment / "bin/python").symlink_to("/usr/bin/python3")
+    (environment / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    return environment / packages
 
 
 def _linked(source: str, target: str) -> None:

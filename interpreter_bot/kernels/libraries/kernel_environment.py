@@ -204,4 +204,6 @@ def _sync(place: pathlib.Path, groups: Collection[str]) -> None:
         check=False,
     )
     if done.returncode:
-        raise errors.KernelStartError(_FAILED.format(reason=" ".join(done.stderr.split())))
+        raise errors.KernelStartError(
+            _FAILED.format(reason=" ".join(done.stderr.split()).rstrip("."))
+        )
