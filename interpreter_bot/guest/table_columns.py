@@ -112,6 +112,8 @@ def _of_pandas(table: Any, *, is_series: bool) -> Source:
         raise ForeignTableError
     levels = index.nlevels
     count = 1 if is_series else len(columns)
+    # Without what users have attached to the frame, which `iloc` copies by their code.
+    bare = table if is_series else pandas.DataFrame(table)
 
     def name(number: int) -> str:
         if number < levels:
@@ -123,10 +125,7 @@ def _of_pandas(table: Any, *, is_series: bool) -> Source:
     def column(number: int) -> Column:
         if number < levels:
             return _pandas(index.get_level_values(number).array)
-        if is_series:
-            return _pandas(table.array)
-        # Not by `iloc`, which copies what users have attached to the frame.
-        return _pandas(pandas.DataFrame._get_column_array(table, number - levels))
+        return _pandas((bare if is_series else bare.iloc[:, number - levels]).array)
 
     return Source(len(index), levels + count, levels, name, column)
 
@@ -140,7 +139,7 @@ def _pandas(array: Any) -> Column:
     if name == "NumpyExtensionArray":
         return _numpy(array.to_numpy())
     if name.startswith("Arrow"):
-        column = _arrow(array._pa_array)
+        column = _arrow(sys.modules["pyarrow"].array(array))
         return dataclasses.replace(column, dtype="str") if name == "ArrowStringArray" else column
 
     def cells(rows: Rows) -> list[Any]:
@@ -148,7 +147,12 @@ def _pandas(array: Any) -> Column:
 
     if name in _MASKED:
         kind_of: Kind = "truth" if name == "BooleanArray" else "number"
-        return Column(f"{array.dtype}", kind_of, cells, lambda: (array._data, array._mask))
+        plain = array.dtype.numpy_dtype
+
+        def masked() -> tuple[Any, Any]:
+            return array.to_numpy(plain, na_value=plain.type(0)), array.isna()
+
+        return Column(f"{array.dtype}", kind_of, cells, masked)
     if name in ("DatetimeArray", "TimedeltaArray", "PeriodArray"):
         return _pandas_times(array, name, cells)
     if name == "Categorical":
@@ -189,7 +193,7 @@ def _pandas_times(array: Any, name: str, cells: Callable[[Rows], list[Any]]) -> 
     pandas = sys.modules["pandas"]
 
     def stamps() -> tuple[Any, Any]:
-        return array.asi8, array.asi8 == pandas.NaT._value
+        return array.asi8, array.isna()
 
     if name != "DatetimeArray":
         return Column(name.removesuffix("Array").lower(), "other", cells, stamps)
