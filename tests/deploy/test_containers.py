@@ -13,6 +13,7 @@ README = systems.REPOSITORY / "deploy/docker/README.md"
 PROFILE = pathlib.Path("/usr/share/containers/seccomp.json")
 # Where root lacks CAP_SYS_RESOURCE, Podman's own could not be set.
 LIMITS = '[containers]\ndefault_ulimits=["nofile=4096:8192","nproc=1024:1024"]\n'
+RESTRICTED = "--user 1001:1001 --cap-drop ALL --security-opt no-new-privileges"
 VARIABLES = {
     "INTERPRETER_BOT_PATHS__DATA": "/tmp/data",
     "INTERPRETER_BOT_PATHS__RUNTIME": "/tmp/run",
@@ -29,12 +30,12 @@ def doctor(system, short_path):
     places = ["--root", short_path / "store", "--runroot", short_path / "run"]
     engine = ["podman", *places, "--storage-driver", "vfs", "--runtime", "crun"]
     engine += ["--cgroup-manager", "cgroupfs"]
-    common = "--rm --network none --cgroups disabled --log-driver none --user 1001:1001"
-    common += " --cap-drop ALL --security-opt no-new-privileges"
+    common = "--rm --network none --cgroups disabled --log-driver none"
     variables = [f"--env={name}={value}" for name, value in VARIABLES.items()]
 
-    def run(*flags: str) -> str:
-        command = [*engine, "run", *common.split(), *flags, *variables, "--rootfs", f"{system}:O"]
+    def run(*flags: str, rights: str = RESTRICTED) -> str:
+        options = [*common.split(), *rights.split(), *flags, *variables]
+        command = [*engine, "run", *options, "--rootfs", f"{system}:O"]
         program = f"/{systems.HOME}/.venv/bin/interpreter-bot"
         done = systems.apart(
             *map(str, command), program, "doctor", CONTAINERS_CONF=str(configuration)
@@ -50,10 +51,11 @@ def test_podman_needs_one_flag_more_and_the_hosts_name_is_seen_then(doctor):
     assert re.search(r"^host name +NO", told, re.MULTILINE)
 
 
-def test_a_masked_proc_leaves_no_sandbox(doctor):
-    told = doctor()
-    assert "level: none" in told, told
-    assert "mount /proc" in told
+@pytest.mark.parametrize("rights", ["", RESTRICTED], ids=["root", "restricted"])
+def test_a_masked_proc_leaves_the_weakest_level(doctor, rights):
+    told = doctor(rights=rights)
+    assert "level: container" in told, told
+    assert not re.search(r"^(files|processes|signals|network|descriptors) +NO", told, re.MULTILINE)
 
 
 def test_the_calls_that_the_readme_adds_to_a_profile_are_those_that_are_needed(doctor, tmp_path):
@@ -65,11 +67,16 @@ def test_the_calls_that_the_readme_adds_to_a_profile_are_those_that_are_needed(d
     # Like Docker's own, which allows none of them.
     for rule in profile["syscalls"]:
         rule["names"] = [name for name in rule["names"] if name not in needed]
+    # Also like Docker's: processes may be made, but not in new namespaces.
+    new_namespaces = {"index": 0, "value": 0x7E020000, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}
+    fork = {"names": ["clone"], "action": "SCMP_ACT_ALLOW", "args": [new_namespaces]}
     without = tmp_path / "without.json"
-    without.write_text(json.dumps(profile))
-    assert "level: none" in doctor(
-        "--security-opt", "unmask=ALL", f"--security-opt=seccomp={without}"
-    )
+    without.write_text(json.dumps(profile | {"syscalls": [*profile["syscalls"], fork]}))
+    for rights in ("", RESTRICTED):
+        told = doctor(
+            "--security-opt", "unmask=ALL", f"--security-opt=seccomp={without}", rights=rights
+        )
+        assert "level: container" in told, told
     profile["syscalls"].append({"names": sorted(needed), "action": "SCMP_ACT_ALLOW"})
     with_them = tmp_path / "with.json"
     with_them.write_text(json.dumps(profile))
