@@ -19,7 +19,7 @@ from typing import Any
 from bench import measured_bots, metrics, sample_sizes
 from interpreter_bot import settings, values
 from interpreter_bot.egress import broker
-from interpreter_bot.hosts import cancellable_executions, host_processes, local_host, ports
+from interpreter_bot.hosts import cancellable_executions, host_processes, local_startup, ports
 
 _HOST = "data.example.org"
 _BYTES = 100_000_000
@@ -192,5 +192,5 @@ async def _host(port: int, count: int = 1, *, is_apart: bool = False) -> AsyncIt
                 opening = host_processes.open_host(config, may_start=True, doorkeeper=keeper)
                 yield await stack.enter_async_context(opening)
             else:
-                opening = local_host.LocalHost.open(config, doorkeeper=keeper)
+                opening = local_startup.open_host(config, doorkeeper=keeper)
                 yield await stack.enter_async_context(opening)

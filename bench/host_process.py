@@ -22,6 +22,7 @@ from interpreter_bot.hosts import (
     host_processes,
     host_sockets,
     local_host,
+    local_startup,
     placed_hosts,
     ports,
 )
@@ -190,7 +191,7 @@ async def _opened() -> AsyncIterator[tuple[local_host.LocalHost, ports.Hosts]]:
         tempfile.TemporaryDirectory(prefix="b-") as far,
     ):
         async with (
-            local_host.LocalHost.open(_config(near)) as inside,
+            local_startup.open_host(_config(near)) as inside,
             host_processes.open_host(_config(far), may_start=True) as apart,
         ):
             yield inside, apart

@@ -11,8 +11,8 @@ import importlib
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING
 
-from interpreter_bot import settings
-from interpreter_bot.app import execution_startup, garbage_collection, side_by_side
+from interpreter_bot import settings, side_by_side
+from interpreter_bot.app import execution_startup, garbage_collection
 
 if TYPE_CHECKING:
     from interpreter_bot.egress.broker import Broker

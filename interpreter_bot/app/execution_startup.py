@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import importlib
 import importlib.util
 import secrets
 from collections.abc import AsyncIterator, Mapping
@@ -160,9 +159,9 @@ def _open_hosts(
         return _open_fleet(config, doorkeeper)
     # Imported here: who finds a host needs no kernels, and who has none no client of HTTP.
     if not kernels_outlive or config.host.mode == "inside":
-        from interpreter_bot.hosts import local_host
+        from interpreter_bot.hosts import local_startup
 
-        return local_host.LocalHost.open(config, is_ephemeral=is_ephemeral, doorkeeper=doorkeeper)
+        return local_startup.open_host(config, is_ephemeral=is_ephemeral, doorkeeper=doorkeeper)
     from interpreter_bot.hosts import host_processes
 
     may_start = config.host.mode == "own"
@@ -234,8 +233,7 @@ async def _open_ephemeral(config: settings.Settings) -> AsyncIterator[ports.Host
             if found is not None:
                 yield found
                 return
-    await asyncio.to_thread(importlib.import_module, "interpreter_bot.hosts.local_host")
-    from interpreter_bot.hosts import local_host
+    from interpreter_bot.hosts import local_startup
 
-    async with local_host.LocalHost.open(config, is_ephemeral=True) as host:
+    async with local_startup.open_host(config, is_ephemeral=True) as host:
         yield host

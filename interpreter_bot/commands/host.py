@@ -26,6 +26,7 @@ from interpreter_bot.hosts import (
     host_sockets,
     host_statuses,
     local_host,
+    local_startup,
 )
 from interpreter_bot.kernel_host import host_metrics, host_server
 from interpreter_bot.kernels import (
@@ -132,7 +133,7 @@ async def _opened(
             await archive_manifests.share_key(shared, config)
         closing = contextlib.AsyncExitStack()
         await stack.enter_async_context(closing)
-        host = await stack.enter_async_context(local_host.LocalHost.open(_patient(config)))
+        host = await stack.enter_async_context(local_startup.open_host(_patient(config)))
         archives = None
         if shared is not None:
             key = await asyncio.to_thread(snapshot_generations.load_key, config)

@@ -12,8 +12,8 @@ import signal
 import sys
 from typing import TextIO
 
-from interpreter_bot import code_activity, errors, settings, values
-from interpreter_bot.app import bot_startup, execution_startup, side_by_side
+from interpreter_bot import code_activity, errors, settings, side_by_side, values
+from interpreter_bot.app import bot_startup, execution_startup
 
 _NO_SDK = errors.missing_extra("MCP", "mcp")
 _TOKEN = "The token of {name}, which is shown this once:\n{token}\n"  # noqa: S105

@@ -15,8 +15,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Final
 
-from interpreter_bot import errors, settings
-from interpreter_bot.app import bot_startup, garbage_collection, side_by_side
+from interpreter_bot import errors, settings, side_by_side
+from interpreter_bot.app import bot_startup, garbage_collection
 from interpreter_bot.text import quantities
 
 if TYPE_CHECKING:

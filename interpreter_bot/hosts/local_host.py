@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import Final
 
-from interpreter_bot import code_activity, errors, schedules, session_variables, settings, values
+from interpreter_bot import code_activity, errors, schedules, session_variables, values
 from interpreter_bot.hosts import (
     execution_questions,
     executions,
@@ -27,6 +27,7 @@ from interpreter_bot.kernels import (
     leases,
     live_kernels,
     machine_exhaustion,
+    machines,
     pools,
     session_forks,
     snapshot_retention,
@@ -147,24 +148,19 @@ class LocalHost:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(
-        cls,
-        config: settings.Settings,
-        *,
-        is_ephemeral: bool = False,
-        doorkeeper: kernel_doors.Doorkeeper | None = None,
+    async def on(
+        cls, machine: machines.Machine, *, doorkeeper: kernel_doors.Doorkeeper | None = None
     ) -> AsyncIterator[LocalHost]:
-        """Open the pool of kernels and its periodic reaper.
+        """Open the pool of kernels on a machine, and its periodic reaper.
 
         Args:
-            config: the settings in effect.
-            is_ephemeral: no file of a session outlives it.
+            machine: ready for kernels.
             doorkeeper: is asked before a kernel is used; None keeps all doors shut.
 
         Raises:
             BotError: it cannot be opened; the sentence says why.
         """
-        async with pools.Pool.open(config, is_ephemeral=is_ephemeral) as pool:
+        async with pools.Pool.on(machine) as pool:
             host = cls(pool, doorkeeper=doorkeeper)
             reaping = schedules.PeriodicJob("reap kernels", _REAP_SECONDS, pool.reap)
             expiry = schedules.PeriodicJob(

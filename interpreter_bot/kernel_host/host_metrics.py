@@ -14,7 +14,7 @@ from aiohttp import web
 
 from interpreter_bot import errors
 from interpreter_bot.hosts import host_addresses
-from interpreter_bot.kernels import machine_exhaustion, machine_setup
+from interpreter_bot.kernels import machine_exhaustion, machines
 
 _NO_PORT: Final = "The host cannot listen: {reason} (host.metrics, {address})."
 _CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -56,7 +56,7 @@ async def listening(host: WatchedHost, address: str) -> AsyncIterator[None]:
 
     async def metrics(_: web.Request) -> web.Response:
         free_bytes = await asyncio.to_thread(machine_exhaustion.free_bytes)
-        all_bytes = machine_setup.memory_bytes()
+        all_bytes = machines.memory_bytes()
         figures = {
             "memory_bytes": ("Memory that it and its sessions may have.", all_bytes),
             "memory_free_bytes": ("What is left of it.", free_bytes),

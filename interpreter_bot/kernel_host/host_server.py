@@ -43,7 +43,7 @@ from interpreter_bot.kernel_host import (
     request_answers,
     session_epochs,
 )
-from interpreter_bot.kernels import machine_exhaustion, machine_setup, session_archives
+from interpreter_bot.kernels import machine_exhaustion, machines, session_archives
 
 _log = logging.getLogger(__name__)
 
@@ -290,7 +290,7 @@ class HostServer:
                 "is_draining": self.is_draining,
                 "has_store": self._archives is not None,
                 "free_bytes": await asyncio.to_thread(machine_exhaustion.free_bytes),
-                "memory_bytes": machine_setup.memory_bytes(),
+                "memory_bytes": machines.memory_bytes(),
                 "is_lingering": self._is_lingering,
                 **await self.loads(),
             }

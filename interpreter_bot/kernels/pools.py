@@ -19,11 +19,12 @@ from interpreter_bot.kernels import (
     leases,
     live_kernels,
     machine_setup,
+    machines,
     snapshots,
     spares,
     watchdog_loop,
 )
-from interpreter_bot.kernels.files import safe_open, session_locks, workspaces
+from interpreter_bot.kernels.files import session_locks, workspaces
 
 _log = logging.getLogger(__name__)
 
@@ -91,26 +92,25 @@ class Pool:
     async def open(
         cls, config: settings.Settings, *, is_ephemeral: bool = False
     ) -> AsyncIterator[Pool]:
-        """Clean up after a dead bot, start the fork server and the first spares.
+        """Make the machine ready, and open a pool on it; see `machines.opened`."""
+        async with (
+            machines.opened(config, is_ephemeral=is_ephemeral) as machine,
+            cls.on(machine) as pool,
+        ):
+            yield pool
 
-        Args:
-            config: the settings in effect.
-            is_ephemeral: no file of a session outlives this pool, or this process.
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def on(cls, machine: machines.Machine) -> AsyncIterator[Pool]:
+        """Open a pool on a machine, and start the first spares.
 
         Raises:
-            SandboxError: this machine cannot build the sandbox.
-            KernelStartError: the kernels' Python cannot be used.
+            SettingsError: a directory or the provisioner cannot be used.
         """
-        directory = config.paths.data / ("ephemeral" if is_ephemeral else "workspaces")
-        if is_ephemeral:
-            # As of all workspaces: sessions with ids of their own walk through it.
-            make = functools.partial(machine_setup.own_directory, directory, mode=0o711)
-            directory = await asyncio.to_thread(make)
-        files = workspaces.Workspaces(directory, config.limits)
-        opening = machine_setup.MachineSetup.open(config, files, is_lasting=not is_ephemeral)
-        async with opening as host:
-            saved = await snapshots.Snapshots.open(config, is_used=not is_ephemeral)
-            pool = cls(config, host, files, saved)
+        config = machine.config
+        async with machine_setup.MachineSetup.open(machine) as host:
+            saved = await snapshots.Snapshots.open(config, is_used=not machine.is_ephemeral)
+            pool = cls(config, host, machine.files, saved)
             try:
                 async with watchdog_loop.watching(pool.live, pool._starting, config, saved):
                     pool._spares.refill_soon()
@@ -120,8 +120,6 @@ class Pool:
                         await saved.save_all(pool.live.values())
             finally:
                 await pool._close()
-                if is_ephemeral:
-                    await asyncio.to_thread(safe_open.remove, directory)
 
     @property
     def packages(self) -> Mapping[str, str]:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels import launchers, machine_setup
+from interpreter_bot.kernels import launchers, machines
 
 _IDLE_KERNEL_BYTES = 64 * settings.MIB
 
@@ -47,7 +47,7 @@ def has_room(
     unused = others + 1
     if kernels.concurrent:
         return len(alive) + unused <= kernels.concurrent
-    budget_bytes = (machine_bytes or machine_setup.memory_bytes()) * kernels.memory_share
+    budget_bytes = (machine_bytes or machines.memory_bytes()) * kernels.memory_share
     used_bytes = sum(map(room_bytes, alive))
     return used_bytes + unused * _IDLE_KERNEL_BYTES <= budget_bytes
 

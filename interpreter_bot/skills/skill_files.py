@@ -15,8 +15,6 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-import yaml
-
 from interpreter_bot import errors
 from interpreter_bot.text import quantities, safe_text
 
@@ -171,6 +169,9 @@ def _head(content: bytes) -> tuple[str, str, str]:
     matter, end, _ = rest.partition("\n---")
     if before or not mark or not end:
         raise SkillError(f"{HEAD_FILE} must begin with front matter between lines of ---.")
+    # Imported here: without skills it would be a good part of the start of `exec`.
+    import yaml
+
     try:
         fields = yaml.safe_load(matter)
     except (yaml.YAMLError, ValueError, RecursionError) as error:

@@ -26,7 +26,7 @@ from interpreter_bot.hosts import (
     executions,
     host_addresses,
     host_lists,
-    local_host,
+    local_startup,
     placed_hosts,
     remote_host,
 )
@@ -51,7 +51,7 @@ TICKS = "import time\nfor i in range({}):\n    print(i, flush=True)\n    time.sl
 
 @contextlib.asynccontextmanager
 async def _local(config):
-    async with local_host.LocalHost.open(config) as host:
+    async with local_startup.open_host(config) as host:
         yield host
 
 
@@ -60,7 +60,7 @@ async def _remote(config):
     """A host behind its socket; that it is in the same process is nothing it could notice."""
     path = config.paths.data / "host.sock"
     async with (
-        local_host.LocalHost.open(config) as host,
+        local_startup.open_host(config) as host,
         executions.Executions.open(config.paths.data / "journals") as begun,
         host_server.HostServer.open(host, begun, path),
         remote_host.RemoteHost.open(path) as remote,
@@ -81,7 +81,7 @@ async def _placed(config):
     credentials = host_addresses.Credentials(ours, is_host=True)
     tls = host_addresses.TlsAddress("127.0.0.1", port, credentials=credentials)
     async with (
-        local_host.LocalHost.open(config) as host,
+        local_startup.open_host(config) as host,
         executions.Executions.open(data / "journals") as begun,
         host_server.HostServer.open(host, begun, data / "host.sock", tls=tls),
         databases.Database.open(f"sqlite:///{data}/bot.db", files=data / "kept") as database,

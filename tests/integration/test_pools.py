@@ -18,7 +18,7 @@ import pytest
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.guest import init_servers
-from interpreter_bot.hosts import local_host
+from interpreter_bot.hosts import local_host, local_startup
 from interpreter_bot.kernels import launchers, pools
 from interpreter_bot.kernels.metering import procfs, session_metering
 from interpreter_bot.kernels.provisioning import forkserver_clients, provisioners
@@ -364,11 +364,13 @@ async def test_reaping_lets_the_unused_go_and_the_busy_stay(opened):
         assert (await running)[1].ending is values.Ending.OK
 
 
-async def test_the_scheduler_reaps(opened, monkeypatch):
+async def test_the_scheduler_reaps(tmp_path, short_path, monkeypatch):
     monkeypatch.setattr(local_host, "_REAP_SECONDS", 0.1)
-    opening = opened(idle_seconds=0.2)
-    monkeypatch.setattr(pools.Pool, "open", lambda *_, **__: opening)
-    async with local_host.LocalHost.open(settings.Settings()) as host:
+    config = settings.Settings(
+        kernels=settings.Kernels(preload=(), spares=0, idle_seconds=0.2),
+        paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
+    )
+    async with local_startup.open_host(config) as host:
         await host.pool.take("a")
         await _until(lambda: not host.pool.live)
 

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.egress import broker
-from interpreter_bot.hosts import cancellable_executions, kernel_doors, local_host
+from interpreter_bot.hosts import cancellable_executions, kernel_doors, local_startup
 from tests.fakes import outside
 
 pytestmark = [
@@ -48,7 +48,7 @@ class Place:
 
 @contextlib.asynccontextmanager
 async def _local(config, keeper):
-    async with local_host.LocalHost.open(config, doorkeeper=keeper) as host:
+    async with local_startup.open_host(config, doorkeeper=keeper) as host:
         yield host
 
 

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from interpreter_bot import settings, values
 from interpreter_bot.egress import broker
-from interpreter_bot.hosts import cancellable_executions, executions, local_host, remote_host
+from interpreter_bot.hosts import cancellable_executions, executions, local_startup, remote_host
 from interpreter_bot.kernel_host import host_server
 from tests.fakes import outside
 
@@ -82,7 +82,7 @@ async def place():
             ),
         )
         path = pathlib.Path(name, "r", "h", "1.sock")
-        host = await stack.enter_async_context(local_host.LocalHost.open(config))
+        host = await stack.enter_async_context(local_startup.open_host(config))
         path.parent.mkdir(mode=0o700)
         begun = await stack.enter_async_context(
             executions.Executions.open(pathlib.Path(name, "j"), input_seconds=60)

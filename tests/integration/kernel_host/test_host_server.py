@@ -22,7 +22,7 @@ from interpreter_bot.hosts import (
     host_messages,
     host_processes,
     host_sockets,
-    local_host,
+    local_startup,
     remote_host,
     rolling_hosts,
 )
@@ -100,7 +100,7 @@ async def host(place):
         kernels=settings.Kernels(preload=(), spares=0),
         paths=settings.Paths(data=place / "d", runtime=place / "r"),
     )
-    async with local_host.LocalHost.open(config) as opened:
+    async with local_startup.open_host(config) as opened:
         yield opened
 
 

@@ -13,7 +13,7 @@ from interpreter_bot import errors, settings, values
 from interpreter_bot.app import execution_startup
 from interpreter_bot.commands import host as host_command
 from interpreter_bot.commands import options, sessions_command
-from interpreter_bot.hosts import host_sockets, local_host, remote_host
+from interpreter_bot.hosts import host_sockets, local_startup, remote_host
 
 pytestmark = pytest.mark.kernel
 
@@ -116,7 +116,7 @@ async def test_without_a_host_what_is_saved_is_listed_and_can_be_forgotten(
     for wrong in ("", "zz", "../../etc", "slack/T1"):
         with pytest.raises(errors.BotError, match="no session of the name"):
             await call("end", wrong)
-    async with local_host.LocalHost.open(config) as inside, inside.lease(key) as lease:
+    async with local_startup.open_host(config) as inside, inside.lease(key) as lease:
         await lease.kernel()
         # A bot of its own has the session, without a process that could be asked.
         status, shown = await call("forget", "--yes", name)

@@ -11,7 +11,7 @@ import pytest
 
 from interpreter_bot import settings, values
 from interpreter_bot.app import execution_startup
-from interpreter_bot.hosts import executions, local_host, remote_host
+from interpreter_bot.hosts import executions, local_startup, remote_host
 from interpreter_bot.kernel_host import host_server
 from interpreter_bot.sessions import past_turns, suspended_turns, turn_stops
 from interpreter_bot.store import engines
@@ -50,7 +50,7 @@ async def outliving(short_path, monkeypatch):
                 kernels=settings.Kernels(preload=(), spares=0),
                 paths=settings.Paths(data=place / "data", runtime=place / "r"),
             )
-            host = await stack.enter_async_context(local_host.LocalHost.open(config))
+            host = await stack.enter_async_context(local_startup.open_host(config))
             begun = await stack.enter_async_context(executions.Executions.open(place / "journals"))
             path = place / "host.sock"
             await stack.enter_async_context(host_server.HostServer.open(host, begun, path))

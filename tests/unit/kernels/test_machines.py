@@ -7,12 +7,12 @@ import sys
 import pytest
 
 from interpreter_bot import settings
-from interpreter_bot.kernels import machine_setup
+from interpreter_bot.kernels import machines
 from interpreter_bot.kernels.provisioning import cgroups
 
 GIB = settings.GIB
 MACHINE_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-ASK = "input(); from interpreter_bot.kernels import machine_setup as m; print(m.memory_bytes())"
+ASK = "input(); from interpreter_bot.kernels import machines as m; print(m.memory_bytes())"
 
 
 def test_a_control_group_that_leaves_less_is_believed():
@@ -55,8 +55,8 @@ def test_the_least_of_all_groups_above_counts(tmp_path, bounds):
     for place, bound in zip(places, bounds, strict=True):
         if bound is not None:
             (place / "memory.max").write_text(f"{bound}\n")
-    assert machine_setup.memory_bytes(tmp_path) == BOUNDS[bounds]
+    assert machines.memory_bytes(tmp_path) == BOUNDS[bounds]
 
 
 def test_a_machine_that_tells_nothing_of_groups_is_ours(tmp_path):
-    assert machine_setup.memory_bytes(tmp_path) == MACHINE_BYTES
+    assert machines.memory_bytes(tmp_path) == MACHINE_BYTES

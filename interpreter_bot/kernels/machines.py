@@ -1,0 +1,267 @@
+"""This machine, ready for the kernels of this process: directories, cgroups, uids, fork server.
+
+Opening it cleans up after a bot that was killed: its processes ended with its sockets, but its
+cgroups and runtime directories did not. Light to import, so that the fork server starts early.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import functools
+import logging
+import os
+import pathlib
+import resource
+import stat
+import sys
+from collections.abc import AsyncIterator
+from typing import Final
+
+from interpreter_bot import errors, settings
+from interpreter_bot.kernels.files import safe_open, workspaces
+from interpreter_bot.kernels.libraries import kernel_environment
+from interpreter_bot.kernels.metering import session_metering
+from interpreter_bot.kernels.provisioning import (
+    cgroup_files,
+    cgroups,
+    forkserver_clients,
+    subordinate_ids,
+)
+from interpreter_bot.skills import accepted_skills
+
+_log = logging.getLogger(__name__)
+
+# A Unix socket's path may have 107 bytes, and the name of the socket itself takes some.
+_PATH_BYTES = 107 - len("/01234567/k-0")
+# How long a thread that reads a large message goes on computing while the event loop wants to:
+# Python's own five milliseconds come again after each of the loop's system calls.
+_SWITCH_SECONDS = 0.0005
+# Where a session without mounts finds its directories; `guest/container_walls` opens these numbers.
+_LINKS: Final = {"/mnt/data": "/proc/self/fd/900", "/skills": "/proc/self/fd/902"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Machine:
+    """What all kernels share on this machine; see the module.
+
+    Attributes:
+        config: the settings in effect.
+        files: all workspaces.
+        server: forks the kernels.
+        groups: of kernels.
+        runtime: directory of this process alone.
+        is_ephemeral: no file of a session outlives this process.
+    """
+
+    config: settings.Settings
+    files: workspaces.Workspaces
+    server: forkserver_clients.ForkServer
+    groups: cgroups.Cgroups
+    runtime: pathlib.Path
+    is_ephemeral: bool
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    config: settings.Settings, *, is_ephemeral: bool = False
+) -> AsyncIterator[Machine]:
+    """Open everything, bottom-up.
+
+    Args:
+        config: the settings in effect.
+        is_ephemeral: no file of a session outlives this process, and few kernels are wanted.
+
+    Raises:
+        SandboxError: this machine cannot build the sandbox.
+        KernelStartError: the kernels' Python cannot be used.
+        SettingsError: a directory cannot be used.
+    """
+    raise_open_files()
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    directory = config.paths.data / ("ephemeral" if is_ephemeral else "workspaces")
+    async with contextlib.AsyncExitStack() as stack:
+        if is_ephemeral:
+            # As of all workspaces: sessions with ids of their own walk through it.
+            directory = await asyncio.to_thread(own_directory, directory, mode=0o711)
+            stack.push_async_callback(asyncio.to_thread, safe_open.remove, directory)
+        files = workspaces.Workspaces(directory, config.limits)
+        sandbox = await asyncio.to_thread(subordinate_ids.within_namespace, config.sandbox)
+        walled = config.model_copy(update={"sandbox": sandbox})
+        runtime = await asyncio.to_thread(_own_runtime_directory, config.paths.runtime)
+        stack.push_async_callback(asyncio.to_thread, safe_open.remove, runtime)
+        groups = await _swept_groups(sandbox)
+        stack.push_async_callback(groups.close)
+        await asyncio.to_thread(_make_workspaces, directory)
+        skills = await asyncio.to_thread(accepted_skills.prepare, config.paths.data)
+        await files.sweep()
+        has_own_ids = await asyncio.to_thread(_has_own_ids, sandbox, groups, directory)
+        layers = await asyncio.to_thread(_layers, config) if config.package_index.url else None
+        server = forkserver_clients.ForkServer(
+            python=kernel_environment.python(config),
+            kernels=walled.kernels,
+            limits=walled.limits,
+            sandbox=sandbox,
+            workspaces=directory,
+            skills=skills,
+            has_own_ids=has_own_ids,
+            is_lasting=not is_ephemeral,
+            scratch=runtime,
+            layers=layers,
+            private=config.private_paths,
+        )
+        stack.push_async_callback(server.close)
+        await server.start()
+        _demand(sandbox.level, server.walls, groups)
+        if server.walls is forkserver_clients.Walls.CONTAINER:
+            await asyncio.to_thread(_link_directories)
+            if server.has_own_ids:
+                await asyncio.to_thread(_warn_of_closed, directory)
+        yield Machine(walled, files, server, groups, runtime, is_ephemeral)
+
+
+def _layers(config: settings.Settings) -> pathlib.Path:
+    """Make the directory of what sessions install."""
+    # Imported here: where nothing can be installed, nothing needs what reads requirements.
+    from interpreter_bot.kernels import package_installations
+    from interpreter_bot.kernels.packages import layers
+
+    kept = package_installations.directory(config)
+    layers.make_directory(kept)
+    return layers.directory(kept)
+
+
+def _demand(level: str, walls: forkserver_clients.Walls, groups: cgroups.Cgroups) -> None:
+    """Refuse a machine that cannot have the level which the settings demand.
+
+    Raises:
+        SandboxError: the sentence says what is missing.
+    """
+    if level == "full" and walls is forkserver_clients.Walls.NAMESPACES and not groups.version:
+        raise errors.SandboxError(
+            f"sandbox.level is 'full', and there are no control groups: {groups.reason}"
+        )
+
+
+def _warn_of_closed(directory: pathlib.Path) -> None:
+    """Warn of a directory above that sessions of other users cannot walk through."""
+    for parent in directory.absolute().parents:
+        if not parent.stat().st_mode & stat.S_IXOTH:
+            _log.warning(
+                "%s is closed to other users, so programs that resolve the paths of their files, "
+                "such as SQLite, fail in sessions: chmod o+x %s, or set paths.data",
+                parent,
+                parent,
+            )
+
+
+def _link_directories() -> None:
+    """Give a session's directories their usual names, where there are no mounts to do that."""
+    for path, target in _LINKS.items():
+        if os.path.lexists(path):
+            continue
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            os.symlink(target, path)
+        except OSError:
+            _log.warning(
+                "code will not find %s by its name; as root: ln -s %s %s", path, target, path
+            )
+
+
+@functools.cache
+def memory_bytes(proc: pathlib.Path = pathlib.Path("/proc/self")) -> int:
+    """Return the machine's memory, or the cgroup's share of it that this process may use.
+
+    Args:
+        proc: where `cgroup` and `mountinfo` are read; tests point it elsewhere.
+    """
+    machine_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([machine_bytes, *(one.limit_bytes for one in cgroup_files.memory_groups(proc))])
+
+
+def raise_open_files() -> None:
+    """Raise the limit of open files to the hard limit: a shell's usual 1024 are soon used up.
+
+    Descriptors that sessions keep in flight count for the bot too, where they run as its user.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+async def _swept_groups(sandbox: settings.Sandbox) -> cgroups.Cgroups:
+    """Find the control groups that there are, without those of bots that died."""
+    groups = await asyncio.to_thread(
+        cgroups.Cgroups.probe, sandbox.cgroups if sandbox.enabled else "off"
+    )
+    _log.info("control groups: %s", groups.reason)
+    swept = await groups.sweep()
+    if swept:
+        _log.warning("removed the control groups of %d bots that had died", swept)
+    return groups
+
+
+def _has_own_ids(
+    sandbox: settings.Sandbox, groups: cgroups.Cgroups, directory: pathlib.Path
+) -> bool:
+    """Return whether each session can have a user id of its own."""
+    if groups.version == 1 and os.geteuid():
+        return False  # Cgroups of this version can only be joined by the user that opened them.
+    return subordinate_ids.are_usable(directory, sandbox.first_uid)
+
+
+def _make_workspaces(directory: pathlib.Path) -> None:
+    """Create the directory of all workspaces.
+
+    Raises:
+        SettingsError: it cannot be created or written to.
+    """
+    try:
+        directory.mkdir(mode=0o711, parents=True, exist_ok=True)
+    except OSError as error:
+        raise errors.SettingsError(f"The data directory {directory} cannot be used.") from error
+    if not os.access(directory, os.W_OK):
+        raise errors.SettingsError(f"The data directory {directory} cannot be written to.")
+
+
+def _own_runtime_directory(directory: pathlib.Path) -> pathlib.Path:
+    own = own_directory(directory)
+    if len(os.fsencode(own)) > _PATH_BYTES:
+        raise errors.SettingsError(f"{directory} is too long a path for sockets.")
+    return own
+
+
+def own_directory(directory: pathlib.Path, *, mode: int = 0o700) -> pathlib.Path:
+    """Create a directory of this process alone, and remove those of dead processes.
+
+    Args:
+        directory: its parent, which is created if missing.
+        mode: of the directory, and at least that of its parent.
+
+    Raises:
+        SettingsError: the parent directory cannot be written to.
+    """
+    pid = os.getpid()
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if directory.stat().st_uid != os.geteuid():
+            raise errors.SettingsError(f"{directory} belongs to another user.")
+        directory.chmod(stat.S_IMODE(directory.stat().st_mode) | mode)
+        for name in os.listdir(directory):
+            if not _is_alive(name):
+                safe_open.remove(directory / name)
+        own = directory / f"{pid}-{session_metering.start_ticks(pid)}"
+        own.mkdir(mode=0o700)
+        own.chmod(mode)
+    except OSError as error:
+        raise errors.SettingsError(f"The directory {directory} cannot be used.") from error
+    return own
+
+
+def _is_alive(name: str) -> bool:
+    pid, _, ticks = name.partition("-")
+    if not (pid.isdigit() and ticks.isdigit()):
+        # Not made by a bot: it may belong to another program.
+        return True
+    return session_metering.start_ticks(int(pid)) == int(ticks)
