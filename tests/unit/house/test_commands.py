@@ -24,10 +24,9 @@ print(json.dumps(sorted(sys.modules)))
         ("execute", set()),
         # The process of the kernels has neither models nor platforms nor a database.
         ("host", {"aiohttp"}),
-        # The SDKs of models are imported by a thread, once it is known which are needed.
-        ("ask", {"aiohttp", "sqlalchemy"}),
-        ("sessions_command", {"aiohttp", "sqlalchemy"}),
         # The rest is imported while the kernels' process starts.
+        ("ask", set()),
+        ("sessions_command", {"aiohttp", "sqlalchemy"}),
         ("run", set()),
     ],
 )

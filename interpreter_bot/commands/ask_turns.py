@@ -1,0 +1,183 @@
+"""Turns of `interpreter-bot ask`: what a person asks, types as a command, or runs."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import functools
+import uuid
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final, TypeAlias
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.commands import console_runs
+from interpreter_bot.platforms import command_table
+from interpreter_bot.platforms.console import json_replies, terminal_replies, threaded_stdout
+from interpreter_bot.sessions import ports, requests, session_service
+
+Reply: TypeAlias = json_replies.TurnJsonLines | terminal_replies.TurnPrinter
+
+_PERSON: Final = requests.Person("you")
+_SCOPE: Final = values.Scope("console", person=_PERSON.id)
+
+
+class Turns:
+    """The turns of one session.
+
+    Args:
+        service: the conversations.
+        options: of the command.
+        writer: writes what is shown.
+        interrupter: stops what runs.
+        new_reply: shows a turn.
+    """
+
+    def __init__(
+        self,
+        service: session_service.SessionService,
+        options: argparse.Namespace,
+        writer: threaded_stdout.StdoutWriter,
+        interrupter: console_runs.Interrupter,
+        new_reply: Callable[[], Reply],
+    ) -> None:
+        self._service = service
+        self._options = options
+        self._writer = writer
+        self._interrupter = interrupter
+        self._new_reply = new_reply
+        self._key = values.SessionKey("console", thread=uuid.uuid4().hex)
+
+    async def take(
+        self, prompts: Sequence[str], question: str, attachments: list[requests.Attachment]
+    ) -> bool:
+        """Take a turn for each prompt, or where there are none, for all that a person enters.
+
+        Args:
+            prompts: of the command line.
+            question: what `-` among them stands for, if anything.
+            attachments: come with the first question.
+
+        Returns:
+            Whether every one was answered.
+        """
+        async with contextlib.AsyncExitStack() as stack:
+            if self._service.logins.are_possible:
+                from interpreter_bot.platforms import login_pages
+
+                # At a port of its own: the page of a bot that runs knows nothing of these.
+                pages = login_pages.serve(self._service, settings.ToolLogins(port=0))
+                await stack.enter_async_context(pages)
+            if self._options.model:
+                self._service.queries.check_model(self._options.model)
+            are_answered = True
+            async for prompt in _prompts(prompts, self._writer, self._service, self._key):
+                reply = self._new_reply()
+                try:
+                    invocation = _invocation(prompt, is_typed=not prompts)
+                    if invocation is not None and invocation.command.name == "exit":
+                        break
+                    code = await _code(invocation, self._place)
+                    if invocation is not None and code is None:
+                        reply.tell(await _answer(invocation, self._place))
+                        continue
+                except errors.BotError as error:
+                    reply.refuse(str(error))
+                    are_answered = False
+                    continue
+                text = question if question and prompt == "-" else prompt
+                end = await self._run(text, code, reply, attachments)
+                are_answered = are_answered and end.status is values.TurnStatus.DONE
+                # Files come with the first question; they stay for the others.
+                attachments.clear()
+            return are_answered
+
+    @property
+    def _place(self) -> command_table.Place:
+        return command_table.Place(
+            self._service, self._key, _PERSON, _SCOPE, self._options.approval, when=_local_time
+        )
+
+    async def _run(
+        self,
+        text: str,
+        code: str | None,
+        reply: Reply,
+        attachments: Sequence[requests.Attachment],
+    ) -> ports.End:
+        self._interrupter.stop_by(functools.partial(self._service.stop, self._key))
+        request = requests.Request(
+            key=self._key,
+            person=_PERSON,
+            text=text if code is None else code,
+            is_code=code is not None,
+            attachments=tuple(attachments),
+            model=self._options.model,
+            approval=self._options.approval,
+        )
+        async with console_runs.ticking(reply.tick):
+            return await self._service.handle(request, reply)
+
+
+async def _prompts(
+    prompts: Sequence[str],
+    writer: threaded_stdout.StdoutWriter,
+    service: session_service.SessionService,
+    key: values.SessionKey,
+) -> AsyncIterator[str]:
+    """Iterate over the prompts, or where there are none, over what a person enters."""
+    for prompt in prompts:
+        yield prompt
+    if not prompts:
+        # Imported here: who asks one question does not wait for an editor of lines.
+        from interpreter_bot.platforms.console import line_editor
+
+        complete = functools.partial(_completions, service, key)
+        async for line in line_editor.lines(writer, complete):
+            yield line
+
+
+async def _completions(
+    service: session_service.SessionService, key: values.SessionKey, code: str
+) -> list[tuple[str, int, str]]:
+    try:
+        found = await service.queries.completions(key, code)
+    except errors.BotError:
+        return []  # No Python, or it is busy.
+    return [(word, found.typed, about) for word, _, about in found.options]
+
+
+def _invocation(prompt: str, *, is_typed: bool) -> command_table.Invocation | None:
+    """Parse a command; an argument that is more than the name of one is a question.
+
+    Raises:
+        BotError: it was mistyped, or lacks its argument.
+    """
+    # Scripts put text of others into arguments: no such text runs as code.
+    if is_typed or prompt.removeprefix("/") in command_table.offered("console"):
+        return command_table.parse(prompt, "console")
+    return None
+
+
+def _local_time(moment: float) -> str:
+    return f"{datetime.datetime.fromtimestamp(moment).astimezone():%-d %B at %H:%M}"
+
+
+async def _code(
+    invocation: command_table.Invocation | None, place: command_table.Place
+) -> str | None:
+    """Return the code that a command runs as a turn; None if it runs none."""
+    match invocation and invocation.command.name:
+        case "py":
+            return invocation.argument if invocation else None
+        case "again":
+            return "\n\n".join(await place.service.branches.lost_cells(place.key))
+    return None
+
+
+async def _answer(invocation: command_table.Invocation, place: command_table.Place) -> str:
+    answer = await command_table.run(invocation, place)
+    if isinstance(answer, str):
+        return answer
+    width = max(len(fact.label) for fact in answer)
+    return "\n".join(f"{fact.label:{width}}  {fact.value}".rstrip() for fact in answer)
