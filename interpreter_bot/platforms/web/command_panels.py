@@ -38,7 +38,6 @@ async def panel(place: command_table.Place, name: str, argument: str = "") -> ev
             return {
                 "files": await files(service, key),
                 "most_bytes": service.queries.limits.workspace_bytes,
-                "thread": key.thread,
             }
         case "model":
             return {"models": service.queries.models, "model": await service.queries.model(key)}
@@ -67,7 +66,7 @@ async def _described(
     try:
         variables = await service.queries.described_variables(key)
     except errors.BotError as error:
-        return {"variables": [], "problem": str(error)}
+        return {"variables": []} | event_json.problem(error)
     uses = await service.queries.variable_uses(key, {variable.name for variable in variables})
     described = [
         variable.model_dump(mode="json")

@@ -340,8 +340,9 @@ class TabConnection:
 
     async def _show(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
         name, argument = validation.text(message, "panel"), validation.text(message, "rest")
-        content = await command_panels.panel(self._place(message), name, argument)
-        tab.send(tab_hub.encoded_message("panel", {"panel": name} | content))
+        place = self._place(message)
+        content = {"panel": name} | await command_panels.panel(place, name, argument)
+        tab.send(tab_hub.encoded_message("panel", content, thread=place.key.thread))
 
     def _place(self, message: session_actions.Message) -> command_table.Place:
         key = validation.key(message.get("thread"))

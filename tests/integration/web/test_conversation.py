@@ -232,23 +232,21 @@ async def test_a_question_is_asked_anew_in_a_branch_and_one_goes_from_one_to_the
                     await asyncio.sleep(0.02)
 
 
-async def test_what_was_lost_can_be_made_again_from_the_panel_of_variables(serving_fake, browsing):
+async def test_what_was_lost_can_be_made_again_beside_the_variables(serving_fake, browsing):
     async with serving_fake() as (_, client), browsing() as browser:
         page = await visits.opened(browser, client)
         await page.value(
-            "import('/panels.js').then(panels => panels.showPanel("
+            "import('/pane.js').then(pane => pane.show("
             "{panel: 'variables', rows: [['Saved', 'nothing']], variables: [], lost_cells: 2},"
             " {runAgain: () => document.title = 'ran'}))"
         )
-        assert "Rebuild lost variables: run 2 cells" in await page.text("#panel-body")
-        await page.click("#panel-body button")
-        assert await page.value("[document.title, document.getElementById('panel').open]") == [
-            "ran",
-            False,
-        ]
+        await page.until("document.getElementById('pane').innerText.includes('No variables yet')")
+        assert "Rebuild lost variables: run 2 cells" in await page.text("#pane-body")
+        await page.click("#pane-body .facts button")
+        assert await page.value("document.title") == "ran"
 
 
-async def test_the_panel_says_in_the_readers_time_zone_when_variables_were_saved(
+async def test_the_pane_says_in_the_readers_time_zone_when_variables_were_saved(
     serving_kernels, browsing
 ):
     snapshots = settings.Snapshots(enabled=True)
@@ -265,9 +263,9 @@ async def test_the_panel_says_in_the_readers_time_zone_when_variables_were_saved
         await service._services.hosts.end(values.text(key), "It was let go.")
         saved = (await service.queries.variables(key)).saved
         await visits.choose(page, "python-state", "Variables")
-        await page.until("document.querySelector('#panel-body .rows')")
+        await page.until("document.querySelector('#pane .rows')")
         moment = datetime.datetime.fromtimestamp(saved.at, zoneinfo.ZoneInfo("Asia/Kolkata"))
-        shown = await page.text("#panel-body .rows")
+        shown = await page.text("#pane .rows")
         assert f"1 variable on {moment:%B %-d, %Y at %-I:%M}" in shown
         assert "UTC" not in shown
 
@@ -289,7 +287,6 @@ async def test_a_variable_leads_to_the_cells_that_made_and_read_it(serving_kerne
         assert await page.value(said) == ["Read by price + 1", "Made by price = 41"]
         await page.value("document.querySelectorAll('.uses button')[1].click()")
         assert "price = 41" in await page.value("document.activeElement.innerText")
-        assert await page.value("document.getElementById('panel').open") is False
 
 
 async def test_code_is_run_again_edited_and_hidden(serving_fake, browsing):

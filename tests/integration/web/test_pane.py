@@ -8,7 +8,7 @@ import zipfile
 import pytest
 
 from interpreter_bot import settings, values
-from tests.integration.web import visits
+from tests.integration.web import test_accessibility, visits
 
 CODE = """
 import pandas
@@ -148,7 +148,7 @@ async def test_files_are_looked_into_renamed_deleted_and_taken_along(serving_ker
         assert "ZeroDivisionError" in shown
         assert "never" not in shown
         await page.until(f"{TITLES} === 'x'")
-        await page.value("document.querySelector('#pane h2').focus()")
+        await page.value("document.querySelector('#pane [role=tab]').focus()")
         await page.press("Escape")
         assert await page.value("document.getElementById('pane').hidden")
         assert await page.value("document.activeElement.id") == "files"
@@ -198,3 +198,47 @@ async def test_earlier_versions_of_a_file_are_looked_at_and_brought_back(
         await page.until(f"{TITLES} === 'notes (2).txt,notes.txt'")
         await view(page, "notes (2).txt")
         await page.until("document.querySelector('#pane pre')?.textContent === 'first <b>'")
+
+
+@pytest.mark.kernel
+async def test_variables_and_columns_follow_what_is_run(serving_kernels, browsing):
+    """As they are after each run, on the tab that is chosen, by keys as well."""
+    async with serving_kernels() as (_, address), browsing() as browser:
+        page = await browser.page(width=1400)
+        await page.go(address)
+        await page.until("!document.getElementById('welcome').hidden")
+
+        async def run(code, count):
+            fields = "[...document.querySelectorAll('#message, #code')]"
+            await page.click(f"#{await page.value(f'{fields}.find(e => e.checkVisibility()).id')}")
+            await page.type(code)
+            await page.press("Enter", modifiers=2)
+            await visits.answered(page, count=count)
+
+        await visits.choose(page, "python-state", "Variables")
+        listed = "document.querySelector('#pane .variables').innerText"
+        await page.until("document.getElementById('pane').innerText.includes('No variables yet')")
+        await run("price = '<b>41</b>'", 1)
+        await page.until(f"{listed}.includes('<b>41</b>')")
+        await run("price = 42; import pandas", 2)
+        await page.until(f"{listed}.includes('42')")
+        await page.value(test_accessibility.AXE)
+        assert await page.value(test_accessibility.RUN) == []
+        await page.value("document.getElementById('tab-variables').focus()")
+        await page.press("ArrowRight")
+        assert await page.value("document.activeElement.ariaSelected") == "true"
+        schema = "document.getElementById('pane-body').innerText"
+        await page.until(f"{schema}.includes('No tables are loaded')")
+        await run("t = pandas.DataFrame({f'c{n}': [n / 2] for n in range(45)}, index=['<i>'])", 3)
+        await page.until("document.querySelectorAll('#pane .columns tbody tr').length === 46")
+        rows = "[...document.querySelectorAll('#pane .columns tbody tr')].map(e => e.innerText)"
+        told = await page.value(rows)
+        assert told[0].split("\t") == ["index", "str", "<i>"]
+        assert told[45].split("\t") == ["c44", "float64", "22"]
+        assert await page.value(test_accessibility.RUN) == []
+        await run("del t", 4)
+        await page.until(f"{schema}.includes('No tables are loaded')")
+        # What is on its way when the pane is closed does not open it again.
+        await page.value("document.querySelector('#pane [aria-label^=Close]').click()")
+        await run("price = 43", 5)
+        assert await page.value("document.getElementById('pane').hidden")

@@ -59,7 +59,3 @@ export function openPanel(title, ...content) {
   if (!$("panel").open) $("panel").showModal();
   else if (hadFocus) $("panel-body").querySelector("input:checked")?.focus();
 }
-
-export function closePanel() {
-  $("panel").close();
-}

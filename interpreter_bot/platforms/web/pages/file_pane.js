@@ -1,66 +1,40 @@
-// The pane beside a conversation: its files, what is in one of them, and what became of it when.
+// The files of a conversation, what is in one of them, and what became of it when.
 
-import { $, address, count, download, el, icon, named, plain, size, styled } from "./dom.js";
+import { address, count, download, el, icon, named, plain, size, $ } from "./dom.js";
 import { post } from "./connection.js";
 import { asked, confirmed } from "./dialogs.js";
 import { fileAddress } from "./files.js";
 import { preview } from "./previews.js";
 
-await styled("/pane.css");
-
 let around = null;
+let place = null;
 let files = [];
 let shown = null;
-
-/** Whether it is to be seen, of this conversation. */
-export function isOpen() {
-  return !$("pane").hidden;
-}
+let most = 0;
 
 /**
- * Show the files of a conversation.
+ * Draw the files of a conversation.
  * @param {{files: object[], most_bytes: number}} told
- * @param {{thread: string, title: string, say(message: object): boolean}} actions
- * @param {string} name of the file that is wanted; empty for all
+ * @param {{name: string, isAnother: boolean}} wanted the file that is wanted; whether nothing of it is there yet
  */
-export function showFiles(told, actions, name = "") {
-  const isAnother = around?.thread !== actions.thread, wasOpen = isOpen();
+export function draw(body, told, actions, { name, isAnother }) {
+  place = body;
   around = actions;
   files = told.files;
+  most = told.most_bytes;
   if (isAnother) shown = null;
-  $("pane").hidden = false;
-  document.body.classList.add("with-pane");
   if (name) return open(name);
   // What is looked at stays, whatever else becomes of the other files.
   const present = shown && files.find((one) => one.name === shown.name);
   if (present) return present.modified === shown.modified ? undefined : tellOfChange(present);
-  list(told.most_bytes);
-  if (!wasOpen) $("pane").querySelector("h2").focus();
-}
-
-export function closeFiles() {
-  if (!isOpen()) return;
-  const hadFocus = $("pane").contains(document.activeElement);
-  $("pane").hidden = true;
-  shown = null;
-  document.body.classList.remove("with-pane");
-  $("pane").replaceChildren();
-  if (hadFocus) $("files").focus();
-}
-
-function draw(title, before, tools, ...content) {
-  const close = el("button", { type: "button", class: "icon", "aria-label": "Close the files", onclick: closeFiles }, icon("close"));
-  $("pane").replaceChildren(el("header", {}, before, el("h2", { tabindex: -1 }, title), close), el("div", { class: "pane-tools" }, tools), el("div", { class: "pane-body" }, content));
+  list();
 }
 
 function button(words, glyph, onclick) {
   return el("button", { type: "button", class: "small", onclick }, icon(glyph), el("span", {}, words));
 }
 
-let most = 0;
-
-function list(mostBytes = most) {
-  most = mostBytes;
+function list() {
   shown = null;
   const total = files.reduce((sum, file) => sum + file.size_bytes, 0);
   const tools = [button("Upload", "plus", () => $("picker").click())];
@@ -68,7 +42,7 @@ function list(mostBytes = most) {
   const said = files.length
     ? `${count(files.length, "file", "files")}, ${size(total)} of ${size(most)}`
     : "No files yet. Drop one on the page, or let the code make some; they lie in /mnt/data.";
-  draw("Files", null, tools, el("p", { class: "muted" }, said), el("ul", { class: "files" }, files.map(entry)));
+  place.replaceChildren(el("div", { class: "pane-tools" }, tools), el("p", { class: "muted" }, said), el("ul", { class: "files" }, files.map(entry)));
 }
 
 function entry(file) {
@@ -84,25 +58,25 @@ function open(name) {
   }
   shown = file;
   const query = { thread: around.thread, name };
-  const back = el("button", { type: "button", class: "small", onclick: () => (list(), focusOn(name)) }, "All files");
+  const back = button("All files", "before", () => (list(), focusOn(name)));
   const tools = [
     el("a", { class: "small", href: fileAddress(query), download: "" }, icon("down"), el("span", {}, "Download")),
     button("Rename", "pen", () => rename(query)),
     ...(/\.ipynb$/i.test(name) ? [button("Run its cells", "open", () => dispatchEvent(new CustomEvent("notebook", { detail: name })))] : []),
     button("Delete", "bin", () => remove(query)),
   ];
-  draw(named(name), back, tools, preview(file, around), versions(query));
-  $("pane").querySelector("h2").focus();
+  const heading = el("h2", { tabindex: -1 }, named(name));
+  place.replaceChildren(back, heading, el("div", { class: "pane-tools" }, tools), el("div", { class: "file-shown" }, preview(file, around)), versions(query));
+  heading.focus();
 }
 
 function focusOn(name) {
-  const place = files.findIndex((one) => one.name === name);
-  $("pane").querySelectorAll(".file > button")[place]?.focus();
+  place.querySelectorAll(".file > button")[files.findIndex((one) => one.name === name)]?.focus();
 }
 
 /** In which turns it was sent or made, and what it was then, as long as that is kept. */
 function versions(query) {
-  const place = el("div", { class: "file-versions" });
+  const past = el("div", { class: "file-versions" });
   const fill = async () => {
     const response = await fetch(address("/versions", query));
     if (!response.ok) throw new Error(await response.text());
@@ -110,8 +84,8 @@ function versions(query) {
     if (!found.length) return el("p", { class: "muted" }, "Not sent yet.");
     return el("details", {}, el("summary", {}, `History (${found.length})`), el("ol", {}, found.map((one, number) => version(query, one, number === 0))));
   };
-  fill().then((made) => place.replaceChildren(made), (error) => place.replaceChildren(el("p", { class: "notice" }, error.message)));
-  return place;
+  fill().then((made) => past.replaceChildren(made), (error) => past.replaceChildren(el("p", { class: "notice" }, error.message)));
+  return past;
 }
 
 function version(query, { request, at, size_bytes: bytes, was_sent: wasSent, checkpoint }, isLast) {
@@ -128,7 +102,7 @@ function version(query, { request, at, size_bytes: bytes, was_sent: wasSent, che
 /** Show what a file was, in the place of what it is. */
 function lookBack(file, time) {
   const back = button("As it is now", "look", () => open(file.name));
-  $("pane").querySelector(".pane-body").replaceChildren(
+  place.querySelector(".file-shown").replaceChildren(
     el("p", { class: "notice", role: "status" }, el("span", {}, `As it was after ${time.toLocaleString()}. `), back), preview(file, around));
 }
 
@@ -137,7 +111,7 @@ async function bringBack(query) {
     const { name } = await post("/bring-back", query);
     renew();
     const told = el("p", { class: "notice", role: "status" }, `It is beside this one, as ${plain(name)}.`);
-    $("pane").querySelector(".pane-body").prepend(told);
+    place.prepend(told);
   } catch (error) {
     complain(error.message);
   }
@@ -145,13 +119,13 @@ async function bringBack(query) {
 
 function tellOfChange(file) {
   shown = file;
-  $("pane").querySelector(".changed")?.remove();
+  place.querySelector(".changed")?.remove();
   const again = button("Look again", "look", () => open(file.name));
-  $("pane").querySelector(".pane-body").prepend(el("p", { class: "notice changed", role: "status" }, el("span", {}, "This file has changed."), again));
+  place.prepend(el("p", { class: "notice changed", role: "status" }, el("span", {}, "This file has changed."), again));
 }
 
 function complain(sentence) {
-  $("pane").querySelector(".pane-body").prepend(el("p", { class: "notice bad", role: "alert" }, sentence));
+  place.prepend(el("p", { class: "notice bad", role: "alert" }, sentence));
 }
 
 function renew() {

@@ -50,7 +50,7 @@ function arrive() {
   watch();
   changed();
   redrawList();
-  renewFiles();
+  renewPane();
   // On a phone the keyboard would hide half of what there is.
   if (!matchMedia("(pointer: coarse)").matches) composer.focus();
 }
@@ -61,8 +61,8 @@ function showFiles(name = "") {
   say({ do: "show", panel: "files" });
 }
 
-function renewFiles() {
-  if (pane?.isOpen()) say({ do: "show", panel: "files" });
+function renewPane() {
+  if (pane?.isOpen()) pane.renew(say);
 }
 
 function watch() {
@@ -185,7 +185,7 @@ const hear = {
   },
   event({ turn, event }) {
     conversation.tell(turn, event);
-    if (event.kind === "artifact" || event.kind === "over") renewFiles();
+    if (["artifact", "finished", "over"].includes(event.kind)) renewPane();
   },
   notice({ text }) {
     conversation.notice(text);
@@ -227,22 +227,19 @@ const hear = {
     dispatchEvent(new CustomEvent("looked", { detail: found }));
   },
   async panel(message) {
-    if (message.panel === "files") {
-      if (message.thread !== thread) return;
-      const name = viewed;
-      viewed = "";
-      pane ??= await import("./file_pane.js");
-      return pane.showFiles(message, { thread, say, title: sidebar.titleOf(thread) }, name);
-    }
-    const around = { thread, say, runAgain };
-    (await import("./panels.js")).showPanel(message, around);
+    const around = { thread, say, runAgain, title: sidebar.titleOf(thread), isRunning: () => conversation.running !== null };
+    if (!["files", "variables"].includes(message.panel)) return (await import("./panels.js")).showPanel(message, around);
+    const name = viewed;
+    viewed = "";
+    pane ??= await import("./pane.js");
+    pane.show(message, around, name);
   },
   download() {
     download(address("/notebook", { thread, name: sidebar.titleOf(thread), suffix: "ipynb" }));
   },
 };
 
-const OF_ONE_CONVERSATION = new Set(["conversation", "turn", "event", "notice", "model", "reset", "undone", "deleted"]);
+const OF_ONE_CONVERSATION = new Set(["conversation", "turn", "event", "notice", "model", "reset", "undone", "deleted", "panel"]);
 
 function heard(message) {
   if (OF_ONE_CONVERSATION.has(message.kind) && message.thread !== thread) return;
@@ -305,9 +302,9 @@ for (const [id, glyph] of [["python-state"], ["share", "share"], ["more", "more"
   $(id).addEventListener("keydown", (event) => event.key === "ArrowDown" && (event.preventDefault(), open()));
 }
 $("files").append(icon("folder"), el("span", { class: "label" }, "Files"));
-$("files").addEventListener("click", () => (pane?.isOpen() ? pane.closeFiles() : showFiles()));
+$("files").addEventListener("click", () => (pane?.isOpen() ? pane.closePane() : showFiles()));
 for (const place of ["turns", "composer"]) $(place).addEventListener("view", ({ detail }) => showFiles(detail));
-addEventListener("uploaded", renewFiles);
+addEventListener("uploaded", renewPane);
 addEventListener("click", async (event) => {
   const picture = event.target.closest?.("[data-enlarged]");
   if (!picture || event.ctrlKey || event.metaKey || event.shiftKey) return;
@@ -345,7 +342,7 @@ addEventListener("popstate", arrive);
 addEventListener("resize", () => composer.fit());
 addEventListener("keydown", (event) => {
   if (event.key !== "Escape" || document.querySelector("dialog[open], :popover-open")) return;
-  if ($("pane").contains(event.target)) pane.closeFiles();
+  if ($("pane").contains(event.target)) pane.closePane();
   else if (sidebar.isShown) sidebar.show(false);
   else if (conversation.running && !composer.isEditing(event.target)) stopOnSecond();
 });

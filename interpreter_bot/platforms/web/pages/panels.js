@@ -1,13 +1,13 @@
-// What is shown beside a conversation: files, variables, limits, network, tools, models, usage, help.
+// What is shown over a conversation: limits, network, tools, models, usage, help.
 
-import { count, el, linked, plain, scrollable, size } from "./dom.js";
-import { closePanel, openPanel } from "./dialogs.js";
+import { el, linked, plain } from "./dom.js";
+import { openPanel } from "./dialogs.js";
 
 export function showPanel(shown, actions) {
   DRAWERS[shown.panel]?.(shown, actions);
 }
 
-function rows(pairs) {
+export function rows(pairs) {
   return el("table", { class: "rows" }, el("tbody", {}, pairs.map(([name, ...rest]) => el("tr", {}, el("th", { scope: "row" }, name), rest.map((one) => el("td", {}, withCode(one)))))));
 }
 
@@ -17,35 +17,8 @@ function withCode(words) {
 }
 
 /** Moments as the server's `command_panels` writes them, in the time zone of the reader. */
-function inLocalTime(text) {
+export function inLocalTime(text) {
   return text.replace(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/g, (moment) => new Date(moment).toLocaleString([], { dateStyle: "long", timeStyle: "short" }));
-}
-
-/** The cells that made or read a variable; each leads to where it ran. */
-function users(uses) {
-  if (!uses.length) return "";
-  const there = ({ turn_id: turn }) => (closePanel(), dispatchEvent(new CustomEvent("reveal", { detail: turn })));
-  const cell = (use) => el("li", {}, el("button", { type: "button", class: "small", onclick: () => there(use) }, use.is_maker ? "Made by " : "Read by ", el("code", { dir: "ltr" }, plain(use.line))));
-  return el("details", { class: "uses" }, el("summary", {}, count(uses.length, "cell", "cells")), el("ul", {}, uses.map(cell)));
-}
-
-/** Each variable, and the inside of those that are tables. */
-function listed(variables, say) {
-  const inside = el("div", {});
-  const open = async (one) => {
-    const { LiveTable } = await import("./tables.js");
-    const gone = (sentence) => inside.replaceChildren(el("p", { class: "notice" }, sentence));
-    const live = new LiveTable(one, { say, gone });
-    inside.replaceChildren(el("h3", {}, plain(one.name)), live.element);
-    live.search.focus();
-  };
-  const row = (one) =>
-    el("tr", {}, el("th", { scope: "row" }, plain(one.name)), el("td", {}, plain(one.type)), el("td", {}, one.shape.map((number) => number.toLocaleString("en")).join(" × ")),
-      el("td", {}, one.size_bytes === null ? "" : size(one.size_bytes)),
-      el("td", { dir: "auto" }, one.handle ? el("button", { type: "button", class: "small", "aria-label": `Look into ${plain(one.name)}`, onclick: () => open(one) }, "Look inside") : plain(one.text)),
-      el("td", {}, users(one.uses ?? [])));
-  const head = ["Name", "Type", "Shape", "Size", "Value", "Used by"].map((one) => el("th", { scope: "col" }, one));
-  return el("div", {}, scrollable(el("div", { class: "wide-table" }, el("table", { class: "data" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, variables.map(row))))), inside);
 }
 
 const APPROVALS = {
@@ -77,13 +50,6 @@ const DRAWERS = {
     const more = order.indexOf(holds) > order.indexOf(chosen)
       ? el("p", { class: "notice" }, `The operator requires a stricter setting: ${APPROVALS[holds].toLowerCase()}`) : null;
     openPanel("Approval", el("fieldset", {}, el("legend", { class: "muted" }, "Ask me before code runs"), choices), ...[more].filter(Boolean));
-  },
-
-  variables({ rows: all, lost_cells: cells, variables, problem }, { runAgain, say }) {
-    const again = () => (closePanel(), runAgain());
-    const more = cells ? [el("button", { type: "button", class: "quiet", onclick: again }, `Rebuild lost variables: run ${count(cells, "cell", "cells")}`)] : [];
-    const told = problem ? [el("p", { class: "notice" }, problem)] : variables.length ? [listed(variables, say)] : [];
-    openPanel("Variables", ...told, rows(all.map(([name, ...rest]) => [name, ...rest.map(inLocalTime)])), ...more);
   },
 
   network({ rows: all }) {

@@ -274,7 +274,7 @@ export class LiveTable {
 
 function widthOf(column, rows, place) {
   // Beside a heading there is a button, and perhaps an arrow.
-  let longest = Math.max(column.name.length * 1.15 + 5, column.dtype.length * 0.8);
+  let longest = Math.max((column.name.length || 5) * 1.15 + 5, column.dtype.length * 0.8);
   for (const row of rows) longest = Math.max(longest, row[place]?.length ?? 7);
   return Math.round(Math.min(Math.max(longest * 8.4 + 24, 84), 300));
 }
