@@ -13,6 +13,7 @@ is no wall: a page that is after them finds them in a frame of its own.
 from __future__ import annotations
 
 import contextlib
+import importlib.resources
 import re
 from collections.abc import AsyncIterator
 from typing import Final
@@ -57,6 +58,9 @@ table{border-collapse:collapse}th,td{padding:3px 8px;text-align:right}</style>
 _FIRST: Final = b"""<script>for (const name of ["RTCPeerConnection", "webkitRTCPeerConnection"])
 Object.defineProperty(window, name, {value: undefined, writable: false, configurable: false});
 </script>"""
+_DARK: Final = b"<script>%b</script>" % (
+    importlib.resources.files(__package__).joinpath("pages/dark_charts.js").read_bytes()
+)
 # Reports the height of the page, with margins that stick out of its body and a scroll bar beneath
 # it. The receiver believes it within bounds. One that is always a little taller than its frame
 # would grow without end: it gets what suits a chart, and is asked no more.
@@ -110,7 +114,8 @@ class Displays:
             if info.size_bytes > _MOST_PAGE_BYTES:
                 raise errors.FileTooLargeError("The page is too large to be shown; download it.")
             data = b"".join([piece async for piece in pieces])[:_MOST_PAGE_BYTES]
-        policy, body = _FRAME_POLICY, _begun(data) + _TAIL
+        first = _FIRST + (_DARK if request.query.get("theme") == "dark" else b"")
+        policy, body = _FRAME_POLICY, _begun(data, first) + _TAIL
         if not self._has_scripts:
             policy, body = _STILL_POLICY, data if _WHOLE.match(data[:4096]) else _HEAD + data
         headers = _FRAME_HEADERS | {"Content-Security-Policy": policy}
@@ -153,12 +158,12 @@ class Displays:
         yield values.FileInfo(sha256, len(data), 0), _one(data)
 
 
-def _begun(page: bytes) -> bytes:
-    """Put our script before all others. A doctype after it counts for nothing, so ours is first."""
+def _begun(page: bytes, first: bytes) -> bytes:
+    """Put our scripts first, below a doctype: one that comes after them counts for nothing."""
     whole = _WHOLE.match(page[:4096])
     if whole is None:
-        return _HEAD + _FIRST + page
-    return (_DOCTYPE if whole[1].startswith(b"!") else b"") + _FIRST + page
+        return _HEAD + first + page
+    return (_DOCTYPE if whole[1].startswith(b"!") else b"") + first + page
 
 
 async def _one(data: bytes) -> AsyncIterator[bytes]:

@@ -94,6 +94,11 @@ export function moveByArrows(list, event) {
   items.at(to % items.length).focus();
 }
 
+/** Whether the colours are dark: those that were chosen in this browser, or else the system's. */
+export function isDark() {
+  return (localStorage.getItem("theme") || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+}
+
 export const $ = (id) => document.getElementById(id);
 
 // Characters that are not seen, or that turn the order of those that are.

@@ -1,6 +1,6 @@
 // What code showed, in order: text, pictures, tables, pages.
 
-import { address, copier, el, icon, plain, scrollable } from "./dom.js";
+import { address, copier, el, icon, isDark, plain, scrollable } from "./dom.js";
 import { formula } from "./formulas.js";
 import { Words } from "./markdown.js";
 import { Terminal } from "./terminal.js";
@@ -15,6 +15,21 @@ addEventListener("message", (event) => {
   const height = Number(event.data?.height);
   if (frame && Number.isFinite(height)) frame.style.height = `${Math.min(Math.max(height, 48), TALLEST)}px`;
 });
+
+// Pages are drawn anew where the colours change: a chart has its own.
+function redrawPages() {
+  for (const frame of document.querySelectorAll("iframe[src^='/frame?']")) {
+    const source = themed(frame.getAttribute("src"));
+    if (source !== frame.getAttribute("src")) frame.src = source;
+  }
+}
+
+function themed(source) {
+  return source.replace(/&theme=dark$/, "") + (isDark() ? "&theme=dark" : "");
+}
+
+addEventListener("theme", redrawPages);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawPages);
 
 export class Outputs {
   /** @param {Map<string, Set<{redraw: Function}>>} displays by id, of the whole conversation
@@ -172,7 +187,7 @@ function picture(event) {
 
 /** A page of somebody else's, behind walls: see sandboxed_displays.py. */
 export function framed(query, title) {
-  const frame = el("iframe", { title, sandbox: "allow-scripts", loading: "lazy", src: address("/frame", query), onload: known });
+  const frame = el("iframe", { title, sandbox: "allow-scripts", loading: "lazy", src: themed(address("/frame", query)), onload: known });
   function known() {
     for (const [key, one] of frames) if (!one.isConnected) frames.delete(key);
     frames.set(frame.contentWindow, frame);
