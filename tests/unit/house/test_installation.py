@@ -20,6 +20,22 @@ def test_nothing_asks_to_install_the_name_from_an_index():
     assert [name for name in texts if asking.search((ROOT / name).read_text("utf-8"))] == []
 
 
+def test_the_locks_agree_and_name_hashes_but_no_address():
+    versions = {}
+    paths = [*ROOT.glob("*.lock"), *(ROOT / "interpreter_bot/kernels/libraries").glob("*.lock")]
+    assert len(paths) == 5
+    for path in paths:
+        text = path.read_text("utf-8")
+        assert "://" not in text
+        for requirement in re.split(r"\n(?=[\w])", text):
+            name, version = re.split(r"[ \\;]", requirement, maxsplit=1)[0].split("==")
+            assert "--hash=sha256:" in requirement, requirement
+            # There may be several, for different Pythons.
+            versions.setdefault(name, {}).setdefault(path, set()).add(version)
+    for name, by_path in versions.items():
+        assert len(set(map(frozenset, by_path.values()))) == 1, name
+
+
 def test_a_wheel_has_what_an_installed_bot_needs(tmp_path):
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=60)
@@ -27,3 +43,4 @@ def test_a_wheel_has_what_an_installed_bot_needs(tmp_path):
     names = set(zipfile.ZipFile(wheel).namelist())
     assert "interpreter_bot/platforms/slack/manifest.yml" in names
     assert "interpreter_bot/store/migrations/env.py" in names
+    assert "interpreter_bot/kernels/libraries/core.lock" in names
