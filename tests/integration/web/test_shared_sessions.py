@@ -89,7 +89,9 @@ async def test_a_thread_is_read_by_who_has_the_link(serving_fake, browsing):
         seen = "[...document.querySelectorAll('button')].filter(e => e.checkVisibility())"
         assert await page.value(f"{seen}.map(e => e.innerText.trim())") == [
             "Download",
-            *["Copy"] * 3,
+            *["Copy"] * 2,
+            "Full screen",
+            "Copy",
         ]
         await page.click(".turn .file a[download]")
         assert (await browser.downloaded()).read_bytes() == b"1,2\n"

@@ -111,6 +111,40 @@ async def test_names_of_rows_stay_in_sight_and_a_table_takes_all_room(serving_ke
         await page.until("!document.querySelector('.grid')")
 
 
+async def test_a_table_that_python_has_no_more_takes_all_room_as_it_stands(serving_fake, browsing):
+    table = values.Table(columns=("a",), rows=(("1",),), row_count=1, column_count=1)
+    async with serving_fake(visits.playing(table)) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await visits.say(page, "show")
+        await visits.answered(page)
+        await page.click(".output-tools button:nth-of-type(2)")
+        await page.until("document.querySelector('dialog[open] td')?.innerText === '1'")
+        assert "1 row" in await page.text("dialog[open]")
+        await page.press("Escape")
+        await page.until(
+            "!document.querySelector('.table-room') && !!document.querySelector('figure td')"
+        )
+        assert "Full screen" in await page.value("document.activeElement.innerText")
+
+
+async def test_a_table_is_explored_in_all_of_the_window(serving_kernels, browsing):
+    async with serving_kernels() as (_, address), browsing() as browser:
+        page = await browser.page(width=1280)
+        await page.go(address)
+        await page.until("!document.getElementById('welcome').hidden")
+        await page.value("document.getElementById('message').focus()")
+        await page.type("import pandas; pandas.DataFrame({'a': [1, 2]})")
+        await page.press("Enter", modifiers=2)
+        await visits.answered(page)
+        full = "[...document.querySelectorAll('.output-tools button')]"
+        await page.value(f"{full}.find(e => e.innerText === 'Full screen').click()")
+        await page.until("document.querySelector('dialog[open] [data-row]')")
+        await page.press("Escape")
+        await page.until(
+            "!document.querySelector('.table-room') && !!document.querySelector('.grid')"
+        )
+
+
 async def test_a_small_table_is_explored_and_saved_and_leaves_no_file(serving_kernels, browsing):
     code = "import pandas; pandas.DataFrame({'a': [1, 2], 'b': ['x', 'y']})"
     async with serving_kernels() as (service, address), browsing() as browser:

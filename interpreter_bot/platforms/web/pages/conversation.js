@@ -1,6 +1,6 @@
 // The conversation that is shown: its turns, put in order without showing anything twice.
 
-import { $, count, el, plain } from "./dom.js";
+import { $, count, el, icon, plain } from "./dom.js";
 import { Turn } from "./turns.js";
 
 const NEAR_THE_END = 120;
@@ -18,6 +18,7 @@ export class Conversation {
     this.pane.addEventListener("scroll", () => this.noteScroll(), { passive: true });
     const sizes = new ResizeObserver(() => (this.follow(), this.noteScroll()));
     for (const box of [this.list, this.pane]) sizes.observe(box);
+    $("latest").append(icon("toEnd"));
     $("latest").addEventListener("click", () => this.toEnd());
     this.open("");
   }

@@ -21,30 +21,38 @@ export function table(event, say) {
   const size = el("span", { class: "muted" }, extent(event));
   const copy = copier(asText);
   const said = el("div", { class: "output-tools" }, size, copy);
-  if (event.handle) said.append(...ofWhole(event, { still, size, copy, say }));
+  const full = button("Full screen", "full", async () => (await import("./rooms.js")).enlargeStill(still, full, size.textContent));
+  said.append(...(event.handle ? ofWhole(event, { still, size, copy, say }) : [full]));
   return el("figure", {}, still, said);
+}
+
+function button(words, glyph, onclick) {
+  return el("button", { type: "button", class: "small", onclick }, icon(glyph), el("span", {}, words));
 }
 
 /** What can be done with a table of which Python has more, as long as it has it. */
 function ofWhole(event, { still, size, copy, say }) {
   const save = (suffix) => () => dispatchEvent(new CustomEvent("table", { detail: { table: event.handle, suffix } }));
-  const button = (words, glyph, onclick) => el("button", { type: "button", class: "small", onclick }, icon(glyph), el("span", {}, words));
   const explore = button("Explore", "filter", open);
+  const full = button("Full screen", "full", async () => (await open()).enlarge());
   async function open() {
     const { LiveTable } = await import("./tables.js");
     const live = new LiveTable(event, { say, gone, close: () => gone("") });
     live.element.addEventListener("keydown", (pressed) => pressed.key === "Escape" && !live.room && (pressed.stopPropagation(), gone("")));
     still.replaceWith(live.element);
-    for (const one of [explore, size, copy]) one.hidden = true;
+    for (const one of small) one.hidden = true;
     live.search.focus();
+    return live;
     function gone(sentence) {
+      live.room?.close();
       live.element.replaceWith(still);
-      for (const one of [explore, size, copy]) one.hidden = false;
+      for (const one of small) one.hidden = false;
       size.textContent = [extent(event), sentence].filter(Boolean).join(". ");
       explore.focus();
     }
   }
-  return [explore, button("All as CSV", "down", save("csv")), button("Parquet", "down", save("parquet"))];
+  const small = [explore, full, size, copy];
+  return [explore, full, button("All as CSV", "down", save("csv")), button("Parquet", "down", save("parquet"))];
 }
 
 /** A long text of a cell stands on one line until somebody wants to read it. */

@@ -1,10 +1,11 @@
 // A table that one can touch: sorted, filtered and searched by the Python that has it. Fetched when
 // the first one is opened. What is asked next waits for the answer to what was asked before.
 
-import { copier, count, el, icon, plain, styled } from "./dom.js";
+import { copier, count, el, icon, plain } from "./dom.js";
 import { Grid } from "./grids.js";
-import { look } from "./kernel_lookups.js";
 import { spread } from "./histograms.js";
+import { look } from "./kernel_lookups.js";
+import { enlarge } from "./rooms.js";
 
 const BLOCK = 100;
 const MOST_BLOCKS = 60;
@@ -19,8 +20,6 @@ const OPERATORS = {
   truth: ["=", "missing", "present"],
   other: ["missing", "present"],
 };
-
-await styled("/tables.css");
 
 export class LiveTable {
   /**
@@ -39,8 +38,9 @@ export class LiveTable {
     this.detail = el("p", { class: "cell-detail", dir: "auto", hidden: true });
     this.search = el("input", { type: "search", placeholder: "Search all rows", "aria-label": "Search all rows", maxlength: 200, oninput: () => this.typed() });
     const copy = copier(() => this.copied(), "Copy cells");
+    this.enlarger = el("button", { type: "button", class: "small", "aria-pressed": "false", onclick: () => this.enlarge() }, icon("full"), el("span", {}, "Full screen"));
     this.element = el("div", { class: "live-table" },
-      el("div", { class: "table-bar" }, this.search, this.status, copy, this.enlarger(), user.close ? el("button", { type: "button", class: "small", onclick: user.close }, "Close") : null),
+      el("div", { class: "table-bar" }, this.search, this.status, copy, this.enlarger, user.close ? el("button", { type: "button", class: "small close", onclick: user.close }, "Close") : null),
       this.filtering, this.grid.element, this.detail);
     this.grid.element.addEventListener("keydown", (event) => {
       if (event.key === "c" && (event.ctrlKey || event.metaKey) && !getSelection().toString()) copy.click();
@@ -48,34 +48,19 @@ export class LiveTable {
     this.renew();
   }
 
-  /** A button that gives the table all of the window, and takes it back. */
-  enlarger() {
-    const words = el("span", {}, "Full screen");
-    const button = el("button", { type: "button", class: "small", "aria-pressed": "false", onclick: () => (this.room ? this.room.close() : this.enlarge(button, words)) }, icon("open"), words);
-    return button;
-  }
-
-  enlarge(button, words) {
-    const place = el("div", {});
-    const still = (event) => event.stopPropagation();
-    this.room = el("dialog", { class: "table-room", "aria-label": "Table", oncancel: still, onkeydown: still });
+  /** Give the table all of the window, or take it back. */
+  enlarge() {
+    if (this.room) return this.room.close();
     const tell = (isLarge) => {
-      words.textContent = isLarge ? "Leave full screen" : "Full screen";
-      button.setAttribute("aria-pressed", String(isLarge));
+      this.enlarger.lastChild.textContent = isLarge ? "Leave full screen" : "Full screen";
+      this.enlarger.setAttribute("aria-pressed", String(isLarge));
+      this.enlarger.focus();
     };
-    this.room.addEventListener("close", () => {
-      this.grid.move(() => place.replaceWith(this.element));
-      this.room.remove();
+    const closed = () => {
       this.room = null;
       tell(false);
-      button.focus();
-    });
-    this.grid.move(() => {
-      this.element.replaceWith(place);
-      this.room.append(this.element);
-      document.body.append(this.room);
-      this.room.showModal();
-    });
+    };
+    this.room = enlarge(this.element, { move: (put) => this.grid.move(put), closed });
     tell(true);
   }
 

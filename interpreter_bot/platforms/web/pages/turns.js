@@ -310,10 +310,10 @@ export class Turn {
   /** Let the question be edited where it stands, and be asked again below its answer. */
   offerBranches() {
     const again = () => this.around.branch(this, this.head.request);
-    this.editor = el("button", { type: "button", class: "small", onclick: () => this.edit() }, icon("pen"), el("span", {}, "Edit"));
+    this.editor = el("button", { type: "button", class: "icon edit", title: "Edit", onclick: () => this.edit() }, icon("pen"), el("span", { class: "unseen" }, "Edit"));
     this.asked.append(this.editor);
     // What ended badly has a button at the sentence that says so.
-    if (["done", "stopped"].includes(this.over.status)) this.meta.append(el("button", { type: "button", class: "small", onclick: again }, this.head.is_code ? "Run again" : "Try again"));
+    if (["done", "stopped"].includes(this.over.status)) this.meta.append(el("button", { type: "button", class: "small", onclick: again }, icon("again"), el("span", {}, this.head.is_code ? "Run again" : "Try again")));
   }
 
   /** Let the question be written anew where it stands. */
