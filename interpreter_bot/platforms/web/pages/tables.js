@@ -40,7 +40,8 @@ export class LiveTable {
     const copy = copier(() => this.copied(), "Copy cells");
     this.enlarger = el("button", { type: "button", class: "small", "aria-pressed": "false", onclick: () => this.enlarge() }, icon("full"), el("span", {}, "Full screen"));
     this.element = el("div", { class: "live-table" },
-      el("div", { class: "table-bar" }, this.search, this.status, copy, this.enlarger, user.close ? el("button", { type: "button", class: "small close", onclick: user.close }, "Close") : null),
+      el("div", { class: "table-bar" }, this.search, this.status,
+        el("div", { class: "table-tools" }, copy, this.enlarger, user.close ? el("button", { type: "button", class: "small close", onclick: user.close }, "Close") : null)),
       this.filtering, this.grid.element, this.detail);
     this.grid.element.addEventListener("keydown", (event) => {
       if (event.key === "c" && (event.ctrlKey || event.metaKey) && !getSelection().toString()) copy.click();
