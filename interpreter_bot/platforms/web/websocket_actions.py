@@ -341,7 +341,8 @@ class TabConnection:
     async def _show(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
         name, argument = validation.text(message, "panel"), validation.text(message, "rest")
         place = self._place(message)
-        content = {"panel": name} | await command_panels.panel(place, name, argument)
+        content = await command_panels.panel(place, name, argument)
+        content |= {"panel": name, "is_renewal": message.get("is_renewal") is True}
         tab.send(tab_hub.encoded_message("panel", content, thread=place.key.thread))
 
     def _place(self, message: session_actions.Message) -> command_table.Place:

@@ -14,7 +14,6 @@ const TABS = {
 const BUSY_MILLISECONDS = 1000;
 let current = "files";
 let around = null;
-let isRenewing = false;
 
 /** Whether it is to be seen. */
 export function isOpen() {
@@ -23,22 +22,19 @@ export function isOpen() {
 
 /** Ask for what is shown, which may be another now. */
 export function renew(say) {
-  isRenewing = true;
-  say({ do: "show", panel: TABS[current][1] });
+  say({ do: "show", panel: TABS[current][1], is_renewal: true });
 }
 
 /**
  * Show what was asked for.
- * @param {{panel: string}} message
+ * @param {{panel: string, is_renewal: boolean}} message
  * @param {{thread: string, title: string, say(message: object): boolean, runAgain(): void, isRunning(): boolean}} actions
  * @param {string} name of the file that is wanted; empty for all
  */
 export async function show(message, actions, name = "") {
   const wasOpen = isOpen(), isAnother = around?.thread !== actions.thread;
   // Whoever closed it meanwhile does not want it back.
-  const isLate = isRenewing && !wasOpen;
-  isRenewing = false;
-  if (isLate) return;
+  if (message.is_renewal && !wasOpen) return;
   around = actions;
   if (!wasOpen || TABS[current][1] !== message.panel) current = message.panel;
   if (!wasOpen) open();
