@@ -94,7 +94,8 @@ class Routes:
         """Answer a request, or respond with the sentence of an error; its last net."""
         handler = self._handlers.get((request.method, request.path))
         if handler is None:
-            raise web.HTTPNotFound
+            methods = [method for method, path in self._handlers if path == request.path]
+            raise web.HTTPMethodNotAllowed(request.method, methods) if methods else web.HTTPNotFound
         try:
             return await handler(request)
         except (web.HTTPException, ConnectionError):
