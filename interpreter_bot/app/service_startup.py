@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final
 
-from interpreter_bot import encryption, schedules, settings
+from interpreter_bot import encryption, schedules, settings, stored_credentials
 from interpreter_bot.agent.llms import catalogues, model_discovery
 from interpreter_bot.agent.llms.embedded import on_demand_model
 from interpreter_bot.app import execution_startup, garbage_collection
@@ -23,6 +23,7 @@ from interpreter_bot.hosts import ports
 from interpreter_bot.sessions import (
     code_activity_recording,
     maintenance,
+    model_setup,
     retention,
     session_dependencies,
     session_service,
@@ -43,14 +44,12 @@ _MOST_REMEMBERED: Final = 1000
 _CATCHING_UP_SECONDS: Final = 2.0
 
 _NO_MODEL: Final = (
-    "There is no language model yet. Your own Python runs now: press Python, or type /py CODE. To "
-    "ask questions, run `export OPENAI_API_KEY=…` (or ANTHROPIC_API_KEY, or OPENAI_BASE_URL for a "
-    "server of your own) where the bot runs, and start it again."
+    "There is no language model yet, but your own code runs: press Python, or type /py CODE. "
+    "Whoever runs this bot can enter a model's key on the page, or run `interpreter-bot setup`."
 )
 _DEMO: Final = (
-    "This is a small demo model that runs on this machine and is often wrong. To use a better one, "
-    "run `export OPENAI_API_KEY=…` (or ANTHROPIC_API_KEY, or OPENAI_BASE_URL for a server of your "
-    "own) where the bot runs, and start it again."
+    "This is a small demo model that runs on this machine and is often wrong. For a better one, "
+    "whoever runs this bot can enter a key on the page, or run `interpreter-bot setup`."
 )
 
 
@@ -104,7 +103,16 @@ async def open_conversations(
         stack.enter_context(spool_directory(config.paths.data))
         memory = _temporary(stack) if is_ephemeral else execution_startup.open_database(config)
         database = await stack.enter_async_context(memory)
-        catalogue, notice = await _models(config, environment, stack)
+        credentials = stored_credentials.StoredCredentials(config)
+        stored = await asyncio.to_thread(credentials.load)
+        named = model_setup.with_stored(environment, stored)
+        catalogue, notice = await _models(config, named, stack)
+        setup = model_setup.ModelSetup(
+            catalogue,
+            credentials,
+            is_open=not config.models and not model_setup.names_models(environment),
+            is_chosen=not notice,
+        )
         skills = await _skills(config, is_ephemeral=is_ephemeral)
         # What a key encrypts that nobody knows is gone with the process.
         keys = encryption.KeyRing(encryption.new_key(), config.paths.data) if is_ephemeral else None
@@ -121,6 +129,7 @@ async def open_conversations(
             skills=skills,
             tools=tools,
             connections=connections,
+            model_setup=setup,
             on_installation=installed.take,
         )
         opening_service = session_service.SessionService.open(services, model_notice=notice)

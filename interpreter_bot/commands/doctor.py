@@ -58,10 +58,13 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
 
         fleet = functools.partial(execution_startup.fleet_addresses, config)
         found += configured_services.check(config, os.environ, fleet if config.host.fleet else None)
+    from interpreter_bot import stored_credentials
     from interpreter_bot.doctor import chat_tokens, model_trials
+    from interpreter_bot.sessions import model_setup
 
-    found += chat_tokens.check(config)
-    found += model_trials.check(config, os.environ)
+    stored = stored_credentials.StoredCredentials(config).load()
+    found += chat_tokens.check(stored_credentials.applied(config, stored))
+    found += model_trials.check(config, model_setup.with_stored(os.environ, stored))
     level = diagnosis.level(found)
     say = as_json if options.json else as_lines
     sys.stdout.write(say(found, level) + "\n")

@@ -25,6 +25,10 @@ _RUN: Final = (
     "Ends on SIGTERM or SIGINT once running turns are over; a second signal ends it at once. "
     "Exit status: 0 ended as asked, 1 a platform failed, 2 nothing could be started."
 )
+_SETUP: Final = """\
+Each is tried before it is stored, encrypted, in the data directory. What the environment or the
+configuration file says counts before it.
+"""
 _ASK: Final = """\
 Several prompts are several turns of one session. Without a prompt, standard input is the question,
 or, at a terminal, a chat begins. With a prompt, what comes through a pipe is a file of the session.
@@ -135,6 +139,7 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, add_options, about, epilog in (
         ("run", _add_run, "run the bot: the page, Slack, Discord", _RUN),
+        ("setup", _add_nothing, "enter a model's key, and tokens of Slack and Discord", _SETUP),
         ("ask", _add_ask, "ask a question that is answered by running code", _ASK),
         ("exec", _add_exec, "run cells in one sandboxed session", _EXEC),
         ("host", _add_host, "keep kernels for bots, or ask a host what it does", _HOST),

@@ -11,7 +11,7 @@ import argparse
 import asyncio
 import sys
 
-from interpreter_bot import encryption, settings
+from interpreter_bot import encryption, settings, stored_credentials
 from interpreter_bot.app import execution_startup
 from interpreter_bot.platforms.slack import installations
 from interpreter_bot.store import third_party_tables
@@ -26,10 +26,12 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     """
     keys = encryption.KeyRing.of(config)
     installed, logged_in = asyncio.run(_encrypt(config, keys))
+    entered = stored_credentials.StoredCredentials(config).reencrypt()
     sys.stdout.write(
-        f"{quantities.count(installed, 'installation')} of Slack and "
-        f"{quantities.count(logged_in, 'account')} of people encrypted anew. Once the bot was "
-        f"started again, only backups need the older keys of {keys.where}.\n"
+        f"{quantities.count(installed, 'installation')} of Slack, "
+        f"{quantities.count(logged_in, 'account')} of people and "
+        f"{quantities.count(entered, 'key')} that people entered are encrypted anew. Once the bot "
+        f"was started again, only backups need the older keys of {keys.where}.\n"
     )
     return 0
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Final
 
-from interpreter_bot import errors, settings, side_by_side
+from interpreter_bot import errors, settings, side_by_side, stored_credentials
 from interpreter_bot.app import bot_startup, garbage_collection
 from interpreter_bot.text import quantities
 
@@ -48,6 +48,8 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     Raises:
         BotError: it could not be started.
     """
+    stored = stored_credentials.StoredCredentials(config).load()
+    config = stored_credentials.applied(config, stored)
     return asyncio.run(_run(config, dict(os.environ)))
 
 

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from interpreter_bot import errors, settings
-from interpreter_bot.agent import chat_messages, model_calls
-from interpreter_bot.agent.llms import catalogues, model_discovery
+from interpreter_bot.agent.llms import catalogues, model_choice, model_discovery
 from interpreter_bot.doctor import diagnosis
 from interpreter_bot.text import quantities
 
@@ -20,11 +19,11 @@ _FIX: Final = (
 )
 _NONE: Final = "none is configured"
 _NONE_CONSEQUENCE: Final = "The small demo model answers questions; without it, nobody does."
-_NONE_FIX: Final = "Set OPENAI_API_KEY, ANTHROPIC_API_KEY, or OPENAI_BASE_URL for another server."
+_NONE_FIX: Final = (
+    "Run `interpreter-bot setup`, or set OPENAI_API_KEY, ANTHROPIC_API_KEY, or OPENAI_BASE_URL for "
+    "a server of your own."
+)
 _MAX_MODELS: Final = 10
-# Models that think first need some room.
-_ANSWER_TOKENS: Final = 512
-_PATIENCE: Final = settings.Patience(retries=0, connect_seconds=5.0, silence_seconds=30.0)
 
 
 def check(
@@ -52,7 +51,7 @@ async def _check(
         catalogue = catalogues.Catalogue(
             models,
             keys=catalogues.keys(models, environment),
-            patience=_PATIENCE,
+            patience=model_choice.PATIENCE,
             unlisted=discovery.unlisted,
         )
     except errors.SettingsError as error:
@@ -66,15 +65,9 @@ async def _check(
 async def _asked(catalogue: catalogues.Catalogue, model: settings.Model) -> diagnosis.Finding:
     """Ask one model for a word."""
     name = f"model {model.title}" if not model.title.startswith("model ") else model.title
-    prompt = chat_messages.Prompt(
-        system="Answer in one word.",
-        messages=(chat_messages.UserMessage("Say OK."),),
-        answer_tokens=_ANSWER_TOKENS,
-    )
     began = time.monotonic()
     try:
-        llm = await catalogue.llm(model.title)
-        await llm.reply(prompt, listener=model_calls.NullListener())
+        await model_choice.ask_for_a_word(catalogue, model.title)
     except errors.BotError as error:
         return diagnosis.Finding(name, False, _CONSEQUENCE, _FIX, str(error))
     took = quantities.duration(time.monotonic() - began)

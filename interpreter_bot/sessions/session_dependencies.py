@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from interpreter_bot import settings
 from interpreter_bot.agent.llms import catalogues
 from interpreter_bot.hosts import ports as host_ports
-from interpreter_bot.sessions import quotas, tool_approvals
+from interpreter_bot.sessions import model_setup, quotas, tool_approvals
 from interpreter_bot.sessions import write_retries as retries
 from interpreter_bot.skills import accepted_skills
 from interpreter_bot.store import databases, records
@@ -29,6 +29,7 @@ class SessionDependencies:
         tools: of MCP servers; None if there are none.
         tool_approvals: tools that people let code call again and again.
         connections: to data; None if there are none.
+        model_setup: lets whoever runs the bot choose a model; None if nobody can.
         on_installation: takes what was installed.
         id: of this process of the bot.
         daily_usage: usage of running turns.
@@ -42,6 +43,7 @@ class SessionDependencies:
     skills: accepted_skills.AcceptedSkills
     tools: ToolBroker | None = None
     connections: ConnectionService | None = None
+    model_setup: model_setup.ModelSetup | None = None
     tool_approvals: tool_approvals.ToolApprovals = dataclasses.field(
         default_factory=tool_approvals.ToolApprovals
     )

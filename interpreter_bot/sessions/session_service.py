@@ -17,6 +17,7 @@ from interpreter_bot.sessions import (
     forks_and_undo,
     lanes,
     live_data_views,
+    model_setup,
     past_turns,
     ports,
     replica_calls,
@@ -100,7 +101,14 @@ class SessionService:
     def model_notice(self) -> str:
         """What people should know of the model: how to get one, that it is only a demo, or why it
         cannot be asked right now."""
-        return self._model_notice or self._services.catalogue.problem
+        setup = self.models
+        notice = "" if setup is not None and setup.is_chosen else self._model_notice
+        return notice or self._services.catalogue.problem
+
+    @property
+    def models(self) -> model_setup.ModelSetup | None:
+        """Lets whoever runs the bot choose a model; None if nobody can."""
+        return self._services.model_setup
 
     @classmethod
     @contextlib.asynccontextmanager

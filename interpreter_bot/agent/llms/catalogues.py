@@ -138,6 +138,16 @@ class Catalogue:
         opened = self._llms[model.title] = picture_support.PictureFallbackLlm(patient, model)
         return opened
 
+    def adopt(self, other: Catalogue) -> None:
+        """Offer the models of another catalogue instead; calls that are under way end as they are.
+
+        The other one is not to be closed: its connections are this one's from now on.
+        """
+        self._models, self._keys = other._models, other._keys
+        self._servers, self._unlisted = other._servers, other._unlisted
+        self._llms = other._llms
+        self._clients += other._clients
+
     async def close(self) -> None:
         """Close all connections."""
         while self._opening:

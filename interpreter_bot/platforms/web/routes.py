@@ -13,6 +13,7 @@ from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.platforms.web import (
     access,
     files,
+    model_forms,
     notebook_runs,
     sandboxed_displays,
     shared_sessions,
@@ -65,6 +66,7 @@ class Routes:
         visited = shared_sessions.SharedSessions(service, gate, hub)
         notebooks = notebook_runs.NotebookRuns(service, tabs, hub)
         stored = files.Files(service)
+        models = model_forms.ModelForms(service)
         self._handlers: dict[tuple[str, str], access.Handler] = {
             ("GET", "/picture"): shown.picture,
             ("GET", "/frame"): shown.frame,
@@ -75,6 +77,8 @@ class Routes:
             ("GET", "/versions"): stored.versions,
             ("GET", "/archive"): zip_archives.ZipArchives(service).archive,
             ("GET", "/visited"): visited.conversation,
+            ("GET", "/model-servers"): models.servers,
+            ("POST", "/model"): models.choose,
             ("POST", "/upload"): stored.upload,
             ("POST", "/rename"): stored.rename,
             ("POST", "/delete"): stored.delete,

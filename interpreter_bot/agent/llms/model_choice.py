@@ -1,0 +1,103 @@
+"""Models that a person enters a key or an address for, tried before they are used."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from interpreter_bot import errors, settings
+from interpreter_bot.agent import chat_messages, model_calls, model_errors
+from interpreter_bot.agent.llms import catalogues, model_discovery, model_listing
+from interpreter_bot.setting_groups import header_values
+
+PATIENCE: Final = settings.Patience(retries=0, connect_seconds=5.0, silence_seconds=30.0)
+"""How long a model is waited for that is only tried."""
+
+LOCAL_SERVERS: Final[Mapping[str, int]] = {"Ollama": 11434, "llama.cpp": 8080, "vLLM": 8000}
+"""Where servers of models listen by default, on this machine."""
+
+_MAX_CHARACTERS: Final = 1000
+_LOOK_SECONDS: Final = 2.0
+# Models that think first need some room.
+_ANSWER_TOKENS: Final = 512
+_NOTHING: Final = "Enter a key, an address, or both."
+_TOO_LONG: Final = "A key or an address has at most 1,000 characters."
+
+
+def variables(key: str, address: str) -> dict[str, str]:
+    """Return the environment variables that a key and an address amount to.
+
+    Raises:
+        SettingsError: one of them cannot be used; the sentence says why.
+    """
+    key, address = key.strip(), address.strip()
+    if not key and not address:
+        raise errors.SettingsError(_NOTHING)
+    if len(key) > _MAX_CHARACTERS or len(address) > _MAX_CHARACTERS:
+        raise errors.SettingsError(_TOO_LONG)
+    if fault := header_values.key_fault(key) if key else "":
+        raise errors.SettingsError(f"The key {fault}.")
+    if fault := header_values.address_fault(address) if address else "":
+        raise errors.SettingsError(f"The address {fault}.")
+    maker = "ANTHROPIC" if key.startswith("sk-ant-") else "OPENAI"
+    named = {f"{maker}_API_KEY": key, f"{maker}_BASE_URL": address}
+    return {name: value for name, value in named.items() if value}
+
+
+async def open_tried(environment: Mapping[str, str]) -> catalogues.Catalogue:
+    """Open the models that variables lead to, once the first has answered; costs some tokens.
+
+    Raises:
+        BotError: it does not answer; the sentence says why.
+    """
+    discovery = await model_discovery.discover(environment)
+    for server in discovery.unlisted:
+        raise server.problem
+    if not discovery.models:
+        # The library for that protocol is missing.
+        raise errors.SettingsError(model_discovery.NO_SDK)
+    catalogue = catalogues.Catalogue(
+        discovery.models,
+        keys=catalogues.keys(discovery.models, environment),
+        patience=PATIENCE,
+    )
+    try:
+        await ask_for_a_word(catalogue, catalogue.titles[0])
+    except BaseException:
+        await catalogue.close()
+        raise
+    return catalogue
+
+
+async def ask_for_a_word(catalogue: catalogues.Catalogue, title: str) -> None:
+    """Ask a model for one word.
+
+    Raises:
+        BotError: it does not answer; the sentence says why.
+    """
+    prompt = chat_messages.Prompt(
+        system="Answer in one word.",
+        messages=(chat_messages.UserMessage("Say OK."),),
+        answer_tokens=_ANSWER_TOKENS,
+    )
+    llm = await catalogue.llm(title)
+    await llm.reply(prompt, listener=model_calls.NullListener())
+
+
+async def local_servers() -> dict[str, tuple[str, list[str]]]:
+    """Look for servers of models on this machine; return their addresses and models by name."""
+
+    async def look(port: int) -> tuple[str, list[str]]:
+        address = f"http://127.0.0.1:{port}/v1"
+        try:
+            async with asyncio.timeout(_LOOK_SECONDS):
+                models = await model_listing.listed(
+                    settings.Model(name="any", base_url=address), ""
+                )
+        except (model_errors.ModelError, TimeoutError):
+            return address, []
+        return address, [model.name for model in models]
+
+    found = await asyncio.gather(*map(look, LOCAL_SERVERS.values()))
+    return {name: server for name, server in zip(LOCAL_SERVERS, found, strict=True) if server[1]}

@@ -1,0 +1,48 @@
+"""Choice of a model on the page, by whoever has the page's token."""
+
+from __future__ import annotations
+
+import json
+
+from aiohttp import web
+
+from interpreter_bot import errors
+from interpreter_bot.platforms.web import validation
+from interpreter_bot.sessions import model_setup, session_service
+
+_MAX_BYTES = 8 * 1024
+_MAX_CHARACTERS = 1000
+_MALFORMED = "That is not a key and an address."
+
+
+class ModelForms:
+    """Handlers of the form in which a key or an address is entered."""
+
+    def __init__(self, service: session_service.SessionService) -> None:
+        self._service = service
+
+    async def choose(self, request: web.Request) -> web.Response:
+        """Try a model and use it; the response has its title."""
+        if self._service.models is None:
+            raise web.HTTPNotFound
+        body = await request.read()
+        try:
+            fields = json.loads(body) if len(body) <= _MAX_BYTES else None
+        except (ValueError, RecursionError):
+            fields = None
+        if not isinstance(fields, dict):
+            raise errors.BotError(_MALFORMED)
+        key = validation.text(fields, "key", most=_MAX_CHARACTERS)
+        address = validation.text(fields, "address", most=_MAX_CHARACTERS)
+        title = await self._service.models.choose(key, address)
+        return web.json_response({"title": title})
+
+    async def servers(self, _: web.Request) -> web.Response:
+        """Serve the servers of models that were found on this machine."""
+        found = await model_setup.local_servers()
+        return web.json_response(
+            [
+                {"name": name, "address": address, "models": models[:5]}
+                for name, (address, models) in found.items()
+            ]
+        )

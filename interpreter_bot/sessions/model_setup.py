@@ -1,0 +1,82 @@
+"""Choice of a model by whoever runs the bot, while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from interpreter_bot import errors, stored_credentials
+from interpreter_bot.agent.llms import catalogues, model_choice
+
+VARIABLES: Final = (
+    *("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"),
+    *("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL"),
+)
+"""What of the environment names a model."""
+
+_CONFIGURED: Final = (
+    "The models are set where the bot runs, by its environment or its configuration file. Change "
+    "them there."
+)
+
+
+class ModelSetup:
+    """The models of a bot whose environment and settings name none.
+
+    Attributes:
+        is_open: whether models can be chosen here.
+        is_chosen: whether one was chosen, now or before a restart.
+    """
+
+    def __init__(
+        self,
+        catalogue: catalogues.Catalogue,
+        credentials: stored_credentials.StoredCredentials,
+        *,
+        is_open: bool,
+        is_chosen: bool,
+    ) -> None:
+        self.is_open = is_open
+        self.is_chosen = is_chosen
+        self._catalogue = catalogue
+        self._credentials = credentials
+        self._choosing = asyncio.Lock()
+
+    async def choose(self, key: str, address: str) -> str:
+        """Try a model, and use it from now on, also after a restart; return its title.
+
+        Raises:
+            BotError: it cannot be used; the sentence says why, and nothing is changed.
+        """
+        if not self.is_open:
+            raise errors.SettingsError(_CONFIGURED)
+        variables = model_choice.variables(key, address)
+        async with self._choosing:
+            chosen = await model_choice.open_tried(variables)
+            changes = dict.fromkeys(VARIABLES, "") | variables
+            try:
+                await asyncio.to_thread(self._credentials.save, changes)
+            except BaseException:
+                await chosen.close()
+                raise
+            self._catalogue.adopt(chosen)
+            self.is_chosen = True
+            return self._catalogue.titles[0]
+
+
+def names_models(environment: Mapping[str, str]) -> bool:
+    """Whether an environment names models."""
+    return any(environment.get(name) for name in VARIABLES)
+
+
+def with_stored(environment: Mapping[str, str], stored: Mapping[str, str]) -> dict[str, str]:
+    """Add stored models to an environment, unless that names models itself."""
+    if names_models(environment):
+        return dict(environment)
+    return {**environment, **{name: stored[name] for name in VARIABLES if name in stored}}
+
+
+async def local_servers() -> dict[str, tuple[str, list[str]]]:
+    """Look for servers of models on this machine; return their addresses and models by name."""
+    return await model_choice.local_servers()

@@ -1,0 +1,83 @@
+"""Keys and tokens that were entered on the page or by `interpreter-bot setup`, encrypted on disk.
+
+They are environment variables by their names; what the environment itself has counts before them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+import pydantic
+
+from interpreter_bot import encryption, errors, logs, private_files, settings
+
+_FILE: Final = "credentials"
+_MALFORMED: Final = "{file} is damaged. Remove it, and enter keys and tokens again."
+
+
+class StoredCredentials:
+    """The credentials in a data directory."""
+
+    def __init__(self, config: settings.Settings) -> None:
+        self._file = config.paths.data / _FILE
+        self._keys = encryption.KeyRing.of(config)
+
+    def load(self) -> dict[str, str]:
+        """Return all of them by name, and redact them from every log.
+
+        Raises:
+            SettingsError: they cannot be read or decrypted.
+        """
+        values = {name: self._keys.decrypt(text) for name, text in self._read().items()}
+        logs.add_secrets(values.values())
+        return values
+
+    def save(self, changes: Mapping[str, str]) -> None:
+        """Add, replace or, if empty, remove some of them.
+
+        Raises:
+            SettingsError: they cannot be written.
+        """
+        logs.add_secrets(filter(None, changes.values()))
+        stored = self._read() | {
+            name: self._keys.encrypt(value) for name, value in changes.items() if value
+        }
+        kept = {name: text for name, text in stored.items() if changes.get(name, text)}
+        # Users of kernels walk through it; they can list nothing.
+        self._file.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+        private_files.replace(self._file, json.dumps(kept))
+
+    def reencrypt(self) -> int:
+        """Encrypt all of them with the present key; return how many there are."""
+        values = self.load()
+        if values:
+            self.save(values)
+        return len(values)
+
+    def _read(self) -> dict[str, str]:
+        text = private_files.read(self._file)
+        try:
+            stored = json.loads(text or "{}")
+            if not isinstance(stored, dict):
+                raise ValueError("it is no object")
+        except ValueError as error:
+            raise errors.SettingsError(_MALFORMED.format(file=self._file)) from error
+        return {str(name): str(value) for name, value in stored.items()}
+
+
+def applied(config: settings.Settings, stored: Mapping[str, str]) -> settings.Settings:
+    """Return settings with the stored tokens of platforms that have none otherwise."""
+    changes: dict[str, object] = {}
+    tokens = {
+        name: pydantic.SecretStr(stored[variable])
+        for name, variable in (("bot_token", "SLACK_BOT_TOKEN"), ("app_token", "SLACK_APP_TOKEN"))
+        if stored.get(variable)
+    }
+    if tokens and not config.slack.bot_token.get_secret_value():
+        changes["slack"] = config.slack.model_copy(update=tokens)
+    if stored.get("DISCORD_TOKEN") and not config.discord.token.get_secret_value():
+        token = pydantic.SecretStr(stored["DISCORD_TOKEN"])
+        changes["discord"] = config.discord.model_copy(update={"token": token})
+    return config.model_copy(update=changes)
