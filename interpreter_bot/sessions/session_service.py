@@ -101,12 +101,12 @@ class SessionService:
     def model_notice(self) -> str:
         """What people should know of the model: how to get one, that it is only a demo, or why it
         cannot be asked right now."""
-        setup = self.models
+        setup = self.model_choices
         notice = "" if setup is not None and setup.is_chosen else self._model_notice
         return notice or self._services.catalogue.problem
 
     @property
-    def models(self) -> model_setup.ModelSetup | None:
+    def model_choices(self) -> model_setup.ModelSetup | None:
         """Lets whoever runs the bot choose a model; None if nobody can."""
         return self._services.model_setup
 

@@ -23,7 +23,7 @@ class ModelForms:
 
     async def choose(self, request: web.Request) -> web.Response:
         """Try a model and use it; the response has its title."""
-        if self._service.models is None:
+        if self._service.model_choices is None:
             raise web.HTTPNotFound
         body = await request.read()
         try:
@@ -34,7 +34,7 @@ class ModelForms:
             raise errors.BotError(_MALFORMED)
         key = validation.text(fields, "key", most=_MAX_CHARACTERS)
         address = validation.text(fields, "address", most=_MAX_CHARACTERS)
-        title = await self._service.models.choose(key, address)
+        title = await self._service.model_choices.choose(key, address)
         return web.json_response({"title": title})
 
     async def servers(self, _: web.Request) -> web.Response:

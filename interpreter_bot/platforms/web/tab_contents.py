@@ -164,7 +164,7 @@ def greeting(service: session_service.SessionService) -> str:
         "sandbox_level": service.queries.sandbox_level,
         "models": service.queries.models,
         "model_notice": service.model_notice,
-        "can_choose_model": service.models is not None and service.models.is_open,
+        "can_choose_model": service.model_choices is not None and service.model_choices.is_open,
     }
     return tab_hub.encoded_message("hello", about)
 
