@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import pathlib
+import select
 import subprocess
 import sys
 import time
@@ -330,12 +331,15 @@ class _Keeper:
             if process.pid == pid:
                 return process.poll() is None
         try:
-            os.kill(pid, 0)
+            descriptor = os.pidfd_open(pid)
         except ProcessLookupError:
             return False
-        except PermissionError:
-            return True
-        return True
+        # Unlike a signal, it tells of one that ended and that nobody has waited for: in a container
+        # whose first process is no init, it stays a zombie.
+        try:
+            return not select.select([descriptor], [], [], 0)[0]
+        finally:
+            os.close(descriptor)
 
 
 @contextlib.asynccontextmanager

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import subprocess
 import sys
 from importlib import metadata
 
@@ -187,3 +188,18 @@ async def test_a_command_uses_only_a_host_whose_kernels_are_as_its_own_would_be(
 async def test_host_that_does_not_begin_is_ended(short_path, monkeypatch):
     monkeypatch.setattr(host_processes, "_START_SECONDS", 0.0)
     await refused(made(short_path), "did not start", errors.KernelError)
+
+
+def test_a_host_that_nobody_has_waited_for_is_gone():
+    """As in a container whose first process is no init."""
+    ended, running = subprocess.Popen(["true"]), subprocess.Popen(["sleep", "60"])
+    try:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        keeper = host_processes._Keeper(settings.Settings())
+        assert not keeper._is_there(ended.pid)
+        assert keeper._is_there(running.pid)
+    finally:
+        running.kill()
+        for process in (ended, running):
+            process.wait()
+    assert not keeper._is_there(running.pid)
