@@ -46,7 +46,7 @@ _NONE: Final = "No process that keeps Python kernels can be reached."
 _NO_PORT: Final = "The host cannot listen: {reason} ({address})."
 _NO_TLS: Final = "host.listen needs host.tls, a directory that `host certificate` makes."
 _NO_SNAPSHOTS: Final = "host.store needs snapshots.enabled: what was saved is what is shared."
-_NAMELESS: Final = "Say the names of a host, as bots will write them, or --bot and that of a bot."
+_NAMELESS: Final = "Name the host as bots address it, or --bot and the bot's name."
 _NO_DAYS: Final = "A certificate is valid for 1 to {most} days."
 # Some readers of certificates know no year of five digits.
 _MOST_DAYS: Final = 36_500

@@ -133,7 +133,7 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
         epilog=_START,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="say which version this is")
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     parser.add_argument("--config", type=pathlib.Path, help="a TOML file of settings")
     parser.add_argument("-v", "--verbose", action="store_true", help="log what happens")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
@@ -260,8 +260,8 @@ def _add_sessions(command: argparse.ArgumentParser) -> None:
     verbs = command.add_subparsers(dest="verb", metavar="VERB")
     for verb, about in (
         ("save", "save variables now"),
-        ("end", "save variables and end Python"),
-        ("move", "let one go on on another machine"),
+        ("end", "save variables and stop Python"),
+        ("move", "move one to another machine"),
         ("forget", "delete Python, variables and files"),
     ):
         parser = verbs.add_parser(verb, help=about)

@@ -31,15 +31,15 @@ from interpreter_bot.text import quantities, safe_text
 _FAILED: Final = 1
 _ENDED: Final = "An operator ended the Python of this conversation."
 _DELETED: Final = (
-    "An operator deleted the files of this conversation in /mnt/data, its variables and the "
-    "pictures shown in it. What was said is kept."
+    "An operator deleted the files of this conversation in /mnt/data, its variables and "
+    "its pictures. The messages are kept."
 )
 _NO_HOST: Final = (
     "No process that keeps Python kernels answers here, so only what lies on the disk is known; "
     "kernels inside a bot's own process are out of reach."
 )
 _INSIDE: Final = "A bot is using it whose kernels are in its own process; end that first."
-_UNASKED: Final = "Nobody can be asked here; --yes says that it is meant."
+_UNASKED: Final = "Nobody can confirm this here; add --yes if you are sure."
 _QUESTION: Final = "Forget {what}: Python, variables and files in /mnt/data? [y/N] "
 
 
@@ -98,9 +98,9 @@ def _chosen(
             shown = safe_text.harmless(name)
             several = ", ".join(one.short_name for one in found)
             raise errors.BotError(
-                f"{shown} begins several names: {several}."
+                f"Several sessions begin with {shown}: {several}."
                 if found
-                else f"There is no session of the name {shown}."
+                else f"There is no session {shown}."
             )
         chosen[found[0].key] = found[0]
     return list(chosen.values())
@@ -183,12 +183,12 @@ async def _move(
         raise errors.KernelError("It is on no machine of a fleet yet.")
     source, data_id = _host(entry), target.connection.status.data_id
     if source.connection is target.connection:
-        return "It is there already."
+        return "It is already there."
     await session_moves.SessionMoves().leave(entry.key, source, target)
     placed = await database.placements.put(entry.key, data_id, after=entry.epoch)
     if placed[0] != data_id:
         raise errors.KernelError("It was moved elsewhere meanwhile.")
-    return f"It goes on at {target.connection.address}, with its files and variables."
+    return f"It continues at {target.connection.address}, with its files and variables."
 
 
 def _target(hosts: Sequence[remote_host.RemoteHost], name: str) -> remote_host.RemoteHost:

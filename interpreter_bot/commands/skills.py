@@ -12,7 +12,7 @@ from interpreter_bot.text import quantities
 
 _FAILED = 1
 _DIGEST_CHARACTERS = 12
-_NONE = "There are no skills: skills.directories names none, or they are empty.\n"
+_NONE = "There are no skills: skills.directories lists none, or they are empty.\n"
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
@@ -35,7 +35,9 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         if options.verb == "accept":
             if len(digest) < _DIGEST_CHARACTERS:
                 # It may have been changed since somebody read it.
-                raise errors.SettingsError(f"Say which {name}: {name}@DIGEST, as it is listed.")
+                raise errors.SettingsError(
+                    f"Name the version of {name} too: {name}@DIGEST, as listed."
+                )
             skill = skills.accept(name, digest)
             sys.stdout.write(f"{name} is on, as {skill.digest}.\n")
         else:

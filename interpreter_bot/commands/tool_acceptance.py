@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from interpreter_bot.mcp_servers.tool_broker import ToolBroker
 
 _FAILED: Final = 1
-_NONE: Final = "There are no servers: mcp_servers names none.\n"
+_NONE: Final = "There are no tool servers: mcp_servers lists none.\n"
 _DIGEST_CHARACTERS: Final = 12
-_NAMELESS: Final = "Say what: interpreter-bot tools {verb} NAME{more}, as the list ends."
+_NAMELESS: Final = (
+    "Write the server and its digest: interpreter-bot tools {verb} NAME{more}, as the list ends."
+)
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:

@@ -23,7 +23,9 @@ _FETCH_SECONDS: Final = 60.0
 _PREPARE_SECONDS: Final = 5.0
 _REAP_SECONDS: Final = 60.0
 _SLOW: Final = "It took longer than {seconds:g} seconds and was stopped."
-_UNREACHED: Final = "The data cannot be reached, or the bot is not let in, right now."
+_UNREACHED: Final = (
+    "The data cannot be reached, or its server refuses the bot's login. Try again in a minute."
+)
 _FILES: Final = "This connection has files: use files() and get()."
 
 

@@ -10,7 +10,7 @@ import h11
 from interpreter_bot.egress import policies
 
 _SHORTEST_SECRET: Final = 6
-_ECHO: Final = "{host} sent back what only the bot may know; the answer is not passed on."
+_ECHO: Final = "The answer of {host} contains a secret of the bot, so it is not passed on."
 _PACKED: Final = "{host} packs what the bot has to look into; the answer is not passed on."
 _PIECE: Final = (
     "{host} sent only a part, but the bot has to check whole answers; this one is not passed on."

@@ -19,7 +19,7 @@ _NOT_LISTED: Final = (
     "{host}, port {port}, cannot be reached from here: {what} not on the list of what code may "
     "use. Whoever runs the bot can add it under `egress` in its settings."
 )
-_NO_HOST: Final = "That is no host that code could reach."
+_NO_HOST: Final = "Code cannot reach that host."
 
 
 class Refusal(errors.BotError):

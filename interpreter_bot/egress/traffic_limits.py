@@ -13,7 +13,7 @@ _HOUR_SECONDS: Final = 3600.0
 _DAY_SECONDS: Final = 24 * 3600.0
 _TOO_MANY: Final = 429
 _OFTEN: Final = "Code in this conversation has used the network {most:,} times within an hour."
-_MUCH: Final = "Code in this conversation has exchanged as much with the outside today as it may."
+_MUCH: Final = "Code in this conversation has used up its network traffic for today."
 _SENT: Final = "More than the {most:,} bytes were sent that may be sent at a time."
 _RECEIVED: Final = "More than the {most:,} bytes came that may come at a time."
 

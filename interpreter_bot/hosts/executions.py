@@ -29,7 +29,7 @@ _POLL_SECONDS: Final = 0.05
 _ENDING_SECONDS: Final = 5.0
 _MAX_KNOWN_IDS: Final = 100_000
 _HOST_DIED: Final = f"The process that kept the Python kernel ended. {kernel_loss_reasons.LOST}"
-_DEFECT: Final = "Something went wrong in the bot. The details are in its log."
+_DEFECT: Final = "Something went wrong inside the bot. The details are in its log."
 _LEFT_OUT: Final = "{:,} outputs are missing here: there were more than are kept."
 
 SendEvent = Callable[[int, bytes], Awaitable[None]]

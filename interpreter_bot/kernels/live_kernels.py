@@ -32,8 +32,8 @@ _log = logging.getLogger(__name__)
 
 _LAST_OUTPUT_SECONDS: Final = 0.05
 _UNSAVED: Final = (
-    "The disk of the machine is full, so variables could not be saved. Should Python end "
-    "now, those saved last come back."
+    "The disk of the machine is full, so variables could not be saved. If Python ends "
+    "now, the last save comes back."
 )
 _INTERRUPTS_SECONDS: Final = 1.0
 # What is read of an execution, in relation to what is shown: the same display may be updated.

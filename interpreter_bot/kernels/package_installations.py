@@ -40,7 +40,7 @@ _MUCH: Final = (
     "Your conversations have as many packages as one person may have. Reset one to install more; "
     "whoever runs the bot can change that (package_index.cache_bytes)."
 )
-_LATE: Final = "They could not be had in time."
+_LATE: Final = "Downloading them took too long."
 _MISSING: Final = "Some packages that were installed here are missing now: {reason}"
 _LOCKS: Final = pydantic.TypeAdapter(tuple[lock_files.Lock, ...])
 

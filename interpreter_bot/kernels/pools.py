@@ -29,8 +29,8 @@ from interpreter_bot.kernels.files import session_locks, workspaces
 _log = logging.getLogger(__name__)
 
 _AS_ASKED = "The session was ended."
-_UNUSED = "It was let go after it had not been used for a while."
-_QUEUED = "Python is about to start: {ahead} starts come before this one."
+_UNUSED = "It was stopped after a while without use."
+_QUEUED = "Starting Python: {ahead} ahead of you."
 # A shorter wait need not be reported, nor a change more often than this.
 _REPORT_SECONDS = 1.0
 _RESTARTED = "A new Python was started, without the variables of the earlier one. {reason}"

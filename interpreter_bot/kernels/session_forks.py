@@ -18,11 +18,11 @@ from interpreter_bot.kernels.files import (
 
 _log = logging.getLogger(__name__)
 
-_BUSY = "Code runs in this conversation. Please try again when it has ended."
+_BUSY = "Something is still running here. Try again when it is done."
 # A person waits for it.
 _MOST_WAIT_SECONDS = 1.0
-_NOT_WHOLE = "Not all variables of that time could be kept, so nothing was changed."
-_GONE = "The variables of that time are not kept any more, so nothing was changed."
+_NOT_WHOLE = "Some variables from then were not saved, so nothing was changed."
+_GONE = "The variables from then are no longer kept, so nothing was changed."
 
 
 class SessionForks:

@@ -46,8 +46,8 @@ _BEGIN_SECONDS: Final = 10.0
 _MAX_POLL_SECONDS: Final = 0.05
 _SLOT_SECONDS: Final = 5.0
 _FAILED: Final = (
-    "Your saved variables could not be restored now. {reason}They are kept for the next Python; "
-    "what you define until then is not saved."
+    "Your saved variables could not be restored. {reason}They are kept for Python's next "
+    "start; new variables are not saved until then."
 )
 _OTHER_FORMAT: Final = (
     "Your variables were saved by another version of this bot, so they are not restored."

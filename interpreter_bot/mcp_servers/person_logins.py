@@ -36,11 +36,11 @@ _EARLY_SECONDS: Final = 60.0
 _LONGEST_SECONDS: Final = 10**9
 _CLOSED: Final = "Nobody can log in at {name} now: the bot does not serve the page for it."
 _OVER: Final = (
-    "This link was used already, or is older than ten minutes. Ask the bot for another one."
+    "This link was already used, or has expired after ten minutes. Ask the bot for a new one."
 )
-_UNKNOWN: Final = "The settings of the bot do not know a login at {name} any more."
-_DENIED: Final = "The login at {name} was given up there."
-_MIXED: Final = "This answer is not of whom the login was begun with, so it was refused."
+_UNKNOWN: Final = "Logging in to {name} is no longer set up here."
+_DENIED: Final = "The login to {name} was cancelled there."
+_MIXED: Final = "This answer came from another server than the login's, so it was refused."
 _NEEDED: Final = "{name} wants the person who asks to log in there first."
 
 

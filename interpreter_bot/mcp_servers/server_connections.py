@@ -50,7 +50,9 @@ _NO_SANDBOX: Final = (
     "({reason}). `interpreter-bot doctor` says how to get a stronger sandbox level."
 )
 _SLOW: Final = "{name} did not answer within {seconds:.0f} seconds, and the call was cancelled."
-_BROKEN: Final = "The connection to {name} broke during the call. Whether it was done is not known."
+_BROKEN: Final = (
+    "The connection to {name} broke during the call, so it may or may not have been carried out."
+)
 _REFUSED: Final = "{name} refused the call: {said}"
 _REFUSAL_CHARACTERS: Final = 500
 _SECRET_CHARACTERS: Final = 8

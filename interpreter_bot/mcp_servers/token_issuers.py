@@ -32,7 +32,9 @@ _UNKNOWN_CLIENT: Final = "invalid_client"
 _FINAL: Final = frozenset({"invalid_grant", _UNKNOWN_CLIENT})
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,16384}")
 _UNUSABLE: Final = "The login of {name} cannot be used: {why}"
-_UNREACHABLE: Final = "Who gives tokens for {name} cannot be reached right now."
+_UNREACHABLE: Final = (
+    "The login server of {name} cannot be reached right now. Try again in a minute."
+)
 _NO_ISSUER: Final = "it is found nowhere."
 _OTHER_ISSUER: Final = "the server names another one than the settings of the bot."
 _NO_PKCE: Final = "it does not support PKCE with S256."

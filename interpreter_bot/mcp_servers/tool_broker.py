@@ -31,12 +31,12 @@ _INSTRUCTIONS_CHARACTERS: Final = 4_000
 _NO_SERVER: Final = "There is no server {name!r} whose tools may be used here."
 _NO_TOOL: Final = "{server} has no tool {tool!r} that may be used here."
 _NOT_ACCEPTED: Final = (
-    "The tool {tool} of {server} is off: it is new, or was changed, and whoever runs the bot has "
-    "not accepted it as it is now."
+    "{server}'s tool {tool} is off: it is new or has changed. Ask whoever runs this bot "
+    "to accept it."
 )
-_NOBODY: Final = "What {name} offers is known once a person has logged in there."
+_NOBODY: Final = "The tools of {name} are listed once somebody has logged in there."
 _MOST_PERSONAL: Final = 500
-_MANY: Final = "Too many people use tools of servers at the moment."
+_MANY: Final = "Too many people are using tools right now. Try again in a minute."
 _OFF: Final = "The tool {tool} of {server} is off, by the settings of the bot."
 
 

@@ -154,14 +154,14 @@ async def _stop(place: Place, _: str) -> Answer:
 
 async def _reset(place: Place, _: str) -> Answer:
     await place.service.reset(place.key)
-    return "Reset. Variables are deleted, files are kept, and the model knows nothing of before."
+    return "Reset. Variables and history are cleared; files are kept."
 
 
 _WEB: Final = frozenset[Platform]({"web"})
 _CONSOLE: Final = frozenset[Platform]({"console"})
 
 COMMANDS: Final = (
-    Command("py", "CODE", "Run your own Python, without a model; more lines may follow."),
+    Command("py", "CODE", "Run your own Python, without a model; it may span several lines."),
     Command("files", "", "List the files of this conversation.", _files),
     Command("variables", "", "List variables and what is saved.", _variables),
     Command("limits", "", "List the limits of a conversation.", _limits),

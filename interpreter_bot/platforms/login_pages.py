@@ -59,15 +59,15 @@ button{{font:inherit;padding:.5rem 1.25rem}}
 _WHO: Final = (
     "<p>The bot will use <strong>{server}</strong>{issuer} when the code of <strong>{name}</strong>"
     " (<code>{person}</code> on {platform}) asks for it, with the account that you log in with.</p>"
-    "<p>If that is not you, close this page: they would act in your name.</p>"
+    "<p>If that is not you, close this page; otherwise somebody else could act in your name.</p>"
 )
 _FORM: Final = '<form method="post" action="{action}">{fields}<button>{label}</button></form>'
 _FIELD: Final = '<input type="hidden" name="{name}" value="{value}">'
 _DONE: Final = (
-    "<p>The bot can use {server} for {name} now. Go back to your conversation and ask again. "
-    "<code>disconnect {server}</code> there ends it.</p>"
+    "<p>The bot can now use {server} for {name}. Go back to your conversation and ask "
+    "again. To log out, write <code>disconnect {server}</code> there.</p>"
 )
-_FOREIGN: Final = "That was asked by another page."
+_FOREIGN: Final = "That request came from another page."
 _RETURNED: Final = ("state", "code", "iss")
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -121,7 +121,7 @@ class ArtifactCollector:
 
     async def _copy(self, cell: int, info: values.FileInfo) -> values.Artifact:
         if info.size_bytes > self._bytes_left:
-            raise errors.FileTooLargeError("The files of one cell are too large together.")
+            raise errors.FileTooLargeError("Together, the files of one cell are too large.")
         most_bytes = min(self._most_bytes, self._bytes_left)
         saving = self._audience.save(cell, info.name) or _NullWriter()
         with contextlib.closing(saving):

@@ -45,7 +45,7 @@ _AUDIT_CHARACTERS: Final = 4_000
 _MOST_CALLS: Final = 500
 _TOO_MANY: Final = f"The code asked for tools more than {_MOST_CALLS} times in this turn."
 _MALFORMED: Final = "That is no call of a tool."
-_NOT_APPROVED: Final = "The call of the tool {tool} of {server} was not allowed."
+_NOT_APPROVED: Final = "The call to {server}'s tool {tool} was not approved."
 _EDITED: Final = "The call was not allowed as it is. This was asked for instead:\n{code}"
 _SENT: Final = (
     "{name} is used with each person's own account, and the person who asked has not logged in. "
@@ -61,7 +61,7 @@ _BESIDE_OTHERS: Final = (
     " Others ran code in this conversation, and what they left may be what calls it."
 )
 _REPEATED: Final = (
-    "The bot was restarted during this call. Whether the tool was called is not known."
+    "The bot was restarted during this call, so it may or may not have been carried out."
 )
 
 

@@ -21,9 +21,7 @@ from interpreter_bot.store import databases
 
 _log = logging.getLogger(__name__)
 
-LOST: Final = (
-    "The bot was restarted before it had begun with what was said here last. Please say it again."
-)
+LOST: Final = "The bot was restarted before it got to the last message here. Please send it again."
 
 # People who write more are asked to say it again.
 _MOST_CHARACTERS: Final = 256 * 1024

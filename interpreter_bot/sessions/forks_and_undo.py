@@ -26,9 +26,9 @@ from interpreter_bot.text import quantities
 
 _log = logging.getLogger(__name__)
 
-_BUSY: Final = "Something is still running here. Please try again when it has ended."
+_BUSY: Final = "Something is still running here. Try again when it is done."
 _EMPTY: Final = "There is nothing in this conversation yet."
-_NOTHING: Final = "There is nothing that could be undone."
+_NOTHING: Final = "There is nothing to undo."
 _NOT_LAST: Final = (
     "That is no longer the last answer here, so nothing was undone. Say undo again to take back "
     "the last one."
@@ -36,7 +36,7 @@ _NOT_LAST: Final = (
 _NOTHING_LOST: Final = "Nothing to rebuild: all variables are there."
 _COPY: Final = "This conversation began as a copy of another one: variables, files and history."
 _COPIED: Final = "This conversation is a copy of another one."
-_NO_TURN: Final = "That question is no longer there, or too long ago."
+_NO_TURN: Final = "That question was deleted, or is too old."
 _BRANCH: Final = "Another branch of this conversation. "
 _AS_BEFORE: Final = "Variables and files are as they were before this question."
 _SHORTLY_BEFORE: Final = (

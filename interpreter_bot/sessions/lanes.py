@@ -17,7 +17,7 @@ from typing import Final
 from interpreter_bot import errors, values
 
 CLOSED: Final = "The bot is being shut down. Please ask again in a moment."
-_FULL: Final = "{count} requests wait in this conversation already. Please ask again later."
+_FULL: Final = "The queue of this conversation is full: {count} waiting. Try again in a minute."
 _WITHDRAWN: Final = "The request was withdrawn before its turn came."
 
 _EMPTIED: Final = "The conversation was deleted before the request had its turn."

@@ -31,11 +31,9 @@ _MOST_VARIABLES: Final = 200
 _WORDS_CHARACTERS: Final = 200
 _CELL_CHARACTERS: Final = 500
 _FAILED: Final = "The table could not be read: {reason}"
-_NO_ROOM: Final = (
-    "Every Python that you may use is busy. Try again when something that runs is done or stopped."
-)
+_NO_ROOM: Final = "All your Python sessions are busy. Try again when one is done or stopped."
 _STARTING: Final = "Python is still starting. Try again in a minute."
-_STRANGE: Final = "What Python said of the table makes no sense."
+_STRANGE: Final = "Python sent an unreadable answer about the table. Try again."
 
 
 T = TypeVar("T")

@@ -28,8 +28,8 @@ _TIDY_SECONDS: Final = 3600.0
 _EVENTS_AGE: Final = datetime.timedelta(days=1)
 
 _WARNING: Final = (
-    "Nobody has used the Python of this conversation for {since}. In {left} {what}; files stay. "
-    "Any message keeps it."
+    "Nobody has used the Python of this conversation for {since}. In {left} {what}; "
+    "files are kept. To keep Python running, write any message here."
 )
 _LOSES: Final = "its variables are let go"
 _SAVES: Final = "it is let go, and its variables are saved, as far as they can be"

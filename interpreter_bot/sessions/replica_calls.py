@@ -30,7 +30,7 @@ _PRUNE_SECONDS: Final = 25.0
 _MOST_SEEN: Final = 1000
 _SEALED: Final = "sealed"
 _FAILED: Final = "failed with"
-_SILENT: Final = "A process of the bot that may have this does not answer. Please try again."
+_SILENT: Final = "A part of the bot did not answer. Try again in a minute."
 
 Content: TypeAlias = Mapping[str, Any]
 """JSON of a call, or of its answer."""

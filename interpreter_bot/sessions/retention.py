@@ -34,13 +34,13 @@ _MOST_WARNED: Final = 50
 _SHOWN: Final = 5
 
 _WARNING: Final = (
-    "Nobody has used this conversation for {days}. In {left} its files in /mnt/data, variables "
-    "that were saved and the pictures shown in it ({size}) are deleted; any message here keeps "
-    "them."
+    "Nobody has used this conversation for {days}. In {left} its files in /mnt/data, "
+    "saved variables and pictures ({size}) are deleted. To keep them, write any message "
+    "here."
 )
 _DELETED: Final = (
-    "The files of this conversation in /mnt/data, variables that were saved and the pictures shown "
-    "in it ({size}) were deleted: {reason}. What was said is kept."
+    "The files of this conversation in /mnt/data, saved variables and pictures ({size}) "
+    "were deleted: {reason}. Messages stay."
 )
 _OLD: Final = "nobody had used it for {days}"
 _PERSON: Final = (

@@ -42,10 +42,12 @@ _log = logging.getLogger(__name__)
 Notify = Callable[[values.SessionKey, str], Awaitable[None]]
 """Sends the people of a session a sentence, outside of any turn."""
 
-_EMPTY: Final = "There is nothing to do: write what you want to know, or send a file with it."
-_LONG: Final = "This message is longer than the {most:,} characters that one may have."
-_BUSY: Final = "Something is still running here. Please try again when it has ended."
-_RESET: Final = "Reset. Variables are cleared, and what was said before is forgotten."
+_EMPTY: Final = "Your message is empty. Write a question, or send a file with one."
+_LONG: Final = (
+    "This message is too long: the limit is {most:,} characters. Send the text as a file."
+)
+_BUSY: Final = "Something is still running here. Try again when it is done."
+_RESET: Final = "Reset. Variables and history are cleared."
 # Turns that are about to end need not wait for the next bot.
 _HAND_OVER_SECONDS: Final = 2.0
 _STOPPING_SECONDS: Final = 15.0

@@ -30,10 +30,11 @@ ABOUT: Final = "Only you see this link. It works once, within five minutes, in o
 BUTTON: Final = "Open on the page"
 
 _OFF: Final = (
-    "Conversations cannot be opened on the page: the operator has set no `web.public_url`."
+    "Conversations cannot be opened on the page here. Ask whoever runs this bot to set "
+    "its public address."
 )
 _EMPTY: Final = "There is nothing in this conversation yet."
-_ENDED: Final = "This link was used already, or is too old. Please ask for another one in the chat."
+_ENDED: Final = "This link was already used, or has expired. Ask for a new one in the chat."
 _SEALED: Final = re.compile(r"[A-Za-z0-9_=-]{1,4096}")
 
 

@@ -24,8 +24,8 @@ _LINK: Final = (
     "alone: {link}"
 )
 _NONE: Final = "No tool server called {name!r} asks people to log in here."
-_FORGOTTEN: Final = "You are logged out of {name}: what the bot had of your account is deleted."
-_UNKNOWN: Final = "You were not logged in at {name}."
+_FORGOTTEN: Final = "You are logged out of {name}, and your login is deleted from the bot."
+_UNKNOWN: Final = "You were not logged in to {name}."
 
 
 def account(key: values.SessionKey, person: str, server: str) -> records.Account:

@@ -45,8 +45,7 @@ _PLAN_WANTED: Final = chat_messages.Note(
     "files.]"
 )
 _UNKNOWN: Final = (
-    "The bot was restarted meanwhile, and what this code did is not known: whether it ran, or how "
-    "far. Variables may be gone."
+    "The bot was restarted, so it is unknown whether this code finished. Variables may be gone."
 )
 _DECLINED: Final = "Not run: declined."
 _ASK_THEM: Final = chat_messages.Note(

@@ -35,7 +35,7 @@ _DETAIL_CHARACTERS: Final = 6000
 _MOST_DESCRIBED: Final = 10
 _REFUSED: Final = "[The person also sent {name!r}, which is not in /mnt/data: {error}]"
 
-_NO_FILES: Final = "There is nothing to work with: none of the files could be had."
+_NO_FILES: Final = "None of the files could be fetched. Send them again."
 _MAX_RECENT_MESSAGES: Final = 20
 _MAX_RECENT_CHARACTERS: Final = 6000
 _MAX_NAME_CHARACTERS: Final = 80
@@ -135,7 +135,7 @@ async def put_files(
     """
     if attachment.size_bytes is not None and attachment.size_bytes > limits.upload_bytes:
         most = quantities.size(limits.upload_bytes)
-        raise errors.FileTooLargeError(f"It is larger than the {most} that one file may have.")
+        raise errors.FileTooLargeError(f"It is too large: the limit is {most} a file.")
     return await workspace.put(attachment.name, attachment.open())
 
 

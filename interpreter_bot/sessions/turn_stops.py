@@ -12,11 +12,11 @@ from interpreter_bot import values
 from interpreter_bot.sessions import lanes, ports, replica_calls
 
 INTERRUPTED: Final = (
-    "The bot was restarted in the middle of an answer here. What was made until then is kept; "
-    "so are variables that were saved before. Please ask again."
+    "The bot was restarted in the middle of an answer here. Results so far and saved "
+    "variables are kept. Please ask again."
 )
-SUSPENDED: Final = "The bot is being restarted. This goes on when it is back."
-WENT_ON: Final = "This went on while the bot was restarted."
+SUSPENDED: Final = "The bot is restarting. This answer continues when it is back."
+WENT_ON: Final = "This kept running while the bot restarted."
 _STOPPED: Final = "Stopped."
 _KEPT: Final = "Stopped. Variables are kept."
 

@@ -44,10 +44,10 @@ _log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
-_FAULT: Final = "Something went wrong inside the bot. What was made until then is kept."
+_FAULT: Final = "Something went wrong inside the bot. Results so far are kept."
 _BEHIND: Final = (
-    "The database cannot be used right now. What is said here may be missing from the history "
-    "later, and the model may not remember it."
+    "The database cannot be used right now. Messages from now may be missing from the "
+    "history, and the model may forget them."
 )
 _STATUSES: Final = {
     loops.OutcomeKind.ANSWERED: values.TurnStatus.DONE,

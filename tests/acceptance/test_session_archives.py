@@ -175,7 +175,7 @@ async def test_an_operator_lists_and_moves_a_session_though_other_hosts_cannot_b
             stdout=asyncio.subprocess.PIPE,
         )
         told, _ = await moving.communicate()
-        assert (moving.returncode, f"goes on at {other.address}" in told.decode()) == (0, True)
+        assert (moving.returncode, f"continues at {other.address}" in told.decode()) == (0, True)
         assert await ran(hosts, key, LOOK) == "[1, 2] kept"
         assert (await machine_of(hosts, database, machines, key)) is other
         status, said = await operate("move", name[:8], other.address)

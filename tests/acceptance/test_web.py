@@ -192,7 +192,7 @@ async def test_from_a_file_to_a_chart_and_a_notebook(running, browsing, tmp_path
         assert _settled(again) == _settled(shown)
         assert re.findall(r"[\d,]+ tokens", again) == re.findall(r"[\d,]+ tokens", shown) != []
 
-        assert await _run(page, "kept = 41") == "Done; it printed nothing."
+        assert await _run(page, "kept = 41") == "Done. No output."
         await _say(page, "/py import time; print('go', flush=True); time.sleep(50)")
         await page.until(
             "[...document.querySelectorAll('.stdout')].at(-1).innerText.includes('go')"
@@ -292,7 +292,7 @@ async def test_code_is_approved_on_the_page_and_a_plan_is_in_words(running, brow
         await _open(page, bot)
         await _say(page, "print something")
         await page.until("document.querySelector('.approval')", seconds=60)
-        assert "May this plan be carried out?" in await page.text(".approval")
+        assert "Carry out this plan?" in await page.text(".approval")
         await page.until("document.querySelector('.words').innerText.includes('touch no file')")
         await page.click(".approval .strong")
         await page.until(f"{ENDED} === 1", seconds=60)
@@ -303,7 +303,7 @@ async def test_code_is_approved_on_the_page_and_a_plan_is_in_words(running, brow
         await page.press("Escape")
         await _say(page, "print another")
         await page.until("document.querySelector('.approval')", seconds=60)
-        assert "May this code run?" in await page.text(".approval")
+        assert "Run this code?" in await page.text(".approval")
         await page.click(".approval .row button:last-child")
         await page.until(f"{ENDED} === 2", seconds=60)
         assert await page.value("document.querySelectorAll('.printed').length") == 1
@@ -345,7 +345,7 @@ async def test_a_bot_that_is_killed_in_the_middle_shows_what_was_and_goes_on(
             assert "Then that" not in text
             for words in ("tell me a long story", "First this.", "and this one waits"):
                 assert text.count(words) == 1, text
-            assert text.count("This went on while the bot was restarted.") == 1, text
+            assert text.count("This kept running while the bot restarted.") == 1, text
             assert "before" in await page.text(".printed.stdout")
             # How long it took counts from when the bot that died began with it.
             shown = await page.value(SECONDS)
@@ -369,7 +369,9 @@ async def test_a_bot_that_is_told_to_end_says_so_once_and_to_those_who_wait(runn
             port = bot.port
         await page.until("!document.getElementById('banner').hidden")
         told = await page.text("#turns")
-        assert told.count("The bot is being restarted. This goes on when it is back.") == 1, told
+        assert told.count("The bot is restarting. This answer continues when it is back.") == 1, (
+            told
+        )
         assert told.count("The bot is being shut down.") == 1, told
         # What goes on is no failure, and nobody is led to ask for it twice.
         assert "restarted" not in await page.text(".notice.bad")
@@ -379,7 +381,7 @@ async def test_a_bot_that_is_told_to_end_says_so_once_and_to_those_who_wait(runn
             await page.until("document.getElementById('banner').hidden", seconds=60)
             await page.until("document.querySelector('#turns').innerText.includes('Running…')")
             again = await page.text("#turns")
-            assert again.count("This went on while the bot was restarted.") == 1, again
+            assert again.count("This kept running while the bot restarted.") == 1, again
             assert again.count("The bot is being shut down.") == 1, again
             assert "Stopped." not in told + again
 

@@ -77,7 +77,7 @@ async def test_a_proxy_is_asked_but_for_what_needs_none(resolved, monkeypatch):
         (401, "refuses the bot"),
         (403, "refuses the bot"),
         (407, "proxy between the bot"),
-        (503, "does not answer properly"),
+        (503, "is not working right now"),
     ],
 )
 async def test_person_is_told_what_is_wrong_with_an_index(resolved, status, sentence):

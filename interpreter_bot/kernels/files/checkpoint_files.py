@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 from interpreter_bot import errors
 from interpreter_bot.kernels.files import directory_contents
 
-GONE: Final = "What was there before that is not kept, so nothing was changed."
+GONE: Final = "The files from before are no longer kept, so nothing was changed."
 _NOT_KEPT: Final = "{name} is not kept as it was then."
 _COPIES: Final = "copies"
 _NAME: Final = re.compile(r"[0-9a-zA-Z-]{1,64}")

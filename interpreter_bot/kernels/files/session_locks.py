@@ -21,8 +21,7 @@ _POLL_SECONDS: Final = 0.05
 # Whoever has it may be saving its variables.
 _MOST_SECONDS: Final = 45.0
 _ELSEWHERE: Final = (
-    "The Python of this conversation is kept by another process of the bot, which is at work on it."
-    " Please try again in a moment."
+    "Another part of the bot is using this conversation's Python. Try again in a moment."
 )
 
 

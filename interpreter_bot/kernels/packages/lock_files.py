@@ -15,7 +15,7 @@ from interpreter_bot.text import quantities
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _VERSION: Final = re.compile(r"[A-Za-z0-9.!+_-]{1,100}")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
-_UNREADABLE: Final = "The package index answered what cannot be understood."
+_UNREADABLE: Final = "The package index sent an unreadable answer."
 _ASK_OPERATOR: Final = "Whoever runs the bot can change that ({setting})."
 
 

@@ -81,7 +81,7 @@ _FAULTS: Final = (
     ),
     (
         re.compile(r"Failed to fetch|Request failed|error sending request|timed out"),
-        "The package index does not answer properly right now. Please try again in a minute.",
+        "The package index is not working right now. Try again in a minute.",
     ),
 )
 _USER: Final = re.compile(r"//[^/@\s]+@")

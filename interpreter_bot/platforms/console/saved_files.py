@@ -97,7 +97,7 @@ class SavedFiles:
         try:
             directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise errors.SettingsError(f"Nothing can be kept in {directory}.") from error
+            raise errors.SettingsError(f"Nothing can be saved in {directory}.") from error
 
     @property
     def has_failed(self) -> bool:

@@ -248,9 +248,9 @@ def read_question(*, most_characters: int) -> str:
     try:
         question = read.decode().strip()
     except UnicodeDecodeError as error:
-        raise PipeError("Standard input is no text, so it is no question.") from error
+        raise PipeError("Standard input is not text, so it cannot be a question.") from error
     if not question:
-        raise PipeError("There is nothing to ask; see interpreter-bot ask --help.")
+        raise PipeError("There is no question; see interpreter-bot ask --help.")
     return question
 
 
@@ -258,7 +258,7 @@ def _read(descriptor: int, most_bytes: int) -> bytes:
     try:
         if not select.select([descriptor], [], [], _SILENT_SECONDS)[0]:
             # A pipe without writer that is never closed would look like a command that hangs.
-            sys.stderr.write("Waiting for standard input; </dev/null says that there is none.\n")
+            sys.stderr.write("Waiting for standard input; add </dev/null if there is none.\n")
         return os.read(descriptor, most_bytes)
     except OSError as error:
         raise PipeError("Standard input cannot be read.") from error

@@ -75,7 +75,7 @@ class Attachments:
             ) as response:
                 if response.status != _OK:
                     _log.info("Discord answered %d for a file", response.status)
-                    raise errors.BotError("Discord does not give this file out any more.")
+                    raise errors.BotError("Discord no longer has this file.")
                 async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
                     left -= len(chunk)
                     if left < 0:
@@ -85,7 +85,7 @@ class Attachments:
             _log.info("a file could not be read", exc_info=error)
             raise errors.BotError("The file could not be read from Discord.") from error
         if left:
-            raise errors.BotError("The file could not be read from Discord to its end.")
+            raise errors.BotError("The download from Discord broke off.")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -233,7 +233,7 @@ class UploadSpool:
         if count > self._parts:
             packed.unlink()
             had, most = quantities.size(size), quantities.size(self._most_bytes)
-            reason = f"compressed it has {had}, and {most} are allowed"
+            reason = f"compressed it is {had}, and the limit is {most}"
             return (self._refusal(artifact, reason),)
         whole_name = discord_file_name(short)
         command = markdown.line(f"cat {whole_name}.zip.* > {whole_name}.zip")
@@ -266,13 +266,13 @@ class UploadSpool:
     def _refusal(self, artifact: values.Artifact, reason: str) -> str:
         size = quantities.size(artifact.size_bytes)
         return (
-            f"⚠️ {markdown.line(artifact.name)} ({size}) is too large to be sent here: {reason}. "
-            "It stays in /mnt/data; ask for a part of it, or for a smaller form."
+            f"⚠️ {markdown.line(artifact.name)} ({size}) is too large to send here: {reason}. "
+            "It stays in /mnt/data; ask for part of it, or for a smaller version."
         )
 
     def _oversized(self, name: str, size_bytes: int) -> str:
         size, most = quantities.size(size_bytes), quantities.size(self._most_bytes)
-        return f"⚠️ {markdown.line(name)} ({size}) is too large: {most} are allowed here."
+        return f"⚠️ {markdown.line(name)} ({size}) is too large: the limit here is {most}."
 
 
 def _id(name: str) -> str:

@@ -55,7 +55,7 @@ _HEARTBEAT_SECONDS: Final = 2.0
 _CLOSES: Final = {
     4004: "Discord does not accept the token.",
     4010: "Discord does not accept the shards.",
-    4011: "Discord demands sharding for this many servers: set discord.sharding.",
+    4011: "Discord requires sharding for this many servers: set discord.sharding.",
     4013: "Discord does not know the intents.",
     4014: "Discord does not grant the message-content intent: switch it on in the developer "
     "portal, or set discord.message_content to auto.",
@@ -306,7 +306,7 @@ def _translated() -> Iterator[None]:
     except TimeoutError as error:
         raise api_errors.DiscordLostError("Discord did not answer in time.") from error
     except discord.HTTPException as error:
-        told = f"Discord refuses to be used (status {error.status}, code {error.code})."
+        told = f"Discord rejected the bot (status {error.status}, code {error.code})."
         raise api_errors.DiscordLostError(told) from error
     except (*api_errors.CONNECTION, discord.GatewayNotFound) as error:
         raise api_errors.DiscordLostError("Discord cannot be reached.") from error
@@ -352,7 +352,7 @@ def _notifying(
             sending = channel.send(markdown.small(f"🔹 {markdown.plain(sentence)}"))
             await in_flight.limits.within(_NOTICE_SECONDS, sending)
         except api_errors.ANY as error:
-            raise api_errors.DiscordError("Discord did not take the message.") from error
+            raise api_errors.DiscordError("Discord rejected the message.") from error
         if client.user is not None:
             # The notice may be that the bot was killed in the midst of an answer.
             await interrupted_answers.mend_all(channel, client.user.id, in_flight.is_running)

@@ -21,16 +21,16 @@ _OF_CODE: Final = {
     "input_seconds": ("Waiting for your answer", "The code is stopped."),
     "memory_bytes": (
         "Memory",
-        "MemoryError; variables are kept. Where that does not stop it, Python is restarted.",
+        "MemoryError; variables are kept. If the code goes on, Python is restarted.",
     ),
     "cpu_cores": ("Processor cores", "Code runs slower."),
-    "processes": ("Processes and threads", "No further one starts."),
+    "processes": ("Processes and threads", "New ones fail to start."),
     "upload_bytes": ("A file you upload", "It is refused."),
     "file_bytes": ("A file that code writes", "Writing fails."),
     "workspace_bytes": ("All files in /mnt/data", "The code is stopped."),
     "workspace_files": ("Number of files", "The code is stopped."),
     "output_bytes": ("Printed text of one piece of code", "The rest is left out."),
-    "displays": ("Pictures and tables of one piece of code", "Further ones are left out."),
+    "displays": ("Pictures and tables of one piece of code", "Any more are left out."),
 }
 # What only the person cares for who runs the bot.
 _OF_THE_HOST: Final = {
@@ -38,12 +38,18 @@ _OF_THE_HOST: Final = {
     "temporary_bytes": ("Files in /tmp", "OSError: no space left."),
     "open_files": ("Open files", "OSError: too many open files."),
     "address_space_bytes": ("Address space", "MemoryError."),
-    "disk_reserve_bytes": ("Free space of the host's disk", "Below it the code is stopped."),
+    "disk_reserve_bytes": (
+        "Free space of the host's disk",
+        "If less is free, the code is stopped.",
+    ),
     "memory_reserve_bytes": (
         "Available memory of the host",
-        "Below it the session that took most of it is ended.",
+        "If less is available, the session that uses most is ended.",
     ),
-    "bot_memory_bytes": ("Memory of the bot itself", "The session that sends most is ended."),
+    "bot_memory_bytes": (
+        "Memory of the bot itself",
+        "The session that sends the most output is ended.",
+    ),
 }
 
 
@@ -145,13 +151,13 @@ def variables(
     facts.append(Fact("Saved", f"{quantities.count(saved.kept, 'variable')} on {when(saved.at)}"))
     for heading, entries, count in (
         ("Not saved", saved.lost, saved.lost_count),
-        ("Saved in part, without", saved.partly, saved.partly_count),
+        ("Saved without these parts", saved.partly, saved.partly_count),
     ):
         facts += [Fact(heading, f"{name} ({why})") for name, why in entries[:_MOST_VARIABLES]]
         if count > _MOST_VARIABLES:
             facts.append(Fact(heading, f"{count - _MOST_VARIABLES:,} more"))
     if saved.lost:
-        facts.append(Fact("Once that is lost", "“again” runs the cells that made it"))
+        facts.append(Fact("If variables are lost", "“again” re-runs the cells that made them"))
     return facts
 
 
@@ -160,12 +166,12 @@ def network(of: code_activity.Reach) -> list[Fact]:
     data = [Fact(f"connections.{one.name}", one.description) for one in of.offers]
     data += [Fact("Asked", asked, outcome) for one in of.offers for asked, outcome in one.recent]
     if not of.hosts:
-        said = of.refusal or "Whoever runs the bot can list hosts under `egress`."
+        said = of.refusal or "Ask whoever runs this bot to allow hosts."
         return [Fact("Network", "none", said), *data]
     facts = [_reachable(one) for one in of.hosts]
     used = f"{quantities.size(of.bytes)} of {quantities.size(of.most_bytes)}"
     if of.allowed:
-        facts.append(Fact("Allowed as long as this Python lives", ", ".join(of.allowed)))
+        facts.append(Fact("Allowed until Python restarts", ", ".join(of.allowed)))
     return [*facts, Fact("Exchanged today", used), *data]
 
 
@@ -174,15 +180,15 @@ def _reachable(one: code_activity.Reachable) -> Fact:
     told = [f"port {numbers}" if len(one.ports) == 1 else f"ports {numbers}"]
     told += [f"{', '.join(one.methods)} only"] if one.methods else []
     told += [f"below {', '.join(one.paths)}"] if one.paths else []
-    told += ["each request once you allow it"] if one.needs_approval else []
-    note = "The bot adds what gives access; code does not see it." if one.has_secret else ""
+    told += ["each request needs your approval"] if one.needs_approval else []
+    note = "The bot adds the credentials; code does not see them." if one.has_secret else ""
     return Fact(one.host, "; ".join(told), note)
 
 
 def tools(found: Sequence[tool_listings.ServerTools]) -> list[Fact]:
     """Describe the tools of servers that code may call."""
     if not found:
-        said = "Whoever runs the bot can list servers under `mcp_servers`."
+        said = "Ask whoever runs this bot to add tool servers."
         return [Fact("Tools", "none", said)]
     facts = []
     for one in found:
@@ -194,8 +200,8 @@ def tools(found: Sequence[tool_listings.ServerTools]) -> list[Fact]:
             facts.append(Fact(f"tools.{one.server}", now, said))
         for label, names in (
             ("", one.free),
-            (", each call once you allow it", one.asked),
-            (", allowed as long as this Python lives", one.allowed),
+            (", each call needs your approval", one.asked),
+            (", allowed until Python restarts", one.allowed),
         ):
             if names:
                 more = f" and {len(names) - _MOST_TOOLS} more" if len(names) > _MOST_TOOLS else ""
@@ -203,7 +209,7 @@ def tools(found: Sequence[tool_listings.ServerTools]) -> list[Fact]:
                     Fact(f"tools.{one.server}{label}", ", ".join(names[:_MOST_TOOLS]) + more)
                 )
         if one.off_count:
-            said = "Whoever runs the bot can accept them: interpreter-bot tools."
+            said = "Ask whoever runs this bot to accept them."
             facts.append(Fact(f"tools.{one.server}, off", str(one.off_count), said))
     return facts
 

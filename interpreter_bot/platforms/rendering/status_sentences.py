@@ -11,10 +11,10 @@ from interpreter_bot.sessions import forks_and_undo
 from interpreter_bot.text import quantities
 
 FAULT: Final = "Something went wrong inside the bot. The details are in its log."
-SILENT: Final = "Done, nothing was printed."
+SILENT: Final = "Done. No output."
 _GENERAL: Final = {
     values.Ending.TIMED_OUT: "The code took too long and was stopped.",
-    values.Ending.OUT_OF_MEMORY: "The code used more memory than it may have, and was stopped.",
+    values.Ending.OUT_OF_MEMORY: "The code ran out of memory and was stopped.",
     values.Ending.CRASHED: "The Python process ended unexpectedly.",
     values.Ending.REFUSED: "The code was not run.",
     values.Ending.ERROR: "The code ended with an error.",

@@ -77,7 +77,7 @@ def admin_section(governed: AdminForm) -> list[blocks.Block]:
     ]
     good, bad = governed.feedback
     made += [
-        home_and_modal_views.heading("Use and budgets"),
+        home_and_modal_views.heading("Usage and budgets"),
         blocks.section(f"Answers: {good} good, {bad} bad"),
     ]
     if governed.usage is not None:
@@ -107,7 +107,9 @@ def _session(overview: past_turns.SessionOverview) -> list[blocks.Block]:
     kill = blocks.button("Kill", KILL, key)
     delete = blocks.button("Delete", DELETE, key, style="danger")
     kill["confirm"] = _confirmation(
-        "Kill this session?", "What runs is stopped and its variables are gone; files stay.", "Kill"
+        "Kill this session?",
+        "Running code is stopped and variables are deleted; files are kept.",
+        "Kill",
     )
     delete["confirm"] = _confirmation(
         "Delete this session?", "Its variables, files and history are gone for good.", "Delete"

@@ -43,8 +43,8 @@ LACKING: Final = frozenset(
 _SENTENCES: Final = {
     "account_inactive": "the bot's account was deactivated",
     "channel_not_found": "the bot cannot see that channel; invite it",
-    "file_upload_size_restricted": "this workspace does not take files of that size",
-    "file_uploads_disabled": "this workspace does not take files",
+    "file_upload_size_restricted": "this workspace does not accept files of that size",
+    "file_uploads_disabled": "this workspace does not accept files",
     "invalid_auth": "the token is not valid",
     "is_archived": "the channel is archived",
     "missing_scope": "the app lacks a permission; install it again with the current manifest",

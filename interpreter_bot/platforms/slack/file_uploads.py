@@ -184,7 +184,7 @@ class FileUploads:
         """
         size = outgoing.file.seek(0, io.SEEK_END)
         if not size:
-            raise api_errors.SlackError("it is empty, which Slack does not take.")
+            raise api_errors.SlackError("it is empty, and Slack accepts no empty files.")
         try:
             if size > _MOST_BYTES:
                 raise api_errors.RefusedError("the file", "file_upload_size_restricted")

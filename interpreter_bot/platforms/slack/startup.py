@@ -349,7 +349,7 @@ def _translated(what: str, config: settings.Slack) -> Iterator[None]:
         code = _code(error)
         if not code or code in api_errors.PASSING | api_errors.LIMITED:
             raise api_errors.LostError(
-                f"Slack did not take {what} just now ({code or 'no reason given'})."
+                f"Slack did not accept {what} just now ({code or 'no reason given'})."
             ) from error
         raise api_errors.refused(what, code) from error
     except (aiohttp.ClientError, TimeoutError, OSError) as error:

@@ -127,7 +127,7 @@ class Access:
     async def passed(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Pass a request to its handler, or refuse it."""
         if not self._is_host_ours(request):
-            raise web.HTTPMisdirectedRequest(text="That host is not served here.")
+            raise web.HTTPMisdirectedRequest(text="This address is not served here.")
         if not self._is_asked_by_us(request):
             raise web.HTTPForbidden(text=_FOREIGN)
         if request.path == "/" and request.method == "GET" and "token" in request.query:
@@ -139,7 +139,9 @@ class Access:
         if request.path == "/" and "locked" in request.query:
             return _refused(request)
         if not _is_read_only(request) and not _are_equal(_key(request), self._page_key(request)):
-            raise web.HTTPForbidden(text="Open the page anew, with the address that has its token.")
+            raise web.HTTPForbidden(
+                text="Open the page with the full address, including its token."
+            )
         return await handler(request)
 
     async def _is_visit(self, request: web.Request) -> bool:

@@ -48,7 +48,7 @@ async def panel(place: command_table.Place, name: str, argument: str = "") -> ev
             return {"chosen": chosen, "holds": effective}
     command = command_table.offered("web").get(name)
     if command is None or name not in _SHOWN:
-        raise errors.BotError("There is nothing of that name to show.")
+        raise errors.BotError("There is nothing to show under that name.")
     answer = await command_table.run(command_table.Invocation(command, argument), place)
     content: event_json.Event = {"text": answer} if isinstance(answer, str) else {"rows": answer}
     if name == "limits":

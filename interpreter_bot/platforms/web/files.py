@@ -260,7 +260,7 @@ def _checkpoint(request: web.Request) -> str:
 
 def too_large(limit_bytes: int) -> str:
     """Return the sentence for a file over the limit."""
-    return f"The file is too large: {quantities.size(limit_bytes)} is the most."
+    return f"The file is too large: the limit is {quantities.size(limit_bytes)}."
 
 
 def disposition(name: str) -> str:

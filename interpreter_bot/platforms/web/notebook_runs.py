@@ -32,10 +32,10 @@ _MOST_BYTES: Final = 20 * 1024 * 1024
 _MOST_CELLS: Final = 300
 _RECENT_TURNS: Final = 5
 _EMPTY: Final = "{name} has no code in it."
-_LONG: Final = "{name} has {count:,} cells of code, and {most:,} is the most."
-_RUNNING: Final = "The cells of a notebook run in this conversation already."
+_LONG: Final = "{name} has {count:,} cells of code, and the limit is {most:,}."
+_RUNNING: Final = "A notebook is already running in this conversation."
 _CHANGED: Final = "{name} is another notebook now, so its remaining cells cannot be told."
-_NOTHING_LEFT: Final = "No cells are left of a notebook here."
+_NOTHING_LEFT: Final = "No notebook cells are left to run here."
 _ENDED: Final = "Stopped at this error. {left:,} of {count:,} cells {were} not run."
 
 

@@ -101,7 +101,7 @@ class Displays:
         suffix = request.query.get("suffix") or request.query.get("name", "").rpartition(".")[2]
         mime = _MIMES.get(suffix.lower())
         if mime is None:
-            raise errors.FileNameError("That is no picture.")
+            raise errors.FileNameError("That is not a picture.")
         headers = {"Content-Type": mime, "Content-Security-Policy": _PICTURE_POLICY}
         async with self._opened(request) as (info, pieces):
             return await files.stream(request, info, pieces, headers=headers)
@@ -154,7 +154,7 @@ class Displays:
             data = self._hub.kept_bytes(sha256)
             data = await self._service.queries.blob(sha256) if data is None else data
         if data is None:
-            raise errors.FileMissingError("It is no longer kept.")
+            raise errors.FileMissingError("It has been deleted.")
         yield values.FileInfo(sha256, len(data), 0), _one(data)
 
 

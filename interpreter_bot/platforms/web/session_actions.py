@@ -24,7 +24,7 @@ Action: TypeAlias = Callable[[tab_hub.Tab, Message], Awaitable[None]]
 """Does what a tab said."""
 
 _MOST_TITLE_CHARACTERS: Final = 200
-_UNLOOKED: Final = "The table could not be looked at."
+_UNLOOKED: Final = "The table could not be read."
 
 
 class SessionActions:

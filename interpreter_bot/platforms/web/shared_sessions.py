@@ -25,7 +25,7 @@ from interpreter_bot.sessions import past_turns, session_service
 _FIRST_TURNS: Final = 30
 _MOST_TURNS: Final = 1000
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
-_GONE: Final = "This visit is over. Please ask for another link in the chat."
+_GONE: Final = "This link has expired. Ask for a new one in the chat."
 
 
 class SharedSessions:

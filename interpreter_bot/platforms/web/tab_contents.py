@@ -15,8 +15,8 @@ from interpreter_bot.platforms.web import event_json, notebook_progress, tab_hub
 from interpreter_bot.sessions import past_turns, requests, session_service, turn_stops
 
 _INTERRUPTED: Final = (
-    "This was cut short: the bot was restarted in the middle of it."
-    " What it had shown until then is above; ask again to go on."
+    "The bot was restarted in the middle of this answer. Results so far are above; ask "
+    "again to continue."
 )
 
 _STOPPED: Final = "Stopped."

@@ -78,7 +78,7 @@ def text(message: Mapping[str, Any], name: str, *, most: int = MOST_TEXT_CHARACT
         raise MalformedError
     if len(value) > most:
         raise errors.BotError(
-            f"That has {len(value):,} characters, and {most:,} is the most."
+            f"That has {len(value):,} characters, and the limit is {most:,}."
             " Please save it as a file and attach it."
         )
     return value.encode("utf-8", "replace").decode()

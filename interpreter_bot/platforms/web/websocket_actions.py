@@ -320,7 +320,7 @@ class TabConnection:
     async def _withdraw(self, _: tab_hub.Tab, message: session_actions.Message) -> None:
         key, turn_id = validation.key(message.get("thread")), validation.turn_id(message.get("id"))
         if not await self._service.withdraw(key, turn_id):
-            raise errors.BotError("It no longer waits.")
+            raise errors.BotError("This question has expired.")
         if (turn := self._hub.turn(key.thread, turn_id)) is not None:
             turn.say(event_json.withdrawn())
 

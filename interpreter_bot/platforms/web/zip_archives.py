@@ -26,7 +26,7 @@ _LEFT_OUT: Final = "left-out.txt"
 _TOO_MUCH: Final = "With it, the archive would be larger than a workspace may be."
 _MAX_OF_SESSION: Final = 2
 _MAX_AT_WORK: Final = 1
-_SHRANK: Final = "It became shorter while it was packed, and only its beginning is here."
+_SHRANK: Final = "It shrank while it was packed, so only its beginning is here."
 
 
 class ZipArchives:

@@ -210,7 +210,7 @@ async def test_interpreter_says(discord_server, lab, connect, name):
 
 @pytest.mark.parametrize(
     ("name", "answer"),
-    [("connect", "No tool server called 'jira'"), ("disconnect", "were not logged in at jira")],
+    [("connect", "No tool server called 'jira'"), ("disconnect", "were not logged in to jira")],
 )
 async def test_logins_are_between_the_bot_and_one_person(
     discord_server, lab, connect, name, answer

@@ -156,7 +156,7 @@ async def test_while_people_wait_they_see_time_and_limit(discord_server, lab, co
     async def script(turn):
         turn.reply.step(1)
         await gates[0].wait()
-        turn.reply.progress("Python is about to start.", None)
+        turn.reply.progress("Starting Python.", None)
         await gates[1].wait()
         turn.reply.progress("", None)
         await turn.reply.code(0, "slow()")

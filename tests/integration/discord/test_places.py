@@ -53,7 +53,7 @@ async def test_a_file_that_is_too_large_is_not_even_opened(discord_server, conne
     async with connect(_read):
         discord_server.say(alice, direct, "look", files=[large])
         await steps.answered(direct)
-    assert "larger than the 512 MiB that one file may have" in direct.of_bots[0].content
+    assert "the limit is 512 MiB a file" in direct.of_bots[0].content
 
 
 async def test_a_file_that_is_gone_is_said_so(discord_server, connect):
@@ -63,7 +63,7 @@ async def test_a_file_that_is_gone_is_said_so(discord_server, connect):
     async with connect(_read):
         discord_server.say(alice, direct, "look", files=[gone])
         await steps.answered(direct)
-    assert "does not give this file out" in direct.of_bots[0].content
+    assert "no longer has this file" in direct.of_bots[0].content
 
 
 async def test_its_thread_goes_on_without_a_mention(discord_server, lab, connect):

@@ -104,7 +104,7 @@ async def test_a_press_that_reaches_both_counts_once(discord_server, place, bots
 
 @pytest.mark.parametrize(
     ("button", "told"),
-    [("Run", "may have this does not answer"), ("Edit", "Please press the button again")],
+    [("Run", "did not answer"), ("Edit", "Please press the button again")],
 )
 async def test_discord_has_a_first_sign_while_other_bots_are_asked(
     discord_server, place, bots, until, monkeypatch, tmp_path, button, told

@@ -114,7 +114,7 @@ async def test_without_a_host_what_is_saved_is_listed_and_can_be_forgotten(
     status, shown = await call("end", name)
     assert (status, "No process" in shown) == (1, True)
     for wrong in ("", "zz", "../../etc", "slack/T1"):
-        with pytest.raises(errors.BotError, match="no session of the name"):
+        with pytest.raises(errors.BotError, match="no session"):
             await call("end", wrong)
     async with local_startup.open_host(config) as inside, inside.lease(key) as lease:
         await lease.kernel()

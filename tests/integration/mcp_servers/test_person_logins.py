@@ -295,7 +295,7 @@ async def test_a_login_is_over_after_ten_minutes(opening, monkeypatch):
         back = await mine.come_back(await world.link(BERT))
         monkeypatch.setattr(person_logins, "_AGE", person_logins._AGE * 0)
         assert (await mine.get(link)).status == 400
-        assert "older than ten minutes" in await mine.agree(back)
+        assert "expired after ten minutes" in await mine.agree(back)
 
 
 async def test_pages_of_others_cannot_press_the_buttons(opening):

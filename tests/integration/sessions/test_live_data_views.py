@@ -134,7 +134,7 @@ async def test_no_look_runs_code_of_the_values_or_starts_a_kernel(opened, looked
         ):
             await house.service.queries.completions(KEY, code)
         await house.run(OBJECT)
-        with pytest.raises(errors.BotError, match="makes no sense"):
+        with pytest.raises(errors.BotError, match="unreadable answer"):
             await looked(house, hostile)
         await house.service.reset(KEY)
         with pytest.raises(live_data_views.TableGoneError):
@@ -203,7 +203,7 @@ async def test_who_looks_into_old_tables_has_no_more_kernels_than_others(
             house.service.save_table(KEY, table.handle, ANNA),
             house.service.files.open_table(KEY, "none.csv", ANNA),
         ):
-            with pytest.raises(errors.BotError, match="Every Python that you may use is busy"):
+            with pytest.raises(errors.BotError, match="All your Python sessions are busy"):
                 await look
         await house.service.stop(other)
         await running

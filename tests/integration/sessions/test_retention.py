@@ -123,7 +123,7 @@ async def test_old_files_go_after_a_warning_and_who_comes_back_is_told(opened_ke
         assert (await keeper.house.service.queries.history(KEY))[1].parts == turn.parts
         gone = await keeper.house.service.queries.notice(KEY)
         assert gone == keeper.told[1][1]
-        assert "deleted: nobody had used it for 31 days. What was said is kept." in gone
+        assert "deleted: nobody had used it for 31 days. Messages stay." in gone
         reply = await keeper.house.ask("and now?")
         assert reply.of("announcement") == [gone]
         assert gone in str(keeper.house.server.requests[0].messages)
@@ -280,7 +280,7 @@ async def test_a_warning_that_reached_no_one_does_not_count(opened_keeper):
             await keeper.age(4, "t")
         keeper.house.service.notify_through("web", keeper._tell)
         assert await keeper.retention.apply() == 0
-        assert "are deleted; any message" in keeper.told[0][1]
+        assert "are deleted. To keep them" in keeper.told[0][1]
         await keeper.age(3.1, "t")
         assert await keeper.retention.apply() == 1
 

@@ -128,14 +128,14 @@ async def test_what_a_person_left_calls_nothing_as_another_who_does_not_agree(op
         assert "anna" in said(await house.run(LEFT))
         reply = replies.Reply(approvals=[None])
         taken = said(await house.run("print(1)\ntaken", reply, person=BERT))
-        assert "call of the tool whoami of" in taken
+        assert "tool whoami was not approved" in taken
         assert "bert" not in taken
         # What one agreed to while two were there is asked again once there is a third.
         agreed = replies.Reply(approvals=["session"])
         assert "bert" in said(await house.run(CALL, agreed, person=BERT))
         await house.run("1", person=requests.Person("u3", "Carl"))
         refused = replies.Reply(approvals=[None])
-        assert "was not allowed" in said(await house.run(CALL, refused, person=BERT))
+        assert "was not approved" in said(await house.run(CALL, refused, person=BERT))
 
 
 async def test_nobody_logs_in_where_no_page_is_served(opened):

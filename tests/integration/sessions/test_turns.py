@@ -86,7 +86,7 @@ async def test_people_are_told_how_many_starts_are_before_theirs(opened, monkeyp
         await running
     told = [text for text, _ in reply.of("progress")]
     count = len(os.sched_getaffinity(0)) + 1
-    assert told == [f"Python is about to start: {count} starts come before this one.", ""]
+    assert told == [f"Starting Python: {count} ahead of you.", ""]
     assert [output.plain for output in reply.of("output")] == ["1\n"]
 
 
@@ -185,7 +185,7 @@ async def test_requests_of_one_conversation_wait_in_order_and_are_told_so(opened
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
-    [("  \n", "nothing to do"), ("x" * 2_000_000, "longer than the 100,000 characters")],
+    [("  \n", "message is empty"), ("x" * 2_000_000, "the limit is 100,000 characters")],
 )
 async def test_messages_that_say_nothing_or_too_much_are_refused(opened, text, sentence):
     async with opened() as house:
@@ -226,7 +226,7 @@ async def test_attachments_good_and_bad(opened):
     assert {"passwd", "empty.csv", "data.csv"} < set(names)
     assert all(len(name.encode()) <= 200 for name in names)
     assert reply.of("announcement") == [
-        "huge.bin was left out: It is larger than the 512 MiB that one file may have.",
+        "huge.bin was left out: It is too large: the limit is 512 MiB a file.",
         "lost.txt was left out: The network took it away.",
     ]
     assert "0 bytes" in told

@@ -12,7 +12,7 @@ from tests.integration.sessions.conftest import KEY
 
 pytestmark = pytest.mark.kernel
 
-IDLE = "It was let go after it had not been used for a while."
+IDLE = "It was stopped after a while without use."
 RESTARTED = "The bot was restarted."
 
 

@@ -95,7 +95,7 @@ async def test_py_where_the_bot_is_not_says_so_to_the_person(slack, service, app
         ("variables", "In Python now: "),
         ("network", "- Network: none"),
         ("tools", "- Tools: none"),
-        ("disconnect jira", "You were not logged in at jira."),
+        ("disconnect jira", "You were not logged in to jira."),
         ("files", "There are no files in /mnt/data."),
         ("files a.csv", "There is no such file"),
         ("reset", "Reset. Variables cleared; files kept."),

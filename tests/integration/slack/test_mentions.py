@@ -344,7 +344,7 @@ async def test_file_too_large_is_zipped_else_refused_with_the_reason(slack, serv
     assert packed.read("zeros.bin") == bytes(500_000)
     said = told["blocks"][0]["text"]
     assert "noise.bin could not be sent" in said
-    assert "does not take files of that size" in said
+    assert "does not accept files of that size" in said
     assert "empty.txt could not be sent: it is empty" in said
 
 

@@ -61,7 +61,7 @@ async def test_a_file_over_the_limit_is_refused_before_it_is_sent(serving_fake):
     limits = settings.Limits(upload_bytes=1000)
     async with serving_fake(limits=limits) as (bot, client):
         status, told = await _upload(client, "big", b"x" * 1001)
-        assert (status, told) == (413, "The file is too large: 1,000 bytes is the most.")
+        assert (status, told) == (413, "The file is too large: the limit is 1,000 bytes.")
         assert (await _upload(client, "fits", b"x" * 1000))[0] == 200
         assert [one.name for one in await bot.queries.files(KEY)] == ["fits"]
 

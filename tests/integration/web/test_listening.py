@@ -231,7 +231,7 @@ async def test_what_a_restart_leaves_of_a_notebook_is_run_when_it_is_wanted(serv
         await page.until("document.querySelectorAll('.turn:not([aria-busy])').length === 4")
         assert [turn.request for turn in await bot.queries.history(KEY)] == list(sources)
         async with asyncio.timeout(30):
-            while "No cells are left" not in await _text(client.post(rest)):  # noqa: ASYNC110
+            while "No notebook cells are left" not in await _text(client.post(rest)):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         async with client.tab(THREAD) as tab:
             assert tab.whole["notebook"] is None
@@ -330,7 +330,7 @@ async def test_the_rest_of_a_notebook_that_is_another_now_is_offered_once(servin
             await tab.next("reset")
             change(path)
             assert sentence in await _text(client.post(rest))
-            assert "No cells are left" in await _text(client.post(rest))
+            assert "No notebook cells are left" in await _text(client.post(rest))
         gate.set()
         await tab.event("over", ONE)
 
@@ -365,7 +365,7 @@ async def test_a_defect_in_one_task_ends_no_turn(serving_fake, monkeypatch, capl
             while "look into Python ended in an error" not in caplog.text:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         told = await tab.next("looked")
-        assert (told["question"], told["problem"]) == (1, "The table could not be looked at.")
+        assert (told["question"], told["problem"]) == (1, "The table could not be read.")
         gate.set()
         assert (await tab.event("over"))["status"] == "done"
 
@@ -428,7 +428,7 @@ async def test_commands_are_answered_to_whoever_asked(serving_fake):
             assert (await tab.next("panel"))["panel"] == name
             await tab.next("accepted")
         await tab.say("say", id=ONE, text="/disconnect jira")
-        assert (await tab.next("panel"))["text"] == "You were not logged in at jira."
+        assert (await tab.next("panel"))["text"] == "You were not logged in to jira."
         await tab.next("accepted")
         await tab.say("say", id=ONE, text="/connect jira")
         assert "No tool server called 'jira'" in (await tab.next("refused"))["sentence"]

@@ -334,7 +334,7 @@ async def test_files_are_dropped_chosen_and_refused(serving_fake, browsing, tmp_
         await page.until("document.querySelectorAll('#uploads .done').length === 2")
         await page.drop_files(700, 400, big)
         await page.until("document.getElementById('complaint').innerText.includes('big.bin')")
-        assert "97.7 KiB is the most" in await page.text("#complaint")
+        assert "limit is 97.7 KiB" in await page.text("#complaint")
         await page.reload()
         await page.until("document.querySelectorAll('#uploads .done').length === 2")
         await visits.say(page, "look at them")

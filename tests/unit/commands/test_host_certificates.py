@@ -24,7 +24,7 @@ def test_it_makes_those_of_a_host_and_of_a_bot(place, capsys):
 @pytest.mark.parametrize("names", [[], ["host-1", "--bot", "bot-1"]])
 def test_it_makes_one_thing_at_a_time(names, place, capsys):
     assert cli.main(["host", "certificate", *names]) != 0
-    assert "Say the names of a host" in capsys.readouterr().err
+    assert "Name the host as bots address it" in capsys.readouterr().err
     assert not place.exists()
 
 

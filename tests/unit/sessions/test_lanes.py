@@ -120,7 +120,7 @@ async def test_too_many_are_refused(visit):
     await visit(all_lanes, A)
     await visit(all_lanes, A)
     refused = await visit(all_lanes, A)
-    with pytest.raises(lanes.LaneError, match="1 requests wait"):
+    with pytest.raises(lanes.LaneError, match="queue of this conversation is full: 1 waiting"):
         await refused.task
 
 

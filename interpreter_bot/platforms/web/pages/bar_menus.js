@@ -17,7 +17,7 @@ const MENUS = {
     [$("python-state").innerText,
       ["Variables", "braces", () => say({ do: "show", panel: "variables" })],
       ["Rebuild lost variables", "again", runAgain],
-      ...(isRunning ? [["Stop what runs", "stop", () => say({ do: "stop" })]] : []),
+      ...(isRunning ? [["Stop the code", "stop", () => say({ do: "stop" })]] : []),
       ["Restart Python…", "power", () => restart(say)]],
   ],
 
@@ -60,7 +60,7 @@ async function restart(say) {
 }
 
 async function undo(say) {
-  const told = "Variables, files and what was said become what they were before the last question.";
+  const told = "Variables, files and history go back to before the last question.";
   if (await confirmed("Undo the last answer?", told, { action: "Undo" })) say({ do: "undo" });
 }
 

@@ -222,7 +222,7 @@ export class Composer {
     if (!text.trim() && this.isCode) return this.complain("Please write the code to run.");
     if (text.length > most)
       return this.complain(
-        `Your message has ${text.length.toLocaleString("en")} characters, and ${most.toLocaleString("en")} is the most. Please save it as a file and attach it.`);
+        `Your message has ${text.length.toLocaleString("en")} characters, and the limit is ${most.toLocaleString("en")}. Please save it as a file and attach it.`);
     const message = { thread: this.thread, text, is_code: this.isCode };
     if (isWaiting) this.waiting.add(message);
     else if (!this.send({ ...message, files })) return this.complain("There is no connection right now. Your message is kept.", "connection");
@@ -301,6 +301,6 @@ export function takeDrops(take, complain) {
     show(false);
     const folders = new Set([...event.dataTransfer.items].map((one) => one.webkitGetAsEntry?.()).filter((one) => one?.isDirectory).map((one) => one.name));
     take([...event.dataTransfer.files].filter((file) => !folders.has(file.name)));
-    if (folders.size) complain("Folders cannot be uploaded as they are. Please make a zip file of it.");
+    if (folders.size) complain("Folders cannot be uploaded. Please zip the folder first.");
   });
 }

@@ -170,7 +170,7 @@ export class Conversation {
   /** Go to a turn, all of which is there or can be had. */
   reveal(number) {
     const turn = this.turns.find((one) => one.number === number);
-    if (!turn) return this.notice("That was earlier than what is shown: see Show earlier turns.");
+    if (!turn) return this.notice("That message is further up: press Show earlier turns.");
     this.isAtEnd = false;
     if (turn.work) turn.work.open = true;
     turn.element.tabIndex = -1;

@@ -41,7 +41,7 @@ function list() {
   if (files.length) tools.push(button("Download all", "down", () => download(address("/archive", { thread: around.thread, name: around.title }))));
   const said = files.length
     ? `${count(files.length, "file", "files")}, ${size(total)} of ${size(most)}`
-    : "No files yet. Drop one on the page, or let the code make some; they lie in /mnt/data.";
+    : "No files yet. Drop one on the page, or let the code make some; they are in /mnt/data.";
   place.replaceChildren(el("div", { class: "pane-tools" }, tools), el("p", { class: "muted" }, said), el("ul", { class: "files" }, files.map(entry)));
 }
 

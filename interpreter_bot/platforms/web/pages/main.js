@@ -109,7 +109,7 @@ function send({ text, files, is_code: isCode, thread: to = thread }) {
 /** Send messages that are not accepted yet; again with each new connection, but not for ever. */
 function transmit(message) {
   const { tries, ...told } = message;
-  if (tries >= MAX_TRIES) return hear.refused({ id: message.id, sentence: "The bot could not take this message. It is kept here." });
+  if (tries >= MAX_TRIES) return hear.refused({ id: message.id, sentence: "The bot did not accept this message. It is kept here." });
   message.tries += 1;
   connection.say({ do: "say", ...told });
 }
@@ -330,7 +330,7 @@ for (const [kind, use] of Object.entries({
   edit,
 })) $("turns").addEventListener(kind, ({ detail }) => use(detail));
 document.body.classList.toggle("without-code", localStorage.getItem("code") === "hidden");
-$("walls").textContent = "Code runs without a sandbox: it can read and change whatever the bot can.";
+$("walls").textContent = "Code runs without a sandbox: it can do whatever the bot can.";
 addEventListener("paste", (event) => document.querySelector("dialog[open]") || composer.pasted(event));
 takeDrops((files) => composer.take(files), (text) => composer.complain(text));
 document.querySelector(".skip").addEventListener("click", (event) => {

@@ -84,7 +84,7 @@ export class Outputs {
     if (!last?.querySelector("summary").textContent.startsWith("KeyboardInterrupt")) return;
     last.open = false;
     last.parentNode.classList.add("calm");
-    last.querySelector("summary").replaceChildren("Where it was stopped");
+    last.querySelector("summary").replaceChildren("Stopped here");
   }
 
   replace(event) {
@@ -178,7 +178,7 @@ function picture(event) {
   const save = address("/output", { ...query, title: title || "picture" });
   const image = el("img", { src: where, alt: event.plain || "Picture", loading: "lazy", onerror: gone });
   function gone() {
-    image.replaceWith(el("p", { class: "notice" }, "This picture is no longer kept."));
+    image.replaceWith(el("p", { class: "notice" }, "This picture has been deleted."));
   }
   return el("figure", {},
     el("a", { href: where, target: "_blank", rel: "noopener", title: "Enlarge", "data-enlarged": title || "Picture", "data-save": save }, image),

@@ -53,11 +53,11 @@ const DRAWERS = {
   },
 
   network({ rows: all }) {
-    openPanel("Network", el("p", { class: "muted" }, "What code may reach outside:"), rows(all));
+    openPanel("Network", el("p", { class: "muted" }, "Hosts and data your code can reach:"), rows(all));
   },
 
   tools({ rows: all }) {
-    openPanel("Tools", el("p", { class: "muted" }, "What code may call of other systems:"), rows(all));
+    openPanel("Tools", el("p", { class: "muted" }, "Tools your code can call:"), rows(all));
   },
 
   connect({ text }) {
@@ -75,7 +75,7 @@ const DRAWERS = {
   help({ rows: all }) {
     const keys = [
       ["Enter", "Send; in Python mode a new line"], ["Ctrl or ⌘ + Enter", "Send, or run"],
-      ["Shift + Enter", "A new line"], ["Esc, twice", "Stop what runs; variables are kept"],
+      ["Shift + Enter", "A new line"], ["Esc, twice", "Stop the code; variables are kept"],
       ["Tab, Shift + Tab", "In Python mode: indent and dedent; after Esc they leave the editor"],
     ];
     openPanel("Help", el("h3", {}, "Commands"), rows(all.map(([name, what]) => [el("code", {}, name), what])),

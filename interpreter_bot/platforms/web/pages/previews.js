@@ -82,7 +82,7 @@ async function openedTable(query) {
 
 async function text(query, bytes) {
   const { words, isCut, isWhole } = await beginning(fileAddress(query));
-  if (words.includes("\0")) return told(`This is no text; there is nothing to show of its ${size(bytes)}.`);
+  if (words.includes("\0")) return told(`This file is not text, so its ${size(bytes)} cannot be shown.`);
   const shown = drawn(query.name, words, isCut);
   return el("div", { class: "preview-place" }, isCut ? told(`The first ${size(MAX_BYTES)} of ${size(bytes)}:`) : null,
     isWhole ? null : told("This text is not in UTF-8: letters that cannot be read here are shown as \ufffd. Python can find out its encoding."),

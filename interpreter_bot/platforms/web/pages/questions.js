@@ -28,7 +28,7 @@ export function questionForm({ prompt, is_password: isSecret, choices }, answer)
 
 /** Ask whether code may run; of code that belongs to a plan which was said, the plan is asked about. */
 export function approvalForm({ code, shown, warning, is_planned: isPlanned, choices }, answer) {
-  const title = isPlanned ? "May this plan be carried out?" : "May this code run?";
+  const title = isPlanned ? "Carry out this plan?" : "Run this code?";
   const read = scrollable(el("pre", {}, el("code", { dir: "ltr" }, highlighted(shown))));
   const folded = isPlanned && !warning ? el("details", {}, el("summary", {}, "The code it begins with"), read) : read;
   const field = el("textarea", { "aria-label": "Code to run", rows: Math.min(code.split("\n").length + 1, 24), spellcheck: "false", hidden: true });

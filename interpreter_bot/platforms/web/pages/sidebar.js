@@ -156,7 +156,7 @@ export class Sidebar {
     const seen = new Set(this.doomed.keys());
     const isNew = (tree) => !seen.has(tree) && seen.add(tree);
     this.found = conversations?.filter(({ thread }) => isNew(this.treeOf(thread))) ?? null;
-    const told = this.found?.length ? `${this.found.length} found` : "Nothing found. Code and outputs are not searched.";
+    const told = this.found?.length ? `${this.found.length} found` : "Nothing found. Search does not cover code or output.";
     $("found").textContent = this.found === null ? "" : told;
     this.draw(this.all, this.current);
   }

@@ -13,7 +13,7 @@ const ENDINGS = {
 // More than that is read where it stands.
 const MOST_SPOKEN = 1500;
 const RUNNING = "Running…";
-const WHY = "Why did this code fail, and how can it be mended?";
+const WHY = "Why did this code fail, and how can I fix it?";
 
 export class Turn {
   /**
@@ -177,7 +177,7 @@ export class Turn {
       found.outputs.add(el("p", { class: `notice ${ending === "stopped" && !isLost ? "" : "bad"}` }, words.filter(Boolean).join(" ")));
     }
     if (ending === "error" && this.head.is_code) found.outputs.add(requester("ask", WHY, "Why did this fail?"));
-    if (ending === "ok" && found.outputs.isEmpty && this.head.is_code) found.outputs.add(el("p", { class: "notice" }, "Done; it printed nothing."));
+    if (ending === "ok" && found.outputs.isEmpty && this.head.is_code) found.outputs.add(el("p", { class: "notice" }, "Done. No output."));
     this.showState(this.head.is_code ? "" : "Thinking…");
   }
 
@@ -225,7 +225,7 @@ export class Turn {
 
   on_artifact(file) {
     if (!this.files) {
-      this.files = el("ul", { class: "files", "aria-label": "Files that were made" });
+      this.files = el("ul", { class: "files", "aria-label": "Files made or changed" });
       this.add(this.files);
     }
     this.artifacts.get(file.name)?.remove();

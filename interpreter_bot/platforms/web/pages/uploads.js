@@ -74,7 +74,7 @@ export class Uploads {
   add(thread, files) {
     const most = this.limit();
     for (const file of files) {
-      if (most && file.size > most) this.complain(`${file.name} has ${size(file.size)}, and ${size(most)} is the most for one file.`);
+      if (most && file.size > most) this.complain(`${file.name} has ${size(file.size)}, and the limit is ${size(most)} a file.`);
       else this.upload(thread, file);
     }
   }
@@ -127,7 +127,7 @@ export class Uploads {
   }
 
   chip(item) {
-    const label = item.isDone ? `Do not send ${item.name} along` : `Cancel the upload of ${item.name}`;
+    const label = item.isDone ? `Remove ${item.name}` : `Cancel the upload of ${item.name}`;
     const away = () => (item.isDone ? this.remove(item) : item.request.abort());
     const view = (event) => event.currentTarget.dispatchEvent(new CustomEvent("view", { bubbles: true, detail: item.name }));
     const name = named(item.name, { class: "file-title" });

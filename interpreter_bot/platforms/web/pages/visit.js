@@ -6,7 +6,7 @@ import { Turn } from "./turns.js";
 
 const FIRST_TURNS = 30;
 const RUNNING_MILLISECONDS = 2000;
-const OVER = "This visit is over. Please ask for another link in the chat.";
+const OVER = "This link has expired. Ask for a new one in the chat.";
 const ID = /^#([0-9a-f]{32})$/;
 
 const drawn = new Map();

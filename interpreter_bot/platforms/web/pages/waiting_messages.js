@@ -64,7 +64,7 @@ export class WaitingMessages {
     const back = (one) => () => (this.take(one), this.draw());
     $("waiting").replaceChildren(...this.of(this.uploads.thread).map((one) =>
       el("li", {},
-        el("p", {}, el("span", { class: "muted" }, "Sent when its files are there: "), el("bdi", {}, plain(one.text.slice(0, 200)) || "no words")),
+        el("p", {}, el("span", { class: "muted" }, "Sent once its files are uploaded: "), el("bdi", {}, plain(one.text.slice(0, 200)) || "no words")),
         el("ul", { class: "chips" }, one.items.map((item) => this.uploads.chip(item))),
         el("button", { type: "button", class: "small", onclick: back(one) }, "Take back"))));
   }

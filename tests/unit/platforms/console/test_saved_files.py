@@ -126,7 +126,7 @@ def test_the_directory_itself_may_be_a_link(tmp_path):
 
 def test_a_directory_that_cannot_be_is_refused(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(errors.SettingsError, match="kept"):
+    with pytest.raises(errors.SettingsError, match="saved"):
         saved_files.SavedFiles(tmp_path / "file/below")
 
 

@@ -75,9 +75,9 @@ def test_text_is_a_question(piped):
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        (b"", "There is nothing to ask"),
-        (b" \n", "There is nothing to ask"),
-        (b"\xff\xfe", "no text"),
+        (b"", "There is no question"),
+        (b" \n", "There is no question"),
+        (b"\xff\xfe", "not text"),
         (b"x" * 500_000, "longer than the 100 characters"),
     ],
 )

@@ -251,7 +251,7 @@ def test_what_says_nothing(plain):
     ("finished", "options", "sentence"),
     [
         (values.Finished(values.Ending.OK, 1), {"has_shown": True}, ""),
-        (values.Finished(values.Ending.OK, 1), {"has_shown": False}, "Done, nothing was printed."),
+        (values.Finished(values.Ending.OK, 1), {"has_shown": False}, "Done. No output."),
         (values.Finished(values.Ending.ERROR, 1), {"has_shown": True, "has_error": True}, ""),
         (
             values.Finished(values.Ending.TIMED_OUT, 1, "Stopped after 60 s."),

@@ -62,8 +62,8 @@ def test_variables_are_listed_with_those_that_could_not_be_saved():
     ]
     assert facts[-3:] == [
         ("Not saved", "280 more", ""),
-        ("Saved in part, without", "d (a lock)", ""),
-        ("Once that is lost", "“again” runs the cells that made it", ""),
+        ("Saved without these parts", "d (a lock)", ""),
+        ("If variables are lost", "“again” re-runs the cells that made them", ""),
     ]
     nothing = session_facts.variables(session_variables.HeldVariables())
     assert [fact.value for fact in nothing] == ["nothing", "nothing"]
@@ -89,9 +89,9 @@ def test_what_code_may_reach_is_listed_with_how():
         (
             "a.org",
             "port 443; GET only; below /x/, /y/",
-            "The bot adds what gives access; code does not see it.",
+            "The bot adds the credentials; code does not see them.",
         ),
-        ("Allowed as long as this Python lives", "POST a.org:443", ""),
+        ("Allowed until Python restarts", "POST a.org:443", ""),
         ("Exchanged today", "2.86 MiB of 1 GiB", ""),
         ("connections.sales", "SQLite: Orders", ""),
         ("Asked", "select 1", "1 rows in 0.1 s"),

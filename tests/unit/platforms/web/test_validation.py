@@ -51,7 +51,7 @@ def test_a_text_is_measured():
     assert validation.text({"text": "x\ud800"}, "text") == "x?"
     with pytest.raises(validation.MalformedError):
         validation.text({"text": 1}, "text")
-    with pytest.raises(Exception, match="100,001 characters, and 100,000 is the most"):
+    with pytest.raises(Exception, match="100,001 characters, and the limit is 100,000"):
         validation.text({"text": "x" * 100_001}, "text")
 
 
