@@ -151,7 +151,7 @@ async def test_hostile_arguments_are_refused_in_a_sentence(served):
     async with served.client("anna") as client:
         session = _handle(await client.call_tool("run_code", {"code": "1"}))
         for tool, arguments, said in (
-            ("run_code", {"code": "#" * 200_000}, "longer than the 100,000 characters"),
+            ("run_code", {"code": "#" * 200_000}, "the limit is 100,000 characters"),
             ("run_code", {"code": 7}, "The arguments of run_code are wrong. code:"),
             ("run_code", {"code": "1", "sesion": "x"}, "sesion: Extra inputs"),
             ("get_file", {"name": "../../../etc/passwd"}, "no such file"),
