@@ -20,7 +20,12 @@ from interpreter_bot.hosts import cancellable_executions
 from tests.integration.data_connections.conftest import PASSWORD
 from tests.integration.egress import test_proxies
 
-pytestmark = [pytest.mark.kernel, pytest.mark.asyncio(loop_scope="module")]
+# Data connections are reached through doors.
+pytestmark = [
+    pytest.mark.kernel,
+    pytest.mark.namespaces,
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 HERE = values.SessionKey("web", thread="here")
 ELSEWHERE = values.SessionKey("slack", "T1", "C1", "1.2")
