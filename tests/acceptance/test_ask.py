@@ -240,7 +240,7 @@ async def test_data_that_comes_through_a_pipe_is_a_file(ask):
 async def test_no_question_is_said_before_anything_starts(ask):
     ran = await ask([], stdin=b" \n")
     assert (ran.status, ran.out) == (2, "")
-    assert "There is nothing to ask" in ran.err
+    assert "There is no question" in ran.err
     assert ran.err.count("\n") == 1
 
 

@@ -233,7 +233,7 @@ def test_printing_is_cut_in_the_middle_and_says_where_and_how_much(interpreter_b
         (["exec"], "no code to run"),
         (["exec", "missing.py"], "cannot be read"),
         (["exec", "--cell=1", "--file=missing.csv"], "not a file"),
-        (["exec", "--cell=1", "--keep=/dev/null/x"], "kept"),
+        (["exec", "--cell=1", "--keep=/dev/null/x"], "Nothing can be saved"),
         (["--config=missing.toml", "limits"], "settings file"),
     ],
 )

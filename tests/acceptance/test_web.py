@@ -212,7 +212,7 @@ async def test_from_a_file_to_a_chart_and_a_notebook(running, browsing, tmp_path
         await page.click("#actions button:last-child")
         await page.click("dialog[open] .strong")
         await page.until(
-            "document.getElementById('turns').innerText.includes('Variables are cleared')"
+            "document.getElementById('turns').innerText.includes('history are cleared')"
         )
         told = await _run(page, "import os; print('kept' in globals(), os.path.exists('iris.csv'))")
         assert told.strip() == "False True"

@@ -434,7 +434,7 @@ async def test_a_kernel_that_cannot_know_what_is_saved_does_not_replace_it(opene
         with monkeypatch.context() as broken:
             broken.setattr(safe_open, "open_file", fail)
             kernel = await lose(pool)
-        assert "kept for the next Python" in kernel.restore_notice
+        assert "kept for Python's next start" in kernel.restore_notice
         await run(kernel, "x = 2")
         assert await saved(pool) == told
         assert await run(await lose(pool), "x") == "1"
@@ -455,7 +455,7 @@ async def test_variables_that_end_python_when_they_are_read_are_given_up_the_sec
         await saved(pool)
         await (await pool.workspace("a")).put("armed", _chunks(b"x"))
         kernel = await lose(pool)
-        assert "kept for the next Python" in kernel.restore_notice
+        assert "kept for Python's next start" in kernel.restore_notice
         await run(kernel, "new = 1")
         good = (await pool.saved_variables("a")).at
         assert (await saved(pool)).at == good, "it is not replaced"
@@ -481,7 +481,7 @@ slow = Slow(); slow.a = 1
         told = await saved(pool)
         await (await pool.workspace("a")).put("armed", _chunks(b"x"))
         kernel = await lose(pool)
-        assert "could not be restored now" in kernel.restore_notice
+        assert "could not be restored" in kernel.restore_notice
         await run(kernel, "new = 1; os = __import__('os'); os.unlink('/mnt/data/armed')")
         kernel = await lose(pool)
         assert kernel.restored == told

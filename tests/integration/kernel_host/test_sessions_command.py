@@ -143,5 +143,5 @@ async def test_a_name_that_is_that_of_two_is_refused(config, call):
     names = [one["name"] for one in (await listed(call, "--all")).values()]
     assert len(names) == 17
     twice = next(name for name in names if sum(one[0] == name[0] for one in names) > 1)
-    with pytest.raises(errors.BotError, match="begins several names"):
+    with pytest.raises(errors.BotError, match="Several sessions begin with"):
         await call("forget", "--yes", twice[0])

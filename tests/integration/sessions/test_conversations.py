@@ -37,7 +37,7 @@ async def test_a_reset_forgets_variables_and_words_but_keeps_files(opened):
     assert after.of("output")[0].plain == "False"
     assert not any("Eve" in one for one in told)
     assert files == ["f.txt"]
-    assert any("forgotten" in part.text for part in past[2].parts)
+    assert any("history are cleared" in part.text for part in past[2].parts)
 
 
 async def test_a_reset_with_files_stops_the_turn_and_empties_the_workspace(opened):

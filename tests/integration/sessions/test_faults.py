@@ -114,7 +114,7 @@ async def test_where_no_file_could_be_had_there_is_nothing_to_ask(opened):
         lost = attachment("a.csv", error=errors.BotError("It is gone."))
         reply = await house.ask("", attachments=(lost,))
     assert reply.end.status is Status.FAILED
-    assert "none of the files could be had" in reply.end.sentence
+    assert "None of the files could be fetched" in reply.end.sentence
 
 
 async def test_a_model_hears_of_files_that_could_not_be_had_and_of_missing_words(opened):

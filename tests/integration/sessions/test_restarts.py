@@ -257,7 +257,7 @@ async def test_code_of_a_host_that_is_gone_is_not_run_again_and_the_model_is_tol
         await reply.until("over")
         (asked,) = house.server.requests
         after = await house.run("print('count' in globals())")
-    assert "is not known" in asked.messages[-1]["content"]
+    assert "it is unknown whether" in asked.messages[-1]["content"]
     assert reply.end.text == "I do not know."
     assert after.of("output")[-1] == values.Text("stdout", "False\n")
 

@@ -197,7 +197,7 @@ async def test_messages_that_say_nothing_or_too_much_are_refused(opened, text, s
 
 async def test_without_a_model_code_runs_and_questions_get_a_sentence(opened):
     async with opened(no_model=True) as house:
-        assert "OPENAI_API_KEY" in house.service.model_notice
+        assert "interpreter-bot setup" in house.service.model_notice
         asking = await house.ask("hello?")
         running = await house.run("print(1)")
     assert (asking.end.status, asking.end.sentence) == (

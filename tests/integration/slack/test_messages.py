@@ -96,7 +96,7 @@ async def test_file_that_slack_only_names_is_looked_up(slack, service, app):
         ({"mode": "hidden_by_limit"}, "plan hides it"),
         ({"mode": "external"}, "hosted outside Slack"),
         ({"redirect": "https://evil.example/steal"}, "is not a Slack file"),
-        ({"size": 600 * 1024 * 1024}, "larger than"),
+        ({"size": 600 * 1024 * 1024}, "the limit is"),
     ],
 )
 async def test_file_that_cannot_be_had_is_said_so(slack, service, app, facts, reason):

@@ -87,7 +87,7 @@ async def test_one_that_hangs_is_told_of_and_does_nothing_later(opening, monkeyp
         with monkeypatch.context() as patience:
             patience.setattr(replica_calls, "_NOBODY_SECONDS", 0.2)
             async with late.calls.served():
-                with pytest.raises(errors.BotError, match="does not answer"):
+                with pytest.raises(errors.BotError, match="did not answer"):
                     await asking.ask("stop", {"of": "x"})
         calls = replica_calls.ReplicaCalls(late.calls)
         calls.serve("stop", having(done, "x"))
@@ -119,7 +119,7 @@ async def test_who_dies_at_work_is_told_of(opening, monkeypatch):
         while not (found := await dying.calls.waiting()):  # noqa: ASYNC110 - a table tells nobody
             await asyncio.sleep(0.01)
         assert await dying.calls.take(found[0].id)
-        with pytest.raises(errors.BotError, match="does not answer"):
+        with pytest.raises(errors.BotError, match="did not answer"):
             await asked
 
 
@@ -219,7 +219,7 @@ async def test_a_call_that_cannot_be_read_harms_no_later_one(opening, monkeypatc
     monkeypatch.setattr(replica_calls, "_NOBODY_SECONDS", 0.8)
     async with replicas(opening, 2) as (asking, other):
         other.serve("stop", having([], "x"))
-        with pytest.raises(errors.BotError, match="does not answer"):
+        with pytest.raises(errors.BotError, match="did not answer"):
             await asking.ask("stop", {"as": "another release says it"})
         assert await asking.ask("stop", {"of": "x"}) == {"by": "x"}
 

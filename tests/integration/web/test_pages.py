@@ -378,7 +378,7 @@ async def test_a_restart_in_the_middle_shows_what_was_and_goes_on(
         await page.until("!document.getElementById('banner').hidden")
         async with serving_fake(script, web=web, again="killed") as (_, client):
             await page.until("document.getElementById('banner').hidden", seconds=30)
-            await page.until("document.body.innerText.includes('the bot was restarted in the')")
+            await page.until("document.body.innerText.includes('was restarted in the middle')")
             # What waited is begun again, once.
             await page.until("document.body.innerText.split('Hello again').length === 3")
             text = await page.text("#turns")

@@ -288,7 +288,7 @@ async def test_a_browser_keeps_so_many_visits(serving_fake):
 async def test_without_a_public_address_nothing_is_there(serving_fake):
     async with serving_fake() as (bot, client), _stranger() as stranger:
         await bot.add_turn(OURS, "hello")
-        with pytest.raises(errors.BotError, match=r"web\.public_url"):
+        with pytest.raises(errors.BotError, match="public address"):
             await bot.visits.link(OURS)
         for path in ("/visit", "/visit.js", "/visited"):
             assert await _status(stranger, client, path) == 401

@@ -29,7 +29,7 @@ def test_what_is_not_listed_is_refused_with_how_to_list_it():
     for host, port, told in (
         ("b.org", 443, "it is not on the list"),
         ("a.org", 22, "that port is not on the list"),
-        ("127.1", 443, "no host"),
+        ("127.1", 443, "cannot reach that host"),
     ):
         with pytest.raises(policies.Refusal, match=told) as refused:
             policy.find(host, port)
