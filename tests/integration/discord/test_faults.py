@@ -166,8 +166,8 @@ async def test_a_file_of_too_many_parts_is_refused_with_the_reason(discord_serve
         discord_server, connect, lab, "noise.bin", _noise(12 * worlds.MIB), file_parts=1
     )
     assert set(files) == {"small.txt"}
-    assert "`noise.bin` (12 MiB) is too large to be sent here" in text
-    assert "9.94 MiB are allowed" in text
+    assert "`noise.bin` (12 MiB) is too large to send here" in text
+    assert "the limit is 9.94 MiB" in text
 
 
 async def test_a_better_server_takes_larger_files(discord_server, lab, connect):

@@ -170,7 +170,7 @@ async def test_while_people_wait_they_see_time_and_limit(discord_server, lab, co
         thread = await steps.thread_in(channel)
         await until(lambda: thread.of_bots)
         [answer] = thread.of_bots
-        for gate, words in zip(gates, ("thinking …", "about to start.", "running …"), strict=True):
+        for gate, words in zip(gates, ("thinking …", "Starting Python.", "running …"), strict=True):
             await until(lambda words=words: f"{words} (began" in answer.content)
             began = re.search(r"\(began <t:(\d+):R>", answer.content)
             assert abs(time.time() - int(began[1])) < 15
