@@ -1,6 +1,7 @@
 """Conversations as `app` puts them together: real kernels and store, a scripted model."""
 
 import contextlib
+import gc
 import sqlite3
 
 import pytest
@@ -74,6 +75,8 @@ def opened(tmp_path, short_path):
             known = {"OPENAI_API_KEY": server.api_key} | (keys or {})
             async with bot_startup.open_service(bot, {} if no_model else known) as service:
                 yield House(service, server)
+        # A bot's memory is bounded, and this process is one bot after another.
+        gc.collect()
 
     return open_house
 
