@@ -110,6 +110,7 @@ async def open_conversations(
         setup = model_setup.ModelSetup(
             catalogue,
             credentials,
+            patience=config.patience,
             is_open=not config.models and not model_setup.names_models(environment),
             is_chosen=not notice,
         )

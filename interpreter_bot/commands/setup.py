@@ -101,7 +101,7 @@ def _ask_for_model() -> dict[str, str]:
 
 
 async def _try_model(changes: Mapping[str, str]) -> str:
-    catalogue = await model_choice.open_tried(changes)
+    catalogue = await model_choice.open_tried(changes, model_choice.PATIENCE)
     try:
         return catalogue.titles[0]
     finally:

@@ -334,10 +334,15 @@ class _Keeper:
             descriptor = os.pidfd_open(pid)
         except ProcessLookupError:
             return False
+        except OSError:
+            # Some containers refuse it; then the host is waited for as long as one may take.
+            return True
         # Unlike a signal, it tells of one that ended and that nobody has waited for: in a container
         # whose first process is no init, it stays a zombie.
         try:
-            return not select.select([descriptor], [], [], 0)[0]
+            ended = select.poll()
+            ended.register(descriptor, select.POLLIN)
+            return not ended.poll(0)
         finally:
             os.close(descriptor)
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from typing import Final
 
-from interpreter_bot import errors, stored_credentials
+from interpreter_bot import errors, settings, stored_credentials
 from interpreter_bot.agent.llms import catalogues, model_choice
+
+_log = logging.getLogger(__name__)
 
 VARIABLES: Final = (
     *("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"),
@@ -19,6 +22,7 @@ _CONFIGURED: Final = (
     "The models are set where the bot runs, by its environment or its configuration file. Change "
     "them there."
 )
+_CHOSEN: Final = "A model was chosen already. `interpreter-bot setup` changes it."
 
 
 class ModelSetup:
@@ -34,12 +38,14 @@ class ModelSetup:
         catalogue: catalogues.Catalogue,
         credentials: stored_credentials.StoredCredentials,
         *,
+        patience: settings.Patience,
         is_open: bool,
         is_chosen: bool,
     ) -> None:
         self.is_open = is_open
         self.is_chosen = is_chosen
         self._catalogue = catalogue
+        self._patience = patience
         self._credentials = credentials
         self._choosing = asyncio.Lock()
 
@@ -51,9 +57,11 @@ class ModelSetup:
         """
         if not self.is_open:
             raise errors.SettingsError(_CONFIGURED)
+        if self.is_chosen:
+            raise errors.SettingsError(_CHOSEN)
         variables = model_choice.variables(key, address)
         async with self._choosing:
-            chosen = await model_choice.open_tried(variables)
+            chosen = await model_choice.open_tried(variables, self._patience)
             changes = dict.fromkeys(VARIABLES, "") | variables
             try:
                 await asyncio.to_thread(self._credentials.save, changes)
@@ -62,6 +70,8 @@ class ModelSetup:
                 raise
             self._catalogue.adopt(chosen)
             self.is_chosen = True
+            address = self._catalogue.model().base_url
+            _log.warning("The model was changed on the page; it is asked at %s.", address)
             return self._catalogue.titles[0]
 
 

@@ -45,8 +45,14 @@ def variables(key: str, address: str) -> dict[str, str]:
     return {name: value for name, value in named.items() if value}
 
 
-async def open_tried(environment: Mapping[str, str]) -> catalogues.Catalogue:
+async def open_tried(
+    environment: Mapping[str, str], patience: settings.Patience
+) -> catalogues.Catalogue:
     """Open the models that variables lead to, once the first has answered; costs some tokens.
+
+    Args:
+        environment: has the variables.
+        patience: how long the opened models are waited for; the trial is quicker.
 
     Raises:
         BotError: it does not answer; the sentence says why.
@@ -57,17 +63,13 @@ async def open_tried(environment: Mapping[str, str]) -> catalogues.Catalogue:
     if not discovery.models:
         # The library for that protocol is missing.
         raise errors.SettingsError(model_discovery.NO_SDK)
-    catalogue = catalogues.Catalogue(
-        discovery.models,
-        keys=catalogues.keys(discovery.models, environment),
-        patience=PATIENCE,
-    )
+    keys = catalogues.keys(discovery.models, environment)
+    trial = catalogues.Catalogue(discovery.models, keys=keys, patience=PATIENCE)
     try:
-        await ask_for_a_word(catalogue, catalogue.titles[0])
-    except BaseException:
-        await catalogue.close()
-        raise
-    return catalogue
+        await ask_for_a_word(trial, trial.titles[0])
+    finally:
+        await trial.close()
+    return catalogues.Catalogue(discovery.models, keys=keys, patience=patience)
 
 
 async def ask_for_a_word(catalogue: catalogues.Catalogue, title: str) -> None:

@@ -39,6 +39,9 @@ class ModelForms:
 
     async def servers(self, _: web.Request) -> web.Response:
         """Serve the servers of models that were found on this machine."""
+        models = self._service.model_choices
+        if models is None or not models.is_open or models.is_chosen:
+            raise web.HTTPNotFound
         found = await model_setup.local_servers()
         return web.json_response(
             [

@@ -155,6 +155,11 @@ def _over(turn: past_turns.PastTurn) -> event_json.Event:
     } | event_json.queries(turn.queries)
 
 
+def _can_choose_model(service: session_service.SessionService) -> bool:
+    models = service.model_choices
+    return models is not None and models.is_open and not models.is_chosen
+
+
 def greeting(service: session_service.SessionService) -> str:
     """Return what is the same for every session."""
     about = {
@@ -164,7 +169,7 @@ def greeting(service: session_service.SessionService) -> str:
         "sandbox_level": service.queries.sandbox_level,
         "models": service.queries.models,
         "model_notice": service.model_notice,
-        "can_choose_model": service.model_choices is not None and service.model_choices.is_open,
+        "can_choose_model": _can_choose_model(service),
     }
     return tab_hub.encoded_message("hello", about)
 
