@@ -221,7 +221,8 @@ class Journal:
 
     def note_written(self, change: journal_databases.Change) -> None:
         """Note that a change is on disk, and leave out the middle of what is too much."""
-        self.size_bytes = change.size_bytes
+        # Added, not replaced: a sweep may have left out something meanwhile.
+        self.size_bytes += sum(len(record) + _ROW_BYTES for _, record in change.events)
         del self._surplus[: len(change.surplus)]
         self.is_disk_good = True
         for number, record in change.events:
@@ -334,15 +335,18 @@ class Journals:
         """
         if self._database is None:
             return True
+        # To its end: rows that are ours by then would be nobody's here.
+        return await cancellation.shielded(self._take_over(self._database))
+
+    async def _take_over(self, database: journal_databases.JournalDatabase) -> bool:
         try:
-            stored, is_complete = await cancellation.in_thread(self._database.take_over)
+            stored, is_complete = await asyncio.to_thread(database.take_over)
         except sqlite3.Error:
             _log.exception("the executions of other hosts cannot be taken over")
             return True
         for one in stored:
             if one.id not in self._journals:
-                journal = self.begin(one.id, one.about)
-                journal.restore(one)
+                self.begin(one.id, one.about).restore(one)
         self._make_room()
         return is_complete
 
@@ -404,8 +408,9 @@ class Journals:
         else:
             self._is_disk_good = True
             for journal, change in zip(waiting.values(), changes, strict=True):
-                self._unchecked_bytes += change.size_bytes - journal.size_bytes
+                before = journal.size_bytes
                 journal.note_written(change)
+                self._unchecked_bytes += max(journal.size_bytes - before, 0)
             is_many = len(self._journals) > self._bounds.executions
             if is_many or self._unchecked_bytes > self._bounds.total_bytes // _CHECK_SHARE:
                 self._unchecked_bytes = 0

@@ -26,6 +26,7 @@ _FILE: Final = "journals.sqlite"
 _DAMAGED: Final = "journals.damaged"
 _LOCK_SUFFIX: Final = ".lock"
 _BUSY_SECONDS: Final = 10.0
+_MAX_FREED_PAGES: Final = 4096
 _MAX_FREE_WAL_BYTES: Final = 16 * settings.MIB
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS executions (
@@ -163,7 +164,8 @@ class JournalDatabase:
             for change in changes:
                 connection.execute(
                     "INSERT INTO executions VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
-                    " SET size_bytes = excluded.size_bytes, ended_at = excluded.ended_at",
+                    " SET size_bytes = excluded.size_bytes, ended_at = excluded.ended_at"
+                    " WHERE host = excluded.host",
                     (change.id, self._host, change.about, change.size_bytes, change.ended_at),
                 )
                 connection.executemany(
@@ -198,7 +200,8 @@ class JournalDatabase:
             sqlite3.Error: the disk refuses.
         """
         with self._writing:
-            self._writer.execute("PRAGMA incremental_vacuum").fetchall()
+            # Some pages at a time: other hosts wait for the lock.
+            self._writer.execute(f"PRAGMA incremental_vacuum({_MAX_FREED_PAGES})").fetchall()
 
     def close(self) -> None:
         """Close it; what is left is for other hosts."""

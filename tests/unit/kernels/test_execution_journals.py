@@ -279,3 +279,15 @@ async def test_journals_in_memory_keep_the_newest_output_and_executions():
     assert entries[-1].record == b"end"
     assert sum(entry.left_out + 1 for entry in entries) == 21
     assert sum(len(entry.record) for entry in entries) <= 100 * KIB
+
+
+async def test_a_take_over_that_is_cancelled_is_finished(tmp_path):
+    async with execution_journals.Journals.open(tmp_path) as before:
+        before.begin("left", ABOUT).append(b"first")
+    async with execution_journals.Journals.open(tmp_path) as journals:
+        taking = asyncio.create_task(journals.take_over())
+        await asyncio.sleep(0)
+        taking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await taking
+        assert journals.find("left").last == 1
