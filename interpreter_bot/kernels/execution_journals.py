@@ -396,9 +396,12 @@ class Journals:
         changes = [journal.pending() for journal in waiting.values()]
         try:
             await cancellation.in_thread(self._database.write, changes, removed)
-        except sqlite3.Error:
+        except sqlite3.Error as error:
             if self._is_disk_good:
                 _log.exception("the output of executions cannot be written")
+            if type(error) is sqlite3.DatabaseError:
+                # Damage, unlike a full disk, does not go away.
+                await self._begin_anew(self._database)
             self._is_disk_good = False
             self._removed |= removed
             for journal in waiting.values():
@@ -415,6 +418,12 @@ class Journals:
             if is_many or self._unchecked_bytes > self._bounds.total_bytes // _CHECK_SHARE:
                 self._unchecked_bytes = 0
                 self._make_room()
+
+    async def _begin_anew(self, database: journal_databases.JournalDatabase) -> None:
+        try:
+            await cancellation.in_thread(database.begin_anew)
+        except (sqlite3.Error, OSError):
+            _log.exception("the damaged database of journals cannot be replaced")
 
     async def _close(
         self, writing: asyncio.Task[None], database: journal_databases.JournalDatabase

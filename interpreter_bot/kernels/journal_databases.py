@@ -203,6 +203,18 @@ class JournalDatabase:
             # Some pages at a time: other hosts wait for the lock.
             self._writer.execute(f"PRAGMA incremental_vacuum({_MAX_FREED_PAGES})").fetchall()
 
+    def begin_anew(self) -> None:
+        """Set a damaged file aside, and begin another; what it had of executions is lost.
+
+        Raises:
+            sqlite3.Error, OSError: the disk refuses.
+        """
+        with self._writing, self._reading:
+            self._reader.close()
+            self._writer.close()
+            _set_aside(self._directory)
+            self._writer, self._reader = _connect(self._directory)
+
     def close(self) -> None:
         """Close it; what is left is for other hosts."""
         self._reader.close()

@@ -291,3 +291,21 @@ async def test_a_take_over_that_is_cancelled_is_finished(tmp_path):
         with pytest.raises(asyncio.CancelledError):
             await taking
         assert journals.find("left").last == 1
+
+
+async def test_a_database_that_is_damaged_while_it_is_used_is_replaced(tmp_path, monkeypatch):
+    monkeypatch.setattr(execution_journals, "_RETRY_SECONDS", 0.05)
+    async with execution_journals.Journals.open(tmp_path) as journals:
+        for number in range(50):
+            journals.begin(f"e{number}", ABOUT).append(bytes(20 * KIB))
+        await _written(journals.find("e49"))
+    size = (tmp_path / "journals.sqlite").stat().st_size
+    with (tmp_path / "journals.sqlite").open("r+b") as file:
+        file.seek(4096)
+        file.write(os.urandom(size - 4096))
+    async with execution_journals.Journals.open(tmp_path) as journals:
+        later = journals.begin("later", ABOUT)
+        later.append(b"end", is_end=True)
+        await _written(later)
+    assert rows(tmp_path, STORED) == [("later",)]
+    assert (tmp_path / "journals.damaged").exists()
