@@ -693,7 +693,7 @@ good = [1] * 100
 bad = [1] * 100 + [Deadly()]
 behind = [2] * 200
 """)
-    manifest = saved.save(seconds=4.0)
+    manifest = saved.save(seconds=10.0)
     assert set(manifest["lost"]) == {"x", "bad"}
     names = saved.restored()
     assert (names["good"], names["behind"]) == ([1] * 100, [2] * 200)
@@ -752,7 +752,7 @@ good = [1]
 one, other = [0] * 10 + [Slow()], [0] * 20 + [Slow()]
 behind = [2] * 200
 """)
-    manifest = saved.save(seconds=2.0)
+    manifest = saved.save(seconds=6.0)
     assert set(manifest["lost"]) == {"one", "other"}
     assert (saved.restored()["good"], saved.restored()["behind"]) == ([1], [2] * 200)
     assert not saved.failed
@@ -782,7 +782,7 @@ behind = [1] * 100
 y = [1] * 200 + [Slow()]
 last = [1] * 300
 """)
-    manifest = saved.save(seconds=4.0)
+    manifest = saved.save(seconds=10.0)
     assert manifest["lost"] == dict.fromkeys(["x", "y"], "there was no time left for it")
     assert saved.restored()["last"] == [1] * 300
 
@@ -1019,9 +1019,9 @@ class Slow:
 one, other = [Slow()], [0] * 10 + [Slow()]
 """)
     # All of them were tried: nothing that an earlier generation has can be had.
-    assert saved.save(1, seconds=2.0)["kept"] == ["time", "Slow"]
+    assert saved.save(1, seconds=4.0)["kept"] == ["time", "Slow"]
     saved.run("behind = [2] * 200")
-    assert saved.save(2, seconds=2.0)["kept"] == ["time", "Slow", "behind"]
+    assert saved.save(2, seconds=4.0)["kept"] == ["time", "Slow", "behind"]
 
 
 def test_a_session_without_variables_is_saved_though_its_state_hangs(session, monkeypatch):
