@@ -23,10 +23,15 @@ async def opening(
     """
     opened: asyncio.Future[T] = asyncio.get_running_loop().create_future()
     closing = asyncio.Event()
+    is_open = False
 
     async def hold() -> None:
+        nonlocal is_open
         async with context as content:
-            opened.set_result(content)
+            is_open = True
+            # Cancelled, if who waited for it was.
+            if not opened.done():
+                opened.set_result(content)
             await closing.wait()
 
     def note_end(holding: asyncio.Task[None]) -> None:
@@ -45,10 +50,10 @@ async def opening(
         yield opened
     finally:
         closing.set()
-        if not opened.done():
+        if not is_open:
             holding.cancel()
         await cancellation.shielded(_ended(holding))
-    if not opened.cancelled() and opened.exception() is None:
+    if is_open:
         holding.result()
 
 

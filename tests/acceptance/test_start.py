@@ -152,6 +152,22 @@ async def test_a_signal_during_the_start_leaves_nothing(tmp_path, short_path, si
     await gone(tmp_path)
 
 
+async def test_a_signal_does_not_wait_for_kernels_that_do_not_start(tmp_path, short_path):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexec sleep 25\n")
+    python.chmod(0o755)
+    variables = {"INTERPRETER_BOT_KERNELS__PYTHON": str(python)}
+    async with (
+        running(tmp_path, short_path, **variables) as process,
+        tab(await address(process)) as (_, socket),
+    ):
+        assert (await socket.receive_json())[0] == {"kind": "starting"}
+        # All else is open soon after.
+        await asyncio.sleep(3)
+        process.terminate()
+        assert await asyncio.wait_for(process.wait(), 10) == 0
+
+
 async def test_a_kill_during_the_start_leaves_nothing(tmp_path, short_path):
     async with running(tmp_path, short_path) as process:
         await address(process)
