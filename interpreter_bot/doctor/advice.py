@@ -155,6 +155,12 @@ def advice_for(reason: str, sandbox: settings.Sandbox) -> str:
             "systemd: no RestrictNamespaces=, ProtectProc=, ProtectKernelTunables=, PrivateUsers= "
             "or SystemCallFilter= in its unit (see deploy/interpreter-bot.service)."
         )
+    if "code would run as root" in reason:
+        found.append(
+            "Without namespaces, a bot that is root gives each session a user id of its own: let "
+            "other users pass the directory (`chmod o+x`) or move the kernels' Python out of it, "
+            "and leave the container the capabilities CHOWN, SETGID and SETUID."
+        )
     return " ".join(found)
 
 

@@ -72,8 +72,8 @@ def own_id_refusal(uid: int, readable: Iterable[str]) -> str:
     if pid == 0:
         try:
             become(uid)
-            closed = [path for path in readable if not os.access(path, os.R_OK)]
-            reason = f"{closed[0]} is closed to other users" if closed else ""
+            closed = next(filter(None, map(_closed_part, readable)), "")
+            reason = f"{closed} is closed to other users" if closed else ""
         except OSError as error:
             reason = f"user ids cannot be changed ({error.strerror})"
         os.write(writer, reason.encode())
@@ -83,6 +83,13 @@ def own_id_refusal(uid: int, readable: Iterable[str]) -> str:
         reason = file.read()
     os.waitpid(pid, 0)
     return reason
+
+
+def _closed_part(path: str, right: int = os.R_OK) -> str:
+    """Return the first part of a path that this user may not pass or read; empty if none."""
+    parent = os.path.dirname(path)
+    closed = "" if parent == path else _closed_part(parent, os.X_OK)
+    return closed or ("" if os.access(path, right) else path)
 
 
 def become(uid: int) -> None:

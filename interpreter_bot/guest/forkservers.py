@@ -290,6 +290,11 @@ class _ContainerForkServer(_ForkServer):
         if start["first_uid"]:
             refusal = container_walls.own_id_refusal(start["first_uid"], start["readable"])
         has_own_ids = not refusal
+        if start["uid"] == 0 and not has_own_ids:
+            raise OSError(
+                f"code would run as root, because {refusal}. Change that, or start the bot as a "
+                "plain user"
+            )
         if lack := container_walls.missing(has_own_ids=has_own_ids):
             raise OSError(lack)
         # Once for all that are forked.

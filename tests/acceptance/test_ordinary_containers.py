@@ -51,10 +51,12 @@ def config(tmp_path):
     return file
 
 
-def run_in_container(config, *arguments, options=()):
+def run_in_container(config, *arguments, options=(), prelude=""):
     # Its /tmp is another one.
     text = config.read_text()
-    code = "import pathlib, sys; pathlib.Path('/tmp/bot.toml').write_text(sys.argv[1])\n"
+    code = (
+        f"{prelude}\nimport pathlib, sys; pathlib.Path('/tmp/bot.toml').write_text(sys.argv[1])\n"
+    )
     code += "from interpreter_bot import cli; sys.argv[:2] = ['interpreter-bot']; cli.main()"
     command = [sys.executable, "-m", "tests.in_container", *options]
     command += [sys.executable, "-c", code, text, "--config", "/tmp/bot.toml", *arguments]
@@ -88,3 +90,22 @@ def test_operator_learns_what_code_does_not_reach(config):
     [doors] = [line for line in done.stdout.splitlines() if line.startswith("doors ")]
     assert "NO" in doors
     assert "`connections`" in doors
+
+
+CLOSE_PYTHON = """
+import os, venv
+os.mkdir("/tmp/closed", 0o700)
+venv.create("/tmp/closed/environment", symlinks=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments", [("exec", "--cell", "1"), ("doctor",)], ids=["exec", "doctor"]
+)
+def test_no_code_runs_as_root_if_others_cannot_read_its_python(config, arguments):
+    config.write_text('[kernels]\npython = "/tmp/closed/environment/bin/python"\n')
+    done = run_in_container(config, *arguments, prelude=CLOSE_PYTHON)
+    text = done.stdout + done.stderr
+    assert "code would run as root, because /tmp/closed is closed to other users" in text
+    assert "start the bot as a plain user" in text
+    assert arguments[0] == "exec" or "chmod o+x" in text
