@@ -1151,6 +1151,8 @@ def test_many_open_files_cost_no_variable(session):
 @contextlib.contextmanager
 def few_descriptors(free):
     """Let this process open only so many files more."""
+    # Whatever former tests left would be closed while this one counts.
+    gc.collect()
     most, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken = []
     # Not a fixed number: other tests of the process may have left some open.
