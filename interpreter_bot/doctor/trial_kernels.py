@@ -20,10 +20,10 @@ from interpreter_bot.kernels import (
     live_kernels,
     package_installations,
     pools,
-    provisioner_port,
 )
 from interpreter_bot.kernels.provisioning import (
     forkserver_clients,
+    provisioners,
     subordinate_ids,
 )
 from interpreter_bot.skills import accepted_skills
@@ -281,7 +281,7 @@ def _state(path: str) -> object:
 
 
 @contextlib.contextmanager
-def _listening(provisioner: provisioner_port.Provisioner) -> Iterator[list[int]]:
+def _listening(provisioner: provisioners.ForkProvisioner) -> Iterator[list[int]]:
     """Listen at a kernel's doors; yields their ports."""
     found = provisioner.doors()
     if found is None:
@@ -322,7 +322,7 @@ async def _run(kernel: live_kernels.Kernel, code: str) -> tuple[values.Finished,
     return finished, "".join(printed)
 
 
-def _outside(provisioner: provisioner_port.Provisioner) -> Outside:
+def _outside(provisioner: provisioners.ForkProvisioner) -> Outside:
     """Inspect a session that runs nothing yet: its init, then its kernel.
 
     Raises:

@@ -1,8 +1,8 @@
-"""Start of kernels by a provisioner of jupyter_client's kind, so that another can replace ours.
+"""Start and end of kernels.
 
-What it must offer beyond jupyter_client's own interface stands in `provisioner_port`. There is no
-kernel manager between: it would spend some milliseconds a start on a file that nobody reads. And
-the end of kernels: they are closed in tasks that survive cancellation of the caller.
+jupyter_client's kernel manager has no part in it: it takes a kernel for a process that trusts its
+client, and writes a connection file that code in the kernel could read. Kernels are closed in tasks
+that survive cancellation of the caller.
 """
 
 from __future__ import annotations
@@ -10,64 +10,20 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import functools
-import inspect
 import logging
 import uuid
-from importlib import metadata
-
-from jupyter_client import kernelspec, provisioning
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels import live_kernels, provisioner_port
+from interpreter_bot.kernels import live_kernels
 from interpreter_bot.kernels.files import workspaces
 from interpreter_bot.kernels.packages import lock_files
 from interpreter_bot.kernels.provisioning import provisioners
 from interpreter_bot.kernels.wire import clients, sockets
 
-_GROUP = "jupyter_client.kernel_provisioners"
 _log = logging.getLogger(__name__)
 
 _DEATH_SECONDS = 5.0
 _ENDS_AT_ONCE = 8
-
-
-def check(name: str) -> None:
-    """Check that a provisioner can be used, before any kernel is wanted.
-
-    Args:
-        name: of its entry point, as in `kernels.provisioner`.
-
-    Raises:
-        SettingsError: there is none of that name, or it lacks something; the sentence says what.
-    """
-    found = _find(name)
-    try:
-        kind = found.load()
-    except (ImportError, AttributeError) as error:
-        told = f"The kernel provisioner {name} cannot be loaded: {error}."
-        raise errors.SettingsError(told) from error
-    if not (isinstance(kind, type) and issubclass(kind, provisioning.KernelProvisionerBase)):
-        raise errors.SettingsError(f"{name} is no kernel provisioner of jupyter_client's kind.")
-    if missing := [needed for needed in provisioner_port.MEMBERS if not _offers(kind, needed)]:
-        raise errors.SettingsError(
-            f"The kernel provisioner {name} cannot be used: it lacks {', '.join(missing)}. "
-            "It must do what ForkProvisioner does."
-        )
-
-
-@functools.cache
-def _find(name: str) -> metadata.EntryPoint:
-    # Every installed package is asked for it, which takes 30 ms.
-    found = list(metadata.entry_points(group=_GROUP, name=name))
-    if not found:
-        raise errors.SettingsError(f"No kernel provisioner called {name} is installed.")
-    return found[0]
-
-
-def _offers(kind: type, name: str) -> bool:
-    """Return whether a class has an attribute, or declares that its objects will."""
-    declared = (inspect.get_annotations(one) for one in inspect.getmro(kind))
-    return hasattr(kind, name) or any(name in names for names in declared)
 
 
 @dataclasses.dataclass(slots=True)
@@ -85,7 +41,7 @@ class LaunchedKernel:
     """
 
     kernel: live_kernels.Kernel
-    provisioner: provisioner_port.Provisioner
+    provisioner: provisioners.ForkProvisioner
     connection: clients.Client
     workspace: workspaces.Workspace | None = None
     person: str = ""
@@ -118,10 +74,6 @@ class Launcher:
     ) -> None:
         self._kernels = kernels
         self._host_context = host_context
-        self._kind = _find(kernels.provisioner).load()
-        self._spec = kernelspec.KernelSpec(
-            argv=["forked"], display_name="Python (sandboxed)", language="python"
-        )
 
     async def launch(self) -> LaunchedKernel:
         """Start a kernel that waits for its workspace.
@@ -130,15 +82,12 @@ class Launcher:
             KernelStartError: it did not start in time; nothing is left of it.
         """
         kernel_id = uuid.uuid4().hex
-        provisioner: provisioner_port.Provisioner = self._kind(
-            kernel_id=kernel_id, kernel_spec=self._spec, host_context=self._host_context
-        )
+        provisioner = provisioners.ForkProvisioner(kernel_id, self._host_context)
         connection = None
         try:
             async with asyncio.timeout(self._kernels.start_seconds):
-                options = await provisioner.pre_launch()
-                told = await provisioner.launch_kernel(options.pop("cmd"), **options)
-                connection = clients.Client(told["key"], provisioner.connect)
+                key = await provisioner.launch()
+                connection = clients.Client(key.encode(), provisioner.connect)
                 if not provisioner.starts_when_attached:
                     await _open(connection, provisioner)
         except BaseException as error:
@@ -159,7 +108,7 @@ class Launcher:
         return LaunchedKernel(kernel, provisioner, connection)
 
 
-async def _open(connection: clients.Client, provisioner: provisioner_port.Provisioner) -> None:
+async def _open(connection: clients.Client, provisioner: provisioners.ForkProvisioner) -> None:
     opening = asyncio.create_task(connection.open(), name="connecting")
     ended = asyncio.create_task(provisioner.ended.wait(), name="death before welcome")
     try:
@@ -176,7 +125,7 @@ async def _open(connection: clients.Client, provisioner: provisioner_port.Provis
         ended.cancel()
 
 
-async def _end(provisioner: provisioner_port.Provisioner) -> None:
+async def _end(provisioner: provisioners.ForkProvisioner) -> None:
     """Kill a kernel, wait until nothing of it runs, and clean up after it."""
     await provisioner.kill()
     try:

@@ -22,9 +22,9 @@ from interpreter_bot.kernels import (
     execution_streams,
     kernel_loss_reasons,
     outputs,
-    provisioner_port,
     variable_names,
 )
+from interpreter_bot.kernels.provisioning import provisioners
 from interpreter_bot.kernels.wire import clients, sockets
 from interpreter_bot.text import quantities
 
@@ -59,7 +59,7 @@ class Kernel:
 
     def __init__(
         self,
-        provisioner: provisioner_port.Provisioner,
+        provisioner: provisioners.ForkProvisioner,
         connection: clients.Client,
         *,
         id: str,

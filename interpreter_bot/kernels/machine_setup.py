@@ -50,9 +50,8 @@ class MachineSetup:
         """Open what people install, on a machine.
 
         Raises:
-            SettingsError: a directory or the provisioner cannot be used.
+            SettingsError: a directory cannot be used.
         """
-        await asyncio.to_thread(launchers.check, machine.config.kernels.provisioner)
         async with _installations(machine.config, machine.server) as packages:
             yield cls(_host_context(machine), packages)
 

@@ -79,9 +79,6 @@ class Kernels(fields.Group):
     )
     """Modules that are imported once, before kernels are forked. Missing ones are skipped and
     logged."""
-    provisioner: str = "interpreter-bot-fork"
-    """Name of the jupyter_client kernel provisioner. It has to implement what `ForkProvisioner`
-    does."""
     doors: bool = False
     """Let the bot listen inside the networks of kernels even if no `egress` is listed. Hosts of a
     fleet need it."""

@@ -651,14 +651,14 @@ async def test_the_time_for_a_start_does_not_run_while_it_waits(opened):
     limit = 2.5
     async with opened(starts=1, start_seconds=limit, concurrent=20) as pool:
         kind = provisioners.ForkProvisioner
-        launch = kind.launch_kernel
+        launch = kind.launch
 
-        async def launch_slowly(self, *arguments, **options):
+        async def launch_slowly(self):
             await asyncio.sleep(1)
-            return await launch(self, *arguments, **options)
+            return await launch(self)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(kind, "launch_kernel", launch_slowly)
+            patch.setattr(kind, "launch", launch_slowly)
             started = time.monotonic()
             await asyncio.gather(*(pool.take(str(number)) for number in range(3)))
             assert time.monotonic() - started > limit

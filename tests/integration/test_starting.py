@@ -121,25 +121,6 @@ async def test_files_that_are_not_attached_in_time_end_the_kernel(bot, monkeypat
         assert (await pool.take("a")).is_alive
 
 
-@pytest.mark.parametrize(
-    ("name", "sentence"),
-    [
-        ("no-such-provisioner", "called no-such-provisioner is installed"),
-        (
-            "local-provisioner",
-            "lacks attach, can_freeze, connect, doors, ended, freeze, has_own_id, "
-            r"host_context, set_weight, starts_when_attached, thaw, usage, wait_status\. "
-            "It must do what ForkProvisioner does",
-        ),
-    ],
-)
-async def test_a_provisioner_that_cannot_be_used_is_refused_at_the_start(bot, name, sentence):
-    kernels = bot.kernels.model_copy(update={"provisioner": name})
-    with pytest.raises(errors.SettingsError, match=sentence):
-        async with pools.Pool.open(bot.model_copy(update={"kernels": kernels})):
-            pass
-
-
 @pytest.fixture
 def environment(short_path):
     """A virtual environment of a whole directory, which borrows its packages."""

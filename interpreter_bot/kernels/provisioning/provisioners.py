@@ -1,4 +1,4 @@
-"""Provisioner of kernels from the fork server, of the kind that jupyter_client starts and stops.
+"""Provisioner of one kernel from the fork server: starts, connects, signals, freezes and ends it.
 
 The life of a kernel: the fork server has the init process of a pid namespace forked; the sockets
 that it makes get their addresses here, in a directory the kernel never sees; it enters a cgroup,
@@ -19,9 +19,6 @@ import signal
 import socket
 from collections.abc import Sequence
 from typing import Any
-
-import traitlets
-from jupyter_client import provisioning
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels.files import ownership, safe_open
@@ -98,14 +95,18 @@ class SessionUsage(session_metering.SessionProcesses):
         return self._group.oom_kills() if self._group is not None else 0
 
 
-class ForkProvisioner(provisioning.KernelProvisionerBase):
-    """Provisioner of one kernel; `host_context` comes through the kernel spec's metadata."""
+class ForkProvisioner:
+    """Provisioner of one kernel.
 
-    host_context: ProvisionerContext = traitlets.Any()
-    ended: asyncio.Event
+    Attributes:
+        kernel_id: a name for log lines.
+        host_context: what it shares with all others of this bot.
+        ended: set once the kernel is gone, whatever ended it.
+    """
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, kernel_id: str, host_context: ProvisionerContext) -> None:
+        self.kernel_id = kernel_id
+        self.host_context = host_context
         self._link: control_channels.ControlChannel | None = None
         self._init_fd = -1
         self._kernel_fd = -1
@@ -134,12 +135,8 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         """Return what measures the session."""
         return self._usage
 
-    async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
-        """Fill in the command that jupyter_client insists on; there is none."""
-        return {"cmd": []} | kwargs
-
-    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> dict[str, Any]:
-        """Fork a kernel and return its connection information.
+    async def launch(self) -> str:
+        """Fork a kernel; returns the key that signs its messages.
 
         Raises:
             KernelStartError: it could not be started; nothing is left of it.
@@ -151,18 +148,7 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
             await self.kill()
             await self.cleanup()
             raise
-        return {
-            "transport": "ipc",
-            "ip": str(self._directory / "k" if self._directory else ""),
-            "key": key.encode(),
-            "signature_scheme": "hmac-sha256",
-            **{
-                f"{name}_port": number
-                for number, name in enumerate(start_parameters.CHANNELS, start=1)
-            },
-            "control_port": len(start_parameters.CHANNELS) + 1,
-            "hb_port": len(start_parameters.CHANNELS) + 2,
-        }
+        return key
 
     async def _launch(self, key: str) -> None:
         context, limits = self.host_context, self.host_context.limits
@@ -390,27 +376,20 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
             await asyncio.wait({self._listening}, timeout=_LAST_WORDS_SECONDS)
         return self._status
 
-    async def poll(self) -> int | None:
-        """Return None while the kernel lives, else its exit code."""
-        if self._pid and not self.ended.is_set():
-            return None
-        return os.waitstatus_to_exitcode(self._status) if self._status is not None else -1
-
-    async def wait(self) -> int | None:
+    async def wait(self) -> None:
         """Wait until all processes of the session have ended.
 
         Its init process outlives all others of its namespace.
         """
         if self._init_fd >= 0:
             await self._gone.wait()
-        return await self.poll()
 
     async def send_signal(self, signum: int) -> None:
         """Signal the kernel's main process."""
         if signum:
             procfs.send_signal(self._kernel_fd, signum)
 
-    async def kill(self, restart: bool = False) -> None:
+    async def kill(self) -> None:
         """Kill everything in the session; the namespace ends with its init process."""
         if self.ended.is_set() and not self._is_used:
             await self.wait_status()  # So that the log says why it ended.
@@ -445,11 +424,7 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         if self._group is not None:
             self._group.set_weight(weight)
 
-    async def terminate(self, restart: bool = False) -> None:
-        """Kill the kernel: a confined kernel has nothing that a gentler end would save."""
-        await self.kill(restart=restart)
-
-    async def cleanup(self, restart: bool = False) -> None:
+    async def cleanup(self) -> None:
         """Remove what the kernel left on the host: descriptors, sockets, cgroup."""
         loop = asyncio.get_running_loop()
         if self._link is not None:
