@@ -19,7 +19,8 @@ from typing import Final
 
 from interpreter_bot import code_activity, errors, schedules, values
 from interpreter_bot.hosts import execution_questions, host_messages, ports
-from interpreter_bot.kernels import execution_journals, kernel_loss_reasons, live_kernels
+from interpreter_bot.kernels import execution_journals, live_kernels
+from interpreter_bot.wording import run_words
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +29,7 @@ _POLL_SECONDS: Final = 0.05
 # A host that ends closes its connections, and a moment later its journals.
 _ENDING_SECONDS: Final = 5.0
 _MAX_KNOWN_IDS: Final = 100_000
-_HOST_DIED: Final = f"The process that kept the Python kernel ended. {kernel_loss_reasons.LOST}"
+_HOST_DIED: Final = f"The process that kept the Python kernel ended. {run_words.LOST}"
 _DEFECT: Final = "Something went wrong inside the bot. The details are in its log."
 _LEFT_OUT: Final = "{:,} outputs are missing here: there were more than are kept."
 

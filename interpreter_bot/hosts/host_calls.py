@@ -10,9 +10,9 @@ from typing import Final, TypeVar
 
 from interpreter_bot import errors, values
 from interpreter_bot.hosts import connection_messages, host_connection, host_messages, ports
-from interpreter_bot.kernels import kernel_loss_reasons
+from interpreter_bot.wording import run_words
 
-_GONE: Final = f"The process that kept the Python kernel is lost. {kernel_loss_reasons.LOST}"
+_GONE: Final = f"The process that kept the Python kernel is lost. {run_words.LOST}"
 
 T = TypeVar("T")
 

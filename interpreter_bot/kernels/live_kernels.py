@@ -20,13 +20,13 @@ from typing import Any, Final
 from interpreter_bot import code_activity, errors, session_variables, settings, values
 from interpreter_bot.kernels import (
     execution_streams,
-    kernel_loss_reasons,
     outputs,
     variable_names,
 )
 from interpreter_bot.kernels.provisioning import provisioners
 from interpreter_bot.kernels.wire import clients, sockets
 from interpreter_bot.text import quantities
+from interpreter_bot.wording import run_words
 
 _log = logging.getLogger(__name__)
 
@@ -238,11 +238,7 @@ class Kernel:
             if self.provisioner.ended.is_set() or not over.done() or over.exception() is not None:
                 return await self._finish_dead(listener, stepped_in, oom_kills, started)
             if self.provisioner.usage().oom_kills() > oom_kills:
-                show(
-                    values.Notice(
-                        kernel_loss_reasons.partly_out_of_memory(self._limits.memory_bytes)
-                    )
-                )
+                show(values.Notice(run_words.partly_out_of_memory(self._limits.memory_bytes)))
             self.namespace = listener.namespace or self.namespace
             return _finished(listener.status, stepped_in, time.monotonic() - started)
         finally:
@@ -321,18 +317,18 @@ class Kernel:
         await listener.read_rest(_LAST_OUTPUT_SECONDS)
         seconds = time.monotonic() - started
         if stepped_in is not None:
-            self._died_of = stepped_in.reason or kernel_loss_reasons.DEAF
-            reason = f"{self._died_of} {kernel_loss_reasons.LOST}"
+            self._died_of = stepped_in.reason or run_words.UNRESPONSIVE
+            reason = f"{self._died_of} {run_words.LOST}"
             return values.Finished(stepped_in.ending, seconds, reason, kernel_lost=True)
         status = await self.provisioner.wait_status()
         if self.provisioner.usage().oom_kills() > oom_kills:
-            reason = kernel_loss_reasons.out_of_memory(self._limits.memory_bytes)
+            reason = run_words.out_of_memory(self._limits.memory_bytes)
             ending = values.Ending.OUT_OF_MEMORY
         else:
-            reason, ending = kernel_loss_reasons.crash(status), values.Ending.CRASHED
+            reason, ending = run_words.crash(status), values.Ending.CRASHED
         self._died_of = reason
         _log.info("a kernel died: %s", reason)
-        reason = f"{reason} {kernel_loss_reasons.LOST}"
+        reason = f"{reason} {run_words.LOST}"
         return values.Finished(ending, seconds, reason, kernel_lost=True)
 
     async def freeze(self) -> None:

@@ -16,9 +16,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 from interpreter_bot import settings, values
-from interpreter_bot.kernels import kernel_loss_reasons, session_monitors
+from interpreter_bot.kernels import session_monitors
 from interpreter_bot.kernels.metering import procfs, session_metering
 from interpreter_bot.kernels.provisioning import cgroup_files
+from interpreter_bot.wording import run_words
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -134,9 +135,7 @@ class MachineExhaustion:
         if found is None:
             return
         _log.error("the machine's memory is nearly used up; ended for it: %s", since[found])
-        found.launched.kernel.kill_with_reason(
-            values.Ending.OUT_OF_MEMORY, kernel_loss_reasons.MEMORY_SHORT
-        )
+        found.launched.kernel.kill_with_reason(values.Ending.OUT_OF_MEMORY, run_words.MEMORY_SHORT)
         self._forget()
 
 
@@ -150,5 +149,5 @@ async def end_hoarders_of_locks(everyone: Sequence[session_monitors.SessionMonit
         if sum(owners[pid] for pid in pids) > _MOST_LOCKS:
             _log.warning("a session holds more than %d locks", _MOST_LOCKS)
             monitor.launched.kernel.kill_with_reason(
-                values.Ending.STOPPED, kernel_loss_reasons.TOO_MANY_LOCKS
+                values.Ending.STOPPED, run_words.TOO_MANY_LOCKS
             )

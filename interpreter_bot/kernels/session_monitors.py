@@ -16,9 +16,10 @@ from concurrent import futures
 from typing import Final, ParamSpec, TypeVar
 
 from interpreter_bot import settings, values
-from interpreter_bot.kernels import kernel_loss_reasons, launchers, snapshots
+from interpreter_bot.kernels import launchers, snapshots
 from interpreter_bot.kernels.files import directory_contents, workspaces
 from interpreter_bot.kernels.metering import deleted_files, memory, session_metering
+from interpreter_bot.wording import run_words
 
 _log = logging.getLogger(__name__)
 _P = ParamSpec("_P")
@@ -196,9 +197,7 @@ class SessionMonitor:
             self._frozen_nanoseconds = used_nanoseconds
         elif used_nanoseconds > self._frozen_nanoseconds + _STILL_NANOSECONDS:
             _log.warning("a session runs on although it is frozen")
-            self.launched.kernel.kill_with_reason(
-                values.Ending.STOPPED, kernel_loss_reasons.RESTLESS
-            )
+            self.launched.kernel.kill_with_reason(values.Ending.STOPPED, run_words.RESTLESS)
 
     def request_check(self) -> None:
         """Request a check as soon as possible; `checked` is set after it.
@@ -277,16 +276,14 @@ class SessionMonitor:
             return session_metering.LimitViolation.FINE
         if verdict is session_metering.LimitViolation.OVER_MEMORY:
             _log.info("session is %s: %s", verdict, reading)
-            reason = kernel_loss_reasons.over_memory(limit)
+            reason = run_words.over_memory(limit)
             self.launched.kernel.kill_with_reason(values.Ending.OUT_OF_MEMORY, reason)
         elif verdict is session_metering.LimitViolation.HIDING:
             self._condemn_hiding(reading)
         elif verdict is session_metering.LimitViolation.GRABBING:
-            self.launched.kernel.kill_with_reason(
-                values.Ending.STOPPED, kernel_loss_reasons.GRABBING
-            )
+            self.launched.kernel.kill_with_reason(values.Ending.STOPPED, run_words.GRABBING)
         elif verdict is session_metering.LimitViolation.CROWDED:
-            reason = kernel_loss_reasons.too_many_processes(self._limits)
+            reason = run_words.too_many_processes(self._limits)
             self.launched.kernel.kill_with_reason(values.Ending.STOPPED, reason)
         return verdict
 
@@ -305,7 +302,7 @@ class SessionMonitor:
         # Should all sessions end like this, the bot lacks the right to read: as root it needs
         # CAP_SYS_PTRACE.
         _log.warning("session keeps what it uses from being seen: %s", seen)
-        self.launched.kernel.kill_with_reason(values.Ending.STOPPED, kernel_loss_reasons.HIDING)
+        self.launched.kernel.kill_with_reason(values.Ending.STOPPED, run_words.HIDING)
 
     async def _judge_files(self, workspace: workspaces.Workspace) -> None:
         """Compare the workspace with its limits; kill or interrupt the kernel if it is over."""
@@ -332,15 +329,13 @@ class SessionMonitor:
         )
         if saved.is_over:
             if not self._gives_up_saving():
-                self.launched.kernel.kill_with_reason(
-                    values.Ending.STOPPED, kernel_loss_reasons.OVER_SAVED
-                )
+                self.launched.kernel.kill_with_reason(values.Ending.STOPPED, run_words.OVER_SAVED)
         elif temporary_share > max(1, share):
-            self._object(temporary_share, kernel_loss_reasons.temporary_full(self._limits))
+            self._object(temporary_share, run_words.temporary_full(self._limits))
         elif share <= 1 and (usage.is_uncountable or temporary.is_uncountable):
-            self._object(_JUST_OVER, kernel_loss_reasons.UNCOUNTABLE)
+            self._object(_JUST_OVER, run_words.UNCOUNTABLE)
         else:
-            self._object(share, kernel_loss_reasons.workspace_full(self._limits))
+            self._object(share, run_words.workspace_full(self._limits))
 
     def _measure(
         self, workspace: workspaces.Workspace

@@ -30,12 +30,12 @@ from typing import Final
 
 from interpreter_bot import settings, values
 from interpreter_bot.kernels import (
-    kernel_loss_reasons,
     launchers,
     machine_exhaustion,
     session_monitors,
     snapshots,
 )
+from interpreter_bot.wording import run_words
 
 _log = logging.getLogger(__name__)
 
@@ -177,9 +177,7 @@ async def _kill_largest_disk_user(everyone: Sequence[session_monitors.SessionMon
     guilty = [one for one in everyone if one.has_grown or one.disk_bytes > _LITTLE_BYTES]
     if guilty:
         largest = max(guilty, key=lambda monitor: monitor.disk_bytes)
-        largest.launched.kernel.kill_with_reason(
-            values.Ending.STOPPED, kernel_loss_reasons.DISK_FULL
-        )
+        largest.launched.kernel.kill_with_reason(values.Ending.STOPPED, run_words.DISK_FULL)
 
 
 def _resident_bytes() -> int:
@@ -197,9 +195,7 @@ async def _kill_largest_writer(everyone: Sequence[session_monitors.SessionMonito
     if everyone:
         _, worst = max(zip(written, everyone, strict=True), key=lambda pair: pair[0])
         _log.critical("the bot uses too much memory; ending the session that writes most")
-        worst.launched.kernel.kill_with_reason(
-            values.Ending.STOPPED, kernel_loss_reasons.TOO_MUCH_SENT
-        )
+        worst.launched.kernel.kill_with_reason(values.Ending.STOPPED, run_words.TOO_MUCH_SENT)
 
 
 def weigh(awake: Collection[launchers.LaunchedKernel]) -> int:

@@ -7,7 +7,7 @@ import textwrap
 import pytest
 
 from interpreter_bot import values
-from interpreter_bot.kernels import kernel_loss_reasons
+from interpreter_bot.wording import run_words
 from tests.attacks import boxes
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
@@ -78,8 +78,8 @@ async def test_what_is_taken_long_after_the_cell_is_bounded_like_what_it_takes_i
         if not is_by_group:
             limits = boxes.LIMITS
             reasons = {
-                "memory": kernel_loss_reasons.over_memory(limits.memory_bytes),
-                "disk": kernel_loss_reasons.workspace_full(limits),
+                "memory": run_words.over_memory(limits.memory_bytes),
+                "disk": run_words.workspace_full(limits),
             }
             assert launched.kernel.loss_reason == reasons[name.split()[0]]
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from interpreter_bot import errors, values
-from interpreter_bot.kernels import kernel_loss_reasons
+from interpreter_bot.wording import run_words
 from tests.attacks import boxes
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
@@ -169,7 +169,7 @@ async def test_memory_of_many_processes_is_told_apart_from_a_crash(bot, run):
         assert ran.ending is Ending.OUT_OF_MEMORY
         assert "memory" in ran.finished.reason
     else:
-        assert ran.notices == [kernel_loss_reasons.partly_out_of_memory(bot.limits.memory_bytes)]
+        assert ran.notices == [run_words.partly_out_of_memory(bot.limits.memory_bytes)]
         assert int(ran.text.split()[0]) > 0
     assert (await run("1 + 1")).plain == "2"
 

@@ -9,7 +9,8 @@ import time
 import pytest
 import pytest_asyncio
 
-from interpreter_bot.kernels import kernel_loss_reasons, watchdog_loop
+from interpreter_bot.kernels import watchdog_loop
+from interpreter_bot.wording import run_words
 from tests.attacks import boxes
 
 # Without namespaces a session's first process could not stop the others for certain.
@@ -128,7 +129,7 @@ async def test_code_cannot_wake_itself(bot, run, key_of, freeze):
     assert has_moved is not bot.has_groups
     if has_moved:
         assert await boxes.until(lambda: not launched.kernel.is_alive, 20)
-        assert launched.kernel.loss_reason == kernel_loss_reasons.RESTLESS
+        assert launched.kernel.loss_reason == run_words.RESTLESS
 
 
 async def test_a_frozen_session_ends_with_the_fork_server(bot, run, key_of, freeze):

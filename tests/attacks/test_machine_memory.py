@@ -6,7 +6,8 @@ import types
 import pytest
 
 from interpreter_bot import values
-from interpreter_bot.kernels import kernel_loss_reasons, machine_exhaustion
+from interpreter_bot.kernels import machine_exhaustion
+from interpreter_bot.wording import run_words
 from tests.attacks import boxes
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
@@ -24,7 +25,7 @@ async def test_more_locks_than_analysis_needs_end_the_session(run):
     ran = await run(boxes.code(LOCKS.format(each=700, seconds=20)), seconds=25)
 
     assert ran.ending is Ending.STOPPED
-    assert ran.finished.reason.startswith(kernel_loss_reasons.TOO_MANY_LOCKS)
+    assert ran.finished.reason.startswith(run_words.TOO_MANY_LOCKS)
 
 
 async def test_processes_that_share_their_memory_hold_it_once(bot, run, key_of):
@@ -82,7 +83,7 @@ async def test_only_who_takes_the_memory_of_the_machine_ends(short_path, monkeyp
         stolen = await bot.run(boxes.code(steal), key="thief")
 
         assert stolen.ending is Ending.OUT_OF_MEMORY
-        assert stolen.finished.reason.startswith(kernel_loss_reasons.MEMORY_SHORT)
+        assert stolen.finished.reason.startswith(run_words.MEMORY_SHORT)
         workspace = await bot.pool.workspace("bystander")
         (workspace.directory / "over").touch()
         assert (await computing).ending is Ending.OK

@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 
 from interpreter_bot import values
-from interpreter_bot.kernels import kernel_loss_reasons
+from interpreter_bot.wording import run_words
 from tests.attacks import boxes
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
@@ -107,7 +107,7 @@ async def test_memory_of_a_whole_session_is_bounded(bot, run, memory, key_of, wh
         assert ran.ending is Ending.OUT_OF_MEMORY
     elif bot.has_groups or "memfd" not in what:
         told = [*ran.notices, *(error.name for error in ran.errors)]
-        partly = kernel_loss_reasons.partly_out_of_memory(boxes.LIMITS.memory_bytes)
+        partly = run_words.partly_out_of_memory(boxes.LIMITS.memory_bytes)
         assert {partly, "MemoryError"} & set(told), ran
     if bot.has_groups:
         assert memory[0] < 1.5 * MOST_BYTES
@@ -156,7 +156,7 @@ async def test_temporary_files_on_the_disk_end_the_code_at_their_limit(run):
     )
 
     assert ran.ending is Ending.STOPPED
-    assert ran.finished.reason.startswith(kernel_loss_reasons.temporary_full(boxes.LIMITS))
+    assert ran.finished.reason.startswith(run_words.temporary_full(boxes.LIMITS))
 
 
 @pytest.mark.namespaces
@@ -218,7 +218,7 @@ async def test_too_many_files_stop_the_code(run):
     )
 
     assert ran.ending is Ending.STOPPED
-    assert ran.finished.reason.startswith(kernel_loss_reasons.workspace_full(boxes.LIMITS))
+    assert ran.finished.reason.startswith(run_words.workspace_full(boxes.LIMITS))
 
 
 FILES = {

@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 from interpreter_bot import values
-from interpreter_bot.kernels import kernel_loss_reasons
+from interpreter_bot.wording import run_words
 from tests.attacks import boxes
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
@@ -45,7 +45,7 @@ async def test_deleted_files_that_are_only_mapped_count(run, how):
     ran = await run(boxes.code(hoard + boxes.UNTIL_ENDED), seconds=25)
 
     assert ran.ending is Ending.STOPPED
-    assert ran.finished.reason.startswith(kernel_loss_reasons.workspace_full(boxes.LIMITS))
+    assert ran.finished.reason.startswith(run_words.workspace_full(boxes.LIMITS))
 
 
 async def test_a_file_that_was_replaced_while_it_was_mapped_is_no_trouble(run):
@@ -92,7 +92,7 @@ HOARDS["shared memory that is mapped no more"] = """
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the call's number is of x86-64")
 async def test_memory_that_processes_do_not_show_counts(run):
     # A control group kills whoever asks for too much; the bot ends the session.
-    partly = kernel_loss_reasons.partly_out_of_memory(boxes.LIMITS.memory_bytes)
+    partly = run_words.partly_out_of_memory(boxes.LIMITS.memory_bytes)
 
     async def is_seen(what):
         ran = await run(boxes.code(HOARDS[what]) + boxes.UNTIL_KILLED, key=what, seconds=25)
@@ -146,11 +146,11 @@ async def test_memory_in_many_sockets_is_not_allowed_where_nobody_counts_it(bot,
     )
 
     if bot.has_groups:
-        partly = kernel_loss_reasons.partly_out_of_memory(boxes.LIMITS.memory_bytes)
+        partly = run_words.partly_out_of_memory(boxes.LIMITS.memory_bytes)
         assert ran.ending in {Ending.OK, Ending.OUT_OF_MEMORY} or partly in ran.notices
     else:
         assert ran.ending is Ending.STOPPED
-        assert ran.finished.reason.startswith(kernel_loss_reasons.HIDING)
+        assert ran.finished.reason.startswith(run_words.HIDING)
 
 
 async def test_a_process_that_hides_is_not_allowed_where_it_would_not_be_counted(bot, run):
@@ -168,7 +168,7 @@ async def test_a_process_that_hides_is_not_allowed_where_it_would_not_be_counted
 
     if ran.ending is not Ending.OK:
         assert ran.ending is Ending.STOPPED
-        assert ran.finished.reason.startswith(kernel_loss_reasons.HIDING)
+        assert ran.finished.reason.startswith(run_words.HIDING)
     assert (ran.ending is Ending.OK) == is_seen
 
 
@@ -240,7 +240,7 @@ async def test_what_cannot_be_counted_is_not_called_too_large(run):
     ran = await run(boxes.code(deep) + boxes.UNTIL_ENDED, seconds=25)
 
     assert ran.ending is Ending.STOPPED
-    assert ran.finished.reason.startswith(kernel_loss_reasons.UNCOUNTABLE)
+    assert ran.finished.reason.startswith(run_words.UNCOUNTABLE)
 
 
 FULL = {
@@ -281,7 +281,7 @@ async def test_memory_in_sockets_that_no_control_group_counts_is_bounded(run, wh
     )
 
     assert ran.ending is Ending.STOPPED
-    assert ran.finished.reason.startswith(kernel_loss_reasons.HIDING)
+    assert ran.finished.reason.startswith(run_words.HIDING)
 
 
 BUFFERS = """
@@ -372,7 +372,7 @@ async def test_all_processes_that_a_session_may_have_leave_a_neighbour_its_share
     if not bot.has_groups and "setsid" in first:
         ran = await attack
         assert ran.ending is Ending.STOPPED
-        assert ran.finished.reason.startswith(kernel_loss_reasons.GRABBING)
+        assert ran.finished.reason.startswith(run_words.GRABBING)
         return
 
     workspace = await bot.pool.workspace(key_of("busy"))

@@ -22,8 +22,8 @@ from interpreter_bot.platforms.discord import (
     persistent_buttons,
     requests_in_flight,
 )
-from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.sessions import requests, session_service
+from interpreter_bot.wording import run_words
 
 _log = logging.getLogger(__name__)
 
@@ -279,7 +279,7 @@ class InteractionHandler:
             return
         else:
             _log.error("an interaction ended in an error", exc_info=cause)
-            text = status_sentences.FAULT
+            text = run_words.FAULT
         try:
             await self.tell(interaction, text)
         except api_errors.ANY as told:

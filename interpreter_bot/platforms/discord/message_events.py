@@ -27,7 +27,7 @@ from interpreter_bot.platforms.discord import (
     recent_messages,
     requests_in_flight,
 )
-from interpreter_bot.platforms.rendering import status_sentences, stop_words
+from interpreter_bot.platforms.rendering import stop_words
 from interpreter_bot.sessions import (
     event_claims,
     pending_questions,
@@ -35,6 +35,7 @@ from interpreter_bot.sessions import (
     session_service,
 )
 from interpreter_bot.text import code_reading
+from interpreter_bot.wording import run_words
 
 _log = logging.getLogger(__name__)
 
@@ -194,7 +195,7 @@ class MessageEvents:
             yield
         except Exception as error:
             _log.exception("a message could not be taken")
-            sentence = status_sentences.error_sentence(error)
+            sentence = run_words.error_sentence(error)
             await self._say(channel, f"⚠️ {markdown.plain(sentence)}")
 
     async def _channel(self, message: discord.Message) -> discord.abc.MessageableChannel:

@@ -21,8 +21,8 @@ from interpreter_bot.platforms.discord import (
     rate_limits,
     turn_rendering,
 )
-from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.sessions import pending_questions, ports, turn_stops
+from interpreter_bot.wording import run_words
 
 _log = logging.getLogger(__name__)
 
@@ -225,7 +225,7 @@ class DiscordReply:
         """Show what is waited for."""
         if text and not self._contents.awaited:
             self._contents.since = time.time()
-        self._contents.awaited = status_sentences.waiting_sentence(text, share)
+        self._contents.awaited = run_words.waiting_sentence(text, share)
         self._sync.change()
 
     def text(self, delta: str) -> None:

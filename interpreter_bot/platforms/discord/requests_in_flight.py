@@ -25,7 +25,6 @@ from interpreter_bot.platforms.discord import (
     rate_limits,
     replies,
 )
-from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.sessions import (
     pending_questions,
     ports,
@@ -33,6 +32,7 @@ from interpreter_bot.sessions import (
     requests,
     session_service,
 )
+from interpreter_bot.wording import run_words
 
 _MOST: Final = 1000
 _DIRECT_SECONDS: Final = 20.0
@@ -40,7 +40,7 @@ _DIRECT_SECONDS: Final = 20.0
 _CANCEL: Final = "discord cancel"
 _CANCEL_IN: Final = "discord cancel in"
 _FIND: Final = "discord find"
-_FALLEN: Final = ports.End(status=values.TurnStatus.FAILED, sentence=status_sentences.FAULT)
+_FALLEN: Final = ports.End(status=values.TurnStatus.FAILED, sentence=run_words.FAULT)
 
 _log = logging.getLogger(__name__)
 
@@ -302,7 +302,7 @@ class RequestsInFlight:
         except Exception:
             # What shows answers is what fell.
             _log.exception("an answer could not be shown")
-            draft = message_layout.MessageDraft(f"⚠️ {status_sentences.FAULT}")
+            draft = message_layout.MessageDraft(f"⚠️ {run_words.FAULT}")
             with contextlib.suppress(message_targets.MovedError, *api_errors.ANY):
                 await run.target.send(0, draft, secrets.token_hex(12))
         finally:

@@ -18,9 +18,10 @@ from interpreter_bot.platforms.discord import (
     message_layout,
     preferences,
 )
-from interpreter_bot.platforms.rendering import offered_commands, session_facts, status_sentences
+from interpreter_bot.platforms.rendering import offered_commands, session_facts
 from interpreter_bot.sessions import share_links
 from interpreter_bot.text import quantities
+from interpreter_bot.wording import session_words
 
 # What `_moment` writes, once it was escaped as all foreign text is.
 _ESCAPED_MOMENT: Final = re.compile(r"\\<t:(\d{1,12}):f\\>")
@@ -207,7 +208,8 @@ class CommandEffects:
     async def undo(self, interaction: _Interaction) -> None:
         """Take the last answer back. Everybody in the channel sees it."""
         place = channels_and_threads.of_interaction(interaction)
-        told = status_sentences.undone(await self._service.branches.undo(place.key))
+        undone = await self._service.branches.undo(place.key)
+        told = session_words.undone(undone.request, undone.missed_runs)
         await self._handler.tell(interaction, markdown.plain(told))
 
     async def fork(self, interaction: _Interaction) -> None:
@@ -215,11 +217,11 @@ class CommandEffects:
         place = channels_and_threads.of_interaction(interaction)
         person = channels_and_threads.person(interaction.user)
         limits = self._handler.in_flight.limits
-        opened = channels_and_threads.thread_for_copy(interaction, limits, status_sentences.COPY)
+        opened = channels_and_threads.thread_for_copy(interaction, limits, session_words.COPY)
         async with opened as thread_id:
             copy = channels_and_threads.of_thread(place, thread_id)
             await self._service.branches.fork(place.key, copy.key, person.id)
-        await self._handler.tell(interaction, f"{status_sentences.COPIED} <#{thread_id}>")
+        await self._handler.tell(interaction, f"{session_words.COPIED} <#{thread_id}>")
 
     async def notebook(self, interaction: _Interaction) -> None:
         """Send the session as a notebook."""

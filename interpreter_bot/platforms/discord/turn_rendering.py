@@ -15,10 +15,10 @@ from interpreter_bot.platforms.rendering import (
     message_splitting,
     output_selection,
     past_code,
-    status_sentences,
 )
 from interpreter_bot.sessions import ports
 from interpreter_bot.text import quantities, safe_text
+from interpreter_bot.wording import run_words
 
 Wrap: TypeAlias = Callable[[str, str, bytes], message_layout.Upload | str]
 """Makes an upload of a name within the turn, a description and bytes; or says why there is none."""
@@ -153,7 +153,7 @@ class TurnRenderer:
         log = self._contents
         last = log.entries[-1] if log.entries else None
         if log.ahead is not None:
-            yield _status(f"⏳ {status_sentences.queued(log.ahead) or 'one moment …'}")
+            yield _status(f"⏳ {run_words.queued(log.ahead) or 'one moment …'}")
         elif log.awaited:
             yield _status(f"⏳ {markdown.plain(log.awaited)} ({_began(log.since)})")
         elif log.draft:
@@ -223,8 +223,8 @@ class TurnRenderer:
             isinstance(i, display_items.CodeItem) and i.language == "traceback" for i in chosen
         )
         has_shown = bool(chosen or self._contents.artifacts) or not self._contents.is_code
-        told = status_sentences.ending_sentence(finished, has_shown=has_shown, has_error=has_error)
-        if told == status_sentences.SILENT:
+        told = run_words.ending_sentence(finished, has_shown=has_shown, has_error=has_error)
+        if told == run_words.SILENT:
             yield markdown.small(f"{_MARKS[finished.ending]} {told}")
         elif told:
             yield f"{_MARKS[finished.ending]} {markdown.plain(told)}"

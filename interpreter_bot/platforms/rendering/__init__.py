@@ -2,7 +2,7 @@
 
 `output_selection` decides which `display_items` an execution's outputs become (text, table,
 picture, file) and names the files; `tables` draws tables; `html_content` looks into HTML;
-`message_splitting` cuts Markdown into messages; `status_sentences` are words for how things ended
-or what is waited for. What is on the screen at all is decided by `interpreter_bot.text`, which
-makes text harmless and wraps code too. Mentions and escaping are each platform's own.
+`message_splitting` cuts Markdown into messages. What is on the screen at all is decided by
+`interpreter_bot.text`, which makes text harmless and wraps code too. Mentions and escaping are each
+platform's own.
 """

@@ -9,7 +9,7 @@ from typing import Final
 from slack_bolt.async_app import AsyncRespond
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.rendering import past_code, query_listings, status_sentences
+from interpreter_bot.platforms.rendering import past_code, query_listings
 from interpreter_bot.platforms.slack import (
     api_errors,
     blocks,
@@ -26,6 +26,7 @@ from interpreter_bot.platforms.slack import (
 )
 from interpreter_bot.sessions import past_turns, requests
 from interpreter_bot.text import fences
+from interpreter_bot.wording import run_words
 
 _log = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ class CommandActions:
                 is_ours = isinstance(error, errors.BotError)
                 _log.log(logging.INFO if is_ours else logging.ERROR, "refused", exc_info=error)
                 if tell is not None:
-                    await tell(status_sentences.error_sentence(error))
+                    await tell(run_words.error_sentence(error))
 
         self._in_flight.spawn(with_errors_told(), name)
 

@@ -11,11 +11,11 @@ from interpreter_bot.platforms.rendering import (
     display_items,
     output_selection,
     past_code,
-    status_sentences,
     tables,
 )
 from interpreter_bot.platforms.slack import answer_contents, blocks, markdown
 from interpreter_bot.text import fences, output_screens
+from interpreter_bot.wording import run_words
 
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif"})
 _CAPABILITIES: Final = display_items.Capabilities(
@@ -155,5 +155,5 @@ def _end(
 ) -> str:
     has_error = any(isinstance(item.output, values.Error) for item in standing)
     has_shown = bool(standing) or made_files
-    said = status_sentences.ending_sentence(finished, has_shown=has_shown, has_error=has_error)
-    return f"_{markdown.defused(said)}_" if said and said != status_sentences.SILENT else ""
+    said = run_words.ending_sentence(finished, has_shown=has_shown, has_error=has_error)
+    return f"_{markdown.defused(said)}_" if said and said != run_words.SILENT else ""

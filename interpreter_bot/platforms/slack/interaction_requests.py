@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.platforms.slack import (
     api_errors,
     handler_dependencies,
@@ -25,6 +24,7 @@ from interpreter_bot.platforms.slack import (
     requests_in_flight,
 )
 from interpreter_bot.sessions import event_claims, requests
+from interpreter_bot.wording import run_words
 
 _log = logging.getLogger(__name__)
 
@@ -122,7 +122,7 @@ class InteractionRequests:
             if not isinstance(error, errors.BotError):
                 _log.exception("an interaction could not be taken again")
             place = message_posting.Place(workspace, channel, thread="", asked="", user=user)
-            sentence = status_sentences.error_sentence(error)
+            sentence = run_words.error_sentence(error)
             await message_posting.whisper(self._api, place, sentence)
 
     async def _take(

@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.platforms.slack import (
     api_errors,
     blocks,
@@ -34,6 +33,7 @@ from interpreter_bot.platforms.slack import (
 )
 from interpreter_bot.sessions import event_claims, requests
 from interpreter_bot.text import quantities
+from interpreter_bot.wording import run_words
 
 _log = logging.getLogger(__name__)
 
@@ -292,7 +292,7 @@ class MessageEvents:
             # No other process answers it: it is claimed.
             if not isinstance(error, errors.BotError):
                 _log.exception("a message could not be taken")
-            sentence = status_sentences.error_sentence(error)
+            sentence = run_words.error_sentence(error)
             await message_posting.whisper(self._services.api, place, sentence)
             return None
 

@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.platforms.slack import (
     answer_contents,
     api_errors,
@@ -29,6 +28,7 @@ from interpreter_bot.platforms.slack import (
 )
 from interpreter_bot.sessions import lanes, ports, turn_stops
 from interpreter_bot.text import output_screens, quantities, safe_text
+from interpreter_bot.wording import run_words
 
 _log = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class SlackReply:
 
     def queued(self, ahead: int) -> None:
         """See the port."""
-        self._wait_for(status_sentences.queued(ahead))
+        self._wait_for(run_words.queued(ahead))
         self._message.is_queued = ahead > 0
 
     def started(self) -> None:
@@ -119,7 +119,7 @@ class SlackReply:
 
     def progress(self, text: str, share: float | None) -> None:
         """See the port."""
-        self._wait_for(status_sentences.waiting_sentence(text, share))
+        self._wait_for(run_words.waiting_sentence(text, share))
 
     def text(self, delta: str) -> None:
         """See the port."""
@@ -277,7 +277,7 @@ class SlackReply:
             while self._end is None:
                 with contextlib.suppress(TimeoutError):
                     # Without news, people see how long they have been waiting.
-                    async with asyncio.timeout(status_sentences.MIN_ELAPSED_SECONDS):
+                    async with asyncio.timeout(run_words.MIN_ELAPSED_SECONDS):
                         await self._changed.wait()
                 if self._end is None:
                     self._note_time()
@@ -305,16 +305,16 @@ class SlackReply:
     def _note_time(self) -> None:
         """Show how long has been waited, and for what."""
         seconds = time.monotonic() - self._since
-        note = status_sentences.elapsed(self._waiting_for, seconds)
+        note = run_words.elapsed(self._waiting_for, seconds)
         limit = self._limits.execution_seconds
         if not note and self._cell is not None:
-            running = status_sentences.elapsed(_RUNNING, seconds, limit)
+            running = run_words.elapsed(_RUNNING, seconds, limit)
             if self._is_code:
                 note = running if running != _RUNNING else ""
             elif self._changed.is_set() or running != _RUNNING:
                 self._task(running, "in_progress", output=self._last_line)
         elif not note and not self._message.is_streaming:
-            note = status_sentences.elapsed(_THINKING, seconds)
+            note = run_words.elapsed(_THINKING, seconds)
             note = note if note != _THINKING else ""
         self._message.note = quantities.one_line(note, answer_contents.FIELD_CHARACTERS)
 

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.platforms.slack import (
     api_errors,
     handler_dependencies,
@@ -24,6 +23,7 @@ from interpreter_bot.platforms.slack import (
 )
 from interpreter_bot.sessions import event_claims, ports, replica_calls, requests
 from interpreter_bot.text import quantities
+from interpreter_bot.wording import run_words
 
 _log = logging.getLogger(__name__)
 
@@ -158,7 +158,7 @@ class RequestsInFlight:
         self._close(entry)
         if not isinstance(error, errors.BotError):
             _log.error("a request could not be made", exc_info=error)
-        await entry.live.refuse(status_sentences.error_sentence(error))
+        await entry.live.refuse(run_words.error_sentence(error))
 
     async def answer(self, entry: InFlight, request: requests.Request) -> None:
         """Run a request that was opened; it gets its place in the lane at once."""
@@ -225,7 +225,7 @@ class RequestsInFlight:
         except Exception:
             # The last net of a request; what shows answers may be what fell.
             _log.exception("a request fell")
-            fault = status_sentences.FAULT
+            fault = run_words.FAULT
             reply.ended(ports.End(status=values.TurnStatus.FAILED, sentence=fault))
             if pump.done() and pump.exception() is not None:
                 with contextlib.suppress(api_errors.SlackError):

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Final, get_args
 
 from interpreter_bot import cancellation, errors, values
-from interpreter_bot.platforms.rendering import offered_commands, session_facts, status_sentences
+from interpreter_bot.platforms.rendering import offered_commands, session_facts
 from interpreter_bot.platforms.slack import (
     blocks,
     file_uploads,
@@ -18,6 +18,7 @@ from interpreter_bot.platforms.slack import (
     permissions,
 )
 from interpreter_bot.sessions import requests, share_links
+from interpreter_bot.wording import session_words
 
 if TYPE_CHECKING:
     from interpreter_bot.sessions import session_service
@@ -237,7 +238,8 @@ class CommandEffects:
             case "undo":
                 turn_id = int(command.argument) if command.argument else None
                 taken_back = await service.branches.undo(key, turn_id=turn_id)
-                return markdown.defused(status_sentences.undone(taken_back))
+                sentence = session_words.undone(taken_back.request, taken_back.missed_runs)
+                return markdown.defused(sentence)
             case "stop":
                 return _STOPPING if await service.stop(key) else "Nothing is running here."
             case "files" if command.argument:
@@ -300,7 +302,7 @@ class CommandEffects:
         self, key: values.SessionKey, place: message_posting.Place, person: requests.Person
     ) -> str:
         """Copy a session into a new thread of the same channel, whose people see both."""
-        content = {"text": status_sentences.COPY, "blocks": [blocks.note(status_sentences.COPY)]}
+        content = {"text": session_words.COPY, "blocks": [blocks.note(session_words.COPY)]}
         root = await message_posting.post(self._services.api, place, content, "")
         try:
             copy = dataclasses.replace(key, thread=root)
@@ -312,7 +314,7 @@ class CommandEffects:
             await cancellation.shielded(call)
             raise
         link = f"https://slack.com/archives/{place.channel}/p{root.replace('.', '')}"
-        return f"{status_sentences.COPIED} [Open it]({link})"
+        return f"{session_words.COPIED} [Open it]({link})"
 
     async def _models(self, key: values.SessionKey) -> str:
         service = self._service

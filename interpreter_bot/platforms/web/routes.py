@@ -9,7 +9,6 @@ from typing import Final
 from aiohttp import web
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.platforms.web import (
     access,
     files,
@@ -23,6 +22,7 @@ from interpreter_bot.platforms.web import (
     zip_archives,
 )
 from interpreter_bot.sessions import session_service
+from interpreter_bot.wording import run_words
 
 _log = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class Routes:
             status = next(
                 (status for kind, status in _STATUSES.items() if isinstance(error, kind)), 500
             )
-            return web.Response(status=status, text=status_sentences.error_sentence(error))
+            return web.Response(status=status, text=run_words.error_sentence(error))
 
     async def close(self) -> None:
         """Disconnect every tab; they reconnect when a server listens again."""

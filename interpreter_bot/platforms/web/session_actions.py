@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.platforms.web import (
     event_json,
     notebook_progress,
@@ -16,6 +15,7 @@ from interpreter_bot.platforms.web import (
     validation,
 )
 from interpreter_bot.sessions import live_completions, live_data_views, session_service
+from interpreter_bot.wording import session_words
 
 Message: TypeAlias = Mapping[str, Any]
 """What a tab said."""
@@ -72,7 +72,7 @@ class SessionActions:
         tab.send(tab_hub.encoded_message("undone", {}, thread=key.thread))
         self._hub.forget(key.thread)
         self._hub.tell("reset", {}, thread=key.thread)
-        self._hub.notify(key.thread, status_sentences.undone(undone))
+        self._hub.notify(key.thread, session_words.undone(undone.request, undone.missed_runs))
 
     async def _delete(self, _: tab_hub.Tab, message: Message) -> None:
         for key in await self._tree(message):

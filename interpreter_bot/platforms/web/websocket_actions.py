@@ -16,7 +16,6 @@ from aiohttp import web
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms import command_table
-from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.platforms.web import (
     command_panels,
     event_json,
@@ -34,6 +33,7 @@ from interpreter_bot.sessions import (
     requests,
     session_service,
 )
+from interpreter_bot.wording import run_words
 
 _log = logging.getLogger(__name__)
 
@@ -387,7 +387,7 @@ def _accept(tab: tab_hub.Tab, turn_id: str) -> None:
 
 def _refuse(tab: tab_hub.Tab, message: object, error: Exception) -> None:
     about = str(message["id"]) if isinstance(message, dict) and "id" in message else None
-    sentence = status_sentences.error_sentence(error)
+    sentence = run_words.error_sentence(error)
     tab.send(tab_hub.encoded_message("refused", {"id": about, "sentence": sentence}))
 
 

@@ -4,8 +4,8 @@ import asyncio
 import json
 
 from interpreter_bot import values
-from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.sessions import event_claims, requests, turn_stops
+from interpreter_bot.wording import run_words
 
 THREAD = "0123456789abcdef"
 KEY = values.SessionKey("web", thread=THREAD)
@@ -481,7 +481,7 @@ async def test_a_message_that_ends_in_an_error_is_refused_once_and_the_tab_lives
         bot.events.claim, claim = broken, bot.events.claim
         await tab.say("say", id=ONE, text="hello")
         refused = await tab.next("refused")
-        assert (refused["id"], refused["sentence"]) == (ONE, status_sentences.FAULT)
+        assert (refused["id"], refused["sentence"]) == (ONE, run_words.FAULT)
         bot.events.claim = claim
         # Sent again by hand it is a request like any other.
         await tab.say("say", id=ONE, text="hello")

@@ -9,9 +9,10 @@ import types
 import pytest
 
 from interpreter_bot import settings, values
-from interpreter_bot.kernels import kernel_loss_reasons, machine_exhaustion
+from interpreter_bot.kernels import machine_exhaustion
 from interpreter_bot.kernels.metering import procfs, session_metering
 from interpreter_bot.kernels.provisioning import cgroup_files
+from interpreter_bot.wording import run_words
 
 MIB = settings.MIB
 Strain = session_metering.Strain
@@ -55,7 +56,7 @@ class Session:
         self.ended.append((ending, reason))
 
 
-ENDED = [(values.Ending.OUT_OF_MEMORY, kernel_loss_reasons.MEMORY_SHORT)]
+ENDED = [(values.Ending.OUT_OF_MEMORY, run_words.MEMORY_SHORT)]
 
 
 @pytest.fixture

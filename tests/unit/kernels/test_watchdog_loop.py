@@ -16,7 +16,6 @@ import pytest
 
 from interpreter_bot import settings, values
 from interpreter_bot.kernels import (
-    kernel_loss_reasons,
     session_monitors,
     snapshot_generations,
     snapshots,
@@ -24,6 +23,7 @@ from interpreter_bot.kernels import (
 )
 from interpreter_bot.kernels.files import directory_contents
 from interpreter_bot.kernels.metering import deleted_files, procfs, session_metering
+from interpreter_bot.wording import run_words
 
 MIB = settings.MIB
 LIMITS = settings.Limits(memory_bytes=512 * MIB, workspace_bytes=64 * MIB, workspace_files=100)
@@ -264,24 +264,24 @@ async def test_idle_sessions_wait_at_most_as_long_again_where_many_begin(
 
 
 CONDEMNED = {
-    "late": ({"reading": LATE}, values.Ending.STOPPED, kernel_loss_reasons.HIDING),
+    "late": ({"reading": LATE}, values.Ending.STOPPED, run_words.HIDING),
     "hiding": (
         {"reading": dataclasses.replace(FINE, hidden=1)},
         "stopped",
-        kernel_loss_reasons.HIDING,
+        run_words.HIDING,
     ),
-    "hiding files": ({"hidden": 1}, "stopped", kernel_loss_reasons.HIDING),
+    "hiding files": ({"hidden": 1}, "stopped", run_words.HIDING),
     "sockets": (
         {"reading": dataclasses.replace(FINE, socket_bytes=576 * MIB)},
         "stopped",
-        kernel_loss_reasons.HIDING,
+        run_words.HIDING,
     ),
     "memory": (
         {"reading": session_metering.Reading(577 * MIB, 0.0, 2)},
         "out of memory",
-        kernel_loss_reasons.over_memory(512 * MIB),
+        run_words.over_memory(512 * MIB),
     ),
-    "deleted files": ({"held": 81 * MIB}, "stopped", kernel_loss_reasons.workspace_full(LIMITS)),
+    "deleted files": ({"held": 81 * MIB}, "stopped", run_words.workspace_full(LIMITS)),
 }
 
 
@@ -296,14 +296,14 @@ async def test_who_goes_too_far_is_condemned_with_its_own_reason(tmp_path, why):
 
 
 INTERRUPTED = {
-    "a little too much": ({"held": 65 * MIB}, kernel_loss_reasons.workspace_full(LIMITS)),
+    "a little too much": ({"held": 65 * MIB}, run_words.workspace_full(LIMITS)),
     "what cannot be counted": (
         {
             "usage": directory_contents.DirectoryUsage(
                 5, 5, is_partial=True, is_over=True, is_uncountable=True
             )
         },
-        kernel_loss_reasons.UNCOUNTABLE,
+        run_words.UNCOUNTABLE,
     ),
 }
 
@@ -341,7 +341,7 @@ async def test_a_full_disk_ends_who_holds_most_after_all_were_looked_at(tmp_path
     monkeypatch.setattr(watchdog_loop, "_is_full", lambda *_: next(is_full, False))
     async with watched(tmp_path, {"small": small, "large": large}):
         await until(lambda: small.kernel.condemned or large.kernel.condemned)
-        assert large.kernel.condemned == [(values.Ending.STOPPED, kernel_loss_reasons.DISK_FULL)]
+        assert large.kernel.condemned == [(values.Ending.STOPPED, run_words.DISK_FULL)]
         assert not small.kernel.condemned
 
 
@@ -360,7 +360,7 @@ async def test_what_waits_in_sockets_counts_beside_a_group(tmp_path, group, wait
         session, config, not_saving(config), memory_threads=None, disk_threads=None
     )
     await monitor.check()
-    assert session.kernel.condemned == [(values.Ending.STOPPED, kernel_loss_reasons.HIDING)] * ends
+    assert session.kernel.condemned == [(values.Ending.STOPPED, run_words.HIDING)] * ends
 
 
 @pytest.fixture
@@ -438,7 +438,7 @@ async def test_what_was_not_seen_is_looked_for_again_although_it_rests(tmp_path,
     session.seen_clocks = {resting: procfs.clock_nanoseconds(resting)}
     async with watched(tmp_path, {"it": session}):
         await until(lambda: session.kernel.condemned)
-        assert session.kernel.condemned == [(values.Ending.STOPPED, kernel_loss_reasons.HIDING)]
+        assert session.kernel.condemned == [(values.Ending.STOPPED, run_words.HIDING)]
 
 
 async def test_shared_memory_that_was_found_is_judged_although_the_session_rests(tmp_path, resting):
@@ -460,7 +460,7 @@ async def test_a_full_disk_ends_nobody_who_holds_little_and_does_not_grow(tmp_pa
         assert not small.kernel.condemned
         growing._deleted = dataclasses.replace(growing._deleted, bytes=2 * MIB + 1)
         await until(lambda: growing.kernel.condemned)
-        assert growing.kernel.condemned == [(values.Ending.STOPPED, kernel_loss_reasons.DISK_FULL)]
+        assert growing.kernel.condemned == [(values.Ending.STOPPED, run_words.DISK_FULL)]
         assert not small.kernel.condemned
 
 
@@ -529,4 +529,4 @@ async def test_a_session_that_runs_on_although_it_is_frozen_is_ended(tmp_path, m
     monkeypatch.setattr(restless, "clocks", lambda: {1: next(nanoseconds)})
     async with watched(tmp_path, {"it": restless}):
         await until(lambda: restless.kernel.condemned)
-        assert restless.kernel.condemned == [(values.Ending.STOPPED, kernel_loss_reasons.RESTLESS)]
+        assert restless.kernel.condemned == [(values.Ending.STOPPED, run_words.RESTLESS)]

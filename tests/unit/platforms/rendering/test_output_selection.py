@@ -13,7 +13,6 @@ from interpreter_bot.platforms.rendering import (
     display_items,
     html_content,
     output_selection,
-    status_sentences,
 )
 from interpreter_bot.text import output_screens
 
@@ -245,39 +244,3 @@ def test_no_title_makes_a_name_that_leads_anywhere(title):
 )
 def test_what_says_nothing(plain):
     assert not html_content.says_something(plain)
-
-
-@pytest.mark.parametrize(
-    ("finished", "options", "sentence"),
-    [
-        (values.Finished(values.Ending.OK, 1), {"has_shown": True}, ""),
-        (values.Finished(values.Ending.OK, 1), {"has_shown": False}, "Done. No output."),
-        (values.Finished(values.Ending.ERROR, 1), {"has_shown": True, "has_error": True}, ""),
-        (
-            values.Finished(values.Ending.TIMED_OUT, 1, "Stopped after 60 s."),
-            {"has_shown": True},
-            "Stopped after 60 s. Variables are kept.",
-        ),
-        # That a person stopped it, the end of the turn says.
-        (values.Finished(values.Ending.STOPPED, 1), {"has_shown": True}, ""),
-        (
-            values.Finished(values.Ending.CRASHED, 1, kernel_lost=True),
-            {"has_shown": True},
-            "The Python process ended unexpectedly. "
-            "Its variables are gone; files in /mnt/data are kept.",
-        ),
-        (
-            values.Finished(values.Ending.CRASHED, 1, "Its variables are gone.", kernel_lost=True),
-            {"has_shown": True},
-            "Its variables are gone.",
-        ),
-    ],
-)
-def test_endings_have_words(finished, options, sentence):
-    assert status_sentences.ending_sentence(finished, **options) == sentence
-
-
-@pytest.mark.parametrize("ending", set(values.Ending) - {values.Ending.STOPPED})
-def test_every_other_ending_has_words(ending):
-    said = status_sentences.ending_sentence(values.Finished(ending, 1.0), has_shown=False)
-    assert said.endswith(".")

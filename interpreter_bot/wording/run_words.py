@@ -1,0 +1,163 @@
+"""Running code: what it waits for, how it ended, and why the bot stopped it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Final
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.text import quantities
+
+FAULT: Final = "Something went wrong inside the bot. The details are in its log."
+SILENT: Final = "Done. No output."
+NOTHING_RUNS: Final = "Nothing is running."
+TITLES: Final = {
+    values.Ending.OK: "Ran Python",
+    values.Ending.ERROR: "Python failed",
+    values.Ending.TIMED_OUT: "Python took too long",
+    values.Ending.OUT_OF_MEMORY: "Python ran out of memory",
+    values.Ending.CRASHED: "Python crashed",
+    values.Ending.STOPPED: "Stopped Python",
+    values.Ending.REFUSED: "Python was not run",
+}
+_GENERAL: Final = {
+    values.Ending.TIMED_OUT: "The code took too long and was stopped.",
+    values.Ending.OUT_OF_MEMORY: "The code ran out of memory and was stopped.",
+    values.Ending.CRASHED: "The Python process ended unexpectedly.",
+    values.Ending.REFUSED: "The code was not run.",
+    values.Ending.ERROR: "The code ended with an error.",
+}
+_VARIABLES_LOST: Final = "Its variables are gone; files in /mnt/data are kept."
+_KEPT: Final = "Variables are kept."
+_INTERRUPTED: Final = frozenset({values.Ending.TIMED_OUT, values.Ending.STOPPED})
+
+DISK_FULL: Final = "The machine's disk is nearly full, so the code was stopped."
+MEMORY_SHORT: Final = (
+    "The machine was running out of memory, and this code used most of it, so it was stopped."
+)
+TOO_MANY_LOCKS: Final = "The code locked files in too many places at once, so it was stopped."
+TOO_MUCH_SENT: Final = "The Python process sent more output than the bot can hold."
+HIDING: Final = (
+    "The code was stopped because the bot could not measure its memory and disk use: one of its "
+    "processes hides, or it has too many processes, open files, mappings or sockets."
+)
+UNCOUNTABLE: Final = (
+    "The code made folders in /mnt/data that are nested too deeply or that the bot cannot open. "
+    "Delete them to continue."
+)
+OVER_SAVED: Final = "The code filled the folder that is reserved for saved variables."
+RESTLESS: Final = "The code kept running in the background, so it was stopped."
+GRABBING: Final = (
+    "The code started too many programs in process sessions of their own, each of which would get "
+    "as much of the processor as another person's whole session."
+)
+UNRESPONSIVE: Final = "The code did not stop when it was asked to."
+LOST: Final = "Its variables are gone, except those saved earlier; files in /mnt/data are kept."
+
+MIN_ELAPSED_SECONDS: Final = 5.0
+"""Shorter waits are shown without a time."""
+
+
+def ending_sentence(finished: values.Finished, *, has_shown: bool, has_error: bool = False) -> str:
+    """Return the sentence for how an execution ended.
+
+    Args:
+        finished: the end.
+        has_shown: something stands on the screen, or a file was made.
+        has_error: a traceback is part of that.
+
+    Returns:
+        One or two sentences; empty where the screen says it all.
+    """
+    if finished.ending is values.Ending.OK:
+        return finished.reason or ("" if has_shown else SILENT)
+    if finished.ending is values.Ending.ERROR and has_error:
+        return finished.reason
+    if finished.ending is values.Ending.STOPPED and not finished.reason:
+        # A person did it, and the end of the turn says so.
+        return _VARIABLES_LOST if finished.kernel_lost else ""
+    text = finished.reason or _GENERAL[finished.ending]
+    if finished.kernel_lost:
+        # The reason already says so if the kernel died of it.
+        return text if "variables are gone" in text else f"{text} {_VARIABLES_LOST}"
+    return f"{text} {_KEPT}" if finished.ending in _INTERRUPTED else text
+
+
+def queued(ahead: int) -> str:
+    """Return the sentence for a queue with so many requests ahead; empty for none."""
+    return f"Queued: {quantities.count(ahead, 'request')} ahead" if ahead else ""
+
+
+def elapsed(what: str, seconds: float, limit_seconds: float | None = None) -> str:
+    """Return what is waited for and for how long already; at first only what it is.
+
+    Args:
+        what: such as "Running Python".
+        seconds: since it began.
+        limit_seconds: after which it is stopped, if it is.
+    """
+    if seconds < MIN_ELAPSED_SECONDS or not what:
+        return what
+    limit = "" if limit_seconds is None else f", {quantities.duration(limit_seconds)} at most"
+    return f"{what} · {quantities.duration(round(seconds))}{limit}"
+
+
+def waiting_sentence(text: str, share: float | None) -> str:
+    """Return one line on what is waited for, and how far it is.
+
+    Args:
+        text: what it is; if empty, the result is empty.
+        share: from 0 to 1; None if it is unknown.
+    """
+    return f"{share:.0%}: {text}" if text and share is not None else text
+
+
+def error_sentence(error: Exception) -> str:
+    """Return what people are told of an error: ours say it themselves, of others one sentence."""
+    return str(error) if isinstance(error, errors.BotError) else FAULT
+
+
+def out_of_memory(limit_bytes: int) -> str:
+    return f"The code used more than its {quantities.size(limit_bytes)} of memory and was killed."
+
+
+def partly_out_of_memory(limit_bytes: int) -> str:
+    size = quantities.size(limit_bytes)
+    return f"A process that the code started was killed: together they used more than {size}."
+
+
+def over_memory(limit_bytes: int) -> str:
+    return f"The code used more than its {quantities.size(limit_bytes)} of memory."
+
+
+def crash(status: int | None) -> str:
+    """Return why a kernel ended by itself, from its wait status; None if that is unknown."""
+    if status is None:
+        return _GENERAL[values.Ending.CRASHED]
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return f"The code ended its own Python process (exit code {code})."
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    words = {"SIGSEGV": "a segmentation fault", "SIGABRT": "an abort", "SIGKILL": "a kill"}
+    return f"The Python process died of {words.get(name, name)}."
+
+
+def too_many_processes(limits: settings.Limits) -> str:
+    return f"The code started more than its {limits.processes:,} processes and threads."
+
+
+def workspace_full(limits: settings.Limits) -> str:
+    size = quantities.size(limits.workspace_bytes)
+    return (
+        f"The code filled /mnt/data beyond {size} or {limits.workspace_files:,} files. "
+        "Delete files there to continue."
+    )
+
+
+def temporary_full(limits: settings.Limits) -> str:
+    size = quantities.size(limits.temporary_bytes)
+    return f"The code wrote more than {size} of temporary files. Delete some to continue."

@@ -1,0 +1,52 @@
+"""Sentences that depend on what happened."""
+
+import pytest
+
+from interpreter_bot import values
+from interpreter_bot.wording import run_words, session_words
+
+
+@pytest.mark.parametrize(
+    ("finished", "options", "sentence"),
+    [
+        (values.Finished(values.Ending.OK, 1), {"has_shown": True}, ""),
+        (values.Finished(values.Ending.OK, 1), {"has_shown": False}, "Done. No output."),
+        (values.Finished(values.Ending.ERROR, 1), {"has_shown": True, "has_error": True}, ""),
+        (
+            values.Finished(values.Ending.TIMED_OUT, 1, "Stopped after 60 s."),
+            {"has_shown": True},
+            "Stopped after 60 s. Variables are kept.",
+        ),
+        # That a person stopped it, the end of the turn says.
+        (values.Finished(values.Ending.STOPPED, 1), {"has_shown": True}, ""),
+        (
+            values.Finished(values.Ending.CRASHED, 1, kernel_lost=True),
+            {"has_shown": True},
+            "The Python process ended unexpectedly. "
+            "Its variables are gone; files in /mnt/data are kept.",
+        ),
+        (
+            values.Finished(values.Ending.CRASHED, 1, "Its variables are gone.", kernel_lost=True),
+            {"has_shown": True},
+            "Its variables are gone.",
+        ),
+    ],
+)
+def test_endings_have_words(finished, options, sentence):
+    assert run_words.ending_sentence(finished, **options) == sentence
+
+
+@pytest.mark.parametrize("ending", set(values.Ending) - {values.Ending.STOPPED})
+def test_every_other_ending_has_words(ending):
+    said = run_words.ending_sentence(values.Finished(ending, 1.0), has_shown=False)
+    assert said.endswith(".")
+
+
+def test_undo_says_which_runs_the_variables_miss():
+    assert session_words.undone("plot units", 0) == (
+        "Undone. Variables, files and history are back to before “plot units”."
+    )
+    assert session_words.undone("", 2) == (
+        "Undone. Files and history are back to before the last answer. Variables were restored "
+        "from the last save, which misses 2 earlier runs."
+    )
