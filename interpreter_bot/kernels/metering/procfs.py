@@ -168,7 +168,7 @@ def shown_by(pid: int) -> int:
     """
     if not has_ended(stat(pid)):
         return pid
-    return next((task for task in _tasks(pid) if not has_ended(stat(task))), 0)
+    return next((task for task in tasks(pid) if not has_ended(stat(task))), 0)
 
 
 def lock_owners() -> collections.Counter[int]:
@@ -184,13 +184,15 @@ def lock_owners() -> collections.Counter[int]:
     return collections.Counter(map(int, _LOCK.findall(text)))
 
 
-def children(pid: int) -> list[int]:
-    """List the children of all threads; empty when it is gone, and its children are init's."""
-    lists = (read(f"/proc/{pid}/task/{task}/children") for task in _tasks(pid))
+def children(pid: int, threads: list[int] | None = None) -> list[int]:
+    """List the children of all, or these, threads; empty when it is gone, and they are init's."""
+    threads = tasks(pid) if threads is None else threads
+    lists = (read(f"/proc/{pid}/task/{thread}/children") for thread in threads)
     return [int(child) for one in lists for child in one.split()]
 
 
-def _tasks(pid: int) -> list[int]:
+def tasks(pid: int) -> list[int]:
+    """List the threads of a process; empty when it is gone."""
     try:
         return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
     except OSError:

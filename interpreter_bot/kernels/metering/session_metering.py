@@ -21,10 +21,8 @@ from typing import Final
 from interpreter_bot.kernels.metering import deleted_files, memory, procfs
 
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
-_MOST_PROCESSES: Final = 4096
+MAX_TASKS: Final = 4096
 _UNKNOWN: Final = -1
-# Field of `procfs.stat`.
-_THREADS: Final = 17
 # The kernel's own is one. With so many, a neighbour on the same processor is three times as slow.
 _MOST_GROUPS: Final = 5
 # A fork of a kernel with everything imported takes 2 to 5 ms, and 10 for each gigabyte it has: code
@@ -144,29 +142,52 @@ class LimitWatch:
 class SessionProcesses:
     """Processes of one session, seen from the host. Blocking: use it in a thread."""
 
-    def __init__(self, init_pid: int, kernel_pid: int = 0, *, read_as: int | None = None) -> None:
+    def __init__(
+        self,
+        init_pid: int,
+        kernel_pid: int = 0,
+        *,
+        max_tasks: int = MAX_TASKS,
+        read_as: int | None = None,
+    ) -> None:
         """Start without readings.
 
         Args:
             init_pid: the host's, of the session's first process.
             kernel_pid: likewise of the kernel, if any.
+            max_tasks: processes and threads that are listed; of a fork storm, only so many.
             read_as: user id to read its processes as, where the bot's may not.
         """
-        self._read_as = read_as
+        self._read_as, self._max_tasks = read_as, max_tasks
         self._init, self._kernel = init_pid, kernel_pid
         self._kernel_start = procfs.stat(kernel_pid)[19:20]
         self._start = start_ticks(init_pid)
         self._cpu_seconds = 0.0
 
     def pids(self) -> list[int]:
-        """List the host's pids, init first; empty once init is gone, at most 4096."""
+        """List the host's pids, init first; empty once init is gone, not more than the maximum."""
+        return self._walk()[0]
+
+    def _walk(self) -> tuple[list[int], int]:
+        """List the host's pids as `pids` does, and count their threads until there are too many.
+
+        A fork storm leaves the bot a fiftieth of a core, in which a list of all would take seconds.
+        """
         if self._start == 0 or start_ticks(self._init) != self._start:
-            return []  # The pid may be another process's by now.
-        if _lists_children():
-            # What a kernel left is init's. Without its first thread it looks like a zombie.
-            is_there = procfs.stat(self._kernel)[19:20] == self._kernel_start != []
-            return _descendants([self._init, self._kernel] if is_there else [self._init])
-        return _members(self._namespace(), self._init)
+            return [], 0  # The pid may be another process's by now.
+        if not _lists_children():
+            pids = _members(self._namespace(), self._init)[: self._max_tasks]
+            return pids, sum(len(procfs.tasks(pid)) for pid in pids)
+        # What a kernel left is init's. Without its first thread it looks like a zombie.
+        is_there = procfs.stat(self._kernel)[19:20] == self._kernel_start != []
+        pids, tasks = [self._init, self._kernel] if is_there else [self._init], 0
+        for pid in pids:  # Grows while it is walked.
+            threads = procfs.tasks(pid)
+            tasks += len(threads)
+            if tasks > self._max_tasks:
+                break
+            pids.extend(procfs.children(pid, threads))
+        return list(dict.fromkeys(pids[: self._max_tasks])), tasks
 
     def clocks(self) -> dict[int, int]:
         """Return the processor clock of each process, for `have_moved`; -1 if unknown."""
@@ -174,7 +195,7 @@ class SessionProcesses:
         # A process forked in between, as a sibling or an orphan, may not have been listed, and
         # those that took part in the fork may never run again.
         clocks = dict.fromkeys(self.pids(), _UNKNOWN) | clocks
-        is_whole = len(clocks) < _MOST_PROCESSES and (_lists_children() or self._namespace() != 0)
+        is_whole = len(clocks) < self._max_tasks and (_lists_children() or self._namespace() != 0)
         return clocks if is_whole else clocks | {self._init: _UNKNOWN}
 
     @staticmethod
@@ -246,12 +267,11 @@ class SessionProcesses:
             most_tasks: memory is not read if there are more; None to read it whatever there is.
             shared: memory that `deleted` found.
         """
-        pids = self.pids()
+        pids, tasks = self._walk()
+        if most_tasks is not None and tasks > most_tasks:
+            return Reading(0, self._cpu_seconds, len(pids), is_exact=False, tasks=tasks)
         stats = {pid: procfs.stat(pid) for pid in pids}
         cpu_seconds = self._count_cpu(stats.values())
-        tasks = sum(int(fields[_THREADS]) for fields in stats.values() if fields)
-        if most_tasks is not None and tasks > most_tasks:
-            return Reading(0, cpu_seconds, len(pids), is_exact=False, tasks=tasks)
         shown = _shown(pids)
         witnesses = _witnesses(shown)
         with procfs.reading_as(self._read_as):
@@ -290,22 +310,13 @@ def start_ticks(pid: int) -> int:
     return 0 if procfs.has_ended(fields) else int(fields[19])
 
 
-def _descendants(found: list[int]) -> list[int]:
-    """List processes and all their descendants, the processes first; `found` grows to it."""
-    for pid in found:  # Grows while it is walked.
-        if len(found) >= _MOST_PROCESSES:
-            break
-        found.extend(procfs.children(pid))
-    return list(dict.fromkeys(found[:_MOST_PROCESSES]))
-
-
 def _members(namespace: int, init: int) -> list[int]:
     """List all processes of a pid namespace, init first; only init where it has none."""
     if namespace == 0:
         return [init]  # All of the host would match.
     others = [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != init]
     found = [pid for pid in others if procfs.namespace(pid, "pid") == namespace]
-    return [init, *found][:_MOST_PROCESSES]
+    return [init, *found]
 
 
 def _shown(pids: list[int]) -> dict[int, int]:

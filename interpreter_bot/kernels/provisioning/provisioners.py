@@ -33,6 +33,8 @@ from interpreter_bot.kernels.provisioning import (
 _log = logging.getLogger(__name__)
 
 _ATTACH_SECONDS = 10.0
+# Processes of a session beside those that its limit counts: its init, and a spare one.
+_OWN_TASKS = 2
 # The status comes from the fork server, which may just be forking for others on a busy machine.
 _LAST_WORDS_SECONDS = 10.0
 
@@ -77,9 +79,10 @@ class SessionUsage(session_metering.SessionProcesses):
         kernel_pid: int = 0,
         group: cgroups.Group | None = None,
         *,
+        max_tasks: int = session_metering.MAX_TASKS,
         read_as: int | None = None,
     ) -> None:
-        super().__init__(init_pid, kernel_pid, read_as=read_as)
+        super().__init__(init_pid, kernel_pid, max_tasks=max_tasks, read_as=read_as)
         self._group, self.is_counted = group, group is not None
 
     def counted_bytes(self) -> int | None:
@@ -192,7 +195,11 @@ class ForkProvisioner:
         context.server.settle(self.kernel_id)
         read_as = self._uid if self._is_in_container and context.uids.are_own else None
         self._usage = SessionUsage(
-            self._pid, procfs.pid_of(self._kernel_fd), self._group, read_as=read_as
+            self._pid,
+            procfs.pid_of(self._kernel_fd),
+            self._group,
+            max_tasks=limits.processes + _OWN_TASKS,
+            read_as=read_as,
         )
         loop.add_reader(self._kernel_fd, self._kernel_ended)
         self._listening = asyncio.create_task(self._listen_to_init(), name=f"init {self.kernel_id}")

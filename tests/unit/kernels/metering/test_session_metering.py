@@ -319,3 +319,12 @@ def test_an_end_is_a_move(session, tmp_path):
     found.process.kill()
     found.process.wait()
     assert found.have_moved(found.clocks()), "nobody is left to rest"
+
+
+def test_of_a_storm_only_as_many_are_listed_as_there_may_be(session):
+    found = session("for _ in range(20):\n    if os.fork() == 0: time.sleep(60)")
+    bounded = session_metering.SessionProcesses(found.process.pid, max_tasks=8)
+    assert len(found.pids()) == 21
+    assert len(bounded.pids()) == 8
+    assert bounded.reading(most_tasks=7).tasks > 7
+    assert bounded.have_moved(bounded.clocks()), "those that are not listed may have run"
