@@ -264,7 +264,7 @@ async def test_fork_storm_is_bounded_and_ends(bot, run, key_of):
         # On a busy machine a fork of the analysis stack takes a tenth of a second.
         "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
         # Where it is the bot that looks, it competes with the storm for the processors.
-        seconds=60 if boxes.SHARE_ONE_ID else 6,
+        seconds=15 if boxes.SHARE_ONE_ID else 6,
     )
     watching.cancel()
 
