@@ -97,8 +97,9 @@ class KeyRing:
         """
         if self._file is None:
             return False
-        keys = "\n".join(filter(None, [new_key(), private_files.read(self._file)]))
-        private_files.replace(self._file, keys)
+        with private_files.changing(self._file):
+            keys = "\n".join(filter(None, [new_key(), private_files.read(self._file)]))
+            private_files.replace(self._file, keys)
         self._fernets = self._parsed(keys)
         return True
 

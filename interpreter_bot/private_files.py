@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pathlib
 import tempfile
@@ -61,6 +62,25 @@ def replace(file: pathlib.Path, text: str) -> None:
     """
     with _translated(file), _new_file(file, text) as temporary:
         temporary.replace(file)
+
+
+@contextlib.contextmanager
+def changing(file: pathlib.Path) -> Iterator[None]:
+    """Let nobody else change a file between its being read and replaced here; they wait.
+
+    Raises:
+        SettingsError: its directory cannot be used.
+    """
+    with _translated(file):
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # Not the file itself, which is another one after each change.
+        descriptor = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with _translated(file):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,8 @@ They are environment variables by their names; what the environment itself has c
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import urllib.parse
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import pydantic
@@ -25,13 +26,13 @@ class StoredCredentials:
         self._keys = encryption.KeyRing.of(config)
 
     def load(self) -> dict[str, str]:
-        """Return all of them by name, and redact them from every log.
+        """Return all of them by name, and redact what is secret from every log.
 
         Raises:
             SettingsError: they cannot be read or decrypted.
         """
         values = {name: self._keys.decrypt(text) for name, text in self._read().items()}
-        logs.add_secrets(values.values())
+        logs.add_secrets(_secrets(values))
         return values
 
     def save(self, changes: Mapping[str, str]) -> None:
@@ -40,20 +41,24 @@ class StoredCredentials:
         Raises:
             SettingsError: they cannot be written.
         """
-        logs.add_secrets(filter(None, changes.values()))
-        stored = self._read() | {
-            name: self._keys.encrypt(value) for name, value in changes.items() if value
-        }
-        kept = {name: text for name, text in stored.items() if changes.get(name, text)}
+        logs.add_secrets(_secrets(changes))
         # Users of kernels walk through it; they can list nothing.
         self._file.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
-        private_files.replace(self._file, json.dumps(kept))
+        with private_files.changing(self._file):
+            stored = self._read() | {
+                name: self._keys.encrypt(value) for name, value in changes.items() if value
+            }
+            kept = {name: text for name, text in stored.items() if changes.get(name, text)}
+            private_files.replace(self._file, json.dumps(kept))
 
     def reencrypt(self) -> int:
         """Encrypt all of them with the present key; return how many there are."""
-        values = self.load()
-        if values:
-            self.save(values)
+        if not self._read():
+            return 0
+        with private_files.changing(self._file):
+            values = self.load()
+            stored = {name: self._keys.encrypt(value) for name, value in values.items()}
+            private_files.replace(self._file, json.dumps(stored))
         return len(values)
 
     def _read(self) -> dict[str, str]:
@@ -65,6 +70,15 @@ class StoredCredentials:
         except ValueError as error:
             raise errors.SettingsError(_MALFORMED.format(file=self._file)) from error
         return {str(name): str(value) for name, value in stored.items()}
+
+
+def _secrets(values: Mapping[str, str]) -> Iterator[str]:
+    """Yield what no log may show: keys and tokens, but no names of models and no addresses."""
+    for name, value in values.items():
+        if name.endswith(("_KEY", "_TOKEN")):
+            yield value
+        elif name.endswith("_URL"):
+            yield urllib.parse.urlsplit(value).password or ""
 
 
 def applied(config: settings.Settings, stored: Mapping[str, str]) -> settings.Settings:

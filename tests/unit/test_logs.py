@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from interpreter_bot import errors, logs
+from interpreter_bot import errors, logs, settings, stored_credentials
 
 
 @pytest.fixture
@@ -83,3 +83,23 @@ def test_errors_of_a_library_that_quotes_what_servers_send_are_only_named(log, c
     assert "ValueError" in shown
     assert "salary" not in shown
     assert len(shown) < 1000
+
+
+def test_the_log_shows_stored_addresses_and_models_but_no_key(log, capsys, tmp_path):
+    stored = {
+        "OPENAI_API_KEY": "sk-of-this-test",
+        "OPENAI_BASE_URL": "http://me:pass-of-this-test@models.example/v1",
+        "OPENAI_MODEL": "gpt-of-this-test",
+        "DISCORD_TOKEN": "token-of-this-test",
+    }
+    config = settings.Settings(paths=settings.Paths(data=tmp_path))
+    credentials = stored_credentials.StoredCredentials(config)
+    credentials.save(stored)
+    credentials.load()
+    logs.configure("info", is_json=False)
+    log.warning(" ".join(stored.values()))
+    line = capsys.readouterr().err
+    assert "@models.example/v1" in line
+    assert "gpt-of-this-test" in line
+    for secret in ("sk-of", "pass-of", "token-of"):
+        assert secret not in line

@@ -61,11 +61,12 @@ def add(file: pathlib.Path, name: str) -> str:
     """
     if _NAME.fullmatch(name) is None:
         raise errors.SettingsError(_BAD_NAME)
-    clients = _load(file)
-    if name in clients:
-        raise errors.SettingsError(_TAKEN.format(name=name))
     token = secrets.token_urlsafe(32)
-    _save(file, clients | {name: _digest(token)})
+    with private_files.changing(file):
+        clients = _load(file)
+        if name in clients:
+            raise errors.SettingsError(_TAKEN.format(name=name))
+        _save(file, clients | {name: _digest(token)})
     return token
 
 
@@ -75,10 +76,12 @@ def remove(file: pathlib.Path, name: str) -> None:
     Raises:
         SettingsError: there is none of that name.
     """
-    clients = _load(file)
-    if clients.pop(name, None) is None:
+    if name not in _load(file):
         raise errors.SettingsError(_MISSING.format(name=name))
-    _save(file, clients)
+    with private_files.changing(file):
+        clients = _load(file)
+        clients.pop(name, None)
+        _save(file, clients)
 
 
 def _load(file: pathlib.Path) -> dict[str, str]:
