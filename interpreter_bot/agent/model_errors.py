@@ -5,6 +5,7 @@
         ├── UnknownChoiceError     no model of that name is configured
         ├── KeyRefusedError        401, 403
         ├── UnknownModelError      404
+        ├── MovedError             301, 302, 303, 307, 308
         ├── UnlistedError          a server lists no models, and none is named
         ├── RateLimitedError       429                                  worth a retry
         ├── QuotaError             429 for want of money
@@ -57,6 +58,10 @@ class KeyRefusedError(ModelError):
 
 class UnknownModelError(ModelError):
     """The model server does not have this model. Ask whoever runs this bot to check its name."""
+
+
+class MovedError(ModelError):
+    """The model server redirects to another address. Ask whoever runs this bot to set that one."""
 
 
 class UnlistedError(ModelError):
@@ -163,6 +168,8 @@ def at_server(error: ModelError, model: settings.Model, *, has_key: bool = True)
             sentence = f"{server} wants an API key. {_OPERATOR} give the bot one."
         case UnknownModelError():
             sentence = f'{server} has no model called "{model.name}". {_OPERATOR} check its name.'
+        case MovedError():
+            sentence = f"{server} redirects to another address. {_OPERATOR} set that one."
         case UnlistedError():
             sentence = f"{server} lists no models. {_OPERATOR} name one."
         case UnreachableError():

@@ -15,17 +15,19 @@ from interpreter_bot import errors
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-# The services of clouds that hand out their machines' credentials, beside 169.254.0.0/16, and what
-# is no single host. No setting opens these.
-_NEVER: Final = tuple(
+# Link-local addresses, and others at which clouds hand out their machines' credentials.
+_RESERVED: Final = tuple(
     ipaddress.ip_network(text)
     for text in (
-        *("0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "255.255.255.255/32"),
-        *("100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32"),
-        *("::/128", "fe80::/10", "ff00::/8", "fd00:ec2::/32", "fd20:ce::254/128"),
-        *("fd00:c1::a9fe:a9fe/128", "fd00:42::42/128", "fd00:a9fe:a9fe::1/128"),
-        "fd00:100::100:200/128",
+        *("169.254.0.0/16", "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32"),
+        *("fe80::/10", "fd00:ec2::/32", "fd20:ce::254/128", "fd00:c1::a9fe:a9fe/128"),
+        *("fd00:42::42/128", "fd00:a9fe:a9fe::1/128", "fd00:100::100:200/128"),
     )
+)
+# What is no single host.
+_NO_HOST: Final = tuple(
+    ipaddress.ip_network(text)
+    for text in ("0.0.0.0/8", "224.0.0.0/4", "255.255.255.255/32", "::/128", "ff00::/8")
 )
 # IPv6 networks whose last 32 bits are an address of IPv4.
 _ENDING_IN_IPV4: Final = tuple(
@@ -51,6 +53,16 @@ def networks(texts: Iterable[str]) -> tuple[Network, ...]:
     return tuple(found)
 
 
+def is_reserved(address: str) -> bool:
+    """Whether an address is link-local, or one at which a cloud hands out credentials.
+
+    Args:
+        address: as a resolver writes it.
+    """
+    forms = _forms(ipaddress.ip_address(address))
+    return any(form in network for form in forms for network in _RESERVED)
+
+
 def is_allowed(address: str, listed: Sequence[Network] = ()) -> bool:
     """Whether an address may be dialled.
 
@@ -68,7 +80,8 @@ def is_allowed(address: str, listed: Sequence[Network] = ()) -> bool:
 
 def _is_form_allowed(form: Address, listed: Sequence[Network]) -> bool:
     around = [network for network in listed if form in network]
-    if any(form in network for network in _NEVER):
+    # No setting opens these.
+    if any(form in network for network in (*_RESERVED, *_NO_HOST)):
         return False
     if form.is_loopback or _is_own(form):
         return any(network.num_addresses == 1 for network in around)

@@ -60,15 +60,16 @@ class ModelSetup:
         if self.is_chosen:
             raise errors.SettingsError(_CHOSEN)
         variables = model_choice.variables(key, address)
+        await model_choice.refuse_reserved(address)
         async with self._choosing:
             chosen = await model_choice.open_tried(variables, self._patience)
             changes = dict.fromkeys(VARIABLES, "") | variables
             try:
                 await asyncio.to_thread(self._credentials.save, changes)
+                await self._catalogue.adopt(chosen)
             except BaseException:
                 await chosen.close()
                 raise
-            self._catalogue.adopt(chosen)
             self.is_chosen = True
             address = self._catalogue.model().base_url
             _log.warning("The model was changed on the page; it is asked at %s.", address)

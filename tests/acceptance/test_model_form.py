@@ -108,6 +108,7 @@ REFUSED = [
     ({"key": "", "address": "127.0.0.1:8000"}, "has to be an address"),
     ({"key": "", "address": "file:///etc/passwd"}, "has to be an address"),
     ({"key": "", "address": "http://127.0.0.1:9/v1"}, "127.0.0.1"),
+    ({"key": "", "address": "http://169.254.169.254/v1"}, "reserved"),
     ({"key": 5, "address": ""}, "was not understood"),
     ([], "not a key and an address"),
 ]
@@ -141,9 +142,17 @@ async def test_a_model_of_the_environment_is_not_replaced_on_the_page(running, b
 
 
 async def test_only_whoever_has_the_token_may_choose(running):
-    async with running() as address, aiohttp.ClientSession() as stranger:
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with running() as address, aiohttp.ClientSession(cookie_jar=jar) as stranger:
         place = address.partition("/?")[0]
         async with stranger.post(f"{place}/model", json={"key": KEY, "address": ""}) as response:
             assert response.status in (401, 403)
-        async with stranger.get(f"{place}/model-servers") as response:
+        async with stranger.post(f"{place}/model-servers") as response:
             assert response.status in (401, 403)
+        # With the cookie, which another page of the browser makes it send, but without the key.
+        async with stranger.get(address):
+            pass
+        async with stranger.post(f"{place}/model-servers", headers={"Origin": place}) as response:
+            assert response.status == 403
+        async with stranger.get(f"{place}/model-servers") as response:
+            assert response.status == 405

@@ -56,8 +56,9 @@ def client(
         max_retries=0,
         timeout=timeout,
         open_telemetry=False,
+        # No redirects: keys and people's words go to the address that was set, and to no other.
         http_client=anthropic.DefaultAsyncHttpxClient(
-            timeout=timeout, verify=tls_contexts.shared()
+            timeout=timeout, verify=tls_contexts.shared(), follow_redirects=False
         ),
     )
 
@@ -209,7 +210,7 @@ def _failure(error: Exception, *, has_pictures: bool) -> model_errors.ModelError
             return model_errors.UnreachableError()
         case anthropic.APIStatusError():
             status = error.status_code
-            if status < 400:
+            if status < 300:
                 status = _STATUSES.get(error.type or "", 500)
             said = f"{error.type} {error.message}"
             return sdk_errors.of_status(

@@ -138,11 +138,13 @@ class Catalogue:
         opened = self._llms[model.title] = picture_support.PictureFallbackLlm(patient, model)
         return opened
 
-    def adopt(self, other: Catalogue) -> None:
+    async def adopt(self, other: Catalogue) -> None:
         """Offer the models of another catalogue instead; calls that are under way end as they are.
 
         The other one is not to be closed: its connections are this one's from now on.
         """
+        # What is still opened would be kept as the other's model of that title.
+        await self._end_openings()
         self._models, self._keys = other._models, other._keys
         self._servers, self._unlisted = other._servers, other._unlisted
         self._llms = other._llms
@@ -150,12 +152,16 @@ class Catalogue:
 
     async def close(self) -> None:
         """Close all connections."""
-        while self._opening:
-            await asyncio.wait(self._opening.values())
+        await self._end_openings()
         clients, self._clients, self._llms = self._clients, [], {}
         async with contextlib.AsyncExitStack() as stack:
             for client in clients:
                 stack.push_async_callback(client.close)
+
+    async def _end_openings(self) -> None:
+        """Wait until no model is being opened."""
+        while self._opening:
+            await asyncio.wait(self._opening.values())
 
     def starts_itself(self, title: str) -> bool:
         """Return whether a model's server is one that is started here, on this machine."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Mapping
 from typing import Final
+
+import httpx2
 
 from interpreter_bot import errors, settings
 from interpreter_bot.agent import chat_messages, model_calls, model_errors
 from interpreter_bot.agent.llms import catalogues, model_discovery, model_listing
+from interpreter_bot.egress import address_rules
 from interpreter_bot.setting_groups import header_values
 
 PATIENCE: Final = settings.Patience(retries=0, connect_seconds=5.0, silence_seconds=30.0)
@@ -22,6 +26,10 @@ _LOOK_SECONDS: Final = 2.0
 # Models that think first need some room.
 _ANSWER_TOKENS: Final = 512
 _NOTHING: Final = "Enter a key, an address, or both."
+_RESERVED: Final = (
+    "That address is reserved for the network and the cloud that the bot's machine is in, so it "
+    "cannot be entered here. Whoever runs this bot can set it where the bot runs."
+)
 _TOO_LONG: Final = "A key or an address has at most 1,000 characters."
 
 
@@ -43,6 +51,28 @@ def variables(key: str, address: str) -> dict[str, str]:
     maker = "ANTHROPIC" if key.startswith("sk-ant-") else "OPENAI"
     named = {f"{maker}_API_KEY": key, f"{maker}_BASE_URL": address}
     return {name: value for name, value in named.items() if value}
+
+
+async def refuse_reserved(address: str) -> None:
+    """Refuse an address that leads to where clouds hand out credentials.
+
+    Those of this machine and of private networks are usual for models.
+
+    Raises:
+        SettingsError: it does, as far as can be seen from here.
+    """
+    try:
+        # Read as the client does that will dial it.
+        host = httpx2.URL(address.strip()).host
+        async with asyncio.timeout(PATIENCE.connect_seconds):
+            entries = await asyncio.get_running_loop().getaddrinfo(
+                host, None, type=socket.SOCK_STREAM
+            )
+    except (httpx2.InvalidURL, OSError, UnicodeError):
+        # Only a proxy knows the name, or nobody: whoever asks the model sees which.
+        return
+    if any(address_rules.is_reserved(str(entry[4][0])) for entry in entries):
+        raise errors.SettingsError(_RESERVED)
 
 
 async def open_tried(

@@ -18,6 +18,8 @@ _log = logging.getLogger(__name__)
 
 _SECONDS: Final = 5.0
 _MAX_MODELS: Final = 50
+# Servers that offer models of many makers list a mebibyte.
+_MAX_BYTES: Final = 4 * 1024 * 1024
 _ANTHROPICS_VERSION: Final = "2026-10-21"
 _CONTEXT_TOKENS: Final = 200_000
 _ANSWER_TOKENS: Final = 16_384
@@ -57,21 +59,23 @@ async def listed(server: settings.Model, key: str) -> list[settings.Model]:
     """
     is_anthropics = server.protocol == "anthropic"
     url = server.base_url.rstrip("/")
-    headers = {"Authorization": f"Bearer {key or 'none'}"}
+    # Unpacked, so that what is read is as much as it seems.
+    headers = {"Authorization": f"Bearer {key or 'none'}", "Accept-Encoding": "identity"}
     if is_anthropics:
         url = f"{url.removesuffix('/v1')}/v1"
         headers["anthropic-version"] = _ANTHROPICS_VERSION
     try:
         verify = await asyncio.to_thread(tls_contexts.shared)
+        params = {"limit": str(_MAX_MODELS)} if is_anthropics else None
         async with (
             asyncio.timeout(_SECONDS),
-            httpx2.AsyncClient(verify=verify, follow_redirects=True) as client,
+            httpx2.AsyncClient(verify=verify) as client,
+            client.stream("GET", f"{url}/models", headers=headers, params=params) as response,
         ):
-            params = {"limit": str(_MAX_MODELS)} if is_anthropics else None
-            response = await client.get(f"{url}/models", headers=headers, params=params)
-        if response.is_error:
-            raise await _refusal(response)
-        models = _Listing.model_validate_json(response.content).data
+            content = await _content(response)
+        if not response.is_success:
+            raise await _refusal(response, content)
+        models = _Listing.model_validate_json(content).data
     except (TimeoutError, httpx2.TimeoutException) as error:
         raise model_errors.SilentError from error
     except httpx2.HTTPError as error:
@@ -85,14 +89,29 @@ async def listed(server: settings.Model, key: str) -> list[settings.Model]:
     return [_described(model, server) for model in models]
 
 
-async def _refusal(response: httpx2.Response) -> model_errors.ModelError:
+async def _content(response: httpx2.Response) -> bytes:
+    """Read an answer as it came.
+
+    Raises:
+        GarbledError: it is longer than any list of models.
+    """
+    content = bytearray()
+    async for chunk in response.aiter_raw():
+        content += chunk
+        if len(content) > _MAX_BYTES:
+            raise model_errors.GarbledError
+    return bytes(content)
+
+
+async def _refusal(response: httpx2.Response, content: bytes) -> model_errors.ModelError:
     # Only here, as it imports an SDK.
     await asyncio.to_thread(importlib.import_module, "interpreter_bot.agent.llms.sdk_errors")
     from interpreter_bot.agent.llms import sdk_errors
 
     status = response.status_code
     _log.warning("a model server refused to list its models: status %d", status)
-    return sdk_errors.of_status(status, response.text, response.headers, has_pictures=False)
+    words = content.decode("utf-8", "replace")
+    return sdk_errors.of_status(status, words, response.headers, has_pictures=False)
 
 
 def _described(model: _Listed, server: settings.Model) -> settings.Model:

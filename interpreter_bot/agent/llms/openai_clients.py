@@ -44,7 +44,10 @@ def client(base_url: str, api_key: str, patience: settings.Patience) -> openai.A
         base_url=base_url,
         max_retries=0,
         timeout=waits,
-        http_client=openai.DefaultAsyncHttpx2Client(timeout=waits, verify=tls_contexts.shared()),
+        # No redirects: keys and people's words go to the address that was set, and to no other.
+        http_client=openai.DefaultAsyncHttpx2Client(
+            timeout=waits, verify=tls_contexts.shared(), follow_redirects=False
+        ),
     )
 
 

@@ -138,6 +138,8 @@ def of_status(
             return model_errors.KeyRefusedError()
         case 404:
             return model_errors.UnknownModelError()
+        case 301 | 302 | 303 | 307 | 308:
+            return model_errors.MovedError()
         case 402:
             return model_errors.QuotaError()
         case 413:

@@ -26,7 +26,7 @@ export function modelForm(hasDemo) {
   }
 
   async function look() {
-    const response = await fetch("/model-servers").catch(() => null);
+    const response = await fetch("/model-servers", { method: "POST", headers: { "Interpreter-Bot-Key": pageKey } }).catch(() => null);
     if (!response?.ok) return;
     const servers = await response.json();
     if (servers.length)

@@ -1,5 +1,6 @@
 """Models are found by the variables that people have set already."""
 
+import asyncio
 import socket
 import sys
 
@@ -142,4 +143,46 @@ async def test_a_model_that_its_server_does_not_know_is_named():
         catalogue = catalogue_of(await model_discovery.discover(environment), environment)
         with pytest.raises(model_errors.UnknownModelError, match='no model called "gpt-nope"'):
             await ask(catalogue)
+        await catalogue.close()
+
+
+@pytest.mark.parametrize("name", ["openai_server", "anthropic_server"])
+async def test_a_model_that_redirects_is_not_followed(name):
+    fake = {"openai_server": openai_server, "anthropic_server": anthropic_server}[name]
+    maker = "OPENAI" if fake is openai_server else "ANTHROPIC"
+    async with fake.Server([]) as other:
+        elsewhere = {"Location": f"{other.base_url}/chat/completions"}
+        async with fake.Server([openai_server.failure(307, headers=elsewhere)]) as server:
+            environment = {
+                f"{maker}_BASE_URL": server.base_url,
+                f"{maker}_API_KEY": server.api_key,
+                f"{maker}_MODEL": "scripted",
+            }
+            catalogue = catalogue_of(await model_discovery.discover(environment), environment)
+            with pytest.raises(model_errors.MovedError, match="redirects to another address"):
+                await ask(catalogue)
+            await catalogue.close()
+        assert not other.requests
+
+
+async def test_a_model_that_is_being_opened_does_not_take_the_place_of_an_adopted_one():
+    async with (
+        openai_server.Server([], models=("same",)) as former,
+        openai_server.Server([openai_server.text("Hi")], models=("same",)) as server,
+    ):
+        opened = []
+        for place in (former, server):
+            environment = {
+                "OPENAI_BASE_URL": place.base_url,
+                "OPENAI_API_KEY": place.api_key,
+                "OPENAI_MODEL": "same",
+            }
+            discovery = await model_discovery.discover(environment)
+            opened.append(catalogue_of(discovery, environment))
+        catalogue, other = opened
+        opening = asyncio.create_task(catalogue.llm())
+        await asyncio.sleep(0)
+        await catalogue.adopt(other)
+        await opening
+        assert (await ask(catalogue)).text == "Hi"
         await catalogue.close()
