@@ -1,7 +1,6 @@
 """Advice: what is lost without each protection, and how to get it on this machine.
 
-Nothing here decides whether a protection works; that is found by trying. What files of /proc say
-only chooses among the sentences.
+Whether a protection works is decided in `diagnosis`; files of /proc only choose the sentences.
 """
 
 from __future__ import annotations
@@ -126,7 +125,7 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
         "/run/interpreter-bot.",
     ),
 }
-"""By name of finding: what is lost without it, and how to get it on any machine."""
+"""By name of finding: (consequence, fix)."""
 STRONGER: Final = "Get a stronger level: see `namespaces`."
 WITHOUT_NAMESPACES: Final = (
     "Code runs at the level 'container': Landlock, user ids and the system call filter keep "
@@ -140,58 +139,58 @@ SHARED_ID_IN_CONTAINER: Final = (
     "Start the bot as the container's root, with its usual capabilities (`docker run --user 0`): "
     "then each session gets a user id of its own, and none is root.",
 )
-"""What is lost, and how to get it."""
+"""Consequence and fix."""
 
 
 def advice_for(reason: str, sandbox: settings.Sandbox) -> str:
     """Return how to make the sandbox work on this machine, after it failed for `reason`."""
-    found = [*_about_namespaces(), *_about_reason(reason), *_about_ids(sandbox)]
-    if not found and is_container():
-        found.append(_DOCKER)
-    if not found:
-        found.append(
+    steps = [*_about_namespaces(), *_about_reason(reason), *_about_ids(sandbox)]
+    if not steps and is_container():
+        steps.append(_DOCKER)
+    if not steps:
+        steps.append(
             "Something around the bot forbids user namespaces or mounting in them. Try "
             "`unshare --user --map-root-user --mount --pid --fork true` as the bot's user; "
             "systemd: no RestrictNamespaces=, ProtectProc=, ProtectKernelTunables=, PrivateUsers= "
             "or SystemCallFilter= in its unit (see deploy/interpreter-bot.service)."
         )
     if "code would run as root" in reason:
-        found.append(
+        steps.append(
             "Without namespaces, a bot that is root gives each session a user id of its own: let "
             "other users pass the directory (`chmod o+x`) or move the kernels' Python out of it, "
             "and leave the container the capabilities CHOWN, SETGID and SETUID."
         )
-    return " ".join(found)
+    return " ".join(steps)
 
 
 def _about_namespaces() -> list[str]:
-    found = []
+    steps = []
     if not (_PROC / "self/ns/user").exists():
-        found.append("This kernel has no user namespaces: run one with CONFIG_USER_NS=y.")
+        steps.append("This kernel has no user namespaces: run one with CONFIG_USER_NS=y.")
     if _sysctl("user/max_user_namespaces") == "0":
-        found.append(_persist("user.max_user_namespaces=15000"))
+        steps.append(_persist("user.max_user_namespaces=15000"))
     if os.geteuid() != 0 and _sysctl("kernel/unprivileged_userns_clone") == "0":
-        found.append(_persist("kernel.unprivileged_userns_clone=1"))
+        steps.append(_persist("kernel.unprivileged_userns_clone=1"))
     if os.geteuid() != 0 and _sysctl("kernel/apparmor_restrict_unprivileged_userns") == "1":
-        found.append(
+        steps.append(
             "Ubuntu's AppArmor lets only programs with a profile make user namespaces: `sudo "
             "install -m 644 deploy/apparmor/interpreter-bot /etc/apparmor.d/ && sudo "
             "apparmor_parser -r /etc/apparmor.d/interpreter-bot`, after writing into it where the "
             "bot's Python is."
         )
-    return found
+    return steps
 
 
 def _about_reason(reason: str) -> list[str]:
-    found = []
+    steps = []
     if "Function not implemented" in reason:
-        found.append("This kernel is too old: 5.12 is the first to have what it takes.")
+        steps.append("This kernel is too old: 5.12 is the first to have what it takes.")
     if "mount" in reason and "proc" in reason and not is_container():
-        found.append(
+        steps.append(
             "Something is mounted over parts of /proc; systemd: no ProtectProc=, "
             "ProtectKernelTunables= or ProtectKernelLogs= in the bot's unit."
         )
-    return found
+    return steps
 
 
 def _about_ids(sandbox: settings.Sandbox) -> list[str]:
@@ -201,7 +200,7 @@ def _about_ids(sandbox: settings.Sandbox) -> list[str]:
     except OSError:
         return []
     if subordinate_ids.within_namespace(sandbox, uid_map) is not sandbox:
-        return []  # Others are taken.
+        return []  # The sandbox uses another range of ids.
     last = sandbox.first_uid + sandbox.uid_count - 1
     spans = [(int(first), int(count)) for first, _, count in map(str.split, lines)]
     if os.geteuid() != 0 or any(f <= sandbox.first_uid and last < f + n for f, n in spans):

@@ -1,4 +1,4 @@
-"""Tokens of Slack and Discord on trial: each network is asked whom it knows by them."""
+"""Trials of the Slack and Discord tokens: each network is asked whose token it is."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def _check(config: settings.Settings) -> tuple[diagnosis.Finding, ...]:
         trials.append(_slack_app(config.slack))
     if config.discord.token.get_secret_value():
         trials.append(_discord(config.discord))
-    return tuple(finding for found in await asyncio.gather(*trials) for finding in found)
+    return tuple(finding for findings in await asyncio.gather(*trials) for finding in findings)
 
 
 async def _slack_bot(config: settings.Slack) -> list[diagnosis.Finding]:
@@ -54,13 +54,13 @@ async def _slack_bot(config: settings.Slack) -> list[diagnosis.Finding]:
 
     name = "Slack bot token"
     try:
-        identity, lacking = await startup.check_bot_token(config)
+        identity, missing = await startup.check_bot_token(config)
     except errors.BotError as error:
         return [_refused(name, _NO_SLACK, _FIX_SLACK_BOT, error)]
-    detail = f"missing: {', '.join(lacking)}" if lacking else "all that the manifest asks for"
+    detail = f"missing: {', '.join(missing)}" if missing else "all that the manifest asks for"
     return [
         diagnosis.Finding(name, True, _NO_SLACK, _FIX_SLACK_BOT, identity),
-        diagnosis.Finding("Slack scopes", not lacking, _LESS_ON_SLACK, _SCOPES, detail),
+        diagnosis.Finding("Slack scopes", not missing, _LESS_ON_SLACK, _SCOPES, detail),
     ]
 
 
@@ -83,14 +83,16 @@ async def _discord(config: settings.Discord) -> list[diagnosis.Finding]:
         identity, has_content = await startup.check_token(config.token.get_secret_value())
     except errors.BotError as error:
         return [_refused(name, _NO_DISCORD, _FIX_DISCORD, error)]
-    found = [diagnosis.Finding(name, True, _NO_DISCORD, _FIX_DISCORD, f"logged in as {identity}")]
+    findings = [
+        diagnosis.Finding(name, True, _NO_DISCORD, _FIX_DISCORD, f"logged in as {identity}")
+    ]
     if config.message_content != "off":
         title, detail = "Discord messages", "message content is granted"
         if not has_content:
             detail = "the message-content intent is off"
         consequence = _LESS_ON_DISCORD if config.message_content == "auto" else _NO_DISCORD
-        found.append(diagnosis.Finding(title, has_content, consequence, _CONTENT, detail))
-    return found
+        findings.append(diagnosis.Finding(title, has_content, consequence, _CONTENT, detail))
+    return findings
 
 
 def _refused(name: str, consequence: str, fix: str, error: errors.BotError) -> diagnosis.Finding:

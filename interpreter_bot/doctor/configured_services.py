@@ -1,4 +1,4 @@
-"""Services that settings name, on trial: data connections, a package index, hosts of a fleet."""
+"""Trials of configured services: data connections, a package index, hosts of a fleet."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _REVOKE: Final = (
     "the roles that need it."
 )
 
-# Of every copy of the public index, and without dependencies.
-_WANTED: Final = "six"
-_UNKNOWN: Final = f"{_WANTED} was not found"
+# Every copy of the public index has it, and it has no dependencies.
+_TRIAL_PACKAGE: Final = "six"
+_NOT_FOUND: Final = f"{_TRIAL_PACKAGE} was not found"
 _NO_PACKAGES: Final = "People and models cannot install packages."
 _CHECK_INDEX: Final = (
     "Check package_index.url and netrc_file, and whether the bot's machine may connect. "
@@ -64,48 +64,49 @@ def check(
     environment: Mapping[str, str],
     fleet: _Fleet | None,
 ) -> tuple[diagnosis.Finding, ...]:
-    """Try all that there are; runs event loops of its own.
+    """Try every configured service, in event loops of its own.
 
     Args:
-        config: the settings in effect.
-        environment: holds the secrets that they name.
-        fleet: gives where the hosts of a fleet listen, if there is one; may raise `BotError`.
+        environment: variables with the secrets that the settings name.
+        fleet: returns the addresses of a fleet's hosts; may raise `BotError`. None without a fleet.
 
     Raises:
         SettingsError: a data connection cannot be used.
         KernelStartError: the kernels' Python cannot be run.
     """
-    found: list[diagnosis.Finding] = []
+    findings: list[diagnosis.Finding] = []
     if config.connections:
-        found += asyncio.run(_connections(config, environment))
+        findings += asyncio.run(_check_connections(config, environment))
     if config.package_index.url:
-        found += _packages(config)
+        findings += _check_packages(config)
     if fleet is not None:
         try:
-            found += asyncio.run(_hosts(fleet))
+            findings += asyncio.run(_check_hosts(fleet))
         except errors.BotError as error:
-            found.append(_of_fleet("fleet", str(error), is_active=False))
-    return tuple(found)
+            findings.append(_fleet_finding("fleet", str(error), is_active=False))
+    return tuple(findings)
 
 
-async def _connections(
+async def _check_connections(
     config: settings.Settings, environment: Mapping[str, str]
 ) -> list[diagnosis.Finding]:
     async with connection_service.opened(config, environment) as service:
-        found = await asyncio.gather(*(_tried(service, one.name) for one in config.connections))
-    return [finding for pair in found for finding in pair]
+        pairs = await asyncio.gather(
+            *(_probe_connection(service, connection.name) for connection in config.connections)
+        )
+    return [finding for pair in pairs for finding in pair]
 
 
-async def _tried(
+async def _probe_connection(
     service: connection_service.ConnectionService, name: str
 ) -> list[diagnosis.Finding]:
-    """Ask one connection what there is, and try to write with it."""
+    """Connect, and check which rights the login has to write and to call functions."""
     title = f"connection {name}"
     try:
-        seen, writable, functions = await service.sources.probe(name)
+        reachable_detail, writable, functions = await service.sources.probe(name)
     except errors.BotError as error:
         return [diagnosis.Finding(title, False, _UNREACHED, _CHECK_ADDRESS, str(error))]
-    reached = diagnosis.Finding(title, True, _UNREACHED, _CHECK_ADDRESS, seen)
+    reached = diagnosis.Finding(title, True, _UNREACHED, _CHECK_ADDRESS, reachable_detail)
     findings = [reached]
     if writable is not None:
         detail = f"its login could {writable}" if writable else "its login can change nothing"
@@ -119,35 +120,35 @@ async def _tried(
     return findings
 
 
-def _packages(config: settings.Settings) -> list[diagnosis.Finding]:
-    """Ask the index for a package, and look where packages are kept."""
+def _check_packages(config: settings.Settings) -> list[diagnosis.Finding]:
+    """Ask the index for a package, and check the directory of installed layers."""
     environment = python_environments.interrogate(kernel_environment.python(config))
     with tempfile.TemporaryDirectory() as place:
         staging = pathlib.Path(place, "staging")
         staging.mkdir()
         uv = uv_commands.Uv(config.package_index, environment, pathlib.Path(place))
-        return [asyncio.run(_answered(config.package_index, uv, staging)), _kept(config)]
+        return [asyncio.run(_ask_index(config.package_index, uv, staging)), _check_layers(config)]
 
 
-async def _answered(
+async def _ask_index(
     config: settings.PackageIndex, uv: uv_commands.Uv, staging: pathlib.Path
 ) -> diagnosis.Finding:
     began = time.monotonic()
     try:
-        await uv.resolve([requirements.Requirement(_WANTED)], {}, staging)
-        seen = "answered"
+        await uv.resolve([requirements.Requirement(_TRIAL_PACKAGE)], {}, staging)
+        outcome = "answered"
     except errors.PackagesError as error:
-        if _UNKNOWN not in str(error):
+        if _NOT_FOUND not in str(error):
             cause = " ".join(str(error.__cause__ or error).split())
             detail = f"{config.url}: {cause}"
             return diagnosis.Finding("package index", False, _NO_PACKAGES, _CHECK_INDEX, detail)
-        seen = f"answered, without a {_WANTED} that could be taken,"
-    took = quantities.duration(time.monotonic() - began)
-    detail = f"{config.url} {seen} within {took}; {_policy(config)}"
+        outcome = f"answered, without a {_TRIAL_PACKAGE} that could be taken,"
+    duration = quantities.duration(time.monotonic() - began)
+    detail = f"{config.url} {outcome} within {duration}; {_describe_policy(config)}"
     return diagnosis.Finding("package index", True, _NO_PACKAGES, _CHECK_INDEX, detail)
 
 
-def _policy(config: settings.PackageIndex) -> str:
+def _describe_policy(config: settings.PackageIndex) -> str:
     allowed = "all names" if "*" in config.allow else ", ".join(config.allow) or "nothing"
     denied = f" but {', '.join(config.deny)}" if config.deny else ""
     age = f", none younger than {quantities.count(config.cooldown_days, 'day')}"
@@ -155,38 +156,40 @@ def _policy(config: settings.PackageIndex) -> str:
     return f"{allowed}{denied} may be installed{young}; missing imports: {config.missing}"
 
 
-def _kept(config: settings.Settings) -> diagnosis.Finding:
-    place = package_installations.directory(config)
-    there = next(path for path in (place, *place.absolute().parents) if path.exists())
-    if not os.access(there, os.W_OK | os.X_OK):
-        detail = f"{there} cannot be written to"
+def _check_layers(config: settings.Settings) -> diagnosis.Finding:
+    directory = package_installations.directory(config)
+    existing = next(path for path in (directory, *directory.absolute().parents) if path.exists())
+    if not os.access(existing, os.W_OK | os.X_OK):
+        detail = f"{existing} cannot be written to"
         return diagnosis.Finding("kept packages", False, _NO_PACKAGES, _LET_WRITE, detail)
-    held = layers.recorded(place)
-    size = quantities.size(sum(size_bytes for _, _, size_bytes in held))
-    most = quantities.size(config.package_index.cache_bytes)
-    detail = f"{quantities.count(len(held), 'layer')} in {place}: {size} of {most}"
+    recorded = layers.recorded(directory)
+    size = quantities.size(sum(size_bytes for _, _, size_bytes in recorded))
+    limit = quantities.size(config.package_index.cache_bytes)
+    detail = f"{quantities.count(len(recorded), 'layer')} in {directory}: {size} of {limit}"
     return diagnosis.Finding("kept packages", True, _NO_PACKAGES, _LET_WRITE, detail)
 
 
-async def _hosts(fleet: _Fleet) -> list[diagnosis.Finding]:
-    """Ask each host of a fleet what it is."""
+async def _check_hosts(fleet: _Fleet) -> list[diagnosis.Finding]:
+    """Query the status of each host of a fleet."""
     addresses = await fleet()
     if not addresses:
-        return [_of_fleet("fleet", _EMPTY_FLEET, is_active=False)]
-    return list(await asyncio.gather(*map(_host, addresses)))
+        return [_fleet_finding("fleet", _EMPTY_FLEET, is_active=False)]
+    return list(await asyncio.gather(*map(_check_host, addresses)))
 
 
-async def _host(address: host_addresses.Address) -> diagnosis.Finding:
+async def _check_host(address: host_addresses.Address) -> diagnosis.Finding:
     name = f"host {address}"
     try:
-        told = await host_processes.status(address)
+        status = await host_processes.status(address)
     except errors.KernelError as error:
-        return _of_fleet(name, str(error), is_active=False)
-    state = "takes no new sessions" if told.is_draining else "takes sessions"
-    has = quantities.count(told.kernels, "kernel")
-    walls = "" if told.is_sandboxed else ", WITHOUT a sandbox"
-    return _of_fleet(name, f"release {told.release}, {has}, {state}{walls}", is_active=True)
+        return _fleet_finding(name, str(error), is_active=False)
+    state = "takes no new sessions" if status.is_draining else "takes sessions"
+    kernels = quantities.count(status.kernels, "kernel")
+    walls = "" if status.is_sandboxed else ", WITHOUT a sandbox"
+    return _fleet_finding(
+        name, f"release {status.release}, {kernels}, {state}{walls}", is_active=True
+    )
 
 
-def _of_fleet(name: str, detail: str, *, is_active: bool) -> diagnosis.Finding:
+def _fleet_finding(name: str, detail: str, *, is_active: bool) -> diagnosis.Finding:
     return diagnosis.Finding(name, is_active, _LOST_HOST, _FIX_HOST, detail)

@@ -1,7 +1,7 @@
-"""Diagnosis of the sandbox on this machine: found by trying, never by versions.
+"""Diagnosis of the sandbox on this machine, by trying to break it.
 
-Two kernels are started and try to get through every wall. Each wall gets a finding: whether it
-holds, what is lost without it, how to get it, and what was seen.
+Two kernels try to get through every wall. Each wall gets a finding: whether it holds, what is
+lost without it, how to get it, and details of the trial.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from interpreter_bot.skills import accepted_skills
 from interpreter_bot.text import quantities
 
 _SOCKET_PATH_BYTES: Final = 107
-# A session may keep as many in flight between sockets as it may open, which count for the bot too
-# where both run as the same user.
+# Linux counts descriptors in flight between sockets by user. A session may have as many in flight
+# as it may open, so one that runs as the bot's user takes from the bot's own limit.
 _SESSIONS_OF_FILES: Final = 4
-# Of what is said to hold the disk: enough to tell, and counted in a second or two.
-_MOST_BYTES: Final = 2**60
-_MOST_FILES: Final = 200_000
-_SHOWN: Final = 3
-_EVERYWHERE: Final = {
+# Measuring the data directory stops here, so that it takes two seconds at most.
+_MAX_MEASURED_BYTES: Final = 2**60
+_MAX_MEASURED_FILES: Final = 200_000
+_MAX_LISTED: Final = 3
+_CHECKS_AT_EVERY_LEVEL: Final = {
     "files": "files",
     "environment": "environment",
     "descriptors": "descriptors",
@@ -47,25 +47,25 @@ _EVERYWHERE: Final = {
     "out of memory": "out_of_memory",
     "python": "python",
 }
-_INSIDE: Final = {
+_CHECKS: Final = {
     forkserver_clients.Walls.NAMESPACES: {
         "read-only root": "read_only_root",
         "second wall of files": "landlock",
         "proc": "proc",
         "host name": "host_name",
         "doors": "doors",
-        **_EVERYWHERE,
+        **_CHECKS_AT_EVERY_LEVEL,
     },
     forkserver_clients.Walls.CONTAINER: {
         "changes elsewhere": "changes",
         "other processes": "other_processes",
         "signals": "signals",
         "shared objects": "shared_objects",
-        **_EVERYWHERE,
+        **_CHECKS_AT_EVERY_LEVEL,
     },
 }
-"""By name of finding: the check that kernels run."""
-_NO_WALLS: Final = {
+"""By kind of walls: name of finding to the name of the check that runs in kernels."""
+_NOT_WALLS: Final = {
     "core dumps",
     "doors",
     "host name",
@@ -73,12 +73,13 @@ _NO_WALLS: Final = {
     "python",
     "second wall of files",
 }
-_FROM_OUTSIDE: Final = {
+_WALLS_SEEN_FROM_HOST: Final = {
     forkserver_clients.Walls.NAMESPACES: {"user namespace", "namespaces"},
     forkserver_clients.Walls.CONTAINER: set(),
 }
 _WALLS: Final = {
-    walls: {*inside, *_FROM_OUTSIDE[walls]} - _NO_WALLS for walls, inside in _INSIDE.items()
+    walls: {*inside, *_WALLS_SEEN_FROM_HOST[walls]} - _NOT_WALLS
+    for walls, inside in _CHECKS.items()
 }
 _NOT_IN_CONTAINERS: Final = {
     "host name": "the container's own",
@@ -100,11 +101,10 @@ class Finding:
 
     Attributes:
         name: of a wall, a limit, or another requirement.
-        is_active: whether it holds; None if there is nothing of the kind at the level of this
-            machine, which is no hole.
+        is_active: whether it holds; None if it does not apply at this machine's level.
         consequence: what is lost without it.
-        fix: how to get it; where it is active, how to get it elsewhere.
-        detail: what was seen.
+        fix: how to get it; if it is active, how to get it on other machines.
+        detail: what the trial showed.
     """
 
     name: str
@@ -115,33 +115,33 @@ class Finding:
 
 
 def diagnose(config: settings.Settings) -> tuple[Finding, ...]:
-    """Run all checks, in about two seconds; never raises for what this machine lacks.
+    """Run all checks in about two seconds, in an event loop of its own.
 
-    The walls are tried even where `sandbox.enabled` is false. Runs an event loop of its own.
+    Tries the walls even if `sandbox.enabled` is false. Raises nothing if the machine lacks one.
     """
-    about_host = (
+    host_findings = (
         *(_disk(config), _reserve(config), _runtime(config), _open_files(config)),
         *_skills(config),
         *_tools(config),
         *_logins(config),
     )
-    told = _Complaints()
+    collector = _ErrorCollector()
     logger = logging.getLogger("interpreter_bot.kernels")
-    logger.addHandler(told)
+    logger.addHandler(collector)
     try:
-        seen = asyncio.run(trial_kernels.probe(config))
+        results = asyncio.run(trial_kernels.probe(config))
     except (errors.BotError, OSError) as error:
-        return (_no_sandbox(error, told.sentences, config.sandbox), *about_host)
+        return (_no_sandbox(error, collector.messages, config.sandbox), *host_findings)
     finally:
-        logger.removeHandler(told)
-    return (*_judge(seen, config), *about_host)
+        logger.removeHandler(collector)
+    return (*_judge(results, config), *host_findings)
 
 
 def level(findings: Sequence[Finding]) -> str:
     """Summarize as "full", "standard", "container" or "none".
 
     Full is every wall and a control group for each session; standard is every wall; container is
-    every wall of those that do without namespaces; none is anything less.
+    every wall that needs no namespaces; none is anything less.
     """
     active = {finding.name for finding in findings if finding.is_active}
     if active >= _WALLS[forkserver_clients.Walls.NAMESPACES]:
@@ -149,16 +149,16 @@ def level(findings: Sequence[Finding]) -> str:
     return "container" if active >= _WALLS[forkserver_clients.Walls.CONTAINER] else "none"
 
 
-class _Complaints(logging.Handler):
-    """Log handler that collects errors: only they say why a kernel did not start."""
+class _ErrorCollector(logging.Handler):
+    """Log handler that collects errors, because only the log says why a kernel did not start."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
-        self.sentences: list[str] = []
+        self.messages: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         """Collect the message of one record."""
-        self.sentences.append(record.getMessage())
+        self.messages.append(record.getMessage())
 
 
 def _finding(name: str, is_active: bool | None, detail: str, *, fix: str = "") -> Finding:
@@ -172,7 +172,7 @@ def _no_sandbox(error: Exception, complaints: Sequence[str], sandbox: settings.S
     if isinstance(error, errors.SettingsError):
         fix = "Set paths or TMPDIR to directories that the bot may write to."
     elif isinstance(error, errors.KernelStartError) and not complaints:
-        # The Python itself failed, before any wall.
+        # Python failed before any wall was built.
         fix = (
             "Run `interpreter-bot libraries`, or set kernels.python to an interpreter with "
             "ipykernel and cloudpickle."
@@ -182,25 +182,25 @@ def _no_sandbox(error: Exception, complaints: Sequence[str], sandbox: settings.S
     return _finding("sandbox", False, reason, fix=fix)
 
 
-def _judge(seen: trial_kernels.ProbeResults, config: settings.Settings) -> list[Finding]:
-    if seen.walls is forkserver_clients.Walls.NAMESPACES:
-        findings = [_user_namespace(seen), _namespaces(seen)]
+def _judge(results: trial_kernels.ProbeResults, config: settings.Settings) -> list[Finding]:
+    if results.walls is forkserver_clients.Walls.NAMESPACES:
+        findings = [_user_namespace(results), _namespaces(results)]
     else:
-        findings = [_no_namespaces(seen, config.sandbox)]
-    for name, check in _INSIDE[seen.walls].items():
-        wrong, detail = seen.inside.get(check, (["the probe did not answer"], ""))
-        findings.append(_finding(name, not wrong, "; ".join(wrong) or detail))
-    findings.append(_uid_per_session(seen))
-    findings.append(_finding("control group", seen.groups_version > 0, seen.groups_reason))
-    if seen.walls is forkserver_clients.Walls.CONTAINER:
-        findings += _differences(seen, config)
+        findings = [_no_namespaces(results, config.sandbox)]
+    for name, check in _CHECKS[results.walls].items():
+        breaches, detail = results.check_results.get(check, (["the probe did not answer"], ""))
+        findings.append(_finding(name, not breaches, "; ".join(breaches) or detail))
+    findings.append(_uid_per_session(results))
+    findings.append(_finding("control group", results.groups_version > 0, results.groups_reason))
+    if results.walls is forkserver_clients.Walls.CONTAINER:
+        findings += _missing_in_container(results, config)
     return findings
 
 
-def _user_namespace(seen: trial_kernels.ProbeResults) -> Finding:
+def _user_namespace(results: trial_kernels.ProbeResults) -> Finding:
     own = trial_kernels.own_namespaces()["user"]
-    uids = sorted({uid for session in seen.outside for uid in session.uids})
-    ours = [session.namespaces.get("user", "") for session in seen.outside]
+    uids = sorted({uid for session in results.host_views for uid in session.uids})
+    ours = [session.namespaces.get("user", "") for session in results.host_views]
     is_apart = all(namespace not in ("", own) for namespace in ours)
     detail = f"on the host, sessions run as user {', '.join(map(str, uids)) or 'unknown'}"
     if not is_apart:
@@ -208,29 +208,33 @@ def _user_namespace(seen: trial_kernels.ProbeResults) -> Finding:
     return _finding("user namespace", is_apart and bool(uids) and 0 not in uids, detail)
 
 
-def _namespaces(seen: trial_kernels.ProbeResults) -> Finding:
-    wrong = []
-    one, two = (session.namespaces for session in seen.outside)
+def _namespaces(results: trial_kernels.ProbeResults) -> Finding:
+    shared = []
+    first, second = (session.namespaces for session in results.host_views)
     for kind, own in trial_kernels.own_namespaces().items():
-        different = {own, one.get(kind, ""), two.get(kind, "")} - {""}
+        different = {own, first.get(kind, ""), second.get(kind, "")} - {""}
         if len(different) < 3:
-            wrong.append(kind)
-    detail = f"not apart from host and neighbours: {', '.join(wrong)}" if wrong else ""
-    return _finding("namespaces", not wrong, detail or "pid, mnt, net, ipc, uts: one per session")
+            shared.append(kind)
+    detail = f"not apart from host and neighbours: {', '.join(shared)}" if shared else ""
+    return _finding("namespaces", not shared, detail or "pid, mnt, net, ipc, uts: one per session")
 
 
-def _no_namespaces(seen: trial_kernels.ProbeResults, sandbox: settings.Sandbox) -> Finding:
-    if not seen.refusal:
+def _no_namespaces(results: trial_kernels.ProbeResults, sandbox: settings.Sandbox) -> Finding:
+    if not results.refusal:
         fix = 'Take sandbox.level = "container" out of the settings.'
         return Finding("namespaces", False, advice.WITHOUT_NAMESPACES, fix, "not wanted")
-    fix = advice.advice_for(seen.refusal, sandbox)
-    return Finding("namespaces", False, advice.WITHOUT_NAMESPACES, fix, f"refused: {seen.refusal}")
+    fix = advice.advice_for(results.refusal, sandbox)
+    return Finding(
+        "namespaces", False, advice.WITHOUT_NAMESPACES, fix, f"refused: {results.refusal}"
+    )
 
 
-def _differences(seen: trial_kernels.ProbeResults, config: settings.Settings) -> Iterator[Finding]:
-    """Say what is not there without namespaces; it is a lack where the settings ask for it."""
+def _missing_in_container(
+    results: trial_kernels.ProbeResults, config: settings.Settings
+) -> Iterator[Finding]:
+    """Report what needs namespaces; a failure only if the settings ask for it."""
     for name, detail in _NOT_IN_CONTAINERS.items():
-        if name == "idle sessions" and seen.can_freeze:
+        if name == "idle sessions" and results.can_freeze:
             continue
         is_missing = name == "doors" and _needs_doors(config)
         yield _finding(name, False if is_missing else None, detail, fix=advice.STRONGER)
@@ -240,32 +244,32 @@ def _needs_doors(config: settings.Settings) -> bool:
     return config.has_doors or any(server.command for server in config.mcp_servers)
 
 
-def _uid_per_session(seen: trial_kernels.ProbeResults) -> Finding:
-    one, two = (session.uid for session in seen.outside)
-    is_active = len({one, two, os.geteuid()}) == 3
-    detail = f"{one} and {two}" if is_active else f"all sessions run as user {one}"
-    if is_active or seen.walls is forkserver_clients.Walls.NAMESPACES:
+def _uid_per_session(results: trial_kernels.ProbeResults) -> Finding:
+    first, second = (session.uid for session in results.host_views)
+    is_active = len({first, second, os.geteuid()}) == 3
+    detail = f"{first} and {second}" if is_active else f"all sessions run as user {first}"
+    if is_active or results.walls is forkserver_clients.Walls.NAMESPACES:
         return _finding("user id per session", is_active, detail)
-    detail += f": {seen.shared_id_reason}" if seen.shared_id_reason else ""
+    detail += f": {results.shared_id_reason}" if results.shared_id_reason else ""
     return Finding("user id per session", False, *advice.SHARED_ID_IN_CONTAINER, detail)
 
 
 def _disk(config: settings.Settings) -> Finding:
     data = config.paths.data
-    there = _existing(data)
-    free = shutil.disk_usage(there).free
+    existing = _nearest_existing(data)
+    free = shutil.disk_usage(existing).free
     detail = f"{data}: {quantities.size(free)} free{_largest_parts(data)}"
     needed = config.limits.workspace_bytes + config.limits.disk_reserve_bytes
     is_active = free >= needed
     if not is_active:
         detail += f"; one session and the reserve may take {quantities.size(needed)}"
-    if not os.access(there, os.W_OK | os.X_OK):
-        is_active, detail = False, f"{there} cannot be written to"
+    if not os.access(existing, os.W_OK | os.X_OK):
+        is_active, detail = False, f"{existing} cannot be written to"
     return _finding("disk", is_active, detail)
 
 
 def _largest_parts(data: pathlib.Path) -> str:
-    """Say what in the data directory holds most."""
+    """Name the largest entries of the data directory."""
     sizes = {}
     with contextlib.suppress(OSError):
         for path in data.iterdir():
@@ -275,14 +279,14 @@ def _largest_parts(data: pathlib.Path) -> str:
             directory = workspace_io.open_root(path)
             try:
                 usage = directory_contents.measure(
-                    directory, most_bytes=_MOST_BYTES, most_files=_MOST_FILES
+                    directory, most_bytes=_MAX_MEASURED_BYTES, most_files=_MAX_MEASURED_FILES
                 )
                 sizes[path.name] = usage.bytes
             finally:
                 os.close(directory)
-    largest = sorted(sizes, key=lambda name: sizes[name], reverse=True)[:_SHOWN]
-    held = ", ".join(f"{quantities.size(sizes[name])} in {name}" for name in largest)
-    return f"; it holds {held}" if held else ""
+    largest = sorted(sizes, key=lambda name: sizes[name], reverse=True)[:_MAX_LISTED]
+    listed = ", ".join(f"{quantities.size(sizes[name])} in {name}" for name in largest)
+    return f"; it holds {listed}" if listed else ""
 
 
 def _reserve(config: settings.Settings) -> Finding:
@@ -297,24 +301,24 @@ def _reserve(config: settings.Settings) -> Finding:
 def _runtime(config: settings.Settings) -> Finding:
     pid, runtime = os.getpid(), config.paths.runtime
     longest = runtime / f"{pid}-{session_metering.start_ticks(pid)}" / ("x" * 8) / "k-1"
-    size, there = len(os.fsencode(longest)), _existing(runtime)
-    is_writable = os.access(there, os.W_OK | os.X_OK)
+    size, existing = len(os.fsencode(longest)), _nearest_existing(runtime)
+    is_writable = os.access(existing, os.W_OK | os.X_OK)
     detail = f"socket paths in {runtime} have {size} of {_SOCKET_PATH_BYTES} bytes"
     if not is_writable:
-        detail = f"{there} cannot be written to"
+        detail = f"{existing} cannot be written to"
     return _finding("runtime directory", is_writable and size <= _SOCKET_PATH_BYTES, detail)
 
 
 def _open_files(config: settings.Settings) -> Finding:
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     needed = _SESSIONS_OF_FILES * config.limits.open_files
-    is_active = most == resource.RLIM_INFINITY or most >= needed
-    detail = f"at most {most}; {_SESSIONS_OF_FILES} times that of a session is {needed}"
+    is_active = hard_limit == resource.RLIM_INFINITY or hard_limit >= needed
+    detail = f"at most {hard_limit}; {_SESSIONS_OF_FILES} times that of a session is {needed}"
     return _finding("open files of the bot", is_active, detail)
 
 
 def _skills(config: settings.Settings) -> Iterator[Finding]:
-    """Say which skills are used, where there are any."""
+    """Report which of the configured skills are on."""
     if not config.skills.directories:
         return
     skills = accepted_skills.AcceptedSkills(config.skills.directories, config.paths.data)
@@ -323,50 +327,54 @@ def _skills(config: settings.Settings) -> Iterator[Finding]:
     except errors.BotError as error:
         yield _finding("skills", False, str(error))
         return
-    off = [one for one in statuses if one.standing is not accepted_skills.Standing.ON]
-    detail = f"{len(statuses) - len(off)} of {quantities.count(len(statuses), 'skill')} are on"
-    listed = ", ".join(f"{one.name!r} ({one.reason or one.standing})" for one in off[:_SHOWN])
-    yield _finding("skills", not off, f"{detail}; off: {listed}" if off else detail)
+    inactive = [status for status in statuses if status.standing is not accepted_skills.Standing.ON]
+    detail = f"{len(statuses) - len(inactive)} of {quantities.count(len(statuses), 'skill')} are on"
+    listed = ", ".join(
+        f"{status.name!r} ({status.reason or status.standing})" for status in inactive[:_MAX_LISTED]
+    )
+    yield _finding("skills", not inactive, f"{detail}; off: {listed}" if inactive else detail)
 
 
 def _tools(config: settings.Settings) -> Iterator[Finding]:
-    """Say which tools of servers are used, where there are any; the servers are not asked."""
+    """Report which tools of the configured servers are on, without connecting to them."""
     if not config.mcp_servers:
         return
-    known = accepted_definitions.AcceptedDefinitions(config.paths.data)
-    off, count = [], 0
+    definitions = accepted_definitions.AcceptedDefinitions(config.paths.data)
+    inactive, count = [], 0
     for server in config.mcp_servers:
-        standings = known.usable(server.name).standings
+        standings = definitions.usable(server.name).standings
         tools = {tool: standing for tool, standing in standings.items() if tool}
-        on = [tool for tool, one in tools.items() if one is accepted_definitions.Standing.ON]
+        on = [
+            tool for tool, standing in tools.items() if standing is accepted_definitions.Standing.ON
+        ]
         count += len(on)
-        off += [f"{server.name}.{tool} ({tools[tool]})" for tool in tools if tool not in on]
-        off += [] if tools else [f"all of {server.name} (not listed yet)"]
+        inactive += [f"{server.name}.{tool} ({tools[tool]})" for tool in tools if tool not in on]
+        inactive += [] if tools else [f"all of {server.name} (not listed yet)"]
     detail = f"{quantities.count(count, 'tool')} of {len(config.mcp_servers)} servers are on"
-    listed = ", ".join(off[:_SHOWN])
-    yield _finding("tools", not off, f"{detail}; off: {listed}" if off else detail)
+    listed = ", ".join(inactive[:_MAX_LISTED])
+    yield _finding("tools", not inactive, f"{detail}; off: {listed}" if inactive else detail)
 
 
 def _logins(config: settings.Settings) -> Iterator[Finding]:
-    """Say whether people can log in at servers of tools, where there are such."""
-    names = [one.name for one in config.mcp_servers if one.authorization == "person"]
+    """Report whether people can log in at the servers that want it."""
+    names = [server.name for server in config.mcp_servers if server.authorization == "person"]
     if not names:
         return
     try:
         keys = encryption.KeyRing.of(config)
-        # Which reads them, and makes none: that is for the bot's own user to do.
+        # This reads keys and creates none: the bot's own user has to create them.
         keys.is_current("")
     except errors.BotError as error:
         yield _finding("logins at tools", False, str(error))
         return
     is_remote = config.slack.is_on or bool(config.discord.token.get_secret_value())
     if is_remote and not config.tool_logins.public_url:
-        told = f"tool_logins.public_url is not set, so only people at this machine: {names[0]}"
-        yield _finding("logins at tools", False, told)
+        detail = f"tool_logins.public_url is not set, so only people at this machine: {names[0]}"
+        yield _finding("logins at tools", False, detail)
         return
-    place = config.tool_logins.public_url or f"port {config.tool_logins.port} of this machine"
-    yield _finding("logins at tools", True, f"{', '.join(names)}, by {place}; {keys.where}")
+    address = config.tool_logins.public_url or f"port {config.tool_logins.port} of this machine"
+    yield _finding("logins at tools", True, f"{', '.join(names)}, by {address}; {keys.where}")
 
 
-def _existing(path: pathlib.Path) -> pathlib.Path:
+def _nearest_existing(path: pathlib.Path) -> pathlib.Path:
     return next(place for place in (path, *path.absolute().parents) if place.exists())

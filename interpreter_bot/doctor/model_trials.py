@@ -1,4 +1,4 @@
-"""Language models on trial: each that is configured is asked for one word."""
+"""Trials of language models: each configured model is asked for one word."""
 
 from __future__ import annotations
 
@@ -29,12 +29,7 @@ _MAX_MODELS: Final = 10
 def check(
     config: settings.Settings, environment: Mapping[str, str]
 ) -> tuple[diagnosis.Finding, ...]:
-    """Ask each model that is configured, or that the environment leads to; costs some tokens.
-
-    Args:
-        config: the settings in effect.
-        environment: holds the keys.
-    """
+    """Ask each model that is configured or found by its key in `environment`; costs some tokens."""
     return asyncio.run(_check(config, environment))
 
 
@@ -57,12 +52,12 @@ async def _check(
     except errors.SettingsError as error:
         return (diagnosis.Finding("model", False, _CONSEQUENCE, _FIX, str(error)),)
     try:
-        return tuple(await asyncio.gather(*(_asked(catalogue, model) for model in models)))
+        return tuple(await asyncio.gather(*(_ask_model(catalogue, model) for model in models)))
     finally:
         await catalogue.close()
 
 
-async def _asked(catalogue: catalogues.Catalogue, model: settings.Model) -> diagnosis.Finding:
+async def _ask_model(catalogue: catalogues.Catalogue, model: settings.Model) -> diagnosis.Finding:
     """Ask one model for a word."""
     name = f"model {model.title}" if not model.title.startswith("model ") else model.title
     began = time.monotonic()
@@ -70,5 +65,5 @@ async def _asked(catalogue: catalogues.Catalogue, model: settings.Model) -> diag
         await model_choice.ask_for_a_word(catalogue, model.title)
     except errors.BotError as error:
         return diagnosis.Finding(name, False, _CONSEQUENCE, _FIX, str(error))
-    took = quantities.duration(time.monotonic() - began)
-    return diagnosis.Finding(name, True, _CONSEQUENCE, _FIX, f"answered within {took}")
+    duration = quantities.duration(time.monotonic() - began)
+    return diagnosis.Finding(name, True, _CONSEQUENCE, _FIX, f"answered within {duration}")

@@ -30,34 +30,34 @@ from interpreter_bot.skills import accepted_skills
 
 _MAX_CHECK_SECONDS: Final = 15.0
 _MAX_SECRETS: Final = 50
-_KINDS: Final = ("user", "pid", "mnt", "net", "ipc", "uts")
+_NAMESPACE_KINDS: Final = ("user", "pid", "mnt", "net", "ipc", "uts")
 _SHARED_MEMORY: Final = pathlib.Path("/dev/shm")  # noqa: S108
-# By what keeps kernels apart. The first file is the beginning of the others.
+# Files of checks by kind of walls. The first file defines helpers that the others use.
 _CHECKS: Final = {
     forkserver_clients.Walls.NAMESPACES: ("walls", "namespaces"),
     forkserver_clients.Walls.CONTAINER: ("walls", "container_walls"),
 }
-_LOOK: Final = """
-def _doctor(told):
+_RUN_CHECKS: Final = """
+def _doctor(facts):
     import json
-    found = {}
+    results = {}
     for check in CHECKS:
         try:
-            found[check.__name__] = check(told)
+            results[check.__name__] = check(facts)
         except Exception as error:
-            found[check.__name__] = ([f"the probe failed: {error!r}"], "")
-    print(told["mark"] + json.dumps(found))
+            results[check.__name__] = ([f"the probe failed: {error!r}"], "")
+    print(facts["mark"] + json.dumps(results))
 """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Outside:
+class HostView:
     """A session as the host sees it.
 
     Attributes:
-        uids: host user ids of its init, which runs no user code, and its kernel.
-        uid: that of its kernel.
-        namespaces: kind to the identity of its kernel's namespace; empty if unreadable.
+        uids: host user ids of its init, which runs no user code, and of its kernel.
+        uid: the kernel's host user id.
+        namespaces: kind to the identity of the kernel's namespace; empty if unreadable.
     """
 
     uids: frozenset[int]
@@ -70,38 +70,39 @@ class ProbeResults:
     """Results of all probes.
 
     Attributes:
-        walls: what the kernels are kept apart by.
-        refusal: why namespaces were refused; empty where they were not.
-        shared_id_reason: why sessions without namespaces have the bot's user id, where they do.
-        inside: by check of the files `in_kernel_*`: (what went through, what was seen).
-        outside: two sessions.
+        walls: the kind of walls between kernels.
+        refusal: why namespaces were refused; empty if they were not.
+        shared_id_reason: why sessions without namespaces have the bot's user id; empty if they
+            have their own.
+        check_results: by name of a check in the files `in_kernel_*`: (breaches, detail).
+        host_views: two sessions.
         can_freeze: whether idle sessions can be frozen.
-        groups_version: of cgroups; 0 without.
-        groups_reason: where they are, or why there are none.
+        groups_version: version of cgroups; 0 without.
+        groups_reason: where the cgroups are, or why there are none.
     """
 
     walls: forkserver_clients.Walls
     refusal: str
     shared_id_reason: str
-    inside: Mapping[str, tuple[list[str], str]]
-    outside: tuple[Outside, Outside]
+    check_results: Mapping[str, tuple[list[str], str]]
+    host_views: tuple[HostView, HostView]
     can_freeze: bool
     groups_version: int
     groups_reason: str
 
 
 async def probe(config: settings.Settings) -> ProbeResults:
-    """Start two small kernels and run all checks; leaves nothing behind.
+    """Start two small kernels, run all checks and remove every trace.
 
     Raises:
         BotError, OSError: no kernel could be started.
     """
     with tempfile.TemporaryDirectory(prefix="ib-", ignore_cleanup_errors=True) as name:
         trial = _trial_settings(config, pathlib.Path(name))
-        with _canaries(pathlib.Path(name), trial, config) as told:
+        with _canaries(pathlib.Path(name), trial, config) as facts:
             async with pools.Pool.open(trial) as pool:
                 await asyncio.gather(pool.take("one"), pool.take("two"))
-                return await _try(pool.live["one"], pool.live["two"], told)
+                return await _probe_kernels(pool.live["one"], pool.live["two"], facts)
 
 
 def _trial_settings(config: settings.Settings, directory: pathlib.Path) -> settings.Settings:
@@ -118,12 +119,12 @@ def _trial_settings(config: settings.Settings, directory: pathlib.Path) -> setti
     return config.model_copy(update=changes)
 
 
-def _secrets(config: settings.Settings) -> list[str]:
-    """List files that exist: the bot's own, and those that the settings in effect name."""
-    found = [*config.private_paths]
+def _secret_files(config: settings.Settings) -> list[str]:
+    """List the existing files of the bot's data directory and those that the settings name."""
+    paths = [*config.private_paths]
     with contextlib.suppress(OSError):
-        found += sorted(config.paths.data.iterdir())[:_MAX_SECRETS]
-    return [str(path.absolute()) for path in found if path.is_file()]
+        paths += sorted(config.paths.data.iterdir())[:_MAX_SECRETS]
+    return [str(path.absolute()) for path in paths if path.is_file()]
 
 
 @contextlib.contextmanager
@@ -131,23 +132,23 @@ def _canaries(
     directory: pathlib.Path, trial: settings.Settings, config: settings.Settings
 ) -> Iterator[dict[str, Any]]:
     """Create what kernels must not find: files, a variable, a descriptor, three listeners."""
-    # Open to all users, so that no file mode stands before the wall that is tried.
+    # Open to all users, so that the check meets the wall and not a file mode.
     directory.chmod(0o711)
-    place = directory / "open"
-    place.mkdir()
-    file = place / "canary"
+    open_directory = directory / "open"
+    open_directory.mkdir()
+    file = open_directory / "canary"
     file.write_text("canary")
-    place.chmod(0o777)
+    open_directory.chmod(0o777)
     file.chmod(0o644)
     variable = f"DOCTOR_{os.urandom(8).hex()}"
     with contextlib.ExitStack() as stack:
-        held = stack.enter_context(file.open())
-        os.set_inheritable(held.fileno(), True)
-        status = os.fstat(held.fileno())
+        open_file = stack.enter_context(file.open())
+        os.set_inheritable(open_file.fileno(), True)
+        status = os.fstat(open_file.fileno())
         tcp = stack.enter_context(socket.socket())
         tcp.bind(("127.0.0.1", 0))
         tcp.listen()
-        socket_file = str(place / "socket")
+        socket_file = str(open_directory / "socket")
         for address in (f"\0{variable}", socket_file):
             listener = stack.enter_context(socket.socket(socket.AF_UNIX))
             listener.bind(address)
@@ -159,10 +160,10 @@ def _canaries(
             yield {
                 "mark": variable,
                 "variable": variable,
-                "files": [str(file), *_secrets(config), "/etc/shadow", "/etc/fstab"],
+                "files": [str(file), *_secret_files(config), "/etc/shadow", "/etc/fstab"],
                 "foreign_files": [str(file)],
                 "foreign_directories": [
-                    str(place),
+                    str(open_directory),
                     str(trial.paths.data),
                     str(trial.paths.runtime),
                 ],
@@ -186,7 +187,7 @@ def _canaries(
 
 @contextlib.contextmanager
 def _shared_memory(name: str) -> Iterator[str]:
-    """Create a file of shared memory that only its owner may read; yields its path, or nothing."""
+    """Yield the path of a new private file in shared memory, or "" if none can be created."""
     path = _SHARED_MEMORY / name
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -199,39 +200,43 @@ def _shared_memory(name: str) -> Iterator[str]:
         path.unlink()
 
 
-async def _try(
-    one: launchers.LaunchedKernel,
-    two: launchers.LaunchedKernel,
-    told: dict[str, Any],
+async def _probe_kernels(
+    first: launchers.LaunchedKernel,
+    second: launchers.LaunchedKernel,
+    facts: dict[str, Any],
 ) -> ProbeResults:
-    outside = (_outside(one.provisioner), _outside(two.provisioner))
-    context = one.provisioner.host_context
+    host_views = (_view_from_host(first.provisioner), _view_from_host(second.provisioner))
+    context = first.provisioner.host_context
     groups, walls = context.groups, context.server.walls
-    told = told | {
+    facts = facts | {
         "has_namespaces": walls is forkserver_clients.Walls.NAMESPACES,
         "has_own_ids": context.uids.are_own,
-        "own_places": (*_own_places(one, walls), *told["shared_places"]),
+        "own_places": (*_own_places(first, walls), *facts["shared_places"]),
     }
-    told |= await _neighbours(two, told)
+    facts |= await _foreign_targets(second, facts)
     if walls is forkserver_clients.Walls.NAMESPACES:
-        # In an image, where it is installed beside what code imports, it can be read without them.
-        told["files"].append(settings.__file__)
-    before = _states(told["foreign_files"])
-    inside: dict[str, tuple[list[str], str]] = {}
-    with _listening(one.provisioner) as ports:
+        # Without namespaces, an image may hold the bot's modules beside those that code imports.
+        facts["files"].append(settings.__file__)
+    before = _file_states(facts["foreign_files"])
+    check_results: dict[str, tuple[list[str], str]] = {}
+    with _listen_at_doors(first.provisioner) as ports:
         for name in _CHECKS[walls]:
-            inside |= await _look(one.kernel, f"in_kernel_{name}.py", told | {"doors": ports})
+            check_results |= await _run_checks(
+                first.kernel, f"in_kernel_{name}.py", facts | {"doors": ports}
+            )
     if changed := [
-        path for path, state in _states(told["foreign_files"]).items() if state != before[path]
+        path
+        for path, state in _file_states(facts["foreign_files"]).items()
+        if state != before[path]
     ]:
-        inside["changes"] = ([f"{path} was changed" for path in changed], "")
+        check_results["changes"] = ([f"{path} was changed" for path in changed], "")
     return ProbeResults(
         walls=walls,
         refusal=context.server.refusal,
         shared_id_reason=context.server.shared_id_reason,
-        inside=inside,
-        outside=outside,
-        can_freeze=one.provisioner.can_freeze,
+        check_results=check_results,
+        host_views=host_views,
+        can_freeze=first.provisioner.can_freeze,
         groups_version=groups.version,
         groups_reason=groups.reason,
     )
@@ -240,25 +245,25 @@ async def _try(
 def _own_places(
     launched: launchers.LaunchedKernel, walls: forkserver_clients.Walls
 ) -> tuple[str, ...]:
-    """List directories of which a kernel has files open: as it knows them, or as the host does."""
+    """List directories in which a kernel has files open, by the paths that the kernel sees."""
     if walls is forkserver_clients.Walls.NAMESPACES or launched.workspace is None:
         return ("/tmp/", "/mnt/data")  # noqa: S108
     tools = launched.provisioner.host_context.runtime / "tools-"
     return str(launched.workspace.directory.parent), str(tools)
 
 
-async def _neighbours(
-    launched: launchers.LaunchedKernel, told: Mapping[str, Any]
+async def _foreign_targets(
+    launched: launchers.LaunchedKernel, facts: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Describe what the kernel that is tried must not reach of the bot and of another kernel."""
-    await _run(launched.kernel, "open('neighbour', 'w').write('neighbour')")
+    """Describe files and processes of the bot and of another kernel that checks try to reach."""
+    await _execute(launched.kernel, "open('neighbour', 'w').write('neighbour')")
     assert launched.workspace is not None, "it was taken for a session"  # noqa: S101
     directory = str(launched.workspace.directory)
     first, *_, kernel = launched.provisioner.usage().clocks()
     return {
-        "files": [*told["files"], f"{directory}/neighbour"],
-        "foreign_files": [*told["foreign_files"], f"{directory}/neighbour"],
-        "foreign_directories": [*told["foreign_directories"], directory],
+        "files": [*facts["files"], f"{directory}/neighbour"],
+        "foreign_files": [*facts["foreign_files"], f"{directory}/neighbour"],
+        "foreign_directories": [*facts["foreign_directories"], directory],
         "processes_of_others": {
             "the bot": os.getpid(),
             "another session's first process": first,
@@ -267,12 +272,12 @@ async def _neighbours(
     }
 
 
-def _states(paths: Iterable[str]) -> dict[str, object]:
-    """Describe files, for comparison."""
-    return {path: _state(path) for path in paths}
+def _file_states(paths: Iterable[str]) -> dict[str, object]:
+    """Describe files, to detect changes."""
+    return {path: _file_state(path) for path in paths}
 
 
-def _state(path: str) -> object:
+def _file_state(path: str) -> object:
     try:
         status, attributes = os.stat(path), os.listxattr(path)
     except OSError as error:
@@ -281,13 +286,13 @@ def _state(path: str) -> object:
 
 
 @contextlib.contextmanager
-def _listening(provisioner: provisioners.ForkProvisioner) -> Iterator[list[int]]:
-    """Listen at a kernel's doors; yields their ports."""
-    found = provisioner.doors()
-    if found is None:
+def _listen_at_doors(provisioner: provisioners.ForkProvisioner) -> Iterator[list[int]]:
+    """Listen at a kernel's doors and yield their ports."""
+    doors = provisioner.doors()
+    if doors is None:
         yield []
         return
-    *sockets, process = found
+    *sockets, process = doors
     for door in sockets:
         door.listen()
     try:
@@ -298,20 +303,20 @@ def _listening(provisioner: provisioners.ForkProvisioner) -> Iterator[list[int]]
         os.close(process)
 
 
-async def _look(
-    kernel: live_kernels.Kernel, file: str, told: dict[str, Any]
+async def _run_checks(
+    kernel: live_kernels.Kernel, file: str, facts: dict[str, Any]
 ) -> dict[str, tuple[list[str], str]]:
-    """Run one file of checks in a kernel; unanswered checks are missing in the result."""
-    text = pathlib.Path(__file__).with_name(file).read_text("utf-8")
-    _, printed = await _run(kernel, f"{text}\n{_LOOK}\n_doctor({told!r})")
+    """Run one file of checks in a kernel; the result lacks checks that did not answer."""
+    source = pathlib.Path(__file__).with_name(file).read_text("utf-8")
+    _, printed = await _execute(kernel, f"{source}\n{_RUN_CHECKS}\n_doctor({facts!r})")
     for line in printed.splitlines():
-        if line.startswith(told["mark"]):
-            found = json.loads(line.removeprefix(told["mark"]))
-            return {name: (wrong, seen) for name, (wrong, seen) in found.items()}
+        if line.startswith(facts["mark"]):
+            results = json.loads(line.removeprefix(facts["mark"]))
+            return {name: (breaches, detail) for name, (breaches, detail) in results.items()}
     return {}
 
 
-async def _run(kernel: live_kernels.Kernel, code: str) -> tuple[values.Finished, str]:
+async def _execute(kernel: live_kernels.Kernel, code: str) -> tuple[values.Finished, str]:
     printed: list[str] = []
 
     def show(output: values.Output) -> None:
@@ -322,23 +327,23 @@ async def _run(kernel: live_kernels.Kernel, code: str) -> tuple[values.Finished,
     return finished, "".join(printed)
 
 
-def _outside(provisioner: provisioners.ForkProvisioner) -> Outside:
-    """Inspect a session that runs nothing yet: its init, then its kernel.
+def _view_from_host(provisioner: provisioners.ForkProvisioner) -> HostView:
+    """Inspect the init and the kernel of a session that has run no code yet.
 
     Raises:
-        KernelStartError: it has less than two processes.
+        KernelStartError: the session has fewer than two processes.
     """
     pids = list(provisioner.usage().clocks())
     if len(pids) < 2:
         raise errors.KernelStartError
-    # Init's namespaces are unreadable; the kernel is in the same, or deeper ones.
-    namespaces = {kind: _namespace(pids[-1], kind) for kind in _KINDS}
+    # Init's namespaces are unreadable; the kernel has the same or nested ones.
+    namespaces = {kind: _namespace(pids[-1], kind) for kind in _NAMESPACE_KINDS}
     uids = _uids(pids[-1])
-    return Outside(_uids(pids[0]) | uids, max(uids), namespaces)
+    return HostView(_uids(pids[0]) | uids, max(uids), namespaces)
 
 
 def _uids(pid: int) -> frozenset[int]:
-    """Return the real, effective, saved and file system user ids as the host counts them."""
+    """Return the real, effective, saved and file system user ids, numbered as on the host."""
     text = pathlib.Path(f"/proc/{pid}/status").read_text("utf-8")
     line = next(line for line in text.splitlines() if line.startswith("Uid:"))
     return frozenset(subordinate_ids.on_host(int(uid)) for uid in line.split()[1:])
@@ -358,4 +363,4 @@ def _landlock_abi() -> int:
 
 def own_namespaces() -> dict[str, str]:
     """Return the bot's own namespaces, for comparison."""
-    return {kind: _namespace("self", kind) for kind in _KINDS}
+    return {kind: _namespace("self", kind) for kind in _NAMESPACE_KINDS}

@@ -19,18 +19,18 @@ from interpreter_bot.kernels.provisioning import forkserver_clients
 OWN = trial_kernels.own_namespaces()
 
 Walls = forkserver_clients.Walls
-INSIDE = diagnosis._INSIDE[Walls.NAMESPACES]
+CHECKS = diagnosis._CHECKS[Walls.NAMESPACES]
 
 # Checks whose failure is told, and takes no wall away.
-NO_WALLS = {"core_dumps", "doors", "host_name", "landlock", "out_of_memory", "python"}
+NOT_WALLS = {"core_dumps", "doors", "host_name", "landlock", "out_of_memory", "python"}
 
 RUN = """
 import json, pathlib, sys
-told = json.loads(sys.argv[1])
+facts = json.loads(sys.argv[1])
 for file in sys.argv[2:]:
     exec(pathlib.Path(file).read_text())
-named = [check for check in CHECKS if check.__name__ not in told["not"]]
-print(json.dumps({check.__name__: check(told) for check in named}))
+named = [check for check in CHECKS if check.__name__ not in facts["not"]]
+print(json.dumps({check.__name__: check(facts) for check in named}))
 """
 
 
@@ -38,7 +38,7 @@ def seen(walls=Walls.NAMESPACES, **changes):
     """A machine where every wall stands."""
 
     def session(number):
-        return trial_kernels.Outside(
+        return trial_kernels.HostView(
             uids=frozenset({1000 + number}),
             uid=1000 + number,
             namespaces={kind: f"{kind}:[{number}]" for kind in OWN},
@@ -48,8 +48,8 @@ def seen(walls=Walls.NAMESPACES, **changes):
         "walls": walls,
         "refusal": "" if walls is Walls.NAMESPACES else "[Errno 1] unshare: not permitted",
         "shared_id_reason": "",
-        "inside": {check: ([], "fine") for check in diagnosis._INSIDE[walls].values()},
-        "outside": (session(1), session(2)),
+        "check_results": {check: ([], "fine") for check in diagnosis._CHECKS[walls].values()},
+        "host_views": (session(1), session(2)),
         "can_freeze": True,
         "groups_version": 2,
         "groups_reason": "version 2",
@@ -64,11 +64,11 @@ def judged(walls=Walls.NAMESPACES, config=None, **changes):
     return findings, {finding.name for finding in findings if finding.is_active is False}
 
 
-def unconfined(*names, left_out=(), **told):
+def unconfined(*names, left_out=(), **facts):
     place = pathlib.Path(trial_kernels.__file__).parent
     files = [place / f"in_kernel_{name}.py" for name in names]
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", RUN, json.dumps({"not": left_out, **told}), *files],
+        [sys.executable, "-W", "ignore", "-c", RUN, json.dumps({"not": left_out, **facts}), *files],
         capture_output=True,
         text=True,
         timeout=60,
@@ -92,55 +92,57 @@ def test_no_control_group_is_standard_and_the_fix_is_named():
     assert "`systemd-run --user --scope -p Delegate=yes interpreter-bot …`" in fix
 
 
-@pytest.mark.parametrize("check", sorted(set(INSIDE.values()) - NO_WALLS))
+@pytest.mark.parametrize("check", sorted(set(CHECKS.values()) - NOT_WALLS))
 def test_any_wall_with_a_hole_is_none(check):
-    findings, missing = judged(inside=dict(seen().inside) | {check: (["went through"], "")})
-    assert [INSIDE[name] for name in missing] == [check]
+    findings, missing = judged(
+        check_results=dict(seen().check_results) | {check: (["went through"], "")}
+    )
+    assert [CHECKS[name] for name in missing] == [check]
     assert diagnosis.level(findings) == "none"
 
 
 def test_silent_probe_is_no_wall():
-    findings, _ = judged(inside={})
+    findings, _ = judged(check_results={})
     assert diagnosis.level(findings) == "none"
     assert "did not answer" in next(f.detail for f in findings if f.name == "network")
 
 
-@pytest.mark.parametrize("check", sorted(NO_WALLS))
+@pytest.mark.parametrize("check", sorted(NOT_WALLS))
 def test_what_is_no_wall_is_told_and_no_hole(check):
-    inside = dict(seen().inside) | {check: (["it is not there"], "")}
-    findings, missing = judged(inside=inside)
-    assert [INSIDE[name] for name in missing] == [check]
+    inside = dict(seen().check_results) | {check: (["it is not there"], "")}
+    findings, missing = judged(check_results=inside)
+    assert [CHECKS[name] for name in missing] == [check]
     assert diagnosis.level(findings) == "full"
 
 
 @pytest.mark.parametrize("kind", sorted(OWN))
 def test_namespace_of_the_host_is_no_wall(kind):
-    one, two = seen().outside
-    shared = trial_kernels.Outside(two.uids, two.uid, dict(two.namespaces) | {kind: OWN[kind]})
-    findings, missing = judged(outside=(one, shared))
+    one, two = seen().host_views
+    shared = trial_kernels.HostView(two.uids, two.uid, dict(two.namespaces) | {kind: OWN[kind]})
+    findings, missing = judged(host_views=(one, shared))
     assert "namespaces" in missing
     assert diagnosis.level(findings) == "none"
 
 
 def test_namespace_of_the_neighbour_is_no_wall():
-    one, two = seen().outside
+    one, two = seen().host_views
     shared = dict(two.namespaces) | {"pid": one.namespaces["pid"]}
-    _, missing = judged(outside=(one, trial_kernels.Outside(two.uids, two.uid, shared)))
+    _, missing = judged(host_views=(one, trial_kernels.HostView(two.uids, two.uid, shared)))
     assert missing == {"namespaces"}
 
 
 def test_root_of_the_host_is_no_wall():
-    one, two = seen().outside
-    root = trial_kernels.Outside(frozenset({0, 1001}), one.uid, one.namespaces)
-    findings, missing = judged(outside=(root, two))
+    one, two = seen().host_views
+    root = trial_kernels.HostView(frozenset({0, 1001}), one.uid, one.namespaces)
+    findings, missing = judged(host_views=(root, two))
     assert missing == {"user namespace"}
     assert diagnosis.level(findings) == "none"
 
 
 def test_shared_user_id_is_told_and_no_hole():
-    one, two = seen().outside
-    twin = trial_kernels.Outside(one.uids, one.uid, two.namespaces)
-    findings, missing = judged(outside=(one, twin))
+    one, two = seen().host_views
+    twin = trial_kernels.HostView(one.uids, one.uid, two.namespaces)
+    findings, missing = judged(host_views=(one, twin))
     assert missing == {"user id per session"}
     assert diagnosis.level(findings) == "full"
 
@@ -157,20 +159,20 @@ def test_every_wall_of_a_container_is_a_level_of_its_own():
     assert different == {"doors", "host name", "idle sessions", "second wall of files"}
 
 
-OF_CONTAINERS = sorted(set(diagnosis._INSIDE[Walls.CONTAINER].values()) - NO_WALLS)
+OF_CONTAINERS = sorted(set(diagnosis._CHECKS[Walls.CONTAINER].values()) - NOT_WALLS)
 
 
 @pytest.mark.parametrize("check", OF_CONTAINERS)
 def test_any_wall_of_a_container_with_a_hole_is_none(check):
-    inside = dict(seen(Walls.CONTAINER).inside) | {check: (["went through"], "")}
-    findings, _ = judged(Walls.CONTAINER, inside=inside)
+    inside = dict(seen(Walls.CONTAINER).check_results) | {check: (["went through"], "")}
+    findings, _ = judged(Walls.CONTAINER, check_results=inside)
     assert diagnosis.level(findings) == "none"
 
 
 def test_user_id_that_sessions_of_a_container_share_is_told_and_no_hole():
-    one, two = seen().outside
-    twin = trial_kernels.Outside(one.uids, one.uid, two.namespaces)
-    findings, missing = judged(Walls.CONTAINER, outside=(one, twin), shared_id_reason="no")
+    one, two = seen().host_views
+    twin = trial_kernels.HostView(one.uids, one.uid, two.namespaces)
+    findings, missing = judged(Walls.CONTAINER, host_views=(one, twin), shared_id_reason="no")
     assert "user id per session" in missing
     assert diagnosis.level(findings) == "container"
     [finding] = [finding for finding in findings if finding.name == "user id per session"]
@@ -197,7 +199,7 @@ def test_no_findings_are_none():
 
 
 def test_every_finding_says_what_is_lost_and_how_to_get_it():
-    findings, _ = judged(inside={})
+    findings, _ = judged(check_results={})
     for finding in findings:
         assert finding.consequence
         assert finding.fix
@@ -262,7 +264,7 @@ PATTERNS = {
 
 @pytest.mark.parametrize(("pattern", "limit"), PATTERNS)
 def test_a_handler_of_crashes_is_told(monkeypatch, pattern, limit):
-    monkeypatch.setattr(in_kernel_walls, "bytes_of", lambda _: pattern.encode())
+    monkeypatch.setattr(in_kernel_walls, "read_start", lambda _: pattern.encode())
     monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
     wrong, _ = in_kernel_walls.core_dumps({})
     assert bool(wrong) is PATTERNS[pattern, limit]
@@ -315,7 +317,7 @@ def test_kernel_that_says_nothing_is_heard_as_silence():
             show(values.Text("stdout", "hello\n"))
             return values.Finished(values.Ending.OK, 0.0)
 
-    assert asyncio.run(trial_kernels._look(Mute(), "in_kernel_walls.py", {"mark": "m"})) == {}
+    assert asyncio.run(trial_kernels._run_checks(Mute(), "in_kernel_walls.py", {"mark": "m"})) == {}
 
 
 def _logins(tmp_path, **more):
