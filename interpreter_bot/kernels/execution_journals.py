@@ -3,7 +3,8 @@
 An event is appended without waiting for the disk; one task writes for all journals. Any number of
 readers follow a journal from any event on: the newest events come out of memory, older ones from
 the disk, so a slow reader costs no memory. If an execution shows more than a journal may hold, the
-middle is left out. On a full disk only what memory does not hold is lost; the end is always there.
+middle is left out. On a full disk only what memory does not hold is lost: all journals share it
+fairly, and the end of each is always there.
 
 Without a directory nothing is written: a journal then keeps its newest events in memory.
 """
@@ -38,8 +39,8 @@ _READ_BYTES: Final = settings.MIB
 _ROW_BYTES: Final = 64
 # Of a journal that is full, this share of its bytes is dropped at a time.
 _CHUNK_SHARE: Final = 16
-# Room is looked for whenever this share of it was written.
-_CHECK_SHARE: Final = 16
+# Room is looked for whenever this share of it was appended.
+_CHECK_SHARE: Final = 8
 # A quick execution that is acknowledged within this time is never written.
 _PAUSE_SECONDS: Final = 0.05
 _RETRY_SECONDS: Final = 1.0
@@ -54,17 +55,17 @@ class Bounds:
         total_bytes: of all; executions that ended longest ago go first.
         executions: how many; the same go first.
         keep_seconds: how long a journal is kept after its execution ended.
-        memory_bytes: of one execution, what is kept if the disk does not take it.
+        memory_bytes: of all, what memory has of them.
     """
 
     execution_bytes: int = 64 * settings.MIB
     total_bytes: int = settings.GIB
     executions: int = 10_000
     keep_seconds: float = 24 * 3600.0
-    memory_bytes: int = 4 * settings.MIB
+    memory_bytes: int = 256 * settings.MIB
 
 
-IN_MEMORY: Final = Bounds(executions=100, memory_bytes=8 * settings.MIB)
+IN_MEMORY: Final = Bounds(executions=100)
 """Bounds of journals that are not written."""
 
 
@@ -102,15 +103,16 @@ class Journal:
         ended_at: when the execution ended, in seconds since the epoch; None while it runs.
         size_bytes: its size on disk.
         is_stored: whether the disk has, or is about to get, anything of it.
-        is_disk_good: whether the disk took what was written last.
+        memory_bytes: its size in memory.
     """
 
     def __init__(
         self,
         id: str,
         about: bytes,
-        bounds: Bounds,
+        max_bytes: int,
         database: journal_databases.JournalDatabase | None,
+        note_appended: Callable[[int], None],
         write_soon: Callable[[Journal], None],
     ) -> None:
         self.id = id
@@ -119,17 +121,17 @@ class Journal:
         self.ended_at: float | None = None
         self.size_bytes = 0
         self.is_stored = False
-        self._bounds = bounds
+        self.memory_bytes = 0
+        self._max_bytes = max_bytes
         self._database = database
-        self._write_soon = write_soon
+        self._note_appended = note_appended
+        self._request_write = write_soon
         # The newest events, at least those that are not written yet.
         self._tail: collections.deque[bytes] = collections.deque()
-        self._tail_bytes = 0
         self._written = 0
         # How it began stays; of the rest the oldest chunk goes first.
         self._chunks: collections.deque[_Chunk] = collections.deque()
         self._surplus: list[tuple[int, int]] = []
-        self.is_disk_good = True
         self._changed = asyncio.Event()
 
     @property
@@ -148,13 +150,14 @@ class Journal:
             raise ValueError("a journal takes no event after its end, nor an empty or endless one")
         self.last += 1
         self._tail.append(record)
-        self._tail_bytes += len(record)
+        self.memory_bytes += len(record)
         if is_end:
             self.ended_at = time.time()
         self.trim_memory()
         self._changed.set()
         self._changed = asyncio.Event()
-        self._write_soon(self)
+        self._write_soon()
+        self._note_appended(len(record) + _ROW_BYTES)
         return self.last
 
     async def follow(self, after: int = 0) -> AsyncIterator[Entry]:
@@ -165,7 +168,9 @@ class Journal:
             if expected <= self.last:
                 events = await self._read(expected)
                 if not events:
-                    return  # The disk has lost the end, which no one will append again.
+                    if self.ended_at is not None:
+                        return  # The disk has lost the end, which no one will append again.
+                    await changed.wait()
                 for number, record in events:
                     yield Entry(number, record, left_out=number - expected)
                     expected = number + 1
@@ -196,18 +201,23 @@ class Journal:
         first = max(first, self._first_in_memory)
         return list(enumerate(list(self._tail)[first - self._first_in_memory :], first))
 
-    def trim_memory(self) -> None:
-        """Forget the oldest events that are written, or that the disk does not take."""
-        max_bytes = 0 if self.ended_at is not None else _READ_BYTES
-        # A kernel's output is bounded where it is read, so a slow disk needs no other bound.
-        max_unwritten_bytes = math.inf
-        if self._database is None or not self.is_disk_good:
-            max_unwritten_bytes = self._bounds.memory_bytes
-        while len(self._tail) > 1:
+    def trim_memory(self, max_bytes: float = math.inf) -> None:
+        """Forget the oldest events that are written, and others as long as they take too much."""
+        max_written_bytes = min(max_bytes, 0 if self.ended_at is not None else _READ_BYTES)
+        while len(self._tail) > (self.ended_at is not None):
             is_written = self._first_in_memory <= self._written
-            if self._tail_bytes <= (max_bytes if is_written else max_unwritten_bytes):
+            if self.memory_bytes <= (max_written_bytes if is_written else max_bytes):
                 return
-            self._tail_bytes -= len(self._tail.popleft())
+            self.memory_bytes -= len(self._tail.popleft())
+
+    def keep_in_memory(self) -> None:
+        """Have nothing to do with the disk, which does not take this journal."""
+        self._database = None
+        self.is_stored = False
+
+    def _write_soon(self) -> None:
+        if self._database is not None:
+            self._request_write(self)
 
     def pending(self) -> journal_databases.Change:
         """Return what waits to be written, for `note_written`."""
@@ -224,16 +234,15 @@ class Journal:
         # Added, not replaced: a sweep may have left out something meanwhile.
         self.size_bytes += sum(len(record) + _ROW_BYTES for _, record in change.events)
         del self._surplus[: len(change.surplus)]
-        self.is_disk_good = True
         for number, record in change.events:
             self._written = number
             self._add_to_chunk(number, len(record) + _ROW_BYTES)
         self.trim_memory()
-        self.shrink(self._bounds.execution_bytes)
+        self.shrink(self._max_bytes)
 
     def _add_to_chunk(self, number: int, size_bytes: int) -> None:
         share = 2 if len(self._chunks) == 1 else _CHUNK_SHARE
-        max_bytes = self._bounds.execution_bytes // share
+        max_bytes = self._max_bytes // share
         if not self._chunks or self._chunks[-1].size_bytes + size_bytes > max_bytes:
             self._chunks.append(_Chunk(number, number, 0))
         self._chunks[-1].last = number
@@ -247,7 +256,7 @@ class Journal:
             self._surplus.append((chunk.first, chunk.last))
             self.size_bytes -= chunk.size_bytes
         if self._surplus:
-            self._write_soon(self)
+            self._write_soon()
 
     def restore(self, stored: journal_databases.StoredJournal) -> None:
         """Continue what a dead process has left."""
@@ -278,14 +287,25 @@ class Journals:
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
-        cls, directory: pathlib.Path, bounds: Bounds = Bounds()
+        cls,
+        directory: pathlib.Path,
+        bounds: Bounds = Bounds(),
+        *,
+        busy_seconds: float = journal_databases.BUSY_SECONDS,
     ) -> AsyncIterator[Journals]:
         """Open the database of a directory, and write until the end.
+
+        Args:
+            directory: of the journals of all hosts.
+            bounds: of this host's.
+            busy_seconds: how long one write waits for another host's.
 
         Raises:
             OSError: the directory cannot be used.
         """
-        database = await asyncio.to_thread(journal_databases.JournalDatabase, directory)
+        database = await asyncio.to_thread(
+            journal_databases.JournalDatabase, directory, busy_seconds=busy_seconds
+        )
         journals = cls(bounds, database)
         writing = asyncio.create_task(journals._write_all(), name="journals")
         try:
@@ -312,9 +332,16 @@ class Journals:
         """
         if not _ID.fullmatch(id) or id in self._journals:
             raise ValueError("an execution's id cannot be used")
-        journal = Journal(id, about, self._bounds, self._database, self._write_soon)
+        journal = Journal(
+            id,
+            about,
+            self._bounds.execution_bytes,
+            self._database,
+            self._note_appended,
+            self._write_soon,
+        )
         self._journals[id] = journal
-        if self._database is None and len(self._journals) > self._bounds.executions:
+        if len(self._journals) > self._bounds.executions:
             self._make_room()
         return journal
 
@@ -345,7 +372,9 @@ class Journals:
             _log.exception("the executions of other hosts cannot be taken over")
             return True
         for one in stored:
-            if one.id not in self._journals:
+            if one.id in self._journals:
+                self._removed.add(one.id)
+            else:
                 self.begin(one.id, one.about).restore(one)
         self._make_room()
         return is_complete
@@ -373,9 +402,22 @@ class Journals:
             # All of these still run: each keeps its beginning and what came last.
             for journal in self:
                 journal.shrink(0)
+        # What the small ones leave of their shares is for the large ones.
+        free_bytes = self._bounds.memory_bytes
+        by_size = sorted(self, key=operator.attrgetter("memory_bytes"))
+        for index, journal in enumerate(by_size):
+            journal.trim_memory(free_bytes / (len(by_size) - index))
+            free_bytes -= journal.memory_bytes
+
+    def _note_appended(self, size_bytes: int) -> None:
+        self._unchecked_bytes += size_bytes
+        max_bytes = min(self._bounds.total_bytes, self._bounds.memory_bytes)
+        if self._unchecked_bytes > max_bytes // _CHECK_SHARE:
+            self._unchecked_bytes = 0
+            self._make_room()
 
     def _write_soon(self, journal: Journal) -> None:
-        if self._database is not None and self._journals.get(journal.id) is journal:
+        if self._journals.get(journal.id) is journal:
             self._waiting[journal.id] = journal
             self._is_wanted.set()
 
@@ -395,29 +437,26 @@ class Journals:
         removed, self._removed = self._removed, set()
         changes = [journal.pending() for journal in waiting.values()]
         try:
-            await cancellation.in_thread(self._database.write, changes, removed)
-        except sqlite3.Error as error:
+            refused = await cancellation.in_thread(self._database.write, changes, removed)
+        except Exception as error:
+            # The last net as well: without this task nothing would be written any more.
             if self._is_disk_good:
                 _log.exception("the output of executions cannot be written")
-            if type(error) is sqlite3.DatabaseError:
-                # Damage, unlike a full disk, does not go away.
+            if type(error) in (sqlite3.DatabaseError, sqlite3.ProgrammingError):
+                # Damage, unlike a full disk, does not go away. Nor does what was closed for it.
                 await self._begin_anew(self._database)
             self._is_disk_good = False
             self._removed |= removed
+            self._is_wanted.set()
             for journal in waiting.values():
-                journal.is_disk_good = False
-                journal.trim_memory()
                 self._write_soon(journal)
-        else:
-            self._is_disk_good = True
-            for journal, change in zip(waiting.values(), changes, strict=True):
-                before = journal.size_bytes
+            return
+        self._is_disk_good = True
+        for journal, change in zip(waiting.values(), changes, strict=True):
+            if journal.id in refused:
+                journal.keep_in_memory()
+            else:
                 journal.note_written(change)
-                self._unchecked_bytes += max(journal.size_bytes - before, 0)
-            is_many = len(self._journals) > self._bounds.executions
-            if is_many or self._unchecked_bytes > self._bounds.total_bytes // _CHECK_SHARE:
-                self._unchecked_bytes = 0
-                self._make_room()
 
     async def _begin_anew(self, database: journal_databases.JournalDatabase) -> None:
         try:

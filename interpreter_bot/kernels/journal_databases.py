@@ -22,10 +22,12 @@ from interpreter_bot import settings
 
 _log = logging.getLogger(__name__)
 
+BUSY_SECONDS: Final = 10.0
+"""How long a write waits for another host's, by default."""
+
 _FILE: Final = "journals.sqlite"
 _DAMAGED: Final = "journals.damaged"
 _LOCK_SUFFIX: Final = ".lock"
-_BUSY_SECONDS: Final = 10.0
 _MAX_FREED_PAGES: Final = 4096
 _MAX_FREE_WAL_BYTES: Final = 16 * settings.MIB
 _SCHEMA: Final = """
@@ -89,30 +91,42 @@ class StoredJournal:
 class JournalDatabase:
     """Open database; it is one host's, whose lock is held until `close`."""
 
-    def __init__(self, directory: pathlib.Path) -> None:
+    def __init__(self, directory: pathlib.Path, *, busy_seconds: float = BUSY_SECONDS) -> None:
         """Open the database, or begin a new one if the file is damaged.
+
+        Args:
+            directory: of the journals of all hosts.
+            busy_seconds: how long one write waits for another host's.
 
         Raises:
             OSError: the directory cannot be used.
         """
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._directory = directory
+        self._busy_seconds = busy_seconds
         self._host = uuid.uuid4().hex
-        try:
-            self._writer, self._reader = _connect(directory)
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):
-                raise OSError(f"{directory / _FILE} cannot be opened: {error}") from error
-            _log.exception("%s is damaged; what it has of executions is lost", directory / _FILE)
-            _set_aside(directory)
-            self._writer, self._reader = _connect(directory)
         self._writing, self._reading = threading.Lock(), threading.Lock()
-        # Inside a transaction: a lock file that is not locked yet looks like a dead host's.
-        with self._transaction():
-            self._lock = os.open(
-                self._lock_file(self._host), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600
-            )
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
+        try:
+            self._writer, self._reader = self._connect_or_begin_anew()
+            # Inside a transaction: a lock file that is not locked yet looks like a dead host's.
+            with self._transaction():
+                self._lock = os.open(
+                    self._lock_file(self._host), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600
+                )
+                fcntl.flock(self._lock, fcntl.LOCK_EX)
+        except sqlite3.Error as error:
+            raise OSError(f"{directory / _FILE} cannot be opened: {error}") from error
+
+    def _connect_or_begin_anew(self) -> tuple[sqlite3.Connection, sqlite3.Connection]:
+        try:
+            return _connect(self._directory, self._busy_seconds)
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError:
+            path = self._directory / _FILE
+            _log.exception("%s is damaged; what it has of executions is lost", path)
+            _set_aside(self._directory)
+            return _connect(self._directory, self._busy_seconds)
 
     def _lock_file(self, host: str) -> pathlib.Path:
         return self._directory / f"{host}{_LOCK_SUFFIX}"
@@ -151,31 +165,49 @@ class JournalDatabase:
                     )
         return [StoredJournal(*row) for row in rows], len(live) == 1
 
-    def write(self, changes: Collection[Change], removed: Collection[str]) -> None:
-        """Write changes and delete journals, all or nothing.
+    def write(self, changes: Collection[Change], removed: Collection[str]) -> set[str]:
+        """Write changes and delete journals of this host.
+
+        Returns:
+            The journals of which nothing was written, as another host has one of that id.
 
         Raises:
             sqlite3.Error: the disk refuses; nothing was changed.
         """
+        refused = set()
         with self._transaction() as connection:
             for id in removed:
-                connection.execute("DELETE FROM events WHERE execution = ?", (id,))
-                connection.execute("DELETE FROM executions WHERE id = ?", (id,))
+                own = "DELETE FROM executions WHERE id = ? AND host = ?"
+                if connection.execute(own, (id, self._host)).rowcount:
+                    connection.execute("DELETE FROM events WHERE execution = ?", (id,))
             for change in changes:
-                connection.execute(
-                    "INSERT INTO executions VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
-                    " SET size_bytes = excluded.size_bytes, ended_at = excluded.ended_at"
-                    " WHERE host = excluded.host",
-                    (change.id, self._host, change.about, change.size_bytes, change.ended_at),
-                )
-                connection.executemany(
-                    "INSERT INTO events VALUES (?, ?, ?)",
-                    ((change.id, number, record) for number, record in change.events),
-                )
-                connection.executemany(
-                    "DELETE FROM events WHERE execution = ? AND number BETWEEN ? AND ?",
-                    ((change.id, first, last) for first, last in change.surplus),
-                )
+                connection.execute("SAVEPOINT change")
+                try:
+                    self._write_change(connection, change)
+                except sqlite3.IntegrityError:
+                    _log.exception("the output of execution %s stays in memory", change.id)
+                    refused.add(change.id)
+                    connection.execute("ROLLBACK TO change")
+                connection.execute("RELEASE change")
+        return refused
+
+    def _write_change(self, connection: sqlite3.Connection, change: Change) -> None:
+        written = connection.execute(
+            "INSERT INTO executions VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
+            " SET size_bytes = excluded.size_bytes, ended_at = excluded.ended_at"
+            " WHERE host = excluded.host",
+            (change.id, self._host, change.about, change.size_bytes, change.ended_at),
+        )
+        if not written.rowcount:
+            raise sqlite3.IntegrityError("another host has an execution of that id")
+        connection.executemany(
+            "INSERT INTO events VALUES (?, ?, ?)",
+            ((change.id, number, record) for number, record in change.events),
+        )
+        connection.executemany(
+            "DELETE FROM events WHERE execution = ? AND number BETWEEN ? AND ?",
+            ((change.id, first, last) for first, last in change.surplus),
+        )
 
     def read(self, id: str, first: int, before: int, max_bytes: int) -> list[tuple[int, bytes]]:
         """Read events from `first` on, below `before`: as many as fit, but at least one if any.
@@ -213,7 +245,7 @@ class JournalDatabase:
             self._reader.close()
             self._writer.close()
             _set_aside(self._directory)
-            self._writer, self._reader = _connect(self._directory)
+            self._writer, self._reader = _connect(self._directory, self._busy_seconds)
 
     def close(self) -> None:
         """Close it; what is left is for other hosts."""
@@ -222,7 +254,9 @@ class JournalDatabase:
         os.close(self._lock)
 
 
-def _connect(directory: pathlib.Path) -> tuple[sqlite3.Connection, sqlite3.Connection]:
+def _connect(
+    directory: pathlib.Path, busy_seconds: float
+) -> tuple[sqlite3.Connection, sqlite3.Connection]:
     """Open connections for writing and for reading."""
     path = directory / _FILE
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
@@ -230,7 +264,7 @@ def _connect(directory: pathlib.Path) -> tuple[sqlite3.Connection, sqlite3.Conne
         both = []
         for _ in range(2):
             connection = sqlite3.connect(
-                path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+                path, timeout=busy_seconds, isolation_level=None, check_same_thread=False
             )
             stack.callback(connection.close)
             # Before there is a table; later it says nothing.
@@ -246,7 +280,8 @@ def _connect(directory: pathlib.Path) -> tuple[sqlite3.Connection, sqlite3.Conne
 
 
 def _set_aside(directory: pathlib.Path) -> None:
-    (directory / _FILE).replace(directory / _DAMAGED)
+    with contextlib.suppress(FileNotFoundError):
+        (directory / _FILE).replace(directory / _DAMAGED)
     for suffix in ("-wal", "-shm"):
         (directory / f"{_FILE}{suffix}").unlink(missing_ok=True)
 

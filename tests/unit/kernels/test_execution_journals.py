@@ -1,6 +1,7 @@
 """Journals on a real disk: several readers, bounds, a full disk, and writers that are killed."""
 
 import asyncio
+import concurrent.futures
 import contextlib
 import os
 import signal
@@ -49,6 +50,24 @@ async def main():
         assert sum(entry.left_out + 1 for entry in entries) == 151
         assert sum(entry.left_out for entry in entries) > 50
 asyncio.run(main())
+"""
+
+
+DAMAGED_ON_FULL_DISK = """
+async def main():
+    async with execution_journals.Journals.open(directory) as journals:
+        journal = journals.begin("later", b"a session")
+        _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, most))
+        journal.append(b"first")
+        while not (directory / "journals.damaged").exists():
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+        journal.append(b"end", is_end=True)
+        while not journal.is_written:
+            await asyncio.sleep(0.01)
+asyncio.run(asyncio.wait_for(main(), 20))
 """
 
 
@@ -247,6 +266,107 @@ def test_full_disk_costs_no_more_than_what_memory_does_not_hold(tmp_path):
     assert rows(tmp_path, "SELECT count(*) FROM executions WHERE ended_at > 0") == [(1,)]
 
 
+@contextlib.contextmanager
+def locked(directory):
+    """Another process writes and does not end."""
+    with contextlib.closing(sqlite3.connect(directory / "journals.sqlite")) as database:
+        database.execute("BEGIN IMMEDIATE")
+        yield
+
+
+async def test_journals_that_wait_for_the_disk_share_the_memory_of_all(tmp_path):
+    bounds = execution_journals.Bounds(memory_bytes=400 * KIB)
+    opening = execution_journals.Journals.open(tmp_path, bounds, busy_seconds=0.01)
+    async with opening as journals:
+        with locked(tmp_path):
+            small = journals.begin("small", ABOUT)
+            for _ in range(30):
+                small.append(bytes(KIB))
+            large = [journals.begin(f"e{number}", ABOUT) for number in range(10)]
+            for _ in range(50):
+                for journal in large:
+                    journal.append(bytes(10 * KIB))
+                await asyncio.sleep(0.001)
+            running = journals.begin("running", ABOUT)
+            running.append(bytes(2048 * KIB))
+            for journal in (small, *large):
+                journal.append(b"end", is_end=True)
+            everything = [await _all(journal) for journal in (small, *large)]
+        assert not any(entry.left_out for entry in everything[0]), "it took less than its share"
+        for entries in everything:
+            assert entries[-1].record == b"end"
+        sizes = [len(entry.record) for entries in everything for entry in entries]
+        assert 200 * KIB < sum(sizes) < 450 * KIB
+        assert running.memory_bytes == 0
+        running.append(b"end", is_end=True)
+        assert [(entry.record, entry.left_out) for entry in await _all(running)] == [(b"end", 1)]
+        await _written(running)
+
+
+async def test_database_that_is_busy_for_long_loses_nothing(tmp_path):
+    async with execution_journals.Journals.open(tmp_path, busy_seconds=0.01) as journals:
+        journal = journals.begin("one", ABOUT)
+        with locked(tmp_path):
+            for _ in range(20):
+                journal.append(bytes(512 * KIB))
+                await asyncio.sleep(0.01)
+        journal.append(b"end", is_end=True)
+        entries = await _all(journal)
+        await _written(journal)
+    assert [entry.number for entry in entries] == list(range(1, 22))
+
+
+def test_database_that_is_busy_at_the_start_is_told(tmp_path):
+    first = journal_databases.JournalDatabase(tmp_path)
+    with locked(tmp_path), pytest.raises(OSError, match="locked"):
+        journal_databases.JournalDatabase(tmp_path, busy_seconds=0.01)
+    first.close()
+
+
+async def test_id_of_another_host_keeps_no_other_journal_from_the_disk(tmp_path):
+    async with contextlib.AsyncExitStack() as hosts:
+        there = await hosts.enter_async_context(execution_journals.Journals.open(tmp_path))
+        theirs = there.begin("same", ABOUT)
+        theirs.append(b"theirs")
+        await _written(theirs)
+        async with execution_journals.Journals.open(tmp_path) as here:
+            ours, other = here.begin("same", ABOUT), here.begin("other", ABOUT)
+            ours.append(b"ours")
+            other.append(b"end", is_end=True)
+            await _written(other)
+            ours.append(b"end", is_end=True)
+            assert [entry.record for entry in await _all(ours)] == [b"ours", b"end"]
+            here.remove("same")
+        stored = rows(tmp_path, "SELECT execution, record FROM events")
+        assert sorted(stored) == [("other", b"end"), ("same", b"theirs")]
+        async with execution_journals.Journals.open(tmp_path) as here:
+            ours = here.begin("same", ABOUT)
+            await hosts.aclose()
+            assert await here.take_over()
+            ours.append(b"end", is_end=True)
+            await _written(ours)
+        assert rows(tmp_path, "SELECT record FROM events WHERE execution = 'same'") == [(b"end",)]
+
+
+class FailingThreads(concurrent.futures.ThreadPoolExecutor):
+    """Threads on a machine that has too many of them for a moment."""
+
+    failures = 2
+
+    def submit(self, *arguments, **keywords):
+        if self.failures:
+            self.failures -= 1
+            raise RuntimeError("can't start new thread")
+        return super().submit(*arguments, **keywords)
+
+
+async def test_write_that_fails_for_another_reason_than_the_disk_is_tried_again(journals):
+    journal = journals.begin("one", ABOUT)
+    asyncio.get_running_loop().set_default_executor(FailingThreads())
+    journal.append(b"end", is_end=True)
+    await _written(journal)
+
+
 async def test_removed_and_old_journals_leave_nothing(tmp_path):
     bounds = execution_journals.Bounds(keep_seconds=0.5)
     async with execution_journals.Journals.open(tmp_path, bounds) as journals:
@@ -273,12 +393,14 @@ async def test_journals_in_memory_keep_the_newest_output_and_executions():
         for _ in range(20):
             journal.append(bytes(10 * KIB))
         journal.append(b"end", is_end=True)
-    assert len(list(journals)) == 3
-    assert journals.find("e4") is journal
-    entries = await _all(journal)
-    assert entries[-1].record == b"end"
-    assert sum(entry.left_out + 1 for entry in entries) == 21
-    assert sum(len(entry.record) for entry in entries) <= 100 * KIB
+    assert [journal.id for journal in journals] == ["e2", "e3", "e4"]
+    size_bytes = 0
+    for journal in journals:
+        entries = await _all(journal)
+        assert entries[-1].record == b"end"
+        assert sum(entry.left_out + 1 for entry in entries) == 21
+        size_bytes += sum(len(entry.record) for entry in entries)
+    assert 80 * KIB < size_bytes < 120 * KIB
 
 
 async def test_a_take_over_that_is_cancelled_is_finished(tmp_path):
@@ -293,8 +415,9 @@ async def test_a_take_over_that_is_cancelled_is_finished(tmp_path):
         assert journals.find("left").last == 1
 
 
-async def test_a_database_that_is_damaged_while_it_is_used_is_replaced(tmp_path, monkeypatch):
-    monkeypatch.setattr(execution_journals, "_RETRY_SECONDS", 0.05)
+@pytest.fixture
+async def damaged(tmp_path):
+    """The directory of a database that can be opened, and not written."""
     async with execution_journals.Journals.open(tmp_path) as journals:
         for number in range(50):
             journals.begin(f"e{number}", ABOUT).append(bytes(20 * KIB))
@@ -303,9 +426,23 @@ async def test_a_database_that_is_damaged_while_it_is_used_is_replaced(tmp_path,
     with (tmp_path / "journals.sqlite").open("r+b") as file:
         file.seek(4096)
         file.write(os.urandom(size - 4096))
-    async with execution_journals.Journals.open(tmp_path) as journals:
+    return tmp_path
+
+
+async def test_a_database_that_is_damaged_while_it_is_used_is_replaced(damaged):
+    async with execution_journals.Journals.open(damaged) as journals:
         later = journals.begin("later", ABOUT)
         later.append(b"end", is_end=True)
         await _written(later)
-    assert rows(tmp_path, STORED) == [("later",)]
-    assert (tmp_path / "journals.damaged").exists()
+    assert rows(damaged, STORED) == [("later",)]
+    assert (damaged / "journals.damaged").exists()
+
+
+def test_damaged_database_is_replaced_once_the_full_disk_has_room(damaged):
+    run = subprocess.run(
+        [sys.executable, "-c", PRELUDE + DAMAGED_ON_FULL_DISK, str(damaged)],
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+    assert rows(damaged, "SELECT record FROM events") == [(b"first",), (b"end",)]
