@@ -51,15 +51,22 @@ async def relay(endpoint: socket.socket, peer: Peer, *, most_seconds: float | No
             # Unlike `asyncio.wait`, it ends when both have, even if it is cancelled meanwhile.
             await asyncio.gather(outward, inward, return_exceptions=True)
         finally:
-            with contextlib.suppress(OSError):
-                if not is_whole and endpoint.family != socket.AF_UNIX:
-                    # What is cut off must not look like an end.
-                    endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
-            endpoint.close()
+            if is_whole:
+                endpoint.close()
+            else:
+                reset(endpoint)
         for task in (outward, inward):
             if not task.cancelled() and (error := task.exception()) is not None:
                 _log.debug("a carried connection broke off: %r", error)
         await peer.close()
+
+
+def reset(endpoint: socket.socket) -> None:
+    """Close a connection, unless it is closed; what is cut off must not look like an end."""
+    with contextlib.suppress(OSError):
+        if endpoint.family != socket.AF_UNIX:
+            endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+    endpoint.close()
 
 
 async def _send(endpoint: socket.socket, peer: Peer) -> None:

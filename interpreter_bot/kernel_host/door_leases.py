@@ -82,6 +82,7 @@ class _LeasedDoors:
         link: to the bot that holds them; None if none does.
         is_shut: a bot came that lets nothing through them.
         streams: offer and carry connections to that bot.
+        changing: held while the doors go from one bot to another.
     """
 
     key: str
@@ -90,6 +91,7 @@ class _LeasedDoors:
     link: web.WebSocketResponse | None = None
     is_shut: bool = False
     streams: set[asyncio.Task[None]] = dataclasses.field(default_factory=set)
+    changing: asyncio.Lock = dataclasses.field(default_factory=asyncio.Lock)
 
 
 class DoorLeases:
@@ -129,16 +131,20 @@ class DoorLeases:
 
     async def _link(self, request: web.Request) -> web.StreamResponse:
         """Lease a kernel's doors to a bot, and offer it what connects, until it goes."""
-        leased = await self._open(request.query["kernel"], request.query["key"])
-        is_claimed = "claim" in request.query
-        if leased.link is not None and not is_claimed:
-            raise errors.KernelError(_HELD)
+        kernel_id = request.query["kernel"]
+        leased = await self._open(kernel_id, request.query["key"])
         link = web.WebSocketResponse(
             heartbeat=door_streams.HEARTBEAT_SECONDS, compress=False, timeout=_CLOSE_SECONDS
         )
-        await link.prepare(request)
-        await _release(leased)
-        leased.link, leased.is_shut = link, False
+        async with leased.changing:
+            if self._leased.get(kernel_id) is not leased:
+                # The kernel ended meanwhile.
+                raise errors.KernelError(_NO_DOORS)
+            if leased.link is not None and "claim" not in request.query:
+                raise errors.KernelError(_HELD)
+            await link.prepare(request)
+            await _release(leased)
+            leased.link, leased.is_shut = link, False
         try:
             await link.send_json({"ports": leased.doors.ports})
             async for _ in link:
@@ -146,8 +152,9 @@ class DoorLeases:
         except ConnectionError:
             _log.info("a bot went before it heard of its doors")
         finally:
-            if leased.link is link:
-                await _release(leased)
+            async with leased.changing:
+                if leased.link is link:
+                    await _release(leased)
         return link
 
     async def _open(self, kernel_id: str, key: str) -> _LeasedDoors:
@@ -184,7 +191,8 @@ class DoorLeases:
                 task.cancel()
             await asyncio.wait(tasks)
             leased.doors.close()
-            await _release(leased)
+            async with leased.changing:
+                await _release(leased)
         for task in tasks:
             if not task.cancelled() and (error := task.exception()) is not None:
                 _log.error("the doors of %s are served no more", kernel_id, exc_info=error)
@@ -194,7 +202,7 @@ class DoorLeases:
 
         def over(task: asyncio.Task[None], endpoint: socket.socket) -> None:
             # Here, as a task that is cancelled at once never begins.
-            endpoint.close()
+            door_streams.reset(endpoint)
             free.release()
             leased.streams.discard(task)
             if not task.cancelled() and (error := task.exception()) is not None:
@@ -240,10 +248,16 @@ class DoorLeases:
         connection = self._offered.pop(request.query["stream"], None)
         if connection is None:
             raise web.HTTPNotFound
-        response = web.WebSocketResponse(compress=False, max_msg_size=_MAX_MESSAGE_BYTES)
-        await response.prepare(request)
-        relaying = door_streams.relay(connection.endpoint, response, most_seconds=_LAST_SECONDS)
-        carrying = asyncio.create_task(relaying, name="carried connection")
+        response = web.WebSocketResponse(
+            compress=False, max_msg_size=_MAX_MESSAGE_BYTES, timeout=_CLOSE_SECONDS
+        )
+
+        async def carry() -> None:
+            await response.prepare(request)
+            await door_streams.relay(connection.endpoint, response, most_seconds=_LAST_SECONDS)
+
+        carrying = asyncio.create_task(carry(), name="carried connection")
+        # At once: it is fetched, and no more to be given up.
         connection.carrying.set_result(carrying)
         try:
             await asyncio.wait({carrying})
