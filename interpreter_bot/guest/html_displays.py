@@ -99,7 +99,7 @@ def install(display_formatter: Any) -> None:
 def _title_of_figure(figure: Any) -> str | None:
     """Return what a figure of matplotlib says it is about: its title, or the first of its axes."""
     try:
-        titles = [figure._suptitle.get_text() if figure._suptitle else ""]
+        titles = [figure.get_suptitle()]
         titles += [axes.get_title(place) for axes in figure.axes for place in _TITLE_PLACES]
     except Exception:
         # User code can change any of this; then it has no title.

@@ -10,6 +10,7 @@ import os
 import pickle
 import random
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ State = dict[str, Any]
 _path: list[str] = []
 _environment: dict[str, str] = {}
 _parameters: dict[str, Any] = {}
+_first_pandas_options: dict[str, Any] = {}
 
 
 _more: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {}
@@ -32,7 +34,7 @@ def begin() -> None:
     """Remember the present state as that of a new session.
 
     The options of matplotlib are those of the first call, in the fork server: reading them takes
-    longer than all the rest.
+    longer than all the rest. For those of pandas, see `remember_pandas_options`.
     """
     _path[:] = sys.path
     _environment.clear()
@@ -40,6 +42,11 @@ def begin() -> None:
     matplotlib = sys.modules.get("matplotlib")
     if matplotlib and not _parameters:
         _parameters.update(matplotlib.rcParams)
+
+
+def remember_pandas_options(pandas: Any) -> None:
+    """Remember the options of pandas, which was just imported, as those of a new session."""
+    _first_pandas_options.update(_pandas_options(pandas))
 
 
 def add_variables(variables: dict[str, str]) -> None:
@@ -66,7 +73,11 @@ def collect() -> State:
     if matplotlib := sys.modules.get("matplotlib"):
         items["matplotlib"] = lambda: _matplotlib_options(matplotlib)
     if pandas := sys.modules.get("pandas"):
-        items["pandas"] = lambda: _pandas_options(pandas)
+        items["pandas"] = lambda: {
+            name: value
+            for name, value in _pandas_options(pandas).items()
+            if _first_pandas_options.get(name, value) != value
+        }
     items |= {name: collect_ for name, (collect_, _) in _more.items()}
     state: State = {}
     for name, item in items.items():
@@ -90,14 +101,22 @@ def _matplotlib_options(matplotlib: Any) -> dict[str, Any]:
 
 
 def _pandas_options(pandas: Any) -> dict[str, Any]:
-    options = pandas._config.config
-    return {
-        name: value
-        for name, registered in options._registered_options.items()
-        if name not in options._deprecated_options
-        and isinstance(value := pandas.get_option(name), (bool, int, float, str, type(None)))
-        and value != registered.defval
-    }
+    """Return the options with plain values, by their full names."""
+    values: dict[str, Any] = {}
+
+    def read(options: Any, prefix: str) -> None:
+        for name in dir(options):
+            value = getattr(options, name)
+            if type(value) is type(pandas.options):
+                read(value, f"{prefix}{name}.")
+            elif isinstance(value, (bool, int, float, str, type(None))):
+                values[f"{prefix}{name}"] = value
+
+    with warnings.catch_warnings():
+        # Some are deprecated.
+        warnings.simplefilter("ignore")
+        read(pandas.options, "")
+    return values
 
 
 def restore(state: State) -> None:

@@ -72,6 +72,20 @@ _LATE_SIGNALS = (
 _NO_KEY = b"none"
 
 
+IPYKERNEL_INTERNALS = (
+    "_allow_stdin",
+    "_execute_sleep",
+    "_input_request",
+    "_parent_ident",
+    "_publish_execute_input",
+    "_publish_status",
+    "_stderr",
+    "_stdout",
+    "_supports_kernel_subshells",
+)
+"""What is used here, and nowhere else, of ipykernel's private names; its version is pinned."""
+
+
 class _Nowhere:
     """Placeholder for a socket before there is one."""
 
@@ -266,12 +280,27 @@ class _GuestKernel(ipkernel.IPythonKernel):
             if not line:
                 raise EOFError(_END_OF_INPUT)
             return line.removesuffix("\n")
-        if not self._allow_stdin:
+        if not self.may_ask:
             raise EOFError("Nobody can be asked for input here: put the value into the code.")
         try:
             return str(super().raw_input(str(prompt)[:_MAX_PROMPT_CHARACTERS]))
         except EOFError:
             raise EOFError(_END_OF_INPUT) from None
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether whoever sent the running request answers questions."""
+        return bool(self._allow_stdin)
+
+    @property
+    def requester(self) -> Any:
+        """Who sent the latest execution request, as the shell channel's socket names peers."""
+        return self._parent_ident["shell"]
+
+    def ask_bot(self, question: object) -> Any:
+        """Ask the bot something that can be JSON, and return what it answers; see `raw_input`."""
+        parent = self.get_parent("shell")
+        return json.loads(self._input_request(question, self.requester, parent))
 
     def _input_request(self, *args: Any, **options: Any) -> Any:
         # Beside a tool's call in a thread, one of them would read the other's answer.

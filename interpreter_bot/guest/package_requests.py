@@ -7,7 +7,6 @@ told of modules that were not found, too, and may offer the packages that they p
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import re
 import shlex
@@ -104,9 +103,7 @@ def is_own(module: str, directories: Iterable[str]) -> bool:
 
 def _ask(kernel: Any, wanted: list[str] | str) -> tuple[str, bool]:
     """Ask the bot, and use what it installed; returns what it said, and whether it did not."""
-    parent = kernel.get_parent("shell")
-    identity = kernel._parent_ident["shell"]
-    answer = json.loads(kernel._input_request({"install": wanted}, identity, parent))
+    answer = kernel.ask_bot({"install": wanted})
     use(answer["paths"])
     return answer["said"], answer["has_failed"]
 

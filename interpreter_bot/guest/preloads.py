@@ -22,6 +22,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
+from . import interpreter_state
+
 Hook = Callable[[ModuleType], None]
 
 
@@ -134,7 +136,12 @@ def load(modules: list[str]) -> dict[str, str]:
     if "matplotlib" in sys.modules:
         importlib.import_module("matplotlib_inline.backend_inline")
     # Where it is not preloaded, upon its first import in a kernel.
-    after_import({"matplotlib.font_manager": _set_up_plots})
+    after_import(
+        {
+            "matplotlib.font_manager": _set_up_plots,
+            "pandas": interpreter_state.remember_pandas_options,
+        }
+    )
     return missing
 
 

@@ -178,10 +178,10 @@ def _asked(kernel: Any, parent: Any, text: str) -> Any:
     # A child that code forked has the same sockets, and must not use them.
     if os.getpid() != kernel.session.pid:
         raise ToolError(_NOT_NOW)
-    if not kernel._allow_stdin or kernel.execution != execution:
+    if not kernel.may_ask or kernel.execution != execution:
         raise ToolError(_NOT_NOW)
     content = {"prompt": {"tools": text}, "password": False}
-    channel, identity = kernel.stdin_socket, kernel._parent_ident["shell"]
+    channel, identity = kernel.stdin_socket, kernel.requester
     sent = kernel.session.send(channel, "input_request", content, parent, ident=identity)
     # A thread that waits must not keep the channel from the next execution.
     while kernel.execution == execution:

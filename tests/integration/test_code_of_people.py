@@ -361,9 +361,7 @@ async def test_too_large_a_call_is_an_error_and_no_question(run):
         raise errors.UnansweredError
 
     ran = await run(
-        "get_ipython().kernel._input_request({'tools': 'x' * 300_000}, "
-        "get_ipython().kernel._parent_ident['shell'], "
-        "get_ipython().kernel.get_parent('shell'))",
+        "get_ipython().kernel.ask_bot({'tools': 'x' * 300_000})",
         ask=ask,
     )
     assert (ran.ending, asked) == (values.Ending.OK, [])

@@ -1336,6 +1336,7 @@ def test_state_of_the_process_comes_back(session, tmp_path, monkeypatch):
     monkeypatch.setenv("SNAPSHOT_BEFORE", "1")
     monkeypatch.chdir(tmp_path)
     interpreter_state.begin()
+    interpreter_state.remember_pandas_options(pandas)
     saved = session("")
     with pandas.option_context("display.max_rows", 7):
         monkeypatch.setenv("SNAPSHOT_NEW", "2")
@@ -1353,6 +1354,16 @@ def test_state_of_the_process_comes_back(session, tmp_path, monkeypatch):
         assert pandas.get_option("display.max_rows") == 7
     finally:
         pandas.reset_option("display.max_rows")
+
+
+def test_only_options_of_pandas_that_differ_from_the_beginning_are_saved():
+    from interpreter_bot.guest import interpreter_state
+
+    interpreter_state.remember_pandas_options(pandas)
+    assert interpreter_state.collect()["pandas"] == {}
+    with pandas.option_context("display.max_rows", 7, "display.html.border", 2):
+        changed = interpreter_state.collect()["pandas"]
+    assert changed == {"display.max_rows": 7, "display.html.border": 2}
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "strange", "hole"])

@@ -1,0 +1,35 @@
+"""What is used of ipykernel's private names is listed, is there, and is used in one module."""
+
+import inspect
+import pathlib
+import re
+
+from ipykernel import ipkernel
+
+from interpreter_bot import guest
+from interpreter_bot.guest import kernel_apps
+
+GUEST = pathlib.Path(guest.__file__).parent
+# Attributes that a kernel has, whether its class or its methods give it them.
+PRIVATE_NAMES = {
+    name
+    for kind in ipkernel.IPythonKernel.__mro__
+    if kind.__module__.startswith("ipykernel.")
+    for name in {*vars(kind), *re.findall(r"self\.(\w+)", inspect.getsource(kind))}
+    if re.fullmatch(r"_(?!_)\w+", name)
+}
+
+
+def test_the_installed_ipykernel_has_every_name():
+    assert set(kernel_apps.IPYKERNEL_INTERNALS) <= PRIVATE_NAMES
+
+
+def test_every_one_that_is_used_is_listed():
+    words = set(re.findall(r"\w+", (GUEST / "kernel_apps.py").read_text()))
+    assert words & PRIVATE_NAMES == set(kernel_apps.IPYKERNEL_INTERNALS)
+
+
+def test_no_other_module_uses_them():
+    uses = re.compile(rf"\b({'|'.join(kernel_apps.IPYKERNEL_INTERNALS)})\b")
+    users = {path.name for path in GUEST.glob("*.py") if uses.search(path.read_text())}
+    assert users == {"kernel_apps.py"}
