@@ -19,7 +19,6 @@ class SavedVariables:
         names: of the first of them.
         lost: those that could not be saved, and why; the first of `lost_count`.
         partly: those of which a part could not, and which; the first of `partly_count`.
-        missed_runs: of a checkpoint, how many more pieces of code had run by then.
     """
 
     kernel: str
@@ -31,7 +30,21 @@ class SavedVariables:
     lost_count: int = 0
     partly: tuple[tuple[str, str], ...] = ()
     partly_count: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RestoredState:
+    """What a session begins with that goes back, or that is a copy of another one.
+
+    Attributes:
+        saved: the variables that its next kernel has; None if there are none.
+        missed_runs: how many more pieces of code had run by the checkpoint.
+        files_flaw: why its files are as they are now, a sentence; empty if they are as they were.
+    """
+
+    saved: SavedVariables | None = None
     missed_runs: int = 0
+    files_flaw: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from interpreter_bot.hosts import ports
 Event: TypeAlias = ports.Event | ports.ExecutionEnd
 """What is told of an execution: its outputs, what it installs, and last its end."""
 
-PROTOCOL: Final = 11
+PROTOCOL: Final = 12
 """Number of what is said on the wire; a bot and a host need the same."""
 
 UNREADABLE: Final = (

@@ -51,7 +51,7 @@ class Variables(Request[session_variables.HeldVariables]):
 
 
 @dataclasses.dataclass(frozen=True)
-class Fork(Request[session_variables.SavedVariables | None]):
+class Fork(Request[session_variables.RestoredState]):
     """See `ports.Hosts.fork`; `new_epoch` is that of the new session."""
 
     is_long = is_once = True
@@ -70,7 +70,7 @@ class NoteCheckpoint(Request[None]):
 
 
 @dataclasses.dataclass(frozen=True)
-class GoBack(Request[session_variables.SavedVariables | None]):
+class GoBack(Request[session_variables.RestoredState]):
     """See `ports.Hosts.go_back`."""
 
     is_long = is_once = True

@@ -219,7 +219,7 @@ class LocalHost:
 
     async def fork(
         self, key: str, new_key: str, *, checkpoint: str = ""
-    ) -> session_variables.SavedVariables | None:
+    ) -> session_variables.RestoredState:
         """Let a new session begin as a copy of another; see `ports.Hosts.fork`."""
         return await self._branches.fork(key, new_key, checkpoint=checkpoint)
 
@@ -229,7 +229,7 @@ class LocalHost:
 
     async def go_back(
         self, key: str, name: str, *, is_whole: bool = False
-    ) -> session_variables.SavedVariables | None:
+    ) -> session_variables.RestoredState:
         """Let a session be what it was; see `ports.Hosts.go_back`."""
         return await self._branches.go_back(key, name, is_whole=is_whole)
 

@@ -306,7 +306,7 @@ class PlacedHosts(session_router.SessionRouter):
 
     async def fork(
         self, key: str, new_key: str, *, checkpoint: str = ""
-    ) -> session_variables.SavedVariables | None:
+    ) -> session_variables.RestoredState:
         """Let a new session begin as a copy of another, on the same machine."""
         host = await self.host_of(key)
         copy, _, epoch = await self._placed(new_key, beside=host)

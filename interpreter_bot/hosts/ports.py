@@ -291,7 +291,7 @@ class Hosts(Protocol):
 
     async def fork(
         self, key: str, new_key: str, *, checkpoint: str = ""
-    ) -> session_variables.SavedVariables | None:
+    ) -> session_variables.RestoredState:
         """Let a new session begin as another one is, or was at a checkpoint.
 
         It returns and raises what `go_back` does, or a SessionExistsError; then nothing is left."""
@@ -306,15 +306,13 @@ class Hosts(Protocol):
 
     async def go_back(
         self, key: str, name: str, *, is_whole: bool = False
-    ) -> session_variables.SavedVariables | None:
+    ) -> session_variables.RestoredState:
         """Let a session be again what it was at a checkpoint; its kernel ends.
 
         Args:
             key: of the session.
             name: of the checkpoint.
-            is_whole: only where all variables of that time come back.
-
-        Returns the variables that its next kernel begins with; None if there were none.
+            is_whole: only where all variables and files of that time come back.
 
         Raises:
             KernelError: that is not kept, or code runs; nothing is changed then.

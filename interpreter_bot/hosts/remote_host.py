@@ -213,7 +213,7 @@ class RemoteHost:
 
     async def fork(
         self, key: str, new_key: str, *, checkpoint: str = "", new_epoch: int = 0
-    ) -> session_variables.SavedVariables | None:
+    ) -> session_variables.RestoredState:
         """Let a new session, of an epoch of its own, begin as a copy; see `ports.Hosts.fork`."""
         return await self._call(host_requests.Fork(key, new_key, checkpoint, new_epoch))
 
@@ -223,7 +223,7 @@ class RemoteHost:
 
     async def go_back(
         self, key: str, name: str, *, is_whole: bool = False
-    ) -> session_variables.SavedVariables | None:
+    ) -> session_variables.RestoredState:
         """Let a session be what it was; see `ports.Hosts.go_back`."""
         return await self._call(host_requests.GoBack(key, name, is_whole))
 

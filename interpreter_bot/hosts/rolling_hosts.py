@@ -213,7 +213,7 @@ class RollingHosts(session_router.SessionRouter):
 
     async def fork(
         self, key: str, new_key: str, *, checkpoint: str = ""
-    ) -> session_variables.SavedVariables | None:
+    ) -> session_variables.RestoredState:
         """Let a new session begin as a copy of another; see `ports.Hosts.fork`."""
         return await (await self.host_of(key)).fork(key, new_key, checkpoint=checkpoint)
 

@@ -49,7 +49,7 @@ class SessionRouter(abc.ABC):
 
     async def go_back(
         self, key: str, name: str, *, is_whole: bool = False
-    ) -> session_variables.SavedVariables | None:
+    ) -> session_variables.RestoredState:
         """Let a session be what it was; see `ports.Hosts.go_back`."""
         return await (await self.host_of(key)).go_back(key, name, is_whole=is_whole)
 

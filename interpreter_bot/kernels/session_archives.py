@@ -18,15 +18,13 @@ import logging
 import os
 import pathlib
 import shutil
-import time
 import weakref
-from collections.abc import AsyncIterator, Iterable
-from typing import Final, TypeAlias
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator
+from typing import BinaryIO, Final, TypeAlias
 
 from interpreter_bot import cancellation, errors, private_files, schedules
 from interpreter_bot.kernels import (
     archive_manifests,
-    checkpoints,
     pools,
     shared_object_stores,
     snapshot_generations,
@@ -48,19 +46,24 @@ _MOST_REMEMBERED: Final = 200_000  # some 60 MB
 _FULL: Final = "The disk of the machine is too full to bring this conversation's files here."
 _FLUSH_SECONDS: Final = 60.0
 _SWEEP_SECONDS: Final = 24 * 3600.0
-_STAGING: Final = "archives"
+# Of files that fit into memory; larger ones are read twice.
+_SMALL_BYTES: Final = 4 * 1024 * 1024
+_CHUNK_BYTES: Final = 4 * 1024 * 1024
+# Of what files seem to hold: a workspace may be full of holes.
+_SPARSE_TIMES: Final = 4
 
 _Digests: TypeAlias = dict[bytes, tuple[directory_contents.Identity, archive_manifests.File]]
 """By path, below `f/` or `v/`: what a file was when it was archived last."""
 
 
-@dataclasses.dataclass(slots=True)
-class _Staged:
-    """A manifest, where the content lies that is to be uploaded, and what to remember then."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class _SessionState:
+    """What there is of a session, as it was scanned."""
 
-    manifest: archive_manifests.Manifest
-    content: dict[str, pathlib.Path]
-    digests: _Digests
+    files: Collection[directory_contents.Entry]
+    variables: Collection[directory_contents.Entry]
+    pointer: str
+    packages: str
 
 
 class SessionArchives:
@@ -75,7 +78,6 @@ class SessionArchives:
         self._pool = pool
         self._store = store
         self._key = key
-        self._staging = pool.settings.paths.data / _STAGING
         self._epochs: dict[str, int] = {}
         # By session: which content each file had when it was last archived.
         self._digests: dict[str, _Digests] = {}
@@ -100,8 +102,6 @@ class SessionArchives:
             key: of their snapshots.
         """
         archives = cls(pool, store, key)
-        await asyncio.to_thread(shutil.rmtree, archives._staging, ignore_errors=True)
-        await asyncio.to_thread(archives._staging.mkdir, mode=0o700, parents=True)
         pool.snapshots.on_saved = archives._note
         sweep = functools.partial(archive_manifests.sweep, store)
         sweeping = schedules.PeriodicJob("sweep the store", _SWEEP_SECONDS, sweep)
@@ -185,20 +185,32 @@ class SessionArchives:
         if epoch > 1 and (await asyncio.to_thread(archive_manifests.arrival, workspace))[0] < epoch:
             # What another machine had is to come here first: this is what was before that.
             return
-        place = self._staging / f"{name}-{time.monotonic_ns()}"
-        try:
-            async with self._pool.snapshots.lock(workspace):
-                staged = await workspace_io.file_work(self._stage, workspace, place)
-            for digest, file in staged.content.items():
-                await self._store.upload(file, digest)
-            if (await asyncio.to_thread(archive_manifests.arrival, workspace))[0] < epoch == 1:
-                # First: else it would pass for another machine's where this one dies in between.
-                mark = archive_manifests.mark
-                await asyncio.to_thread(mark, workspace, epoch, is_restored=False)
-            if await archive_manifests.write(self._store, staged.manifest, epoch, self._key):
-                self._remember(name, staged.digests)
-        finally:
-            await cancellation.in_thread(shutil.rmtree, place, ignore_errors=True)
+        saved = self._pool.snapshots
+        with contextlib.ExitStack() as stack:
+            async with saved.lock(workspace):
+                state = await workspace_io.file_work(self._scan, workspace)
+                stack.enter_context(saved.generations.pinned(workspace, state.pointer))
+            uploads = _Uploads(self._store, self._digests.get(name, {}))
+            files = await uploads.add(workspace.directory, state.files, b"f/")
+            variables = await uploads.add(workspace.variables, state.variables, b"v/")
+        if len(variables) < len(state.variables):
+            # The session was forgotten or went back meanwhile, or its code changed them.
+            raise shared_object_stores.ContentChangedError
+        manifest = archive_manifests.Manifest(
+            session=name,
+            files=files,
+            variables=variables,
+            pointer=state.pointer,
+            packages=state.packages,
+        )
+        if (await asyncio.to_thread(archive_manifests.arrival, workspace))[0] < epoch == 1:
+            # First: else it would pass for another machine's where this one dies in between.
+            mark = archive_manifests.mark
+            await asyncio.to_thread(mark, workspace, epoch, is_restored=False)
+        if await archive_manifests.write(self._store, manifest, epoch, self._key):
+            self._remember(name, uploads.digests)
+        if uploads.is_partial:
+            raise shared_object_stores.ContentChangedError
 
     def _remember(self, name: str, digests: _Digests) -> None:
         self._digests.pop(name, None)
@@ -206,78 +218,23 @@ class SessionArchives:
         while sum(map(len, self._digests.values())) > _MOST_REMEMBERED and len(self._digests) > 1:
             del self._digests[next(iter(self._digests))]
 
-    def _stage(self, workspace: workspaces.Workspace, place: pathlib.Path) -> _Staged:
-        """Copy what is new of a session, so that it stays what it is while it is uploaded."""
-        place.mkdir(mode=0o700)
-        content: dict[str, pathlib.Path] = {}
-        limits, known = self._pool.settings.limits, self._digests.get(workspace.name, {})
-        digests: _Digests = {}
+    def _scan(self, workspace: workspaces.Workspace) -> _SessionState:
+        """Scan what there is of a session that can be archived."""
+        limits = self._pool.settings.limits
         with workspace_io.opened(workspace.directory) as root:
             found = directory_contents.scan(root, limits.workspace_files).entries
-            files = self._copied(root, found, place, b"f/", (known, digests), content)
+        left_bytes, files = _SPARSE_TIMES * limits.workspace_bytes, []
+        for entry in found:
+            left_bytes -= entry.info.size_bytes
+            if not entry.refusal and left_bytes >= 0:
+                files.append(entry)
         snapshot = self._pool.snapshots.generations.find(workspace)
-        variables: list[archive_manifests.File] = []
+        variables: list[directory_contents.Entry] = []
         if snapshot is not None:
             with workspace_io.opened(workspace.variables) as root:
-                entries = snapshot_generations.entries(root, snapshot)
-                variables = self._copied(root, entries, place, b"v/", (known, digests), content)
-        return _Staged(
-            archive_manifests.Manifest(
-                session=workspace.name,
-                files=tuple(files),
-                variables=tuple(variables),
-                pointer="" if snapshot is None else snapshot_generations.read_pointer(workspace),
-                packages=_text(workspace.packages_file),
-            ),
-            content,
-            digests,
-        )
-
-    def _copied(
-        self,
-        root: int,
-        entries: Iterable[directory_contents.Entry],
-        place: pathlib.Path,
-        kind: bytes,
-        digests: tuple[_Digests, _Digests],
-        content: dict[str, pathlib.Path],
-    ) -> list[archive_manifests.File]:
-        known, found = digests
-        with workspace_io.opened(place) as copies:
-            for entry in entries:
-                if entry.refusal:
-                    continue
-                former = known.get(kind + entry.path)
-                if former is not None and former[0] == entry.identity:
-                    found[kind + entry.path] = former
-                    continue
-                copy = f"{len(found)}{kind[:1].decode()}"
-                try:
-                    file = safe_open.open_file(root, entry.path)
-                except errors.FileMissingError:
-                    continue
-                try:
-                    file_copies.copy_file(
-                        file,
-                        copies,
-                        copy.encode(),
-                        most_bytes=self._pool.settings.limits.workspace_bytes,
-                        reserve_bytes=self._pool.settings.limits.disk_reserve_bytes,
-                    )
-                finally:
-                    os.close(file)
-                with (place / copy).open("rb") as opened:
-                    sha256 = hashlib.file_digest(opened, "sha256").hexdigest()
-                status = (place / copy).stat()
-                made = archive_manifests.File(
-                    path=entry.path.hex(),
-                    size_bytes=status.st_size,
-                    changed_ns=status.st_mtime_ns,
-                    sha256=sha256,
-                )
-                found[kind + entry.path] = (entry.identity, made)
-                content[sha256] = place / copy
-        return [file for path, (_, file) in found.items() if path.startswith(kind)]
+                variables = snapshot_generations.entries(root, snapshot)
+        pointer = "" if snapshot is None else snapshot_generations.read_pointer(workspace)
+        return _SessionState(files, variables, pointer, _text(workspace.packages_file))
 
     async def arrive(self, key: str, epoch: int) -> bool:
         """Bring what another machine had of a session here, once.
@@ -318,54 +275,32 @@ class SessionArchives:
             await self._pool.forget(key)
             await self._pool.workspace(key)
             return
-        place = self._staging / f"{workspace.name}-{time.monotonic_ns()}"
-        everything = {one.sha256: one for one in (*manifest.files, *manifest.variables)}
+        everything = [*_placed(workspace, manifest)]
         slots = asyncio.Semaphore(_AT_ONCE)
-        disk = await asyncio.to_thread(shutil.disk_usage, self._staging)
-        # They are here twice for a moment.
-        needed_bytes = 2 * sum(one.size_bytes for one in everything.values())
+        disk = await asyncio.to_thread(shutil.disk_usage, workspace.directory)
+        needed_bytes = sum(one.size_bytes for one, _ in everything)
         if needed_bytes + self._pool.settings.limits.disk_reserve_bytes > disk.free:
             raise errors.WorkspaceFullError(_FULL)
 
-        async def download(one: archive_manifests.File) -> None:
+        async def download(one: archive_manifests.File, place: pathlib.Path) -> None:
             async with slots:
-                await self._store.download(one.sha256, one.size_bytes, place / one.sha256)
+                await workspace_io.file_work(place.parent.mkdir, parents=True, exist_ok=True)
+                await self._store.download(one.sha256, one.size_bytes, place)
+                times = (one.changed_ns, one.changed_ns)
+                await workspace_io.file_work(os.utime, place, ns=times)
 
         async def put(_: workspaces.Workspace) -> None:
             async with self._pool.snapshots.lock(workspace):
-                await workspace_io.file_work(self._put, workspace, manifest, place)
+                await workspace_io.file_work(_put, workspace, manifest)
 
+        await workspace_io.file_work(_make_staging, workspace)
         try:
-            await asyncio.to_thread(place.mkdir, mode=0o700)
-            await asyncio.gather(*map(download, everything.values()))
-            await self._pool.let_go(key, put)
-        finally:
-            await cancellation.in_thread(shutil.rmtree, place, ignore_errors=True)
-
-    def _put(
-        self,
-        workspace: workspaces.Workspace,
-        manifest: archive_manifests.Manifest,
-        place: pathlib.Path,
-    ) -> None:
-        """Let a session's directory be what a manifest says, out of downloaded files."""
-        limits = self._pool.settings.limits
-        snapshot_generations.forget(workspace)
-        with workspace_io.opened(workspace.directory) as root:
-            for name in os.listdir(root):
-                safe_open.remove_tree(root, name)
-        for directory, files in (
-            (workspace.directory, manifest.files),
-            (workspace.variables, manifest.variables),
-        ):
-            for one in files:
-                os.utime(place / one.sha256, ns=(one.changed_ns, one.changed_ns))
-            wanted = {bytes.fromhex(one.path): one.sha256 for one in files}
-            checkpoints.put_files(wanted, place, directory, limits)
-        if manifest.packages:
-            private_files.replace(workspace.packages_file, manifest.packages)
-        if manifest.pointer:
-            snapshot_generations.point(workspace, manifest.pointer)
+            async with asyncio.TaskGroup() as downloads:
+                for one, place in everything:
+                    downloads.create_task(download(one, place))
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+        await self._pool.let_go(key, put)
 
     async def forget(self, key: str) -> None:
         """Delete what is archived of a session, also for a machine that still has it and is away.
@@ -388,6 +323,112 @@ class SessionArchives:
             # It is here already: else it would take away here what comes after it.
             mark, workspace = archive_manifests.mark, await self._pool.workspace(key)
             await asyncio.to_thread(mark, workspace, epoch, is_restored=False)
+
+
+class _Uploads:
+    """Files of a session on their way into the store.
+
+    Attributes:
+        digests: what was stored, now or before.
+        is_partial: a file is left out, or as it was before, because it changed all the time.
+    """
+
+    def __init__(self, store: shared_object_stores.SharedStore, known: _Digests) -> None:
+        self._store = store
+        self._known = known
+        self.digests: _Digests = {}
+        self.is_partial = False
+
+    async def add(
+        self, root: pathlib.Path, entries: Iterable[directory_contents.Entry], kind: bytes
+    ) -> tuple[archive_manifests.File, ...]:
+        """Store those that are not stored; return all but those that are gone by now."""
+        files = []
+        for entry in entries:
+            name = kind + entry.path
+            stored = self._known.get(name)
+            if stored is None or stored[0] != entry.identity:
+                try:
+                    stored = entry.identity, await self._upload(root, entry.path)
+                except errors.FileMissingError:
+                    continue
+                except shared_object_stores.ContentChangedError:
+                    self.is_partial = True
+            if stored is not None:
+                self.digests[name] = stored
+                files.append(stored[1])
+        return tuple(files)
+
+    async def _upload(self, root: pathlib.Path, path: bytes) -> archive_manifests.File:
+        file = await workspace_io.file_work(_opened, root, path)
+        try:
+            status = os.fstat(file.fileno())
+            size_bytes = status.st_size
+            content: bytes | AsyncIterator[bytes]
+            if size_bytes <= _SMALL_BYTES:
+                content = await workspace_io.file_work(file.read, size_bytes)
+                size_bytes = len(content)
+                digest = hashlib.sha256(content).hexdigest()
+            else:
+                digest = await workspace_io.file_work(_digest, file, size_bytes)
+                content = _chunks(file, size_bytes)
+            await self._store.upload(content, digest)
+        finally:
+            await cancellation.in_thread(file.close)
+        return archive_manifests.File(
+            path=path.hex(), size_bytes=size_bytes, changed_ns=status.st_mtime_ns, sha256=digest
+        )
+
+
+def _opened(root: pathlib.Path, path: bytes) -> BinaryIO:
+    with workspace_io.opened(root) as directory:
+        return os.fdopen(safe_open.open_file(directory, path), "rb")
+
+
+def _digest(file: BinaryIO, size_bytes: int) -> str:
+    """Hash the first bytes of a file; code may append to it meanwhile."""
+    hashed = hashlib.sha256()
+    while size_bytes and (chunk := file.read(min(_CHUNK_BYTES, size_bytes))):
+        hashed.update(chunk)
+        size_bytes -= len(chunk)
+    file.seek(0)
+    return hashed.hexdigest()
+
+
+async def _chunks(file: BinaryIO, size_bytes: int) -> AsyncIterator[bytes]:
+    while size_bytes:
+        chunk = await workspace_io.file_work(file.read, min(_CHUNK_BYTES, size_bytes))
+        if not chunk:
+            return
+        size_bytes -= len(chunk)
+        yield chunk
+
+
+def _placed(
+    workspace: workspaces.Workspace, manifest: archive_manifests.Manifest
+) -> Iterator[tuple[archive_manifests.File, pathlib.Path]]:
+    """Yield the files of a manifest, and where each is brought to before it replaces another."""
+    for folder, files in (("files", manifest.files), ("variables", manifest.variables)):
+        for file in files:
+            yield file, workspace.staging / folder / os.fsdecode(bytes.fromhex(file.path))
+
+
+def _make_staging(workspace: workspaces.Workspace) -> None:
+    safe_open.remove(workspace.staging)
+    for folder in ("files", "variables"):
+        (workspace.staging / folder).mkdir(mode=0o700, parents=True)
+
+
+def _put(workspace: workspaces.Workspace, manifest: archive_manifests.Manifest) -> None:
+    """Let a session's directory be what a manifest says, out of what was brought here."""
+    snapshot_generations.forget(workspace)
+    file_copies.replace_content(workspace.directory, workspace.staging / "files")
+    file_copies.replace_content(workspace.variables, workspace.staging / "variables")
+    safe_open.remove(workspace.staging)
+    if manifest.packages:
+        private_files.replace(workspace.packages_file, manifest.packages)
+    if manifest.pointer:
+        snapshot_generations.point(workspace, manifest.pointer)
 
 
 def _text(file: pathlib.Path) -> str:

@@ -7,11 +7,11 @@ import dataclasses
 import logging
 
 from interpreter_bot import cancellation, errors, session_variables
-from interpreter_bot.kernels import checkpoints, pools, snapshot_generations
+from interpreter_bot.kernels import pools, snapshot_generations
 from interpreter_bot.kernels.files import (
-    checkpoint_files,
-    directory_contents,
+    checkpoints,
     file_copies,
+    safe_open,
     workspace_io,
     workspaces,
 )
@@ -19,9 +19,11 @@ from interpreter_bot.kernels.files import (
 _log = logging.getLogger(__name__)
 
 _BUSY = "Something is still running here. Try again when it is done."
-# A person waits for it.
+# A person waits for these.
 _MOST_WAIT_SECONDS = 1.0
-_NOT_WHOLE = "Some variables from then were not saved, so nothing was changed."
+_MAX_NOTE_SECONDS = 2.0
+_MAX_CHECKPOINT_FILES = 2000
+_NOT_WHOLE = "Some variables or files from then were not saved, so nothing was changed."
 _GONE = "The variables from then are no longer kept, so nothing was changed."
 
 
@@ -30,7 +32,6 @@ class SessionForks:
 
     Args:
         pool: of the sessions.
-        config: the settings in effect.
     """
 
     def __init__(self, pool: pools.Pool) -> None:
@@ -38,16 +39,13 @@ class SessionForks:
 
     async def fork(
         self, key: str, new_key: str, *, checkpoint: str = ""
-    ) -> session_variables.SavedVariables | None:
+    ) -> session_variables.RestoredState:
         """Let a new session begin with the files and variables of another one.
 
         Args:
             key: of that one.
             new_key: of the new one.
             checkpoint: as it was there; empty for as it is now.
-
-        Returns:
-            The variables that it begins with; None if there are none.
 
         Raises:
             KernelError: code runs in that one, or the checkpoint is not kept.
@@ -58,52 +56,41 @@ class SessionForks:
         if new_key in self._pool.sessions or await target.list():
             raise errors.SessionExistsError
         launched, work = self._pool.live.get(key), workspace_io.file_work
-        former = await work(checkpoints.read, source, checkpoint) if checkpoint else None
-        if former is None and launched is not None and launched.kernel.is_alive:
+        former = None
+        if checkpoint:
+            former = await work(checkpoints.read, source.checkpoints, checkpoint)
+        elif launched is not None and launched.kernel.is_alive:
             await self._pool.snapshots.save(launched)
             if launched.kernel.is_busy:
                 raise errors.KernelError(_BUSY)
+        files = source.directory
+        if former is not None and not former.flaw:
+            files = checkpoints.files_of(source.checkpoints, checkpoint)
 
-        async def copy(_: workspaces.Workspace) -> None:
+        def copy() -> None:
+            is_ours = files != source.directory
+            file_copies.copy_tree(files, target.directory, self._copy_limits, is_ours=is_ours)
+            self._copy_variables(source, target, former)
+
+        async def let_copy(_: workspaces.Workspace) -> None:
             async with self._pool.snapshots.lock(source):
-                await work(self._copy, source, target, former)
+                await work(copy)
 
         try:
             # So that nobody else tidies the new one meanwhile.
-            await self._pool.let_go(new_key, copy)
+            await self._pool.let_go(new_key, let_copy)
         except BaseException:
             await cancellation.shielded(self._pool.forget(new_key))
             raise
         saved = await self._pool.saved_variables(new_key)
-        if saved is None or former is None:
-            return saved
-        return dataclasses.replace(saved, missed_runs=former.missed_runs)
+        return _restored(saved, former)
 
-    def _copy(
+    def _copy_variables(
         self,
         source: workspaces.Workspace,
         target: workspaces.Workspace,
-        former: checkpoint_files.Checkpoint | None,
+        former: checkpoints.Checkpoint | None,
     ) -> None:
-        limits = self._pool.settings.limits
-        plan = checkpoints.RestorePlan()
-        if former is not None:
-            plan = checkpoints.plan_restore(source, former, limits)
-        doomed = set(plan.delete)
-        with (
-            workspace_io.opened(source.directory) as root,
-            workspace_io.opened(target.directory) as copies,
-        ):
-            found = directory_contents.scan(root, limits.workspace_files).entries
-            file_copies.copy_files(
-                root,
-                copies,
-                [one for one in found if not one.refusal and one.path not in doomed],
-                most_bytes=limits.workspace_bytes,
-                reserve_bytes=limits.disk_reserve_bytes,
-            )
-        plan = dataclasses.replace(plan, delete=())
-        checkpoints.apply_plan(plan, target, limits, copies_of=source)
         with contextlib.suppress(FileNotFoundError):
             # Variables may need what was installed.
             target.packages_file.write_bytes(source.packages_file.read_bytes())
@@ -112,7 +99,7 @@ class SessionForks:
                 source,
                 target,
                 pointer=None if former is None else former.pointer,
-                reserve_bytes=limits.disk_reserve_bytes,
+                reserve_bytes=self._pool.settings.limits.disk_reserve_bytes,
             )
             if former is not None and former.pointer and not is_copied:
                 raise errors.KernelError(_GONE)
@@ -128,21 +115,17 @@ class SessionForks:
             name: for it.
         """
         launched, saved = self._pool.live.get(key), self._pool.snapshots
-        if launched is None or launched.workspace is None or not (saved.is_used and self._most):
+        most = self._pool.settings.snapshots.checkpoints
+        if launched is None or launched.workspace is None or not (saved.is_used and most):
             return
-        kernel, workspace = launched.kernel, launched.workspace
         # Code that runs would end that.
         await saved.save(launched, max_wait_seconds=_MOST_WAIT_SECONDS)
-        missed_runs = kernel.runs - kernel.runs_when_saved
         try:
-            # Not under the lock: files may be copied meanwhile, and the person waits for this.
-            await workspace_io.file_work(self._note, workspace, name, missed_runs)
+            async with saved.lock(launched.workspace):
+                missed_runs = launched.kernel.runs - launched.kernel.runs_when_saved
+                await workspace_io.file_work(self._note, launched.workspace, name, missed_runs)
         except errors.BotError:
             _log.exception("a checkpoint could not be written")
-
-    @property
-    def _most(self) -> int:
-        return self._pool.settings.snapshots.checkpoints
 
     def _note(self, workspace: workspaces.Workspace, name: str, missed_runs: int) -> None:
         pointer = snapshot_generations.read_pointer(workspace)
@@ -150,22 +133,41 @@ class SessionForks:
             # It would be a state without any variables, which never was.
             return
         checkpoints.write(
-            workspace, name, pointer=pointer, missed_runs=missed_runs, most=self._most
+            workspace.checkpoints,
+            name,
+            workspace.directory,
+            pointer=pointer,
+            missed_runs=missed_runs,
+            limits=dataclasses.replace(
+                self._copy_limits,
+                max_bytes=self._pool.settings.snapshots.checkpoint_bytes,
+                max_files=_MAX_CHECKPOINT_FILES,
+                max_seconds=_MAX_NOTE_SECONDS,
+            ),
+            max_count=self._pool.settings.snapshots.checkpoints,
+        )
+
+    @property
+    def _copy_limits(self) -> file_copies.CopyLimits:
+        limits = self._pool.settings.limits
+        return file_copies.CopyLimits(
+            max_bytes=limits.workspace_bytes,
+            max_files=limits.workspace_files,
+            reserve_bytes=limits.disk_reserve_bytes,
         )
 
     async def go_back(
         self, key: str, name: str, *, is_whole: bool
-    ) -> session_variables.SavedVariables | None:
+    ) -> session_variables.RestoredState:
         """Let a session be again what it was at a checkpoint; its kernel ends.
 
         Args:
             key: of the session.
             name: of the checkpoint.
-            is_whole: only where all variables of that time come back, as they were.
+            is_whole: only where all variables and files of that time come back, as they were.
 
         Returns:
-            The variables that its next kernel begins with, which may be those of a moment before;
-            None if there were none.
+            What its next kernel begins with; the variables may be those of a moment before.
 
         Raises:
             KernelError: there is no such checkpoint, it cannot be gone back to, or code runs;
@@ -174,32 +176,54 @@ class SessionForks:
         """
         launched, saved = self._pool.live.get(key), self._pool.snapshots
         workspace, work = await self._pool.workspace(key), workspace_io.file_work
-        checkpoint = await work(checkpoints.read, workspace, name)
-        snapshot = None
+        checkpoint = await work(checkpoints.read, workspace.checkpoints, name)
+        snapshot, has_flaws = None, bool(checkpoint.flaw)
         if checkpoint.pointer:
             snapshot = await work(saved.generations.find, workspace, checkpoint.pointer)
             if snapshot is None:
                 raise errors.KernelError(_GONE)
-            held = snapshot.summary
-            if is_whole and (held.lost_count or held.partly_count or checkpoint.missed_runs):
-                raise errors.KernelError(_NOT_WHOLE)
-        limits = self._pool.settings.limits
-        await work(checkpoints.plan_restore, workspace, checkpoint, limits)
+            summary = snapshot.summary
+            lost_count = summary.lost_count + summary.partly_count
+            has_flaws = has_flaws or bool(lost_count or checkpoint.missed_runs)
+        if is_whole and has_flaws:
+            raise errors.KernelError(_NOT_WHOLE)
         if launched is not None and not saved.interrupt(launched) and launched.kernel.is_busy:
             raise errors.KernelError(_BUSY)
 
         def change() -> None:
-            # Once more: code may have gone on in the background until its kernel was closed.
-            plan = checkpoints.plan_restore(workspace, checkpoint, limits)
-            checkpoints.apply_plan(plan, workspace, limits)
+            if not checkpoint.flaw:
+                file_copies.replace_content(workspace.directory, workspace.staging)
+                safe_open.remove(workspace.staging)
             saved.generations.go_back(workspace, checkpoint.pointer)
-            checkpoints.remove_since(workspace, name)
+            checkpoints.remove_since(workspace.checkpoints, name)
 
         async def go(_: workspaces.Workspace) -> None:
             async with saved.lock(workspace):
                 await work(change)
 
+        if not checkpoint.flaw:
+            # Before anything changes: there may be no room for it.
+            await work(self._stage, workspace, name)
         await self._pool.let_go(key, go)
-        if snapshot is None:
-            return None
-        return dataclasses.replace(snapshot.summary, missed_runs=checkpoint.missed_runs)
+        return _restored(None if snapshot is None else snapshot.summary, checkpoint)
+
+    def _stage(self, workspace: workspaces.Workspace, name: str) -> None:
+        """Copy the files of a checkpoint to where they can replace the present ones."""
+        safe_open.remove(workspace.staging)
+        workspace.staging.mkdir(mode=0o700)
+        files = checkpoints.files_of(workspace.checkpoints, name)
+        with contextlib.ExitStack() as unless_done:
+            unless_done.callback(safe_open.remove, workspace.staging)
+            flaw = file_copies.copy_tree(files, workspace.staging, self._copy_limits, is_ours=True)
+            if flaw:
+                raise errors.WorkspaceError(flaw)
+            unless_done.pop_all()
+
+
+def _restored(
+    saved: session_variables.SavedVariables | None, former: checkpoints.Checkpoint | None
+) -> session_variables.RestoredState:
+    if former is None:
+        return session_variables.RestoredState(saved)
+    missed_runs = former.missed_runs if saved is not None else 0
+    return session_variables.RestoredState(saved, missed_runs, former.flaw)

@@ -57,6 +57,10 @@ _CLOCK_SECONDS: Final = 600.0
 _CHUNK_BYTES: Final = 1024 * 1024
 
 
+class ContentChangedError(errors.BotError):
+    """A file changed while it was stored."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoredItem:
     """Something that lies in the store.
@@ -176,16 +180,22 @@ class SharedStore:
                             continue
                     await self._library.delete_async(self._store, name)
 
-    async def upload(self, file: pathlib.Path, digest: str) -> None:
-        """Write a file under its digest, unless it is there, and will be for a while."""
+    async def upload(self, content: bytes | AsyncIterator[bytes], digest: str) -> None:
+        """Write content under its digest, unless it is there, and will be for a while.
+
+        Raises:
+            ContentChangedError: chunks turn out to have another digest; nothing is written.
+        """
         now = await self.now()
         with self._translated():
             with contextlib.suppress(FileNotFoundError):
                 found = await self._library.head_async(self._store, blob_name(digest))
                 if now - found["last_modified"].timestamp() < GRACE_SECONDS / 2:
                     return
+            if not isinstance(content, bytes):
+                content = _verified(content, digest)
             await self._library.put_async(
-                self._store, blob_name(digest), file, max_concurrency=_PARTS_AT_ONCE
+                self._store, blob_name(digest), content, max_concurrency=_PARTS_AT_ONCE
             )
 
     async def download(self, digest: str, size_bytes: int, file: pathlib.Path) -> None:
@@ -225,6 +235,16 @@ class SharedStore:
             code = _CODE.search(said)
             told = f" ({code[1]})" if code else ""
             raise errors.KernelError(_REFUSED.format(code=told)) from error
+
+
+async def _verified(chunks: AsyncIterator[bytes], digest: str) -> AsyncIterator[bytes]:
+    """Pass chunks on; an error at their end keeps them from being stored under a wrong digest."""
+    hashed = hashlib.sha256()
+    async for chunk in chunks:
+        await asyncio.to_thread(hashed.update, chunk)
+        yield chunk
+    if hashed.hexdigest() != digest:
+        raise ContentChangedError
 
 
 def blob_name(digest: str) -> str:

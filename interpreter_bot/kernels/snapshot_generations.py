@@ -15,14 +15,15 @@ import logging
 import os
 import pathlib
 import secrets
-from collections.abc import Collection, Container
+from collections.abc import Collection, Container, Iterator
 from typing import Final
 
 import pydantic
 
 from interpreter_bot import private_files, session_variables, settings
-from interpreter_bot.kernels import checkpoints, snapshot_manifests
+from interpreter_bot.kernels import snapshot_manifests
 from interpreter_bot.kernels.files import (
+    checkpoints,
     directory_contents,
     file_copies,
     safe_open,
@@ -123,6 +124,7 @@ class Generations:
     def __init__(self, config: settings.Snapshots, key: SnapshotKey) -> None:
         self._config = config
         self._key = key
+        self._pinned: dict[str, str] = {}
 
     def find(self, workspace: workspaces.Workspace, pointer: str | None = None) -> Snapshot | None:
         """Return the current generation, if there is a valid one.
@@ -251,7 +253,7 @@ class Generations:
             _pointer(workspace).unlink(missing_ok=True)
         needed = self._needed(workspace, snapshot)
         while _delete_others(workspace, needed) > self._max_bytes:
-            if not checkpoints.remove_oldest(workspace):
+            if not checkpoints.remove_oldest(workspace.checkpoints):
                 break
             needed = self._needed(workspace, snapshot)
         return snapshot
@@ -269,10 +271,20 @@ class Generations:
         return self._config.bytes + self._config.checkpoint_bytes
 
     def _needed(self, workspace: workspaces.Workspace, snapshot: Snapshot | None) -> list[Snapshot]:
-        """Return the current generation and those that were current at a checkpoint."""
-        pointers = set(filter(None, checkpoints.pointers(workspace)))
-        earlier = [self.find(workspace, pointer) for pointer in pointers]
+        """Return the current generation, that of each checkpoint, and a pinned one."""
+        pointers = {*checkpoints.pointers(workspace.checkpoints)}
+        pointers.add(self._pinned.get(workspace.name, ""))
+        earlier = [self.find(workspace, pointer) for pointer in pointers - {""}]
         return [needed for needed in (snapshot, *earlier) if needed is not None]
+
+    @contextlib.contextmanager
+    def pinned(self, workspace: workspaces.Workspace, pointer: str) -> Iterator[None]:
+        """Keep the files of a generation while they are read, though it may not count any more."""
+        self._pinned[workspace.name] = pointer
+        try:
+            yield
+        finally:
+            del self._pinned[workspace.name]
 
     def go_back(self, workspace: workspaces.Workspace, pointer: str) -> None:
         """Make the generation current again that was at a checkpoint; none if that is empty."""
@@ -313,13 +325,8 @@ class Generations:
             workspace_io.opened(source.variables) as root,
             workspace_io.opened(target.variables) as copies,
         ):
-            file_copies.copy_files(
-                root,
-                copies,
-                entries(root, snapshot),
-                most_bytes=self._max_bytes,
-                reserve_bytes=reserve_bytes,
-            )
+            limits = file_copies.CopyLimits(self._max_bytes, _MAX_FILES, reserve_bytes)
+            file_copies.copy_entries(root, copies, entries(root, snapshot), limits)
         manifest = snapshot_manifests.read(target, snapshot.number)
         if manifest is None or _digest(manifest) != record.digest:
             return False
@@ -373,7 +380,7 @@ def point(workspace: workspaces.Workspace, pointer: str) -> None:
 def forget(workspace: workspaces.Workspace) -> None:
     """Delete all that is saved of a session, which has no kernel now."""
     _pointer(workspace).unlink(missing_ok=True)
-    checkpoints.forget(workspace)
+    safe_open.remove(workspace.checkpoints)
     _delete_others(workspace, ())
 
 

@@ -23,7 +23,6 @@ from typing import Final
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels import (
-    checkpoints,
     launchers,
     live_kernels,
     snapshot_generations,
@@ -67,7 +66,7 @@ class Snapshots:
     """
 
     def __init__(self, config: settings.Settings, key: snapshot_generations.SnapshotKey) -> None:
-        self._config, self._limits = config.snapshots, config.limits
+        self._config = config.snapshots
         self._idle_seconds = config.kernels.freeze_seconds or _IDLE_SECONDS
         self._key = key
         self.generations = snapshot_generations.Generations(config.snapshots, key)
@@ -354,7 +353,6 @@ class Snapshots:
             if launched.kernel.is_alive and record is not None:
                 if await work(self.generations.activate, workspace, record, known):
                     launched.kernel.runs_when_saved = record.runs
-                await work(checkpoints.keep_files, workspace, self._limits, self._config)
                 self.on_saved(workspace)
             elif launched.kernel.is_alive:
                 await work(self.generations.prune, workspace, known)

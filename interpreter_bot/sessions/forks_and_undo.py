@@ -39,10 +39,15 @@ _COPIED: Final = "This conversation is a copy of another one."
 _NO_TURN: Final = "That question was deleted, or is too old."
 _BRANCH: Final = "Another branch of this conversation. "
 _AS_BEFORE: Final = "Variables and files are as they were before this question."
+_VARIABLES_BEFORE: Final = "Variables are as they were before this question."
 _SHORTLY_BEFORE: Final = (
     "Files are as they were before this question, variables as shortly before it; the code that "
     "ran since runs again."
 )
+_VARIABLES_SHORTLY_BEFORE: Final = (
+    "Variables are as they were shortly before this question; the code that ran since runs again."
+)
+_FILES_NOW: Final = " Files stay as they are now. {flaw}"
 _RUN_AGAIN: Final = (
     "The variables of that time are not kept, so the code until here runs again; files are as they "
     "are now."
@@ -69,10 +74,12 @@ class Undone:
         request: what had been asked in it.
         missed_runs: how many pieces of code had run before it that the variables know nothing of,
             for they had not been saved since; 0 where they are as before the turn.
+        files_flaw: why files stay as they are, a sentence; empty where they are as before the turn.
     """
 
     request: str
     missed_runs: int
+    files_flaw: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -164,13 +171,13 @@ class SessionBranches:
         async with self._to_ourselves(key) as source:
             start = await self._start(source, turn_id)
             try:
-                row, missed_runs = await self._restored(source, new_key, start.checkpoint)
-                if missed_runs is None:
+                row, state = await self._restored(source, new_key, start.checkpoint)
+                if state is None:
                     cells = start.cells(_MOST_CELLS)
                     told = _RUN_AGAIN if cells else _ANEW
                 else:
-                    cells = start.cells(missed_runs)
-                    told = _SHORTLY_BEFORE if missed_runs else _AS_BEFORE
+                    cells = start.cells(state.missed_runs)
+                    told = _notice(state)
                 cells, left_out = self._short(cells)
                 await database.session_copies.add(
                     source,
@@ -218,16 +225,16 @@ class SessionBranches:
 
     async def _restored(
         self, source: records.Session, new_key: values.SessionKey, checkpoint: int
-    ) -> tuple[Mapping[str, Any], int | None]:
+    ) -> tuple[Mapping[str, Any], session_variables.RestoredState | None]:
         """Let the host copy a session as it was; where that is not kept, its files as they are.
 
         Returns:
-            The row of `variable_losses`, and how many pieces of code the variables know nothing
-            of; None if there are no variables.
+            The row of `variable_losses`, and what the copy begins with; None if there are no
+            variables.
         """
         hosts, key, address = self._services.hosts, values.text(source.key), values.text(new_key)
         try:
-            saved = await hosts.fork(key, address, checkpoint=f"{checkpoint or ''}")
+            state = await hosts.fork(key, address, checkpoint=f"{checkpoint or ''}")
         except errors.SessionExistsError:
             raise
         except errors.KernelError:
@@ -236,13 +243,13 @@ class SessionBranches:
             _log.info("a branch begins without variables", exc_info=True)
             await hosts.fork(key, address)
         else:
-            if saved is not None:
+            if (saved := state.saved) is not None:
                 if not checkpoint and source.kernel.get("kernel") == saved.kernel:
                     missed_runs = max(source.kernel.get("runs", 0) - saved.runs, 0)
-                    saved = dataclasses.replace(saved, missed_runs=missed_runs)
-                return self._row(source, saved, _COPIED), saved.missed_runs
+                    state = dataclasses.replace(state, missed_runs=missed_runs)
+                return self._row(source, state, _COPIED), state
             if checkpoint or not source.kernel:
-                return {}, 0
+                return {}, state
         await hosts.release(address)
         return {}, None
 
@@ -277,8 +284,8 @@ class SessionBranches:
                 raise errors.BotError(_NOTHING)
             if turn_id not in (None, turn.id):
                 raise errors.BotError(_NOT_LAST)
-            missed_runs = await cancellation.shielded(self._take_back(session, turn))
-            return Undone(turn.request, missed_runs)
+            state = await cancellation.shielded(self._take_back(session, turn))
+            return Undone(turn.request, state.missed_runs, state.files_flaw)
 
     async def take_back_edited(self, request: requests.Request) -> None:
         """Where a request is an edited one, go back to before it was made, if that can be done.
@@ -308,17 +315,17 @@ class SessionBranches:
 
     async def _take_back(
         self, session: records.Session, turn: records.Turn, *, is_whole: bool = False
-    ) -> int:
-        """Go back to before a turn; returns how much code the variables do not know that ran."""
+    ) -> session_variables.RestoredState:
+        """Go back to before a turn; returns what the session begins with then."""
         database = self._services.database
         executions = await database.executions.of_turn(turn.id)
         if all(one.ending is values.Ending.REFUSED for one in executions):
             await database.turns.delete(turn.id)
-            return 0
-        saved = await self._services.hosts.go_back(
+            return session_variables.RestoredState()
+        state = await self._services.hosts.go_back(
             values.text(session.key), f"{turn.id}", is_whole=is_whole
         )
-        row = self._row(session, saved, _UNDONE) if saved is not None else {}
+        row = self._row(session, state, _UNDONE)
 
         async def write() -> bool:
             try:
@@ -333,18 +340,20 @@ class SessionBranches:
         if not await write():
             # The host has gone back already.
             self._services.write_retries.add(write)
-        return saved.missed_runs if saved is not None else 0
+        return state
 
     def _row(
-        self, session: records.Session, saved: session_variables.SavedVariables, reason: str
+        self, session: records.Session, state: session_variables.RestoredState, reason: str
     ) -> Mapping[str, Any]:
         """Return the row of `variable_losses` with which the next turn says what is back."""
+        if (saved := state.saved) is None:
+            return {}
         return {
             "kernel": saved.kernel,
             "bot": self._services.id,
             "names": list(saved.names),
             "more": max(saved.kept - len(saved.names), 0),
-            "runs": saved.runs + saved.missed_runs,
+            "runs": saved.runs + state.missed_runs,
             "reason": reason,
             "people": variable_losses.people_in(session.kernel),
         }
@@ -383,3 +392,11 @@ class SessionBranches:
             if session is None:
                 raise errors.BotError(_EMPTY)
             yield session
+
+
+def _notice(state: session_variables.RestoredState) -> str:
+    """Return what a branch says of variables and files that it begins with."""
+    if state.files_flaw:
+        variables = _VARIABLES_SHORTLY_BEFORE if state.missed_runs else _VARIABLES_BEFORE
+        return variables + _FILES_NOW.format(flaw=state.files_flaw)
+    return _SHORTLY_BEFORE if state.missed_runs else _AS_BEFORE

@@ -84,7 +84,7 @@ class Snapshots(fields.Group):
     """Earlier states of a conversation that `undo` can return to. 0 means none."""
     checkpoint_bytes: fields.Positive = 512 * fields.MIB
     """Size of the variables in these states, and of the files. Sessions with more memory are saved
-    only when they are idle."""
+    only when they are idle; of larger workspaces `undo` restores only the variables."""
     checkpoint_seconds: fields.Seconds = 2.0
     """Sessions that take longer to save are saved during at most a twentieth of the time, or when
     they are idle. Others are saved right after code ran."""

@@ -7,24 +7,33 @@ from typing import Final
 from interpreter_bot.text import quantities
 
 _TITLE_CHARACTERS: Final = 80
+# By whether variables are those of the last save, and whether files stay.
+_BACK: Final = {
+    (False, False): "Variables, files and history are",
+    (True, False): "Files and history are",
+    (False, True): "Variables and history are",
+    (True, True): "History is",
+}
 COPY: Final = (
     "This is a copy of another conversation, with its variables, files and history. Continue here."
 )
 COPIED: Final = "I copied this conversation to a new thread in this channel."
 
 
-def undone(request: str, missed_runs: int) -> str:
+def undone(request: str, missed_runs: int, files_flaw: str) -> str:
     """Return that an answer was taken back.
 
     Args:
         request: what was asked; may be empty.
         missed_runs: runs before it that the restored variables know nothing of.
+        files_flaw: why files stay as they are, a sentence; empty if they were restored.
     """
     title = quantities.one_line(request, _TITLE_CHARACTERS)
     before = f"before “{title}”" if title else "before the last answer"
-    if not missed_runs:
-        return f"Undone. Variables, files and history are back to {before}."
-    return (
-        f"Undone. Files and history are back to {before}. Variables were restored from the last "
-        f"save, which misses {quantities.count(missed_runs, 'earlier run')}."
-    )
+    sentences = [f"Undone. {_BACK[bool(missed_runs), bool(files_flaw)]} back to {before}."]
+    if missed_runs:
+        missed = quantities.count(missed_runs, "earlier run")
+        sentences.append(f"Variables were restored from the last save, which misses {missed}.")
+    if files_flaw:
+        sentences.append(f"Files stay as they are now. {files_flaw}")
+    return " ".join(sentences)

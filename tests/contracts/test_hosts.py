@@ -705,7 +705,7 @@ async def test_a_session_goes_back_to_what_it_was_and_is_copied(hosts, key):
         await hosts.note_checkpoint(key, "1")
         await run(await lease.kernel(), "x = 2\nopen('g', 'w').close()")
         saved = await hosts.go_back(key, "1")
-        assert saved.names == ("x",)
+        assert saved.saved.names == ("x",)
         show = "import os; print(x, os.listdir(), open('f').read())"
         assert (await run(await lease.kernel(), show))[1] == "1 ['f'] old\n"
     for name in ("1", "../1"):

@@ -1,6 +1,7 @@
 """What two machines keep of sessions in the store that they share, by their files."""
 
 import contextlib
+import hashlib
 import os
 import time
 
@@ -115,6 +116,53 @@ async def test_what_comes_after_forgetting_is_kept(machines):
     assert await one.take(3) == "newer"
 
 
+async def test_a_large_file_that_changes_while_it_is_uploaded_is_stored_under_no_wrong_digest(
+    machines, store, tmp_path, monkeypatch
+):
+    one, other = machines
+    await one.take(1)
+    large = (await one.pool.workspace(KEY)).directory / "large"
+    large.write_bytes(b"1" * 6_000_000)
+    upload, sizes = store.upload, []
+
+    async def upload_changed(content, digest):
+        if not isinstance(content, bytes):
+            large.write_bytes(b"%d" % len(sizes) + b"2" * 6_000_000)
+            sizes.append(large.stat().st_size)
+            monkeypatch.setattr(store, "upload", upload)
+        await upload(content, digest)
+
+    monkeypatch.setattr(store, "upload", upload_changed)
+    await one.write("small")
+    assert len(sizes) == 1
+    blobs = {file.name: file.read_bytes() for file in tmp_path.glob("shared/blobs/*/*")}
+    assert {hashlib.sha256(data).hexdigest() for data in blobs.values()} == blobs.keys()
+    assert await other.take(2) == "small"
+    arrived = (await other.pool.workspace(KEY)).directory / "large"
+    assert arrived.read_bytes() == large.read_bytes()
+
+
+async def test_what_arrives_replaces_what_was_there_and_keeps_times_and_odd_names(machines):
+    one, other = machines
+    await one.take(1)
+    there = (await one.pool.workspace(KEY)).directory
+    odd = there / "d" / os.fsdecode(b"two\nlines \xff")
+    odd.parent.mkdir()
+    odd.write_text("same")
+    (there / "twice").write_text("same")
+    os.utime(odd, ns=(0, 5))
+    (there / "link").symlink_to("/etc/passwd")
+    await one.write("new")
+    here = (await other.pool.workspace(KEY)).directory
+    (here / "d").symlink_to(here.parent)
+    (here / "old").touch()
+    assert await other.take(2) == "new"
+    assert sorted(os.listdir(here)) == ["d", "f", "twice"]
+    arrived = here / odd.relative_to(there)
+    assert (arrived.read_text(), arrived.stat().st_mtime_ns) == ("same", 5)
+    assert not (here.parent / ".staging").exists()
+
+
 async def test_a_clock_that_is_set_back_loses_nothing(machines, monkeypatch):
     one, other = machines
     await one.take(1)
@@ -152,8 +200,7 @@ async def test_what_does_not_count_is_swept_and_what_was_forgotten_is_remembered
 
 
 async def test_content_is_old_by_the_clock_of_the_store(store, tmp_path, monkeypatch):
-    (tmp_path / "f").write_bytes(b"x")
-    await store.upload(tmp_path / "f", "ab")
+    await store.upload(b"x", "ab")
     ahead = time.time() + 2 * DAY_SECONDS
     monkeypatch.setattr(time, "time", lambda: ahead)
     await archive_manifests.sweep(store)
@@ -191,8 +238,7 @@ async def test_a_damaged_manifest_ends_no_sweep_and_its_content_is_kept(machines
     [number] = await archive_manifests.numbers(store, NAME)
     manifest = tmp_path / "shared" / archive_manifests.path(NAME, number)
     manifest.write_bytes(manifest.read_bytes().replace(b'"packages":', b'"of a later release":'))
-    (tmp_path / "g").write_text("unnamed")
-    await store.upload(tmp_path / "g", "ab" * 32)
+    await store.upload(b"unnamed", "ab" * 32)
     old = time.time() - 2 * DAY_SECONDS
     for blob in tmp_path.glob("shared/blobs/*/*"):
         os.utime(blob, (old, old))
@@ -219,12 +265,11 @@ async def test_what_is_archived_anew_while_a_session_arrives_is_what_arrives(
 
 
 async def test_content_is_written_anew_by_the_clock_of_the_store(store, tmp_path, monkeypatch):
-    (tmp_path / "f").write_bytes(b"x")
-    await store.upload(tmp_path / "f", "ab")
+    await store.upload(b"x", "ab")
     [blob] = tmp_path.glob("shared/blobs/*/*")
     old = time.time() - shared_object_stores.GRACE_SECONDS
     os.utime(blob, (old, old))
     behind = time.time() - 2 * DAY_SECONDS
     monkeypatch.setattr(time, "time", lambda: behind)
-    await store.upload(tmp_path / "f", "ab")
+    await store.upload(b"x", "ab")
     assert blob.stat().st_mtime > old + DAY_SECONDS / 2

@@ -44,24 +44,30 @@ class Entry:
         path: the true relative path.
         identity: tells whether it changed.
         refusal: why it cannot be read; empty for a file that can.
+        is_link: it is refused as a symbolic link.
+        held_bytes: what a file takes of the disk.
     """
 
     info: values.FileInfo
     path: bytes
     identity: Identity
     refusal: str
+    is_link: bool = False
+    held_bytes: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scan:
-    """Result of a bounded scan of a directory, in no order.
+    """Result of a bounded scan of a directory.
 
     Attributes:
-        entries: files and refused ones; directories that could be opened are not among them.
+        entries: files and refused ones, those of one folder one after the other.
+        folders: paths of the directories below that could be opened, parents first.
         is_truncated: there was more than the bound.
     """
 
     entries: tuple[Entry, ...]
+    folders: tuple[bytes, ...]
     is_truncated: bool
 
 
@@ -117,6 +123,7 @@ def fs_name(name: str) -> bytes:
 def scan(root: int, most_entries: int) -> Scan:
     """Scan the directory `root`, top first, at most `most_entries` entries."""
     found: list[Entry] = []
+    folders: list[bytes] = []
     waiting = collections.deque([b""])
     budget = most_entries
     while waiting:
@@ -129,10 +136,12 @@ def scan(root: int, most_entries: int) -> Scan:
             elif not directory or e.errno not in _GONE:
                 raise
             continue
+        if directory:
+            folders.append(directory)
         with _listing(descriptor) as items:
             for item in items:
                 if not budget:
-                    return Scan(tuple(found), is_truncated=True)
+                    return Scan(tuple(found), tuple(folders), is_truncated=True)
                 budget -= 1
                 path = os.path.join(directory, os.fsencode(item.name))
                 with contextlib.suppress(FileNotFoundError, PermissionError):
@@ -141,7 +150,7 @@ def scan(root: int, most_entries: int) -> Scan:
                         found.append(entry)
                     else:
                         waiting.append(path)
-    return Scan(tuple(found), is_truncated=False)
+    return Scan(tuple(found), tuple(folders), is_truncated=False)
 
 
 def _entry(path: bytes, status: os.stat_result) -> Entry | None:
@@ -155,7 +164,14 @@ def _entry(path: bytes, status: os.stat_result) -> Entry | None:
         path=path,
         identity=(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns),
         refusal=safe_open.refusal(status),
+        is_link=stat.S_ISLNK(status.st_mode),
+        held_bytes=held_bytes(status),
     )
+
+
+def held_bytes(status: os.stat_result) -> int:
+    """Return what a copy of a file takes of the disk: holes nothing."""
+    return min(status.st_blocks * 512, status.st_size)
 
 
 def _refused(path: bytes, reason: str) -> Entry:

@@ -7,134 +7,186 @@ of both is written to. Holes stay holes: a copy takes no more of the disk than i
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import fcntl
+import itertools
 import os
-from collections.abc import Iterable
+import pathlib
+import stat
+import time
+from collections.abc import Collection
 from typing import Final
 
 from interpreter_bot import errors
-from interpreter_bot.kernels.files import directory_contents, safe_open
+from interpreter_bot.kernels.files import directory_contents, safe_open, workspace_io
+from interpreter_bot.text import quantities
 
 _CLONE: Final = 0x40049409  # FICLONE of ioctl_ficlonerange(2)
 # A copy alone never brings the disk so far that running code is stopped.
 _RESERVES: Final = 2
 _CHUNK_BYTES: Final = 8 * 1024 * 1024
-_FULL: Final = "The disk of the machine is nearly full."
-_TOO_LARGE: Final = "The files are larger than what may be copied."
+_FULL: Final = "The disk of the machine is nearly full, so no files are copied."
+_TOO_LARGE: Final = "The files take more than {size}, so they are not copied."
+_TOO_MANY: Final = "There are more than {count:,} files and folders, so they are not copied."
+_TOO_SLOW: Final = "It takes too long to copy the files."
+_FLAW: Final = "{name} cannot be copied: {reason}."
+_CHANGED: Final = "it changed meanwhile"
 
 
-def copy_files(
-    source: int,
-    target: int,
-    entries: Iterable[directory_contents.Entry],
+@dataclasses.dataclass(frozen=True, slots=True)
+class CopyLimits:
+    """What a copy may take.
+
+    Attributes:
+        max_bytes: of the disk, shared files included; code that writes meanwhile may add a file.
+        max_files: files and folders.
+        reserve_bytes: of the disk; twice as much stays free.
+        max_seconds: until it is given up.
+    """
+
+    max_bytes: int
+    max_files: int
+    reserve_bytes: int
+    max_seconds: float = 600.0
+
+
+def copy_tree(
+    source: pathlib.Path,
+    target: pathlib.Path,
+    limits: CopyLimits,
     *,
-    most_bytes: int,
-    reserve_bytes: int,
-) -> None:
-    """Copy files into another directory, under the same names; what is gone by now is left out.
+    base: pathlib.Path | None = None,
+    is_ours: bool = False,
+) -> str:
+    """Copy all below a directory into an empty one that no code uses. Links stay links.
 
     Args:
-        source: descriptor of their directory.
-        target: descriptor of the other one, which no code uses now.
-        entries: the files, as scanned in `source`.
-        most_bytes: that they may take of the disk together.
-        reserve_bytes: of the disk; twice as much must stay free.
+        source: the directory.
+        target: the empty one.
+        limits: of the copy.
+        base: an earlier copy that nobody changes; files that are the same there are shared with it.
+        is_ours: whether no code reaches `source` either, so that its files may be shared ones.
+
+    Returns:
+        Why a file is left out or torn, a sentence: it has several names, is a pipe, or changed.
+        Empty if the copy is whole.
 
     Raises:
-        WorkspaceFullError: they take more, or the disk is nearly full.
+        WorkspaceFullError: it is beyond its limits.
         OSError: the operating system refuses.
     """
-    left = most_bytes
-    for entry in entries:
-        try:
-            file = safe_open.open_file(source, entry.path)
-        except errors.FileMissingError:
-            continue
-        try:
-            left -= copy_file(
-                file, target, entry.path, most_bytes=left, reserve_bytes=reserve_bytes
-            )
-        finally:
-            os.close(file)
+    with contextlib.ExitStack() as stack:
+        old = stack.enter_context(workspace_io.opened(source))
+        new = stack.enter_context(workspace_io.opened(target))
+        shared = None if base is None else stack.enter_context(workspace_io.opened(base))
+        scan = directory_contents.scan(old, limits.max_files)
+        if scan.is_truncated:
+            raise errors.WorkspaceFullError(_TOO_MANY.format(count=limits.max_files))
+        for folder in scan.folders:
+            os.close(_made(new, folder))
+        return copy_entries(old, new, scan.entries, limits, base=shared, is_ours=is_ours)
 
 
-def copy_file(file: int, target: int, path: bytes, *, most_bytes: int, reserve_bytes: int) -> int:
-    """Copy an open file; returns how many bytes of the disk it takes.
+def copy_entries(
+    source: int,
+    target: int,
+    entries: Collection[directory_contents.Entry],
+    limits: CopyLimits,
+    *,
+    base: int | None = None,
+    is_ours: bool = False,
+) -> str:
+    """Copy what was scanned in one open directory into another; see `copy_tree`."""
+    if sum(entry.held_bytes for entry in entries) > limits.max_bytes:
+        size = quantities.size(limits.max_bytes)
+        raise errors.WorkspaceFullError(_TOO_LARGE.format(size=size))
+    flaw, give_up = "", time.monotonic() + limits.max_seconds
+    for folder, group in itertools.groupby(entries, lambda entry: os.path.dirname(entry.path)):
+        with contextlib.ExitStack() as stack:
+            stack.callback(os.close, new := _made(target, folder))
+            old = _opened(source, folder, stack)
+            former = None if base is None else _opened(base, folder, stack)
+            for entry in group:
+                try:
+                    if old is None:
+                        raise errors.FileMissingError(_CHANGED)
+                    if former is None or not _share(entry, former, new):
+                        _copy(entry, old, new, limits, give_up, is_ours=is_ours)
+                except errors.FileMissingError as error:
+                    flaw = flaw or _FLAW.format(name=entry.info.name, reason=error)
+    return flaw
 
-    Args:
-        file: descriptor of the original.
-        target: descriptor of the directory for the copy, where it belongs to whom that belongs.
-        path: of the copy below it. Nothing of that name may be there; folders are made.
-        most_bytes: as above.
-        reserve_bytes: as above.
+
+def _share(entry: directory_contents.Entry, former: int, new: int) -> bool:
+    """Give the file of an earlier copy a second name, if the present one is the same."""
+    name = os.path.basename(entry.path)
+    try:
+        status = os.stat(name, dir_fd=former, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    if entry.refusal or not stat.S_ISREG(status.st_mode):
+        return False
+    _, size_bytes, changed_ns, _ = entry.identity
+    if (status.st_size, status.st_mtime_ns) != (size_bytes, changed_ns):
+        return False
+    os.link(name, name, src_dir_fd=former, dst_dir_fd=new, follow_symlinks=False)
+    return True
+
+
+def _copy(
+    entry: directory_contents.Entry,
+    old: int,
+    new: int,
+    limits: CopyLimits,
+    give_up: float,
+    *,
+    is_ours: bool,
+) -> None:
+    """Copy an entry from one open folder to another.
 
     Raises:
-        WorkspaceFullError: as above.
-        OSError: as above.
+        FileMissingError: it is left out or torn; the words say why.
     """
-    status = os.fstat(file)
-    held = min(status.st_blocks * 512, status.st_size)
-    disk = os.fstatvfs(target)
-    if held > most_bytes:
-        raise errors.WorkspaceFullError(_TOO_LARGE)
-    if disk.f_bavail * disk.f_frsize - held < _RESERVES * reserve_bytes:
-        raise errors.WorkspaceFullError(_FULL)
-    owner = os.fstat(target)
-    folder, name = os.path.split(path)
-    directory = _made(target, folder, owner)
+    name = os.path.basename(entry.path)
+    if entry.is_link:
+        os.symlink(safe_open.read_link(old, name), name, dir_fd=new)
+        return
+    if entry.refusal and not (is_ours and entry.refusal == safe_open.SEVERAL_NAMES):
+        raise errors.FileMissingError(entry.refusal)
     try:
+        file = safe_open.open_file(old, name, may_be_linked=is_ours)
+    except errors.FileMissingError as error:
+        raise errors.FileMissingError(_CHANGED) from error
+    try:
+        status = os.fstat(file)
+        disk = os.fstatvfs(new)
+        free_bytes = disk.f_bavail * disk.f_frsize - directory_contents.held_bytes(status)
+        if free_bytes < _RESERVES * limits.reserve_bytes:
+            raise errors.WorkspaceFullError(_FULL)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        copy = os.open(name, flags, 0o600, dir_fd=directory)
+        copy = os.open(name, flags, 0o600, dir_fd=new)
         try:
-            _copy_content(file, copy, status.st_size, most_bytes)
-            _give(copy, owner)
+            _copy_content(file, copy, status.st_size, give_up)
             os.fchmod(copy, status.st_mode & 0o777 | 0o600)
             os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))
-        except BaseException:
-            os.unlink(name, dir_fd=directory)
-            raise
         finally:
             os.close(copy)
+        after = os.fstat(file)
+        if (after.st_size, after.st_mtime_ns) != (status.st_size, status.st_mtime_ns):
+            raise errors.FileMissingError(_CHANGED)
     finally:
-        os.close(directory)
-    return held
+        os.close(file)
 
 
-def _made(root: int, folder: bytes, owner: os.stat_result) -> int:
-    """Open a folder below `root`, made where it is missing."""
-    directory = os.dup(root)
-    try:
-        for part in filter(None, folder.split(b"/")):
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(part, 0o755, dir_fd=directory)
-                made = safe_open.open_directory(directory, part)
-                try:
-                    _give(made, owner)
-                finally:
-                    os.close(made)
-            below = safe_open.open_directory(directory, part, is_forced=True)
-            os.close(directory)
-            directory = below
-    except BaseException:
-        os.close(directory)
-        raise
-    return directory
-
-
-def _give(descriptor: int, owner: os.stat_result) -> None:
-    if owner.st_uid != os.geteuid():
-        os.fchown(descriptor, owner.st_uid, owner.st_gid)
-
-
-def _copy_content(file: int, copy: int, size: int, most_bytes: int) -> None:
+def _copy_content(file: int, copy: int, size: int, give_up: float) -> None:
     try:
         fcntl.ioctl(copy, _CLONE, file)
         return
     except OSError as error:
         if error.errno not in (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL):
             raise
-    at, written = 0, 0
+    at = 0
     while at < size:
         try:
             at = os.lseek(file, at, os.SEEK_DATA)
@@ -144,11 +196,49 @@ def _copy_content(file: int, copy: int, size: int, most_bytes: int) -> None:
             break  # Nothing but a hole follows.
         end = min(os.lseek(file, at, os.SEEK_HOLE), size)
         while at < end:
-            # The code may fill holes meanwhile.
-            if written > most_bytes:
-                raise errors.WorkspaceFullError(_TOO_LARGE)
+            if time.monotonic() > give_up:
+                raise errors.WorkspaceFullError(_TOO_SLOW)
             count = os.copy_file_range(file, copy, min(end - at, _CHUNK_BYTES), at, at)
             if not count:
                 end = size = at
-            at, written = at + count, written + count
+            at += count
     os.ftruncate(copy, size)
+
+
+def replace_content(directory: pathlib.Path, staged: pathlib.Path) -> None:
+    """Let a directory that no code uses hold what another one held, in the same file system.
+
+    It is the bot's then, so that the session's next kernel is given all that is in it.
+    """
+    with workspace_io.opened(directory) as root, workspace_io.opened(staged) as new:
+        for name in os.listdir(root):
+            safe_open.remove_tree(root, name)
+        os.fchown(root, os.geteuid(), os.getegid())
+        for name in os.listdir(new):
+            os.rename(name, name, src_dir_fd=new, dst_dir_fd=root)
+
+
+def _opened(root: int, folder: bytes, stack: contextlib.ExitStack) -> int | None:
+    """Open a folder for as long as the stack; None if there is none (any more)."""
+    try:
+        descriptor = safe_open.open_directory(root, folder)
+    except OSError as error:
+        if error.errno in safe_open.BROKEN:
+            raise
+        return None
+    stack.callback(os.close, descriptor)
+    return descriptor
+
+
+def _made(root: int, folder: bytes) -> int:
+    """Open a folder below `root`, made where it is missing."""
+    directory = os.dup(root)
+    for part in filter(None, folder.split(b"/")):
+        try:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(part, 0o755, dir_fd=directory)
+            below = safe_open.open_directory(directory, part)
+        finally:
+            os.close(directory)
+        directory = below
+    return directory

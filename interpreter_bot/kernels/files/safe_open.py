@@ -21,6 +21,9 @@ from collections.abc import Iterator
 
 from interpreter_bot import errors
 
+SEVERAL_NAMES = "it has several names"
+"""Refusal of a file with hard links: the others may lie outside."""
+
 _LONGEST_PATH_BYTES = 4095 - len("/mnt/data/")  # of PATH_MAX: code inside cannot name more
 _MOST_REMOVALS = 20_000_000
 _BATCH = 1000
@@ -31,7 +34,8 @@ _RESOLVE = 0x01 | 0x02 | 0x04 | 0x08  # NO_XDEV, NO_MAGICLINKS, NO_SYMLINKS, BEN
 _READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _DIRECTORY = _READING | os.O_DIRECTORY
 _HANDLE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_BROKEN = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE})
+BROKEN = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE})
+"""Numbers of errors by which the machine says that it is short of something, or broken."""
 
 
 class _How(ctypes.Structure):
@@ -51,16 +55,17 @@ def refusal(status: os.stat_result) -> str:
     if not stat.S_ISREG(status.st_mode):
         return "it is not a regular file"
     if status.st_nlink > 1:
-        return "it has several names"
+        return SEVERAL_NAMES
     return "" if status.st_nlink else "it is deleted"
 
 
-def open_file(root: int, path: bytes) -> int:
+def open_file(root: int, path: bytes, *, may_be_linked: bool = False) -> int:
     """Open a regular file that has exactly one name, for reading.
 
     Args:
         root: descriptor of the directory that must not be left.
         path: relative to it, of plain components.
+        may_be_linked: it may have several names, as in directories where no code reaches.
 
     Raises:
         FileMissingError: there is no such file, or it is refused.
@@ -69,12 +74,27 @@ def open_file(root: int, path: bytes) -> int:
     try:
         descriptor = _open(root, path, _READING)
     except OSError as e:
-        kind = errors.WorkspaceError if e.errno in _BROKEN else errors.FileMissingError
+        kind = errors.WorkspaceError if e.errno in BROKEN else errors.FileMissingError
         raise kind from e
-    if refusal(os.fstat(descriptor)):
+    reason = refusal(os.fstat(descriptor))
+    if reason and not (may_be_linked and reason == SEVERAL_NAMES):
         os.close(descriptor)
         raise errors.FileMissingError
     return descriptor
+
+
+def read_link(folder: int, name: bytes) -> bytes:
+    """Return what a symbolic link in an open directory says, wherever that may lead.
+
+    Raises:
+        FileMissingError: there is no such link.
+        WorkspaceError: as above.
+    """
+    try:
+        return os.readlink(name, dir_fd=folder)
+    except OSError as e:
+        kind = errors.WorkspaceError if e.errno in BROKEN else errors.FileMissingError
+        raise kind from e
 
 
 def open_directory(root: int, path: bytes, *, is_forced: bool = False) -> int:

@@ -205,11 +205,12 @@ class Content:
     info: values.FileInfo
 
     def __init__(
-        self, root: pathlib.Path, name: str, *, most_bytes: int, shown_as: str = ""
+        self, root: pathlib.Path, name: str, *, most_bytes: int, may_be_linked: bool = False
     ) -> None:
         self._root, self._name = root, name
         self._most_bytes = most_bytes
-        self.info = values.FileInfo(shown_as or name, 0, 0)
+        self._may_be_linked = may_be_linked
+        self.info = values.FileInfo(name, 0, 0)
         self._file: BinaryIO | None = None
         self._remaining = 0
 
@@ -224,7 +225,8 @@ class Content:
         root = open_root(self._root)
         try:
             # A file object, not a descriptor: its lock prevents closing during a read.
-            self._file = os.fdopen(safe_open.open_file(root, path), "rb")
+            file = safe_open.open_file(root, path, may_be_linked=self._may_be_linked)
+            self._file = os.fdopen(file, "rb")
         finally:
             os.close(root)
         status = os.fstat(self._file.fileno())

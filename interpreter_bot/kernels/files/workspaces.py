@@ -21,7 +21,7 @@ from typing import Final
 
 from interpreter_bot import cancellation, errors, settings, values
 from interpreter_bot.kernels.files import (
-    checkpoint_files,
+    checkpoints,
     directory_contents,
     safe_open,
     workspace_io,
@@ -32,9 +32,11 @@ _DATA = "data"
 _VARIABLES = "variables"
 _CHECKPOINTS = "checkpoints"
 _TEMPORARY = "temporary"
+_STAGING = ".staging"
 _REMOVED = ".removed-"
 _MOST_SKIPPED = 100
 _MOST_MARKED: Final = 200_000  # some 40 MB
+_NOT_KEPT: Final = "{name} is not kept as it was then."
 _NO_MARK: Final = "It is not known any more which files were there before."
 # Buffers of two generations, and some files more.
 _SAVED_FILES = 3000
@@ -114,6 +116,11 @@ class Workspace:
         return self._root.parent / _CHECKPOINTS
 
     @property
+    def staging(self) -> pathlib.Path:
+        """A host directory for what is to replace its files; it may be missing, or a leftover."""
+        return self._root.parent / _STAGING
+
+    @property
     def name(self) -> str:
         """Stable printable name from `Workspaces.name_of`; tells nothing about the session."""
         return self._root.parent.name
@@ -172,10 +179,12 @@ class Workspace:
             most_bytes = max(self._limits.file_bytes, self._limits.upload_bytes)
         content = workspace_io.Content(self._root, name, most_bytes=most_bytes)
         if checkpoint:
-            wanted = self.checkpoints, checkpoint, name
-            copy = await workspace_io.file_work(checkpoint_files.copy_of, *wanted)
-            copies = checkpoint_files.copies(self.checkpoints)
-            content = workspace_io.Content(copies, copy, most_bytes=most_bytes, shown_as=name)
+            path = directory_contents.fs_name(name)
+            kept = await workspace_io.file_work(checkpoints.copies_of, self.checkpoints, path)
+            if checkpoint not in kept:
+                raise errors.FileMissingError(_NOT_KEPT.format(name=name))
+            files = checkpoints.files_of(self.checkpoints, checkpoint)
+            content = workspace_io.Content(files, name, most_bytes=most_bytes, may_be_linked=True)
         try:
             await workspace_io.file_work(content.begin)
             if not may_be_sparse:
@@ -187,8 +196,8 @@ class Workspace:
 
     async def kept(self, name: str) -> Mapping[str, int]:
         """Return which checkpoints have a copy of a file as it was then, and its bytes."""
-        directory_contents.fs_name(name)
-        return await workspace_io.file_work(checkpoint_files.with_copy, self.checkpoints, name)
+        path = directory_contents.fs_name(name)
+        return await workspace_io.file_work(checkpoints.copies_of, self.checkpoints, path)
 
     async def rename(self, name: str, new_name: str) -> str:
         """Give a file the `file_names.safe_name` of another name, in its folder; return its name.
@@ -270,7 +279,7 @@ class Workspace:
 
     async def checkpoint_bytes(self) -> int:
         """Measure what its checkpoints use of the disk."""
-        return await workspace_io.file_work(self._measure_checkpoints)
+        return await workspace_io.file_work(checkpoints.held_bytes, self.checkpoints)
 
     async def remove(self) -> None:
         """Delete the workspace and everything in it; its kernel should be dead. Missing is fine."""
@@ -306,15 +315,6 @@ class Workspace:
                 yield folder, os.fsdecode(own)
             finally:
                 os.close(folder)
-
-    def _measure_checkpoints(self) -> int:
-        with (
-            contextlib.suppress(FileNotFoundError),
-            workspace_io.opened(self.checkpoints) as root,
-        ):
-            most = 1 << 60  # It is ours, and counted to its end.
-            return directory_contents.measure(root, most_bytes=most, most_files=most).bytes
-        return 0
 
     def _remove(self) -> None:
         own = self._root.parent

@@ -209,7 +209,7 @@ class CommandEffects:
         """Take the last answer back. Everybody in the channel sees it."""
         place = channels_and_threads.of_interaction(interaction)
         undone = await self._service.branches.undo(place.key)
-        told = session_words.undone(undone.request, undone.missed_runs)
+        told = session_words.undone(undone.request, undone.missed_runs, undone.files_flaw)
         await self._handler.tell(interaction, markdown.plain(told))
 
     async def fork(self, interaction: _Interaction) -> None:

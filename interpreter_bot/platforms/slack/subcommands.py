@@ -238,7 +238,9 @@ class CommandEffects:
             case "undo":
                 turn_id = int(command.argument) if command.argument else None
                 taken_back = await service.branches.undo(key, turn_id=turn_id)
-                sentence = session_words.undone(taken_back.request, taken_back.missed_runs)
+                sentence = session_words.undone(
+                    taken_back.request, taken_back.missed_runs, taken_back.files_flaw
+                )
                 return markdown.defused(sentence)
             case "stop":
                 return _STOPPING if await service.stop(key) else "Nothing is running here."

@@ -72,7 +72,9 @@ class SessionActions:
         tab.send(tab_hub.encoded_message("undone", {}, thread=key.thread))
         self._hub.forget(key.thread)
         self._hub.tell("reset", {}, thread=key.thread)
-        self._hub.notify(key.thread, session_words.undone(undone.request, undone.missed_runs))
+        self._hub.notify(
+            key.thread, session_words.undone(undone.request, undone.missed_runs, undone.files_flaw)
+        )
 
     async def _delete(self, _: tab_hub.Tab, message: Message) -> None:
         for key in await self._tree(message):

@@ -285,18 +285,45 @@ async def test_without_a_checkpoint_nothing_is_changed_and_that_is_said(opened):
             await house.service.branches.undo(KEY)
 
 
-async def test_a_file_that_is_not_kept_as_it_was_keeps_all_from_going_back(opened):
+LARGE = "open('large', 'wb').write(bytes(3_000_000))"
+ODD = "open('f', 'w').close(); os.link('f', 'g')"
+
+
+@pytest.mark.parametrize(
+    ("make", "flaw"), [(LARGE, "more than 2.86 MiB"), (ODD, "it has several names")]
+)
+async def test_variables_are_taken_back_and_why_files_are_not_is_said(opened, make, flaw):
+    kept = settings.Snapshots(enabled=True, checkpoint_bytes=2_999_999)
+    async with opened(snapshots=kept) as house:
+        await house.run(f"import os\nx = 1\nopen('h', 'w').write('old')\n{make}")
+        await _saved(house)
+        await house.run("x = 2\nopen('h', 'w').write('newer')", id="2")
+        cells, notice = await _branch(house, KEY, "x = 2\nopen('h', 'w').write('newer')", COPY)
+        assert (cells, "Variables are as they were before" in notice, flaw in notice) == (
+            (),
+            True,
+            True,
+        )
+        assert _printed(await house.run("print(x, open('h').read())", key=COPY)) == "1 newer\n"
+        # Who corrects a word expects that nothing stays as the mistake left it.
+        await house.run("print(x)", id="2-1", edits="2")
+        await house.service.branches.undo(KEY)
+        taken_back = await house.service.branches.undo(KEY)
+        assert flaw in taken_back.files_flaw
+        assert _printed(await house.run("print(x, open('h').read())")) == "1 newer\n"
+
+
+async def test_code_that_goes_on_in_the_background_changes_nothing_that_was_taken_back(opened):
     async with opened() as house:
         await house.run("x = 1\nopen('f', 'w').write('old')")
         await _saved(house)
-        pool = house.service._services.hosts.pool
-        copies = (await pool.workspace(values.text(KEY))).checkpoints / "copies"
-        for copy in copies.iterdir():
-            copy.unlink()
-        await house.run("x = 2\nopen('f', 'w').write('newer')")
-        with pytest.raises(errors.BotError, match="f was replaced or deleted"):
-            await house.service.branches.undo(KEY)
-        assert _printed(await house.run("print(x, open('f').read())")) == "2 newer\n"
+        await house.run(
+            "import subprocess\n"
+            "subprocess.Popen('while :; do echo newer > f; echo > more; done', shell=True)"
+        )
+        await house.service.branches.undo(KEY)
+        show = "import os\nprint(open('f').read(), os.listdir())"
+        assert _printed(await house.run(show)) == "old ['f']\n"
 
 
 async def test_while_something_runs_neither_copy_nor_way_back_is_made(opened):

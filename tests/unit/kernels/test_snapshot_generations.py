@@ -12,12 +12,17 @@ import pytest
 
 from interpreter_bot import errors, settings
 from interpreter_bot.kernels import (
-    checkpoints,
     snapshot_generations,
     snapshot_retention,
     snapshots,
 )
-from interpreter_bot.kernels.files import safe_open, session_locks, workspaces
+from interpreter_bot.kernels.files import (
+    checkpoints,
+    file_copies,
+    safe_open,
+    session_locks,
+    workspaces,
+)
 
 MANIFEST = {
     **{
@@ -250,20 +255,40 @@ async def test_a_copy_is_signed_for_its_own_session_and_holds_only_what_was_sign
     assert generations.find(late) is None
 
 
+async def test_what_is_read_stays_though_it_does_not_count_any_more(generations, workspace):
+    _write(workspace, 5)
+    _activate(generations, workspace, 5, {0})
+    with generations.pinned(workspace, snapshot_generations.read_pointer(workspace)):
+        _write(workspace, 6)
+        _activate(generations, workspace, 6, {5})
+        assert generations.prune(workspace).number == 6
+        assert _left(workspace) == ["5", "6"]
+    generations.prune(workspace)
+    assert _left(workspace) == ["6"]
+
+
 async def test_what_a_checkpoint_needs_stays_until_there_are_too_many(generations, workspace):
     for number in range(1, 8):
         _write(workspace, number)
         _activate(generations, workspace, number, set(range(number)))
         pointer = snapshot_generations.read_pointer(workspace)
-        checkpoints.write(workspace, f"{number}", pointer=pointer, missed_runs=0, most=3)
+        checkpoints.write(
+            workspace.checkpoints,
+            f"{number}",
+            workspace.directory,
+            pointer=pointer,
+            missed_runs=0,
+            limits=file_copies.CopyLimits(10**9, 100, 0),
+            max_count=3,
+        )
         generations.prune(workspace)
     assert _left(workspace) == ["5", "6", "7"]
-    generations.go_back(workspace, checkpoints.read(workspace, "5").pointer)
-    checkpoints.remove_since(workspace, "5")
+    generations.go_back(workspace, checkpoints.read(workspace.checkpoints, "5").pointer)
+    checkpoints.remove_since(workspace.checkpoints, "5")
     generations.prune(workspace)
     assert (generations.find(workspace).number, _left(workspace)) == (5, ["5"])
     with pytest.raises(errors.KernelError):
-        checkpoints.read(workspace, "6")
+        checkpoints.read(workspace.checkpoints, "6")
     generations.go_back(workspace, "")
     generations.prune(workspace)
     assert _left(workspace) == []
