@@ -153,11 +153,11 @@ def limit(limits: dict[str, Any]) -> None:
         resource.setrlimit(kind, (min(wanted, bound), bound))
 
 
-def confine(*, is_watched: bool) -> None:
+def confine() -> None:
     """Give up every privilege and install the seccomp filter; irrevocable."""
     syscalls.drop_capabilities()
     syscalls.forbid_new_privileges()
-    syscalls.install_filter(seccomp.build(is_watched=is_watched))
+    syscalls.install_filter(seccomp.build())
 
 
 def _write(path: str, text: str) -> None:

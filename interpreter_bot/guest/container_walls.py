@@ -261,7 +261,6 @@ def confine(spec: dict[str, Any]) -> dict[str, Any]:
     syscalls.drop_capabilities()
     syscalls.install_filter(
         seccomp.build(
-            is_watched=bool(spec["affinity"]),
             has_namespaces=False,
             has_shared_id=not spec["has_own_id"],
         )

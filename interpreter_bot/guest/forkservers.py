@@ -139,8 +139,7 @@ class _ForkServer:
         self._kernel_requests, asking = socket.socketpair(socket.AF_UNIX, kind)
         if self._has_namespaces:
             # Once for all that are forked: each would take as long, inits while a person waits.
-            for is_watched in (False, True):
-                seccomp.build(is_watched=is_watched)
+            seccomp.build()
         pid = os.fork()
         if pid:
             self._init_requests.close()
@@ -298,10 +297,7 @@ class _ContainerForkServer(_ForkServer):
         if lack := container_walls.missing(has_own_ids=has_own_ids):
             raise OSError(lack)
         # Once for all that are forked.
-        for is_watched in (False, True):
-            seccomp.build(
-                is_watched=is_watched, has_namespaces=False, has_shared_id=not has_own_ids
-            )
+        seccomp.build(has_namespaces=False, has_shared_id=not has_own_ids)
         self._place = place
         self._said = {"shared_id_reason": refusal}
         # Whatever a session leaves behind whose keeper was killed.

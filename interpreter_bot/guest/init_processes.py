@@ -257,7 +257,7 @@ class _NamespaceInit(Init):
             # For `_signal`, and not for longer: that user may change how this process is scheduled.
             os.setresuid(-1, -1, self._spec["uid"])
             # Privileges were kept for mounting only.
-            confinement.confine(is_watched=False)
+            confinement.confine()
             self._say({"event": "attached"})
         elif request["op"] == "freeze":
             self._stop_all()

@@ -136,7 +136,7 @@ def _confine(link: socket.socket, spec: dict[str, Any]) -> None:
     _come_last(spec)
     if is_walled:
         landlock.restrict_kernel(spec["readable"])
-        confinement.confine(is_watched=bool(spec["affinity"]))
+        confinement.confine()
     control_channels.send(link, {"event": "confined"}, [])
 
 

@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> None:
     landlock.restrict(
         spec["readable"], spec["writable"], rootfs.device_paths(), ports=spec.get("ports")
     )
-    confinement.confine(is_watched=False)
+    confinement.confine()
     # After the change of privileges, which clears it.
     syscalls.die_with_parent(signal.SIGKILL)
     os.execv(arguments[1], arguments[1:])

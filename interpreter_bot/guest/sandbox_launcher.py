@@ -111,7 +111,7 @@ def _run(spec: dict[str, Any], program: list[str]) -> NoReturn:
     null = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
         os.dup2(null, number)
-    confinement.confine(is_watched=False)
+    confinement.confine()
     while True:
         ended, status = os.wait()
         if ended == child:
@@ -123,7 +123,7 @@ def _become(spec: dict[str, Any], program: list[str]) -> NoReturn:
     if not landlock.restrict_kernel(spec["readable"]) and spec["has_network"]:
         # Sockets of the host that have no file would be within reach.
         raise OSError("with a network, Landlock is needed")
-    confinement.confine(is_watched=False)
+    confinement.confine()
     syscalls.die_with_parent(signal.SIGKILL)
     os.chdir(rootfs.HOME)
     os.environ.update(HOME=rootfs.HOME, TMPDIR="/tmp")

@@ -94,17 +94,12 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "move_pages": (279, 239),
     "mknod": (133, None),
     "mknodat": (259, 33),
+    # a session's share of the cores, where no cgroup holds it
+    "sched_setaffinity": (203, 122),
     # kernel memory that older kernels charge to no cgroup
     "msgget": (68, 186),
     "semget": (64, 190),
 }
-# Denied where no cgroup holds the session: these would undo its share of the cores, or hold memory
-# that is in no process mapping.
-_DENIED_WHERE_WATCHED = {
-    "sched_setaffinity": (203, 122),
-    "shmget": (29, 194),
-}
-_ABSENT_WHERE_WATCHED = {"memfd_create": (319, 279)}
 # What namespaces would do: these reach objects and processes that all sessions of a container
 # share, some of them by numbers that can be guessed. And a session may connect to nobody.
 _DENIED_WITHOUT_NAMESPACES = {
@@ -186,11 +181,11 @@ _CLOSE_RANGE = (436, 436)
 _CLOSE = (3, 57)
 _DUPLICATES = ((33, None), (292, 24))  # dup2, dup3
 _PRLIMIT = (302, 261)
-_SET_AFFINITY = (203, 122)
 _SETPRIORITY = (141, 140)
 _SET_SCHEDULERS = ((144, 119), (142, 118))  # sched_setscheduler, sched_setparam
 _UTIMENSAT = (280, 88)
 _MMAP = (9, 222)
+_MEMFD_CREATE = (319, 279)
 _AUDIT_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 _LOAD, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _JUMP_SET, _AND, _RETURN = (
@@ -231,8 +226,7 @@ _F_NOTIFY, _F_OFD = 1026, (36, 37, 38)
 # Whoever opens a file of a lease waits for its holder.
 _F_SETLEASE = 1024
 _MSG_OOB = 1
-_MAP_SHARED, _MAP_ANONYMOUS, _MAP_HUGETLB = 1, 0x20, 0x40000
-_MOST_SHARED_BYTES = 64 * 1024 * 1024
+_MAP_HUGETLB, _MFD_HUGETLB = 0x40000, 4
 _SOL_SOCKET = 1
 # The variants that exceed the system's limits by force are refused to unprivileged callers.
 _BUFFER_OPTIONS = (7, 8)  # SO_SNDBUF, SO_RCVBUF
@@ -300,6 +294,8 @@ def _arguments(column: int) -> bytes:
         _PRCTL: prctl,
         _SETSOCKOPT: _set_options(),
         _GETSOCKOPT: _of_sockets(_refused((_SO_PEERPIDFD,))),
+        _MMAP: _no_huge_pages(_FOURTH_ARGUMENT, _MAP_HUGETLB),
+        _MEMFD_CREATE: _no_huge_pages(_SECOND_ARGUMENT, _MFD_HUGETLB),
         **{numbers: _sockets() for numbers in _SOCKETS},
         **{numbers: _not_urgent(offset) for numbers, offset in _SENDS.items()},
     }
@@ -330,10 +326,7 @@ def _arguments_without_namespaces(column: int) -> bytes:
         + _instruction(_JUMP_GREATER_EQUAL, highest + 1, len(spans) // 8, 0)
         + spans
         + number,
-        **{
-            numbers: first + is_own + _answer(errno.EPERM) + allow
-            for numbers in (_PRLIMIT, _SET_AFFINITY)
-        },
+        _PRLIMIT: first + is_own + _answer(errno.EPERM) + allow,
         _SETPRIORITY: first
         + is_own
         + _answer(errno.EPERM)
@@ -401,40 +394,24 @@ def _set_options() -> bytes:
     """Build the rule that ignores changes of socket buffer sizes, and reports success.
 
     What waits in socket buffers is memory in no process mapping, which cgroups of version 1 do not
-    count; fixed sizes bound their sum. BPF programs are refused, and so are handles on the process
-    at the other end, which may be the bot.
+    count; fixed sizes keep it small. BPF programs are refused, and so are handles on the process at
+    the other end, which may be the bot.
     """
     same = b"".join(_only(option, _answer(0)) for option in _BUFFER_OPTIONS)
     return _of_sockets(same + _refused((*_PROGRAM_OPTIONS, _SO_PASSPIDFD)))
 
 
-def _little_shared_memory() -> bytes:
-    """Build the rule that anonymous shared memory comes in small pieces only.
-
-    Its pages outlive their mapping: one mapped page shows that the piece exists, but not how much
-    it holds. The bot counts pieces; see `kernels/metering/deleted_files`.
-    """
-    allow = _instruction(_RETURN, _ALLOW)
-    flags = _MAP_SHARED | _MAP_ANONYMOUS
-    rule = _instruction(_LOAD, _FOURTH_ARGUMENT)
-    # Huge pages, which a host reserves for somebody, are no resident memory of the process.
-    rule += _instruction(_JUMP_SET, _MAP_HUGETLB, 0, 1) + _answer(errno.ENOMEM)
-    rule += _instruction(_AND, flags)
-    rule += _instruction(_JUMP_EQUAL, flags, 1, 0) + allow
-    rule += _instruction(_LOAD, _SECOND_ARGUMENT + _HIGH_HALF)
-    rule += _instruction(_JUMP_EQUAL, 0, 1, 0) + _answer(errno.ENOMEM)
-    rule += _instruction(_LOAD, _SECOND_ARGUMENT)
-    rule += _instruction(_JUMP_GREATER_EQUAL, _MOST_SHARED_BYTES + 1, 0, 1)
-    return rule + _answer(errno.ENOMEM) + allow
+def _no_huge_pages(offset: int, flag: int) -> bytes:
+    """Build the rule against huge pages, which a host reserves for somebody and nobody counts."""
+    flags = _instruction(_LOAD, offset) + _instruction(_JUMP_SET, flag, 0, 1)
+    return flags + _answer(errno.ENOMEM) + _instruction(_RETURN, _ALLOW)
 
 
 @functools.cache
-def build(*, is_watched: bool, has_namespaces: bool = True, has_shared_id: bool = False) -> bytes:
+def build(*, has_namespaces: bool = True, has_shared_id: bool = False) -> bytes:
     """Build the BPF program for this machine.
 
     Args:
-        is_watched: no cgroup holds the session, so its memory is watched and its affinity fixed:
-            also deny calls that would get around that.
         has_namespaces: of its own; without them, also deny calls that reach beyond the session.
         has_shared_id: it has the bot's user id.
 
@@ -451,9 +428,9 @@ def build(*, is_watched: bool, has_namespaces: bool = True, has_shared_id: bool 
     program += _instruction(_LOAD, _NUMBER)
     # The numbers of x86-64's x32 table are far beyond, too.
     program += _instruction(_JUMP_GREATER_EQUAL, _NEWEST + 1, 0, 1) + _answer(errno.ENOSYS)
-    for absent in (_ABSENT | (_ABSENT_WHERE_WATCHED if is_watched else {})).values():
+    for absent in _ABSENT.values():
         program += _only(absent[column], _answer(errno.ENOSYS))
-    for denied in (_DENIED | (_DENIED_WHERE_WATCHED if is_watched else {})).values():
+    for denied in _DENIED.values():
         program += _only(denied[column], _answer(errno.EPERM))
     if not has_namespaces:
         for denied in _DENIED_WITHOUT_NAMESPACES.values():
@@ -461,7 +438,4 @@ def build(*, is_watched: bool, has_namespaces: bool = True, has_shared_id: bool 
         program += _arguments_without_namespaces(column)
     if has_shared_id:
         program += _with_shared_id(column)
-    program += _arguments(column)
-    if is_watched:
-        program += _only(_MMAP[column], _little_shared_memory())
-    return program + _instruction(_RETURN, _ALLOW)
+    return program + _arguments(column) + _instruction(_RETURN, _ALLOW)

@@ -1,8 +1,9 @@
 """Guard of the machine's memory: below a reserve, it ends the session that took most of it.
 
 Not all that code makes the host's kernel hold is counted for a session, with a cgroup or without:
-this is what catches the rest. Who sits still is not asked, and nobody ends for what other programs
-of the machine took. While there is plenty, all this costs is one file read at each tick.
+files in memory that no process maps, queues of sockets, watches, locks. This is what catches the
+rest. Who sits still is not asked, and nobody ends for what other programs of the machine took.
+While there is plenty, all this costs is one file read at each tick.
 """
 
 from __future__ import annotations
@@ -28,9 +29,8 @@ _T = TypeVar("_T")
 _NEAR: Final = 2
 _LEAST_BYTES: Final = 16 * settings.MIB
 _MOST_SHARE_OF_GROUP: Final = 16
-_MOST_LOCKS: Final = 10_000
 _MEMORY: Final = re.compile(rb"^(\w+): +(\d+) kB", re.MULTILINE)
-# Everything that is free, a file's, or a process's; the kernel itself holds the rest.
+# Everything that is free, a file's on a disk, or a process's; the kernel itself holds the rest.
 _OF_NO_KERNEL: Final = (
     *(b"MemFree", b"Buffers", b"Cached", b"SwapCached", b"AnonPages", b"SReclaimable"),
 )
@@ -42,7 +42,8 @@ class MachineMemory:
 
     Attributes:
         free_bytes: what new allocations can have.
-        kernel_bytes: what the host's kernel holds for itself, and for whoever made it.
+        kernel_bytes: what the host's kernel holds for itself, and for whoever made it; files in
+            memory among it.
     """
 
     free_bytes: int
@@ -57,8 +58,10 @@ def machine_memory() -> MachineMemory:
     pairs = _MEMORY.findall(procfs.read("/proc/meminfo"))
     rows = {name: int(kilobytes) * settings.KIB for name, kilobytes in pairs}
     total_bytes = rows.get(b"MemTotal", 0)
-    used_bytes = total_bytes - sum(rows.get(name, 0) for name in _OF_NO_KERNEL)
-    return MachineMemory(rows.get(b"MemAvailable", total_bytes or sys.maxsize), used_bytes)
+    # Files in memory are part of `Cached`.
+    elsewhere_bytes = sum(rows.get(name, 0) for name in _OF_NO_KERNEL) - rows.get(b"Shmem", 0)
+    available_bytes = rows.get(b"MemAvailable", total_bytes or sys.maxsize)
+    return MachineMemory(available_bytes, total_bytes - elsewhere_bytes)
 
 
 def free_bytes() -> int:
@@ -137,17 +140,3 @@ class MachineExhaustion:
         _log.error("the machine's memory is nearly used up; ended for it: %s", since[found])
         found.launched.kernel.kill_with_reason(values.Ending.OUT_OF_MEMORY, run_words.MEMORY_SHORT)
         self._forget()
-
-
-async def end_hoarders_of_locks(everyone: Sequence[session_monitors.SessionMonitor]) -> None:
-    """End sessions with more locks of files than any analysis needs; the kernel counts none."""
-    owners = await asyncio.to_thread(procfs.lock_owners)
-    if owners.total() <= _MOST_LOCKS:
-        return
-    for monitor in everyone:
-        pids = await asyncio.to_thread(monitor.usage.pids)
-        if sum(owners[pid] for pid in pids) > _MOST_LOCKS:
-            _log.warning("a session holds more than %d locks", _MOST_LOCKS)
-            monitor.launched.kernel.kill_with_reason(
-                values.Ending.STOPPED, run_words.TOO_MANY_LOCKS
-            )

@@ -18,7 +18,6 @@ from typing import Final, ParamSpec, TypeVar
 from interpreter_bot import settings, values
 from interpreter_bot.kernels import launchers, snapshots
 from interpreter_bot.kernels.files import directory_contents, workspaces
-from interpreter_bot.kernels.metering import deleted_files, memory, session_metering
 from interpreter_bot.wording import run_words
 
 _log = logging.getLogger(__name__)
@@ -41,6 +40,8 @@ MOST_STARTING: Final = 2 * _CHECKS_PER_SECOND
 _REST_SECONDS: Final = 300.0
 _GROWTH_BYTES: Final = settings.MIB
 _HEADROOM_BYTES: Final = 64 * settings.MIB
+# The kernel's own is one. With so many, a neighbour on the same processor is three times as slow.
+_MAX_GROUPS: Final = 5
 # Code that was interrupted may be busy cleaning up; code that goes on filling the disk is not.
 _DEADLY_SHARE: Final = 1.25
 _JUST_OVER: Final = 1.01
@@ -56,7 +57,8 @@ class SessionMonitor:
     Attributes:
         launched: the kernel.
         usage: measures its session.
-        disk_bytes: its session's disk usage at the last check.
+        disk_bytes: its session's disk usage at the last check. What its processes ever wrote, if
+            that is more: files that are deleted while they are open are in no directory.
         has_grown: whether that is a megabyte more than at the check before.
         checked: set once its disk was checked since the last `request_check`, and when it ended.
     """
@@ -96,16 +98,10 @@ class SessionMonitor:
         self._next_busy_look = self._next_look
         self._next_idle_look = self._next_look + self._idle_seconds
         self._most_tasks = None if launched.provisioner.has_own_id else limits.processes
-        self._watch = session_metering.LimitWatch(
-            limits.memory_bytes + _HEADROOM_BYTES, tasks=self._most_tasks
-        )
-        self._unseen_files = session_metering.ConsecutiveFailures()
         self._roused = asyncio.Event()
         self._is_hurried = False
         self._is_over = False
-        self._shared: memory.HeldBytes = {}
         self._was_over = False
-        self._disk: deleted_files.Disk | None = None
         self._written_bytes = 0
         # When the kernel was last used, and what it had used then; both as of the last freezing.
         self._idle_since = self._cpu_seconds = 0.0
@@ -244,9 +240,10 @@ class SessionMonitor:
         Raises:
             OSError: its files or processes cannot be read, perhaps because it just ended.
         """
-        judge = self._judge_sockets if self.usage.is_counted else self._judge_memory
-        verdict = await judge()
-        if verdict is not session_metering.LimitViolation.FINE:
+        if self.usage.is_counted:
+            await self._after_clocks(lambda: None)
+        elif (violation := await self._memory_violation()) and not self._gives_up_saving():
+            self.launched.kernel.kill_with_reason(*violation)
             return
         if self.launched.workspace is not None:
             await self._judge_files(self.launched.workspace)
@@ -260,70 +257,34 @@ class SessionMonitor:
         """Ensure another check, even if no process runs until then."""
         self._clocks = {}
 
-    async def _judge_memory(self) -> session_metering.LimitViolation:
-        limit = self._limits.memory_bytes
-        reading = await self._after_clocks(
-            self.usage.reading,
-            enough_bytes=limit,
-            most_bytes=limit + _HEADROOM_BYTES,
-            most_tasks=self._most_tasks,
-            shared=self._shared,
-        )
-        if reading.hidden or reading.is_late:
-            self._look_on()
-        verdict = self._watch.evaluate(reading)
-        if verdict is not session_metering.LimitViolation.FINE and self._gives_up_saving():
-            return session_metering.LimitViolation.FINE
-        if verdict is session_metering.LimitViolation.OVER_MEMORY:
-            _log.info("session is %s: %s", verdict, reading)
-            reason = run_words.over_memory(limit)
-            self.launched.kernel.kill_with_reason(values.Ending.OUT_OF_MEMORY, reason)
-        elif verdict is session_metering.LimitViolation.HIDING:
-            self._condemn_hiding(reading)
-        elif verdict is session_metering.LimitViolation.GRABBING:
-            self.launched.kernel.kill_with_reason(values.Ending.STOPPED, run_words.GRABBING)
-        elif verdict is session_metering.LimitViolation.CROWDED:
+    async def _memory_violation(self) -> tuple[values.Ending, str] | None:
+        """Return how and why to end a session whose memory or processes are over the limits."""
+        limit_bytes = self._limits.memory_bytes + _HEADROOM_BYTES
+        reading = await self._after_clocks(self.usage.reading, limit_bytes, self._most_tasks)
+        if reading.memory_bytes > limit_bytes:
+            _log.info("a session has too much memory: %s", reading)
+            reason = run_words.over_memory(self._limits.memory_bytes)
+            return values.Ending.OUT_OF_MEMORY, reason
+        if self._most_tasks is not None and reading.tasks > self._most_tasks:
             reason = run_words.too_many_processes(self._limits)
-            self.launched.kernel.kill_with_reason(values.Ending.STOPPED, reason)
-        return verdict
-
-    async def _judge_sockets(self) -> session_metering.LimitViolation:
-        """Add what waits in sockets that the cgroup does not count."""
-        waiting_bytes = await self._after_clocks(self.usage.uncounted_bytes)
-        if not waiting_bytes:
-            return session_metering.LimitViolation.FINE
-        most_bytes = self._limits.memory_bytes + _HEADROOM_BYTES
-        if (self.usage.counted_bytes() or 0) + waiting_bytes <= most_bytes:
-            return session_metering.LimitViolation.FINE
-        self._condemn_hiding(f"{waiting_bytes} bytes in sockets")
-        return session_metering.LimitViolation.HIDING
-
-    def _condemn_hiding(self, seen: session_metering.Reading | deleted_files.Deleted | str) -> None:
-        # Should all sessions end like this, the bot lacks the right to read: as root it needs
-        # CAP_SYS_PTRACE.
-        _log.warning("session keeps what it uses from being seen: %s", seen)
-        self.launched.kernel.kill_with_reason(values.Ending.STOPPED, run_words.HIDING)
+            return values.Ending.STOPPED, reason
+        if reading.groups > _MAX_GROUPS:
+            return values.Ending.STOPPED, run_words.GRABBING
+        return None
 
     async def _judge_files(self, workspace: workspaces.Workspace) -> None:
         """Compare the workspace with its limits; kill or interrupt the kernel if it is over."""
         loop = asyncio.get_running_loop()
         measured = await loop.run_in_executor(self._disk_threads, self._measure, workspace)
-        usage, deleted, saved, temporary = measured
-        before, shown_bytes = self.disk_bytes, usage.bytes + deleted.bytes
-        self.disk_bytes = shown_bytes + temporary.bytes
+        usage, saved, temporary, stored_bytes = measured
+        before, self.disk_bytes = self.disk_bytes, max(usage.bytes + temporary.bytes, stored_bytes)
         # What the session had at the first check may be of last year.
         self.has_grown = self._has_been_seen and self.disk_bytes > before + _GROWTH_BYTES
         self._has_been_seen = True
-        is_known = not (deleted.hidden or deleted.is_late or usage.is_partial)
-        if not is_known or self._shared != deleted.shared:
+        if usage.is_partial:
             self._look_on()
-        # Found by the same reading, and judged with the rest of the memory at the next check.
-        self._shared = deleted.shared
-        if self._unseen_files.is_over(is_hidden=deleted.hidden > 0, is_late=deleted.is_late):
-            self._condemn_hiding(deleted)
-            return
         most_files = self._limits.workspace_files
-        share = max(shown_bytes / self._limits.workspace_bytes, usage.files / most_files)
+        share = max(usage.bytes / self._limits.workspace_bytes, usage.files / most_files)
         temporary_share = max(
             temporary.bytes / self._limits.temporary_bytes, temporary.files / most_files
         )
@@ -341,18 +302,14 @@ class SessionMonitor:
         self, workspace: workspaces.Workspace
     ) -> tuple[
         directory_contents.DirectoryUsage,
-        deleted_files.Deleted,
         directory_contents.DirectoryUsage,
         directory_contents.DirectoryUsage,
+        int,
     ]:
-        """Measure its files, those without a name, saved variables, temporary files. Blocks."""
-        files = workspace.measure()
-        if self._disk is None:
-            # Once: it takes as long as the machine has mounts.
-            self._disk = deleted_files.Disk.of(workspace.directory, self._limits.file_bytes)
-        deleted = self.usage.deleted(self._disk)
+        """Measure its files, saved variables, temporary files, and what it wrote. Blocks."""
         saved = workspace.measure_variables(self._most_saved_bytes)
-        return files, deleted, saved, workspace.measure_temporary()
+        stored_bytes = self.usage.stored_bytes()
+        return workspace.measure(), saved, workspace.measure_temporary(), stored_bytes
 
     def _object(self, share: float, reason: str) -> None:
         kernel = self.launched.kernel

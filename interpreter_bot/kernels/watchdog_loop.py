@@ -46,7 +46,7 @@ _THREADS: Final = 4
 _FULL_DISK_SECONDS: Final = 1.0
 # Frozen sessions do not move; should one all the same, it is noticed after so many.
 _FROZEN_TICKS: Final = 40
-# Locks are counted at every so many ticks, and the machine looked at where nobody can change it.
+# The machine is looked at every so many ticks where nobody can change it.
 _RARE_TICKS: Final = 4
 _LITTLE_BYTES: Final = 64 * settings.MIB
 _RECOVERY_SECONDS: Final = 1.0
@@ -127,8 +127,6 @@ async def watch(
                     continue
                 everyone = list(watched.values())
                 await reserve.end_culprit(everyone)
-                if is_rare and any(watched[key].is_active for key in awake if key in watched):
-                    await machine_exhaustion.end_hoarders_of_locks(everyone)
                 if _resident_bytes() > config.limits.bot_memory_bytes:
                     await _kill_largest_writer(everyone)
                 if is_full := _is_full(config.paths.data, config.limits):

@@ -21,8 +21,7 @@ from anyio.streams import memory
 from mcp.shared import message as messages
 
 from interpreter_bot import settings
-from interpreter_bot.kernels.metering import memory as memory_use
-from interpreter_bot.kernels.metering import procfs
+from interpreter_bot.kernels.metering import session_metering
 from interpreter_bot.kernels.provisioning import cgroups
 from interpreter_bot.mcp_servers import program_cgroups
 from interpreter_bot.text import safe_text
@@ -225,27 +224,18 @@ async def _watch_memory(
 
     A group bounds all of it at any moment, but lets go on what is left of it.
     """
+    processes = session_metering.SessionProcesses(process.pid)
     while process.returncode is None:
         await asyncio.sleep(_MEASURE_SECONDS)
         if group is not None:
             is_too_much = group.oom_kills() > 0
         else:
-            held_bytes = await asyncio.to_thread(_held_bytes, process.pid)
+            held_bytes = await asyncio.to_thread(processes.memory_bytes, server.memory_bytes)
             is_too_much = held_bytes > server.memory_bytes
         if is_too_much:
             _log.warning(_TOO_MUCH, server.name)
             _kill(process)
             return
-
-
-def _held_bytes(pid: int) -> int:
-    """Return the memory of a process and of all below it; what several share counts once."""
-    below, held = [pid], 0
-    while below:
-        number = below.pop()
-        below += procfs.children(number)
-        held += memory_use.proportional_bytes(number)
-    return held
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

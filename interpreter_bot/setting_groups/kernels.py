@@ -23,7 +23,8 @@ class Limits(fields.Group):
     input_seconds: fields.Seconds = 600.0
     """How long `input()` waits for a person. Does not count as execution time."""
     memory_bytes: fields.Positive = 1_825_361_920
-    """Memory of one session: all its processes and its /tmp together."""
+    """Memory of one session: all its processes together; with control groups, also its temporary
+    files."""
     processes: Annotated[int, pydantic.Field(ge=8)] = 128
     """Processes and threads of one session."""
     cpu_cores: Annotated[float, pydantic.Field(gt=0, le=1024)] = 1.0
@@ -46,7 +47,8 @@ class Limits(fields.Group):
     upload_bytes: fields.Positive = 512 * fields.MIB
     """Size of one file that a person sends."""
     temporary_bytes: fields.Positive = 256 * fields.MIB
-    """Size of /tmp and of /dev/shm, each. They are in memory; control groups count them."""
+    """Size of /tmp and of /dev/shm, each. They are in memory; with control groups they are part of
+    `memory_bytes`."""
     output_bytes: fields.Positive = 1_000_000
     """Printed text per stream and execution. Longer text loses its middle."""
     displays: fields.Positive = 50

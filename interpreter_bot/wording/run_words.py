@@ -36,12 +36,7 @@ DISK_FULL: Final = "The machine's disk is nearly full, so the code was stopped."
 MEMORY_SHORT: Final = (
     "The machine was running out of memory, and this code used most of it, so it was stopped."
 )
-TOO_MANY_LOCKS: Final = "The code locked files in too many places at once, so it was stopped."
 TOO_MUCH_SENT: Final = "The Python process sent more output than the bot can hold."
-HIDING: Final = (
-    "The code was stopped because the bot could not measure its memory and disk use: one of its "
-    "processes hides, or it has too many processes, open files, mappings or sockets."
-)
 UNCOUNTABLE: Final = (
     "The code made folders in /mnt/data that are nested too deeply or that the bot cannot open. "
     "Delete them to continue."

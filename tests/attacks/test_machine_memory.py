@@ -1,4 +1,4 @@
-"""The memory of the machine as a whole, and kernel objects that are counted for nobody."""
+"""The memory of the machine as a whole, and what is counted for nobody."""
 
 import asyncio
 import types
@@ -13,19 +13,6 @@ from tests.attacks import boxes
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
 Ending = values.Ending
 MIB = boxes.MIB
-LOCKS = """
-files = [open(f"/mnt/data/{{n}}", "w") for n in range(20)]
-for file in files:
-    for at in range({each}): fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * at)
-time.sleep({seconds})
-"""
-
-
-async def test_more_locks_than_analysis_needs_end_the_session(run):
-    ran = await run(boxes.code(LOCKS.format(each=700, seconds=20)), seconds=25)
-
-    assert ran.ending is Ending.STOPPED
-    assert ran.finished.reason.startswith(run_words.TOO_MANY_LOCKS)
 
 
 async def test_processes_that_share_their_memory_hold_it_once(bot, run, key_of):
@@ -43,15 +30,13 @@ async def test_processes_that_share_their_memory_hold_it_once(bot, run, key_of):
     assert after - before < 60 * MIB
 
 
-async def test_many_locks_are_no_attack(run):
-    ran = await run(boxes.code(LOCKS.format(each=100, seconds=1.5)))
-
-    assert ran.ending is Ending.OK
-
-
 # What the thief does, and what of it the host's kernel would hold for itself.
 THIEVES = {
     "what it holds": ("x = bytearray()\nwhile True: x += bytes(4 << 20); time.sleep(0.1)", 0),
+    "files that nobody maps": (
+        "while True: os.write(os.memfd_create('x'), bytes(4 << 20)); time.sleep(0.1)",
+        1,
+    ),
     "the kernel's own memory": ("while True: os.stat('/mnt/data'); os.listdir('/usr/bin')", 1),
 }
 

@@ -237,8 +237,7 @@ async def test_single_file_ends_at_its_limit(bot, run, key_of, how):
         boxes.code("open('/mnt/data/f', 'w').close()") + "\n" + boxes.attempt(FILES[how])
     )
 
-    # What is in memory is refused altogether where nobody could count it.
-    assert ran.word == "EFBIG" or (ran.word, how, bot.has_groups) == ("ENOSYS", "in memory", False)
+    assert ran.word == "EFBIG"
     files = await (await bot.pool.workspace(key_of())).list()
     assert all(file.size_bytes <= bot.limits.file_bytes for file in files)
 

@@ -9,10 +9,8 @@ were a process of its own.
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import ctypes
-import dataclasses
 import os
 import pathlib
 import re
@@ -23,21 +21,13 @@ from typing import Final
 
 _libc: Final = ctypes.CDLL(None)
 
-MOST_BYTES: Final = 8 * 1024 * 1024
-"""Most that is read of any one file."""
+_MAX_BYTES: Final = 8 * 1024 * 1024
 
 _ENDED: Final = (b"Z", b"X")
-_EXITING: Final = 4
 _SCHEDULED: Final = 2
 _HELD: Final = re.compile(rb"^Vm(?:RSS|Swap|PTE):\s+(\d+) kB", re.MULTILINE)
 _TABLES: Final = re.compile(rb"^VmPTE:\s+(\d+) kB", re.MULTILINE)
-_SHARED: Final = re.compile(rb"^RssShmem:\s+(\d+) kB", re.MULTILINE)
-_LOCK: Final = re.compile(rb"^\d+: +(?:-> +)?\S+ +\S+ +\S+ +(\d+) ", re.MULTILINE)
-_FEW_LOCKS_BYTES: Final = 64 * 1024
-_MOST_LOCKS_BYTES: Final = 1024 * 1024
-_DELETED: Final = re.compile(
-    rb"^([0-9a-f]+)-([0-9a-f]+) \S{4} ([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) (\d+) +(.*) \(deleted\)$"
-)
+_PROPORTIONAL: Final = re.compile(rb"^(?:Pss|SwapPss): +(\d+) kB", re.MULTILINE)
 
 
 def pid_of(pidfd: int) -> int:
@@ -76,37 +66,18 @@ def reading_as(user: int | None) -> Iterator[None]:
 class TimeBudget:
     """Time limit of one reading, in processor time, so that a busy machine does not shorten it.
 
-    Wall time counts too, but ten times as much is allowed: the process that is read may hold kernel
-    locks.
+    Wall time counts too, but four times as much is allowed: the process that is read may hold
+    kernel locks.
     """
 
     def __init__(self, seconds: float) -> None:
         self._processor_end = time.thread_time() + seconds
-        self._clock_end = time.monotonic() + 10 * seconds
+        self._clock_end = time.monotonic() + 4 * seconds
 
     @property
     def is_spent(self) -> bool:
         """Whether the reading has to stop; call it in the thread that began the reading."""
         return time.thread_time() > self._processor_end or time.monotonic() > self._clock_end
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Mapping:
-    """Mapping of a deleted file.
-
-    Attributes:
-        addresses: its name in `map_files`.
-        device: of the file system, which need not be what `stat` says (btrfs).
-        inode: number of the file there.
-        end_bytes: where in the file the mapping ends.
-        path: the file's former name, as the session saw it.
-    """
-
-    addresses: str
-    device: int
-    inode: int
-    end_bytes: int
-    path: bytes
 
 
 def read(path: str) -> bytes:
@@ -118,14 +89,14 @@ def read(path: str) -> bytes:
 
 
 def read_or_raise(path: str) -> bytes:
-    """Read at most `MOST_BYTES` of a file.
+    """Read at most 8 MiB of a file.
 
     Raises:
         PermissionError: the process hides.
         OSError: it is gone.
     """
     with open(path, "rb") as file:
-        return file.read(MOST_BYTES)
+        return file.read(_MAX_BYTES)
 
 
 def clock_nanoseconds(pid: int) -> int:
@@ -154,12 +125,6 @@ def has_ended(fields: list[bytes]) -> bool:
     return not fields or fields[0] in _ENDED
 
 
-def is_hiding(pid: int) -> bool:
-    """Return whether an unreadable process hides on purpose; one that just exits does not."""
-    fields = stat(pid)
-    return not has_ended(fields) and not int(fields[6]) & _EXITING
-
-
 def shown_by(pid: int) -> int:
     """Return the id by which to read a process: its own, or that of a thread.
 
@@ -169,19 +134,6 @@ def shown_by(pid: int) -> int:
     if not has_ended(stat(pid)):
         return pid
     return next((task for task in tasks(pid) if not has_ended(stat(task))), 0)
-
-
-def lock_owners() -> collections.Counter[int]:
-    """Count the locks of files on this machine by process; waiting ones too.
-
-    Short lists cost microseconds. Of long ones only the newest are read, some 16,000: all programs
-    of the machine that lock anything wait meanwhile.
-    """
-    with open("/proc/locks", "rb") as file:
-        text = file.read(_FEW_LOCKS_BYTES)
-        if len(text) == _FEW_LOCKS_BYTES:
-            text += file.read(_MOST_LOCKS_BYTES)
-    return collections.Counter(map(int, _LOCK.findall(text)))
 
 
 def children(pid: int, threads: list[int] | None = None) -> list[int]:
@@ -213,59 +165,19 @@ def most_bytes(pid: int) -> int:
 
     Shared pages count in full. `status` is readable even of a process that hides.
     """
-    return _sum(_HELD, pid)
+    return _sum(_HELD, read(f"/proc/{pid}/status"))
 
 
-def table_bytes(pid: int) -> int:
-    """Return the memory of its page tables, which are in no mapping."""
-    return _sum(_TABLES, pid)
-
-
-def shared_bytes(pid: int) -> int:
-    """Return its resident mappings of files in memory, each page in full."""
-    return _sum(_SHARED, pid)
-
-
-def _sum(rows: re.Pattern[bytes], pid: int) -> int:
-    return sum(map(int, rows.findall(read(f"/proc/{pid}/status")))) * 1024
-
-
-def mappings(pid: int) -> bytes:
-    """Read its mappings, one a line.
+def proportional_bytes(pid: int) -> int:
+    """Return a process's memory, of what it shares its part, and its page tables.
 
     Raises:
-        PermissionError: the process hides, or has more mappings than are read.
+        PermissionError: it hides.
         OSError: it is gone.
     """
-    text = read_or_raise(f"/proc/{pid}/maps")
-    if len(text) >= MOST_BYTES:
-        raise PermissionError
-    return text
+    share = _sum(_PROPORTIONAL, read_or_raise(f"/proc/{pid}/smaps_rollup"))
+    return share + _sum(_TABLES, read(f"/proc/{pid}/status"))
 
 
-def deleted_mappings(text: bytes, *, device: int, path: bytes) -> Iterator[Mapping]:
-    """Iterate over `mappings` of deleted files, or of names that look as if.
-
-    Args:
-        text: the mappings.
-        device: those on it are wanted, among others.
-        path: so are those of this name.
-    """
-    place = b" %02x:%02x " % (os.major(device), os.minor(device))
-    gone = b" (deleted)"
-    # A regular expression over all of the text takes six times as long as the system call; so does
-    # one over all that kernels share, which is a deleted file.
-    # Names may hold every line break but this one.
-    ended = (line for line in text.split(b"\n") if line.endswith(gone))
-    lines = [line for line in ended if place in line or line.endswith(path + gone)]
-    for found in filter(None, map(_DELETED.match, lines)):
-        start, end, offset, major, minor, inode, path = found.groups()
-        size = int(end, 16) - int(start, 16)
-        yield Mapping(
-            # The names in map_files have no leading zeros.
-            addresses=f"{int(start, 16):x}-{int(end, 16):x}",
-            device=os.makedev(int(major, 16), int(minor, 16)),
-            inode=int(inode),
-            end_bytes=int(offset, 16) + size,
-            path=path,
-        )
+def _sum(rows: re.Pattern[bytes], text: bytes) -> int:
+    return sum(map(int, rows.findall(text))) * 1024

@@ -25,7 +25,7 @@ from interpreter_bot import errors, settings
 from interpreter_bot.kernels.provisioning import cgroup_files
 
 _NEEDED: Final = ("memory", "pids", "cpu")
-_ALSO: Final = {1: ("cpuacct", "blkio", "hugetlb"), 2: ("io", "hugetlb")}
+_ALSO: Final = {1: ("cpuacct", "blkio"), 2: ("io",)}
 """Per version: controllers that are used where they are."""
 _PERIOD_MICROSECONDS: Final = 100_000
 _SMALLEST_QUOTA_MICROSECONDS: Final = 1_000
@@ -330,7 +330,6 @@ def _bound(
 ) -> None:
     quota = max(_SMALLEST_QUOTA_MICROSECONDS, int(limits.cpu_cores * _PERIOD_MICROSECONDS))
     memory, pids, cpu = (places[name] for name in _NEEDED)
-    _forbid_huge_pages(version, places.get("hugetlb"))
     cgroup_files.write(pids, "pids.max", limits.processes + _SPARE_PROCESSES)
     if version == 1:
         cgroup_files.write(memory, "memory.limit_in_bytes", memory_bytes)
@@ -350,14 +349,6 @@ def _bound(
         # Version 1 refuses a quota larger than the bot's own; then that bounds the session too.
         if error.errno != errno.EINVAL:
             raise
-
-
-def _forbid_huge_pages(version: int, directory: str | None) -> None:
-    """Let no session take huge pages, which a host reserves for somebody and nobody counts."""
-    if directory is not None:
-        file = "limit_in_bytes" if version == 1 else "max"
-        for path in pathlib.Path(directory).glob(f"hugetlb.*B.{file}"):
-            cgroup_files.write(directory, path.name, 0)
 
 
 def _join_for_trial(group: Group) -> None:

@@ -83,11 +83,18 @@ class SessionUsage(session_metering.SessionProcesses):
         read_as: int | None = None,
     ) -> None:
         super().__init__(init_pid, kernel_pid, max_tasks=max_tasks, read_as=read_as)
-        self._group, self.is_counted = group, group is not None
+        self._group = group
+        self.is_counted = group is not None
+        """Whether a cgroup bounds the session's memory."""
 
     def counted_bytes(self) -> int | None:
         """Return the session's memory as its cgroup counts it; None without one."""
         return self._group.memory_bytes() if self._group is not None else None
+
+    def memory_bytes(self, limit_bytes: int | None = None) -> int:
+        """Return the session's memory, counted by its cgroup or found in its processes."""
+        counted_bytes = self.counted_bytes()
+        return super().memory_bytes(limit_bytes) if counted_bytes is None else counted_bytes
 
     def cpu_seconds(self) -> float:
         """Return the processor time of the session so far."""

@@ -1,16 +1,13 @@
 """Who ends when the machine's memory runs out: sessions that are played, and what is read."""
 
-import fcntl
 import pathlib
-import subprocess
-import sys
 import types
 
 import pytest
 
 from interpreter_bot import settings, values
 from interpreter_bot.kernels import machine_exhaustion
-from interpreter_bot.kernels.metering import procfs, session_metering
+from interpreter_bot.kernels.metering import session_metering
 from interpreter_bot.kernels.provisioning import cgroup_files
 from interpreter_bot.wording import run_words
 
@@ -155,28 +152,6 @@ def test_the_machine_is_read():
     machine = machine_exhaustion.machine_memory()
     assert machine.free_bytes > 0
     assert 0 < machine.kernel_bytes < 64 * settings.GIB
-
-
-LOCK = """
-import fcntl, sys
-file = open(sys.argv[1], "w")
-for at in range(int(sys.argv[2])): fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * at)
-print(flush=True)
-input()
-"""
-
-
-@pytest.mark.parametrize("count", [10, 3000])
-def test_locks_are_counted_by_process(tmp_path, count):
-    command = [sys.executable, "-c", LOCK, tmp_path / "locked", str(count)]
-    with subprocess.Popen(command, stdin=-1, stdout=-1) as process:
-        process.stdout.readline()
-        with pathlib.Path(tmp_path, "other").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            # While others lock and unlock, lines of a long list are passed over, or read twice.
-            counted = {procfs.lock_owners()[process.pid] for _ in range(20)}
-        process.communicate(b"\n")
-    assert count in counted
 
 
 @pytest.mark.parametrize(("limit", "left"), [(600, 600), (2000, 1000)])

@@ -22,13 +22,12 @@ from interpreter_bot.kernels import (
     watchdog_loop,
 )
 from interpreter_bot.kernels.files import directory_contents
-from interpreter_bot.kernels.metering import deleted_files, procfs, session_metering
+from interpreter_bot.kernels.metering import procfs, session_metering
 from interpreter_bot.wording import run_words
 
 MIB = settings.MIB
 LIMITS = settings.Limits(memory_bytes=512 * MIB, workspace_bytes=64 * MIB, workspace_files=100)
-FINE = session_metering.Reading(MIB, 0.0, 2)
-LATE = dataclasses.replace(FINE, is_late=True)
+FINE = session_metering.Reading(MIB, 2, 1)
 NOTHING = directory_contents.DirectoryUsage(0, 0, is_partial=False, is_over=False)
 
 
@@ -58,7 +57,7 @@ class Kernel:
 class Session:
     """A launched kernel with its provisioner, processes and workspace, all in one."""
 
-    def __init__(self, directory, *, reading=FINE, usage=NOTHING, held=0, hidden=0, wait=None):
+    def __init__(self, directory, *, reading=FINE, usage=NOTHING, stored=0, wait=None):
         self.kernel = Kernel()
         self.workspace = self
         self.provisioner = types.SimpleNamespace(
@@ -69,25 +68,19 @@ class Session:
         self.looks = self.at_once = self.most_at_once = self.checks = 0
         self.threads = set()
         self.group_bytes = None
-        self.waiting_bytes = 0
         # As if something ran all the time.
         self.seen_clocks = {}
         self._reading, self._usage, self._wait = reading, usage, wait
-        self._deleted = deleted_files.Deleted(held, hidden, is_late=False)
+        self.stored = stored
 
     @property
     def is_counted(self):
         return self.group_bytes is not None
 
-    def counted_bytes(self):
-        return self.group_bytes
-
     have_moved = staticmethod(session_metering.SessionProcesses.have_moved)
 
-    def reading(self, *, enough_bytes, most_bytes, most_tasks, shared):
-        assert most_tasks is None
-        assert shared == ({} if not self.looks else self._deleted.shared)
-        assert (enough_bytes, most_bytes) == (512 * MIB, 576 * MIB)
+    def reading(self, limit_bytes, max_tasks):
+        assert (limit_bytes, max_tasks) == (576 * MIB, None if self.provisioner.has_own_id else 128)
         self.looks += 1
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
@@ -100,15 +93,12 @@ class Session:
     def clocks(self):
         return self.seen_clocks
 
-    def uncounted_bytes(self):
-        return self.waiting_bytes
-
-    def deleted(self, disk):
-        assert disk == deleted_files.Disk.of(self.directory, LIMITS.file_bytes)
+    def stored_bytes(self):
         self.checks += 1
-        return self._deleted
+        return self.stored
 
     def measure(self):
+        self.directory.stat()
         return self._usage
 
     def measure_variables(self, most_bytes):
@@ -179,7 +169,7 @@ async def test_memory_is_looked_at_while_as_many_walk_through_files_as_can(tmp_p
     walked = [Session(tmp_path) for _ in range(9)]
     for session in walked:
         session.measure = forever.wait
-    greedy = Session(tmp_path, reading=session_metering.Reading(577 * MIB, 0.0, 2))
+    greedy = Session(tmp_path, reading=session_metering.Reading(577 * MIB, 2, 1))
     live = dict(enumerate(walked))
     try:
         async with watched(tmp_path, live):
@@ -263,25 +253,19 @@ async def test_idle_sessions_wait_at_most_as_long_again_where_many_begin(
     assert seconds < 20
 
 
+OVER = directory_contents.DirectoryUsage(81 * MIB, 5, is_partial=False, is_over=True)
 CONDEMNED = {
-    "late": ({"reading": LATE}, values.Ending.STOPPED, run_words.HIDING),
-    "hiding": (
-        {"reading": dataclasses.replace(FINE, hidden=1)},
-        "stopped",
-        run_words.HIDING,
-    ),
-    "hiding files": ({"hidden": 1}, "stopped", run_words.HIDING),
-    "sockets": (
-        {"reading": dataclasses.replace(FINE, socket_bytes=576 * MIB)},
-        "stopped",
-        run_words.HIDING,
-    ),
     "memory": (
-        {"reading": session_metering.Reading(577 * MIB, 0.0, 2)},
+        {"reading": session_metering.Reading(577 * MIB, 2, 1)},
         "out of memory",
         run_words.over_memory(512 * MIB),
     ),
-    "deleted files": ({"held": 81 * MIB}, "stopped", run_words.workspace_full(LIMITS)),
+    "programs in process sessions of their own": (
+        {"reading": session_metering.Reading(MIB, 9, 6)},
+        "stopped",
+        run_words.GRABBING,
+    ),
+    "files": ({"usage": OVER}, "stopped", run_words.workspace_full(LIMITS)),
 }
 
 
@@ -296,7 +280,10 @@ async def test_who_goes_too_far_is_condemned_with_its_own_reason(tmp_path, why):
 
 
 INTERRUPTED = {
-    "a little too much": ({"held": 65 * MIB}, run_words.workspace_full(LIMITS)),
+    "a little too much": (
+        {"usage": dataclasses.replace(OVER, bytes=65 * MIB)},
+        run_words.workspace_full(LIMITS),
+    ),
     "what cannot be counted": (
         {
             "usage": directory_contents.DirectoryUsage(
@@ -331,7 +318,7 @@ async def test_a_guard_ends_with_its_kernel_and_a_new_one_gets_its_own(tmp_path)
 
 
 async def test_a_full_disk_ends_who_holds_most_after_all_were_looked_at(tmp_path, monkeypatch):
-    small, large = Session(tmp_path, held=MIB), Session(tmp_path, held=9 * MIB)
+    small, large = Session(tmp_path, stored=MIB), Session(tmp_path, stored=9 * MIB)
     for one in (small, large):
         # In a control group, idle, and not its turn: nobody would look at it for a while.
         one.group_bytes, one.kernel.is_busy = 0, False
@@ -349,18 +336,6 @@ async def test_who_cannot_be_looked_at_is_told_to_the_log(tmp_path, caplog):
     session = Session(tmp_path / "missing")
     async with watched(tmp_path, {"it": session}):
         await until(lambda: any(one.levelno == logging.ERROR for one in caplog.records))
-
-
-@pytest.mark.parametrize(("group", "waiting", "ends"), [(400, 0, 0), (400, 170, 0), (400, 180, 1)])
-async def test_what_waits_in_sockets_counts_beside_a_group(tmp_path, group, waiting, ends):
-    session = Session(tmp_path)
-    session.group_bytes, session.waiting_bytes = group * MIB, waiting * MIB
-    config = configured(tmp_path)
-    monitor = session_monitors.SessionMonitor(
-        session, config, not_saving(config), memory_threads=None, disk_threads=None
-    )
-    await monitor.check()
-    assert session.kernel.condemned == [(values.Ending.STOPPED, run_words.HIDING)] * ends
 
 
 @pytest.fixture
@@ -414,51 +389,45 @@ async def test_a_session_that_rests_for_long_is_looked_at_all_the_same(
 
 
 def count_looks(session, monkeypatch):
-    looks, deleted = [], session.deleted
+    looks, measure = [], session.measure
 
-    def look(disk):
-        looks.append(disk)
-        return deleted(disk)
+    def look():
+        looks.append(session)
+        return measure()
 
-    monkeypatch.setattr(session, "deleted", look)
+    monkeypatch.setattr(session, "measure", look)
     return looks
 
 
-UNCLEAR = {
-    "hidden memory": {"reading": dataclasses.replace(FINE, hidden=1)},
-    "too much memory to look at": {"reading": LATE},
-    "hidden files": {"hidden": 1},
-}
-
-
-@pytest.mark.parametrize("why", UNCLEAR)
-async def test_what_was_not_seen_is_looked_for_again_although_it_rests(tmp_path, resting, why):
-    session = Session(tmp_path, **UNCLEAR[why])
+async def test_what_was_not_seen_is_looked_for_again_although_it_rests(
+    tmp_path, resting, monkeypatch
+):
+    session = Session(tmp_path, usage=dataclasses.replace(NOTHING, is_partial=True))
     session.kernel.is_busy = False
     session.seen_clocks = {resting: procfs.clock_nanoseconds(resting)}
+    looks = count_looks(session, monkeypatch)
     async with watched(tmp_path, {"it": session}):
-        await until(lambda: session.kernel.condemned)
-        assert session.kernel.condemned == [(values.Ending.STOPPED, run_words.HIDING)]
+        await until(lambda: len(looks) > 2)
 
 
-async def test_shared_memory_that_was_found_is_judged_although_the_session_rests(tmp_path, resting):
-    session = Session(tmp_path)
-    session._deleted = dataclasses.replace(session._deleted, shared={(1, 2): MIB})
-    session.kernel.is_busy = False
-    session.seen_clocks = {resting: procfs.clock_nanoseconds(resting)}
-    async with watched(tmp_path, {"it": session}):
-        await until(lambda: session.looks == 2)
-        await asyncio.sleep(0.2)
-        assert session.looks == 2
+async def test_more_processes_than_allowed_end_a_session_that_no_limit_of_the_system_bounds(
+    tmp_path,
+):
+    crowded = Session(tmp_path, reading=session_metering.Reading(tasks=129))
+    crowded.provisioner.has_own_id = False
+    async with watched(tmp_path, {"it": crowded}):
+        await until(lambda: crowded.kernel.condemned)
+        reason = run_words.too_many_processes(LIMITS)
+        assert crowded.kernel.condemned == [(values.Ending.STOPPED, reason)]
 
 
 async def test_a_full_disk_ends_nobody_who_holds_little_and_does_not_grow(tmp_path, monkeypatch):
-    small, growing = Session(tmp_path, held=60 * MIB), Session(tmp_path)
+    small, growing = Session(tmp_path, stored=60 * MIB), Session(tmp_path)
     monkeypatch.setattr(watchdog_loop, "_is_full", lambda *_: True)
     async with watched(tmp_path, {"small": small, "growing": growing}):
         await until(lambda: min(small.looks, growing.looks) > 5)
         assert not small.kernel.condemned
-        growing._deleted = dataclasses.replace(growing._deleted, bytes=2 * MIB + 1)
+        growing.stored = 2 * MIB + 1
         await until(lambda: growing.kernel.condemned)
         assert growing.kernel.condemned == [(values.Ending.STOPPED, run_words.DISK_FULL)]
         assert not small.kernel.condemned

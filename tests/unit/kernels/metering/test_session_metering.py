@@ -1,14 +1,13 @@
 """A session without a control group: who belongs to it, who hides, and what to make of it."""
 
 import os
-import pathlib
 import signal
 import threading
 import time
 
 import pytest
 
-from interpreter_bot.kernels.metering import memory, procfs, session_metering
+from interpreter_bot.kernels.metering import procfs, session_metering
 
 MIB = 1024 * 1024
 
@@ -60,10 +59,9 @@ def test_cpu_time_counts_ended_children_and_never_falls(session):
 def test_what_is_gone_uses_nothing(session):
     found = session("")
     found.process.kill()
-    gone = session_metering.Reading(0, found.cpu_seconds(), 0)
     for _ in range(2):
         until(lambda: not found.pids())
-        assert found.reading() == gone
+        assert found.reading(0) == session_metering.Reading()
         found.process.wait()
 
 
@@ -74,9 +72,7 @@ def test_a_number_given_to_somebody_else_is_not_counted(session):
 
 
 def test_a_process_that_never_was():
-    assert session_metering.SessionProcesses(2**22 + 1).reading() == session_metering.Reading(
-        0, 0.0, 0
-    )
+    assert session_metering.SessionProcesses(2**22 + 1).reading(0) == session_metering.Reading()
 
 
 def test_processes_may_vanish_at_any_moment(session):
@@ -84,7 +80,7 @@ def test_processes_may_vanish_at_any_moment(session):
         "def storm():\n"
         "    while True:\n"
         "        if os.fork() == 0:\n"
-        "            f = os.memfd_create('x'); os.write(f, b'x'); os._exit(0)\n"
+        "            os._exit(0)\n"
         "        os.wait()\n"
         "for _ in range(3):\n"
         "    if os.fork() == 0: storm()\n"
@@ -92,10 +88,9 @@ def test_processes_may_vanish_at_any_moment(session):
     seen = set()
     end = time.monotonic() + 1
     while time.monotonic() < end:
-        reading = found.reading()
-        seen.add(reading.processes)
-        assert 4 <= reading.processes < 20
-        assert reading.hidden == 0
+        reading = found.reading(0)
+        seen.add(reading.tasks)
+        assert 4 <= reading.tasks < 20
     assert len(seen) > 1
 
 
@@ -127,121 +122,78 @@ def test_without_a_namespace_of_its_own_the_host_is_not_taken_for_the_session(se
     assert found.pids() == [found.process.pid]
 
 
-def test_who_hides_is_counted_from_above_and_told(session, monkeypatch):
-    """Root sees everything, so the refusal another user would get is played."""
-    found = session("x = bytearray(30 * MIB)\nif os.fork() == 0: time.sleep(60)")
-    hider = found.pids()[1]
-    real_listdir, real_look = os.listdir, procfs.read_or_raise
-
-    def listdir(path):
-        if path == f"/proc/{hider}/fd":
-            raise PermissionError(13, "hidden")
-        return real_listdir(path)
-
-    def look(path):
-        if path.startswith(f"/proc/{hider}/smaps"):
-            raise PermissionError(13, "hidden")
-        return real_look(path)
-
-    before = found.memory_bytes()
-    monkeypatch.setattr(os, "listdir", listdir)
-    monkeypatch.setattr(procfs, "read_or_raise", look)
-    reading = found.reading()
-    assert reading.hidden == 1
-    assert reading.memory_bytes >= before + 10 * MIB
-
-
-def test_init_may_hide_because_it_is_ours(session, monkeypatch):
-    found = session("x = bytearray(30 * MIB)")
+@pytest.fixture
+def hiding(monkeypatch):
+    """Refuse what a user who is not root is refused; returns the processes that hide."""
+    pids, look = set(), procfs.read_or_raise
 
     def refuse(path):
-        if "smaps" in path:
+        if path.endswith("/smaps_rollup") and int(path.split("/")[2]) in pids:
             raise PermissionError(13, "hidden")
-        return pathlib.Path(path).read_bytes()
+        return look(path)
 
     monkeypatch.setattr(procfs, "read_or_raise", refuse)
-    reading = found.reading()
-    assert reading.hidden == 0
-    assert reading.memory_bytes < MIB
+    return pids
 
 
-def test_too_many_descriptors_to_look_at_is_hiding(session, monkeypatch):
-    opened = "x = [os.dup(0) for _ in range(50)]; os.write(tell, b'.'); time.sleep(60)"
-    found = session(f"told, tell = os.pipe()\nif os.fork() == 0: {opened}\nos.read(told, 1)")
-    monkeypatch.setattr(memory, "_MOST_DESCRIPTORS", 20)
-    assert found.reading().hidden == 1
+def test_who_hides_counts_in_full(session, hiding):
+    found = session("x = bytearray(30 * MIB)\nif os.fork() == 0: time.sleep(60)")
+    before = found.memory_bytes()
+    hiding.add(found.pids()[1])
+    assert found.memory_bytes() >= before + 10 * MIB
+
+
+def test_init_may_hide_because_it_is_ours(session, hiding):
+    found = session("x = bytearray(30 * MIB)\nif os.fork() == 0: time.sleep(60)")
+    init, kernel = found.pids()
+    hiding.add(init)
+    assert found.memory_bytes() > 40 * MIB
+    assert session_metering.SessionProcesses(init, kernel).memory_bytes() < 30 * MIB
 
 
 def test_another_thread_may_read_meanwhile(session):
     found = session("")
-    threads = [threading.Thread(target=found.reading) for _ in range(4)]
+    threads = [threading.Thread(target=found.memory_bytes) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
 
 
-def test_a_child_that_nobody_waits_for_neither_counts_nor_hides(session, monkeypatch):
+def test_a_child_that_nobody_waits_for_holds_nothing(session):
     found = session(
+        "x = bytearray(30 * MIB)\n"
         "child = os.fork() or os._exit(0)\nos.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)"
     )
-    zombie = found.pids()[1]
-    real = os.listdir
-
-    def listdir(path):
-        # What a plain user gets.
-        if path == f"/proc/{zombie}/fd":
-            raise PermissionError(13, "hidden")
-        return real(path)
-
-    monkeypatch.setattr(os, "listdir", listdir)
-    reading = found.reading()
-    assert (reading.processes, reading.hidden) == (2, 0)
+    reading = found.reading(0)
+    assert reading.tasks == 2
+    assert reading.memory_bytes < 50 * MIB
 
 
-def reading(memory_bytes, hidden=0, **others):
-    return session_metering.Reading(memory_bytes, 0.0, 1, hidden, **others)
+def test_programs_in_process_sessions_of_their_own_are_counted(session):
+    found = session(
+        "told, tell = os.pipe()\n"
+        "end, going = os.pipe()\n"
+        "for _ in range(3):\n"
+        "    if os.fork() == 0:\n"
+        "        os.setsid()\n"
+        "        os.close(going)\n"
+        "        os.write(tell, b'.')\n"
+        "        os._exit(len(os.read(end, 1)))\n"
+        "    os.read(told, 1)"
+    )
+    assert found.reading(0).groups == 3
 
 
-def test_a_watch_calls_too_much_at_once():
-    watch = session_metering.LimitWatch(100)
-    verdicts = [watch.evaluate(reading(size)) for size in (0, 100, 101, 99)]
-    assert verdicts == ["fine", "fine", "over memory", "fine"]
-
-
-def test_a_watch_calls_many_groups_of_processes_grabbing():
-    watch = session_metering.LimitWatch(100)
-    verdicts = [watch.evaluate(reading(1, groups=count)) for count in (0, 5, 6)]
-    assert verdicts == ["fine", "fine", "grabbing"]
-
-
-def test_a_watch_calls_many_processes_and_threads_crowded_where_nothing_bounds_them():
-    readings = [reading(1, tasks=count) for count in (8, 9)]
-    bound, free = session_metering.LimitWatch(100, tasks=8), session_metering.LimitWatch(100)
-    assert list(map(bound.evaluate, readings)) == ["fine", "crowded"]
-    assert list(map(free.evaluate, readings)) == ["fine", "fine"]
-
-
-def test_a_watch_is_patient_with_a_moment_of_hiding():
-    watch = session_metering.LimitWatch(100, patience=3)
-    verdicts = [watch.evaluate(reading(1, hidden)) for hidden in (1, 1, 0, 1, 2, 1, 1, 0)]
-    assert verdicts == ["fine"] * 5 + ["hiding"] * 2 + ["fine"]
-
-
-def test_a_watch_is_patient_with_a_moment_without_time():
-    watch = session_metering.LimitWatch(100)
-    verdicts = [watch.evaluate(reading(1, is_late=late)) for late in (1, 1, 0, 1, 1, 1)]
-    assert verdicts == ["fine"] * 5 + ["hiding"]
-
-
-def test_a_watch_ends_who_has_too_much_whether_there_was_time_or_not():
-    assert session_metering.LimitWatch(100).evaluate(reading(101, is_late=True)) == "over memory"
-
-
-def test_a_watch_calls_sockets_hiding_only_when_they_could_hold_too_much():
-    watch = session_metering.LimitWatch(100)
-    verdicts = [watch.evaluate(reading(50, socket_bytes=size)) for size in (50, 51)]
-    assert verdicts == ["fine", "hiding"]
+def test_what_was_written_counts_although_its_file_is_gone(session):
+    write = (
+        "import tempfile\nf = tempfile.TemporaryFile(dir={!r}, buffering=0)\n"
+        "f.write(bytes(20 * MIB))"
+    )
+    in_memory, on_disk = (session(write.format(place)) for place in ("/dev/shm", "/var/tmp"))
+    assert in_memory.written_bytes() >= 20 * MIB
+    assert in_memory.stored_bytes() < MIB
+    assert on_disk.stored_bytes() >= 20 * MIB
 
 
 MOVES = {
@@ -326,5 +278,12 @@ def test_of_a_storm_only_as_many_are_listed_as_there_may_be(session):
     bounded = session_metering.SessionProcesses(found.process.pid, max_tasks=8)
     assert len(found.pids()) == 21
     assert len(bounded.pids()) == 8
-    assert bounded.reading(most_tasks=7).tasks > 7
+    assert bounded.reading(0, 7).tasks > 7
     assert bounded.have_moved(bounded.clocks()), "those that are not listed may have run"
+
+
+def test_a_kernel_that_is_a_child_of_its_init_counts_once(session):
+    found = session("if os.fork() == 0: time.sleep(60)")
+    whole = session_metering.SessionProcesses(*found.pids())
+    assert whole.pids() == found.pids()
+    assert whole.reading(0).tasks == 2
