@@ -54,19 +54,15 @@ def _no_settings_of_this_machine(monkeypatch):
 @pytest.fixture
 def tmp_path(tmp_path: pathlib.Path) -> pathlib.Path:
     """A directory that sessions can walk to, whose user ids reach by paths what is not mounted."""
-    if not machine.offers_namespaces():
-        for directory in (tmp_path, *list(tmp_path.parents)[:2]):
-            directory.chmod(0o711)
+    machine.open_to_sessions(tmp_path, *list(tmp_path.parents)[:2])
     return tmp_path
 
 
 @pytest.fixture
 def short_path() -> Iterator[pathlib.Path]:
-    """A directory whose path leaves room for sockets, which end at 107 bytes."""
-    with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as directory:
-        if not machine.offers_namespaces():
-            os.chmod(directory, 0o711)
-        yield pathlib.Path(directory)
+    """A directory whose path leaves room for sockets."""
+    with machine.short_directory() as directory:
+        yield directory
 
 
 @pytest.fixture

@@ -74,10 +74,11 @@ class Keeper(init_processes.Init):
                 for descriptor, _ in poll.poll():
                     if descriptor == wakeup.fileno():
                         wakeup.recv(512)
-                        if (status := container_walls.reap().get(self._kernel)) is not None:
-                            self._say({"event": "ended", "status": status})
-                            return 0
-                    elif not self._obey():
+                    # Before any request, which an ended kernel would fail without saying why.
+                    if (status := container_walls.reap().get(self._kernel)) is not None:
+                        self._say({"event": "ended", "status": status})
+                        return 0
+                    if descriptor == self._channel.fileno() and not self._obey():
                         return 0
         finally:
             self._end_all()

@@ -46,6 +46,8 @@ class OpenFiles:
     def __init__(self, home: str) -> None:
         """`home` is the directory whose files are given back."""
         self._home = home
+        # What descriptors are named by, even if `home` is a link.
+        self._real_home = os.path.realpath(home)
         self._known: dict[str, int] = {}
         self._began = 0
         self._told: set[str] = set()
@@ -63,10 +65,10 @@ class OpenFiles:
         unfinished = {
             path
             for path in opened.values()
-            if path.startswith(self._home + "/") and path.lower().endswith(_CLOSED_LAST)
+            if path.startswith(self._real_home + "/") and path.lower().endswith(_CLOSED_LAST)
         }
         for path in sorted(unfinished - self._told)[:_MAX_NAMED]:
-            name = os.path.relpath(path, self._home)
+            name = os.path.relpath(path, self._real_home)
             sys.stderr.write(f"{name} is still open, so it is not complete: close it.\n")
         self._told = unfinished
         # The working directory may be another one than before.
@@ -83,7 +85,8 @@ class OpenFiles:
         """Find results in the other places where code writes, with their times."""
         places = [tempfile.gettempdir()]
         with contextlib.suppress(OSError):
-            places.append(os.getcwd())
+            if not f"{os.getcwd()}/".startswith(f"{os.path.realpath(places[0])}/"):
+                places.append(os.getcwd())
         left = _MAX_LOOKED_AT
         for place in dict.fromkeys(places):
             if place == self._home or place.startswith(self._home + "/"):

@@ -10,17 +10,17 @@ import os
 from typing import Any
 
 _MAX_COUNTED = 20_000
-_TEMPORARY = ("/tmp", "/dev/shm")
+_TEMPORARY = ("/tmp/", "/dev/shm/")
 
 
 def install(home: str, *, workspace_bytes: int, cpu_cores: float) -> None:
     """Let `shutil.disk_usage`, `os.statvfs` and `os.cpu_count` tell the session's limits."""
-    measure = os.statvfs
+    measure, real_home = os.statvfs, os.path.realpath(home)
     cores = max(min(math.ceil(cpu_cores), os.cpu_count() or 1), 1)
 
     def statvfs(path: Any) -> os.statvfs_result:
         real = measure(path)
-        if _is_temporary(path) or not real.f_frsize:
+        if _is_temporary(path, real_home) or not real.f_frsize:
             return real
         workspace = measure(home)
         total = workspace_bytes // real.f_frsize
@@ -42,11 +42,12 @@ def install(home: str, *, workspace_bytes: int, cpu_cores: float) -> None:
         os.process_cpu_count = cpu_count
 
 
-def _is_temporary(path: Any) -> bool:
+def _is_temporary(path: Any, home: str) -> bool:
     if isinstance(path, int):
         path = os.readlink(f"/proc/self/fd/{path}")
-    real = os.path.realpath(os.fsdecode(path))
-    return any(f"{real}/".startswith(f"{place}/") for place in _TEMPORARY)
+    real = f"{os.path.realpath(os.fsdecode(path))}/"
+    # Without mounts, the directory of all workspaces may itself be in /tmp.
+    return not real.startswith(f"{home}/") and real.startswith(_TEMPORARY)
 
 
 def _used_bytes(home: str) -> int:

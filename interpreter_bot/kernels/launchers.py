@@ -58,6 +58,7 @@ class LaunchedKernel:
         await self.provisioner.attach(workspace.directory, workspace.variables, workspace.temporary)
         if self.provisioner.starts_when_attached:
             await _open(self.connection, self.provisioner)
+        self.provisioner.is_used = True
         self.workspace = workspace
 
     async def close(self) -> None:

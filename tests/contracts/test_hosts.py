@@ -10,9 +10,7 @@ import contextlib
 import errno
 import hashlib
 import itertools
-import pathlib
 import socket
-import tempfile
 import time
 
 import aiohttp
@@ -33,6 +31,7 @@ from interpreter_bot.hosts import (
 from interpreter_bot.kernel_host import host_server
 from interpreter_bot.sessions import live_completions
 from interpreter_bot.store import databases
+from tests import machine
 from tests.fakes import package_indexes
 
 pytestmark = [pytest.mark.kernel, pytest.mark.asyncio(loop_scope="module")]
@@ -105,12 +104,12 @@ def index():
     ids=["local", "remote", "placed"],
 )
 async def hosts(request, index):
-    with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as place:
+    with machine.short_directory() as place:
         config = settings.Settings(
             kernels=settings.Kernels(preload=(), spares=1, idle_seconds=3600),
             limits=settings.Limits(upload_bytes=1000, workspace_files=50),
             package_index=settings.PackageIndex(url=index.url),
-            paths=settings.Paths(data=pathlib.Path(place, "d"), runtime=pathlib.Path(place, "r")),
+            paths=settings.Paths(data=place / "d", runtime=place / "r"),
         )
         async with request.param(config) as hosts:
             yield hosts
@@ -680,7 +679,7 @@ async def test_disk_usage_is_told_by_session_and_of_all_others(hosts, key):
             if others.others >= mine.others + mine.by_key[key]:
                 break
         async with hosts.lease(key) as lease:
-            fill = "open('/var/lib/variables/x', 'wb').write(bytes(1_000_000))"
+            fill = f"open('{machine.variables_directory()}/x', 'wb').write(bytes(1_000_000))"
             more = mine
             while more.by_key[key] < mine.by_key[key] + 1_000_000:
                 await run(await lease.kernel(), fill)
@@ -749,11 +748,11 @@ async def test_a_file_is_read_as_it_was_at_a_checkpoint(hosts, key):
 
 @pytest.mark.parametrize("opened", [_local, _remote], ids=["local", "remote"])
 async def test_a_kernel_begins_with_the_variables_of_the_former_one_and_says_so(opened):
-    with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as place:
+    with machine.short_directory() as place:
         config = settings.Settings(
             kernels=settings.Kernels(preload=(), spares=0, freeze_seconds=0.2),
             snapshots=settings.Snapshots(enabled=True, end_seconds=1.0),
-            paths=settings.Paths(data=pathlib.Path(place, "d"), runtime=pathlib.Path(place, "r")),
+            paths=settings.Paths(data=place / "d", runtime=place / "r"),
         )
         async with opened(config) as hosts:
             assert hosts.keeps_variables

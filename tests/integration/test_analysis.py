@@ -1,13 +1,11 @@
 """What honest analysis asks of the system: none of it may be hurt by the walls."""
 
-import pathlib
-import tempfile
-
 import pytest
 import pytest_asyncio
 
 from interpreter_bot import settings, values
 from interpreter_bot.kernels import pools
+from tests import machine
 
 pytestmark = [pytest.mark.kernel, pytest.mark.stack, pytest.mark.asyncio(loop_scope="module")]
 # What it is: code that prints "good" last.
@@ -345,21 +343,37 @@ WORK = {
 }
 
 
+# What takes a loopback, or connections between processes.
+CONNECTED = (
+    "multiprocessing",
+    "asyncio",
+    "asyncio with many connections, and time",
+    "sockets of all usual kinds",
+    "a look at the machine",
+)
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def kernel():
-    with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as place:
+    with machine.short_directory() as place:
         bot = settings.Settings(
             kernels=settings.Kernels(
                 preload=("pandas", "sklearn.cluster", "sklearn.ensemble", "plotly.express"),
                 spares=0,
             ),
-            paths=settings.Paths(data=pathlib.Path(place, "d"), runtime=pathlib.Path(place, "r")),
+            paths=settings.Paths(data=place / "d", runtime=place / "r"),
         )
         async with pools.Pool.open(bot) as pool:
             yield await pool.take("analysis")
 
 
-@pytest.mark.parametrize("work", WORK)
+@pytest.mark.parametrize(
+    "work",
+    [
+        pytest.param(work, marks=[pytest.mark.namespaces] if work in CONNECTED else [])
+        for work in WORK
+    ],
+)
 async def test_walls_do_not_hurt(kernel, work):
     lines = WORK[work].strip("\n").splitlines()
     margin = len(lines[0]) - len(lines[0].lstrip())
@@ -373,6 +387,7 @@ async def test_walls_do_not_hurt(kernel, work):
     assert printed.split("\n")[-2:] == ["good", ""], [one.plain for one in shown]
 
 
+@pytest.mark.namespaces
 async def test_what_one_cell_starts_serves_the_next(kernel):
     for code in (
         "import http.server, threading, urllib.request\n"

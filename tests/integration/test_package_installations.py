@@ -84,7 +84,7 @@ try:
 except OSError:
     print("read-only")
 try:
-    print(os.listdir("/opt/packages"))
+    print(os.listdir(os.path.dirname(os.path.dirname(tricks.__file__))))
 except PermissionError:
     print("not listed")
 """

@@ -12,11 +12,12 @@ import time
 import pytest
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.guest import rootfs
 from interpreter_bot.kernels import pools, snapshot_retention
 from interpreter_bot.kernels.files import safe_open
+from tests import machine
 
 pytestmark = pytest.mark.kernel
+VARIABLES = machine.variables_directory()
 
 
 @pytest.fixture
@@ -101,6 +102,7 @@ CHECK = "limit = 1; above([1, 2]), holder['counts'] is counts, os.getcwd(), 'run
 BACK = "([2], True, '/mnt/data/sub', False)"
 
 
+@pytest.mark.namespaces
 async def test_an_idle_session_is_saved_and_then_frozen(opened):
     async with opened(freeze_seconds=0.3) as pool:
         kernel = await pool.take("a")
@@ -305,7 +307,7 @@ async def test_variables_of_another_version_are_said_not_to_be_restored_once(ope
 LIE = """
 import json, os
 def lie(number, *_):
-    own = f"/var/lib/variables/{number}"
+    own = f"PLACE/{number}"
     os.makedirs(own)
     told = {"format": 3, "problem": "", "is_disk_full": False, "blobs": {}}
     told |= {"kept": ["\\u202e<@U1>" * 50], "kept_count": 1}
@@ -314,7 +316,7 @@ def lie(number, *_):
     with open(own + "/manifest.json", "w") as file:
         json.dump(told, file)
 get_ipython().save_variables = lie
-"""
+""".replace("PLACE", VARIABLES)
 
 
 async def test_a_kernel_that_writes_its_own_manifest_harms_only_itself(opened):
@@ -333,15 +335,15 @@ async def test_a_kernel_that_writes_its_own_manifest_harms_only_itself(opened):
 @pytest.mark.parametrize(
     "prepared",
     [
-        "os.symlink('/etc', '/var/lib/variables/blobs')",
-        "[os.mkdir(f'/var/lib/variables/{n}') for n in range(100)]",
-        "os.makedirs('/var/lib/variables/blobs'); os.chmod('/var/lib/variables/blobs', 0)",
-        "open('/var/lib/variables/blobs', 'w').close()",
+        "os.symlink('/etc', 'blobs')",
+        "[os.mkdir(f'{n}') for n in range(100)]",
+        "os.makedirs('blobs'); os.chmod('blobs', 0)",
+        "open('blobs', 'w').close()",
     ],
 )
 async def test_what_code_puts_beside_what_is_saved_is_deleted_or_harmless(opened, prepared):
     async with opened() as pool:
-        await run(await pool.take("a"), f"import os\n{prepared}")
+        await run(await pool.take("a"), f"import os\nos.chdir({VARIABLES!r})\n{prepared}")
         await saved(pool)
         variables = (await pool.workspace("a")).variables
         assert {one.name for one in variables.iterdir()} <= {"blobs"} | {
@@ -359,8 +361,8 @@ async def test_a_link_in_the_directory_of_snapshots_tells_nothing_of_the_host(op
 import os
 shell = get_ipython()
 def link(number, *_):
-    if {name!r}: os.mkdir(f"{rootfs.VARIABLES}/{{number}}")
-    os.symlink("{target}", f"{rootfs.VARIABLES}/{{number}}{name}")
+    if {name!r}: os.mkdir(f"{VARIABLES}/{{number}}")
+    os.symlink("{target}", f"{VARIABLES}/{{number}}{name}")
 shell.save_variables = link
 """
     async with opened(seconds=0.5) as pool:
@@ -378,7 +380,7 @@ class Goes:
         open("/mnt/data/ticks", "w").close()
         os.kill(os.getppid(), signal.SIGKILL)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        number = max(glob.glob("{rootfs.VARIABLES}/[0-9]*"))
+        number = max(glob.glob("{VARIABLES}/[0-9]*"))
         open(number + "/manifest.json", "w").close()
         while True:
             time.sleep(0.05)
@@ -397,9 +399,7 @@ goes = Goes()
 
 
 async def test_code_that_fills_the_directory_of_snapshots_is_stopped(opened):
-    fill = (
-        "with open('/var/lib/variables/x', 'wb') as f:\n for _ in range(300): f.write(bytes(10**6))"
-    )
+    fill = f"with open('{VARIABLES}/x', 'wb') as f:\n for _ in range(300): f.write(bytes(10**6))"
     async with opened(bytes=20_000_000, checkpoint_bytes=1) as pool:
         kernel = await pool.take("a")
         shown: list[values.Output] = []
@@ -411,7 +411,7 @@ async def test_what_a_lost_kernel_left_there_is_deleted_at_once(opened):
     async with opened() as pool:
         await run(await pool.take("a"), "x = 1")
         told = await saved(pool)
-        fill = "import os\nopen('/var/lib/variables/x', 'wb').write(bytes(10**6))"
+        fill = f"import os\nopen('{VARIABLES}/x', 'wb').write(bytes(10**6))"
         await run(pool.live["a"].kernel, fill)
         variables = (await pool.workspace("a")).variables
         assert (variables / "x").exists()
@@ -511,6 +511,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.namespaces
 async def test_a_killed_bot_gives_back_what_its_sessions_had_when_they_were_idle(
     opened, tmp_path, short_path
 ):

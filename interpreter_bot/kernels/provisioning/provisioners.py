@@ -127,7 +127,8 @@ class ForkProvisioner:
         self._status: int | None = None
         self._listening: asyncio.Task[None] | None = None
         self._attached: asyncio.Future[None] | None = None
-        self._is_used = False  # Whether a session could ask why it ended.
+        self.is_used = False
+        """Whether a session could ask why it ended; until then the log says so."""
         self._gone = asyncio.Event()
         self._uid = 0
         self._sockets: list[socket.socket] = []  # Not yet connected.
@@ -266,7 +267,7 @@ class ForkProvisioner:
             if packet.text("event") == "ended":
                 # Unknown once the fork server is gone whose child the kernel was.
                 self._status = packet.number("status") if "status" in packet.content else None
-                if not self._is_used:
+                if not self.is_used:
                     _log.error("kernel %s ended unused: status %s", self.kernel_id, self._status)
             elif packet.text("event") == "attached":
                 if self._attached is not None and not self._attached.done():
@@ -333,7 +334,6 @@ class ForkProvisioner:
         self._attached = asyncio.get_running_loop().create_future()
         if self._is_unwalled:
             self._unwalled_home.symlink_to(workspace)
-            self._is_used = True
             return
         trees = await self._directories(directories)
         try:
@@ -348,7 +348,6 @@ class ForkProvisioner:
         finally:
             ended.cancel()
         if self._attached.done():
-            self._is_used = True
             return
         if not self.ended.is_set():
             _log.error("kernel %s did not attach its files in time", self.kernel_id)
@@ -405,7 +404,7 @@ class ForkProvisioner:
 
     async def kill(self) -> None:
         """Kill everything in the session; the namespace ends with its init process."""
-        if self.ended.is_set() and not self._is_used:
+        if self.ended.is_set() and not self.is_used:
             await self.wait_status()  # So that the log says why it ended.
         if self._is_in_container and self._link is not None and not self._gone.is_set():
             # Its first process ends the others before itself; without it, nobody knows them all.

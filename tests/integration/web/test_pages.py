@@ -665,6 +665,8 @@ async def test_a_page_of_code_cannot_send_through_its_browser(
     serving_fake, browsing_as_people, monkeypatch, is_walled
 ):
     """By WebRTC, of its own or of frames in it, by links that connect beforehand, or otherwise."""
+    if not is_walled and len(socket.if_nameindex()) < 2:
+        pytest.skip("a browser without a network but the loopback sends nothing")
     with (
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp,
         socket.create_server(("127.0.0.1", 0)) as tcp,
