@@ -118,7 +118,7 @@ _DENIED_WITHOUT_NAMESPACES = {
     "sched_setattr": (314, 274),
     "connect": (42, 203),
 }
-# Where sessions have the bot's user id, Landlock does not keep them from changing modes and
+# Where sessions have the bot's user id, Landlock does not keep them from changing modes, groups and
 # attributes of the bot's files: by their paths, or once they are open, which takes the right to
 # read them only. Programs take "done" better than a refusal.
 _IGNORED_WITH_SHARED_ID = {
@@ -128,6 +128,10 @@ _IGNORED_WITH_SHARED_ID = {
     "utime": (132, None),
     "utimes": (235, None),
     "futimesat": (261, None),
+    "chown": (92, None),
+    "fchown": (93, 55),
+    "lchown": (94, None),
+    "fchownat": (260, 54),
 }
 _UNSUPPORTED_WITH_SHARED_ID = {
     "setxattr": (188, 5),
@@ -214,6 +218,13 @@ _NAMESPACES = 0x7E020000 | 0x80
 _THREAD, _SHARED_FILES = 0x10000, 0x400
 _CLOSE_RANGE_UNSHARE = 2
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+# FS_IOC_SETFLAGS, FS_IOC32_SETFLAGS, FS_IOC_SETVERSION, FS_IOC32_SETVERSION, FS_IOC_FSSETXATTR,
+# FS_IOC_SET_ENCRYPTION_POLICY and FS_IOC_ENABLE_VERITY: an owner may set these of a file that he
+# can only read, and where sessions have the bot's user id they own its files.
+_FILE_ATTRIBUTES = (
+    *(0x40086602, 0x40046602, 0x40087602, 0x40047602, 0x401C5820),
+    *(0x800C6613, 0x40806685),
+)
 # Everything about interfaces, bridges, drivers and namespaces. No socket here is of the host's
 # network, and this is a second wall before the code that would answer.
 _SIOC_FIRST, _SIOC_BEYOND = 0x890B, 0x8A00
@@ -281,7 +292,7 @@ def _arguments(column: int) -> bytes:
     ioctl = second + _only(_SIOCGIFMTU, _answer(errno.ENODEV))
     ioctl += _instruction(_JUMP_GREATER_EQUAL, _SIOC_BEYOND, 2, 0)
     ioctl += _instruction(_JUMP_GREATER_EQUAL, _SIOC_FIRST, 0, 1) + _answer(errno.EPERM)
-    ioctl += _refused((_TIOCSTI, _TIOCLINUX))
+    ioctl += _refused((_TIOCSTI, _TIOCLINUX, *_FILE_ATTRIBUTES))
     close_range = third + _instruction(_JUMP_SET, _CLOSE_RANGE_UNSHARE, 0, 1)
     close_range += _answer(errno.EPERM) + allow
     fcntl = second + _only(_F_NOTIFY, _answer(errno.EPERM)) + _refused(_F_OFD, errno.EINVAL)

@@ -269,7 +269,9 @@ def describe(path):
     """What changes if anybody changes a file without writing to it."""
     status = os.stat(path)
     attributes = {name: os.getxattr(path, name) for name in os.listxattr(path)}
-    return status.st_mode, status.st_mtime_ns, status.st_uid, status.st_gid, attributes
+    # The last is changed with any of the others, and by flags and versions of file systems.
+    owners = status.st_uid, status.st_gid
+    return status.st_mode, status.st_mtime_ns, owners, attributes, status.st_ctime_ns
 
 
 CHANGES = """
@@ -302,8 +304,14 @@ async def test_nothing_about_a_file_of_others_can_be_changed_by_its_path(attempt
 OF_READABLE = """
 import fcntl
 file = os.open({path!r}, os.O_RDONLY)
+flags, version, more = 0x40086602, 0x40087602, 0x401C5820  # FS_IOC_SETFLAGS, …
 for change in (
     lambda: os.fchmod(file, 0),
+    lambda: os.fchown(file, -1, os.getgid()),
+    lambda: os.chown({path!r}, os.getuid(), os.getgid()),
+    lambda: fcntl.ioctl(file, flags, struct.pack("l", 0x40)),
+    lambda: fcntl.ioctl(file, version, struct.pack("l", 77)),
+    lambda: fcntl.ioctl(file, more, struct.pack("I", 0x80) + bytes(24)),
     lambda: os.setxattr(file, "user.attack", b"x"),
     lambda: fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK),
 ):
