@@ -34,6 +34,7 @@ class LaunchedKernel:
         kernel: ready to execute.
         provisioner: attaches workspaces, measures what the session uses, and ends it.
         connection: to the kernel; open once that runs.
+        start_seconds: how long it may take until it runs.
         workspace: the attached one, if any.
         person: who asked for it last; see `kernel_capacity`.
         weight: the part of that person's share of processor and disk that the session has.
@@ -43,6 +44,7 @@ class LaunchedKernel:
     kernel: live_kernels.Kernel
     provisioner: provisioners.ForkProvisioner
     connection: clients.Client
+    start_seconds: float
     workspace: workspaces.Workspace | None = None
     person: str = ""
     weight: float = 1.0
@@ -57,7 +59,7 @@ class LaunchedKernel:
         """
         await self.provisioner.attach(workspace.directory, workspace.variables, workspace.temporary)
         if self.provisioner.starts_when_attached:
-            await _open(self.connection, self.provisioner)
+            await _open(self.connection, self.provisioner, seconds=self.start_seconds)
         self.provisioner.is_used = True
         self.workspace = workspace
 
@@ -90,7 +92,7 @@ class Launcher:
                 key = await provisioner.launch()
                 connection = clients.Client(key.encode(), provisioner.connect)
                 if not provisioner.starts_when_attached:
-                    await _open(connection, provisioner)
+                    await _open(connection, provisioner, seconds=self._kernels.start_seconds)
         except BaseException as error:
             if connection is not None:
                 connection.close()
@@ -106,14 +108,17 @@ class Launcher:
             limits=self._host_context.limits,
             interrupt_grace_seconds=self._kernels.interrupt_grace_seconds,
         )
-        return LaunchedKernel(kernel, provisioner, connection)
+        return LaunchedKernel(kernel, provisioner, connection, self._kernels.start_seconds)
 
 
-async def _open(connection: clients.Client, provisioner: provisioners.ForkProvisioner) -> None:
+async def _open(
+    connection: clients.Client, provisioner: provisioners.ForkProvisioner, *, seconds: float
+) -> None:
     opening = asyncio.create_task(connection.open(), name="connecting")
     ended = asyncio.create_task(provisioner.ended.wait(), name="death before welcome")
     try:
-        await asyncio.wait({opening, ended}, return_when=asyncio.FIRST_COMPLETED)
+        either: set[asyncio.Task[object]] = {opening, ended}
+        await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if not opening.done():
             raise errors.KernelStartError
         opening.result()

@@ -281,6 +281,7 @@ asyncio.run(main())
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can serve another user")
+@pytest.mark.namespaces
 async def test_host_of_root_serves_the_bots_of_the_user_that_it_names_and_of_nobody_else(
     config, short_path
 ):

@@ -52,7 +52,8 @@ async def main(root, groups):
         await begun.wait()
         while not pool.spare_count:
             await asyncio.sleep(0.01)
-        while not (is_second or quiet.is_frozen):
+        # Without namespaces or control groups nothing is frozen.
+        while quiet.provisioner.can_freeze and not (is_second or quiet.is_frozen):
             await asyncio.sleep(0.01)
         if is_second:
             freeze_by_version_2(quiet.provisioner.usage().pids(), root / "group")
