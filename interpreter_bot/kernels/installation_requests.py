@@ -16,10 +16,8 @@ _YES: Final = frozenset({"y", "ok", values.YES, _INSTALL})
 _NO: Final = "no"
 _QUESTION: Final = "Install {summary}? Answer yes or no."
 _REFUSED: Final = "Nothing was installed: it was not allowed."
-_OFFER: Final = "{module} is not installed. Install {summary} and run this again? Yes or no: "
-_LOOK: Final = (
-    "{module} is not installed, and is not widely known. Ask the package index for {package}, "
-    "which tells it that name? Yes or no: "
+_OFFER: Final = (
+    "{module} is not installed. Install the package {package} and run this again? Yes or no: "
 )
 _OFFER_SECONDS: Final = 180.0
 _DECLINED: Final = "{package} was not installed: it was not allowed."
@@ -93,49 +91,37 @@ class Installer:
         self, module: str, say: Callable[[str], None], ask: execution_streams.Ask | None
     ) -> tuple[str, list[str]]:
         """Install the package that a missing module probably comes from, if the person agrees."""
-        how = self._config.missing
         package = import_names.package_of(module, self._installations.held(self._launched))
         lock_files.check_names([package], self._config)
-        is_sure = how == "install" and import_names.is_sure(module, package, self._config.allow)
-        hint = errors.PackagesError(_HINT.format(package=package))
-        is_public = import_names.is_public(module, package, self._config.allow)
-        is_private = not (is_public or self._config.guesses)
-        if how == "say" or is_private or (ask is None and not is_sure):
-            raise hint
-        if ask is not None and not is_public:
-            # The name of a module of their own may be nobody else's business.
-            look = _LOOK.format(module=module, package=package)
-            await self._agreed(ask, look, package, hint, yes=values.YES)
-        wanted = pip_arguments.read([package])
-        lock, summary = await self._installations.planned(self._launched, wanted)
-        if ask is not None and not is_sure:
-            # Also where packages are installed that code names: this one is only guessed.
-            offer = _OFFER.format(module=module, summary=summary)
-            await self._agreed(ask, offer, package, hint, yes=_INSTALL)
+        is_sure = import_names.is_sure(module, package, self._config.allow)
+        if self._config.missing != "install" or not is_sure:
+            # Before the index is asked: what is missing may be a private module.
+            await self._agreed(module, package, ask)
+        lock, summary = await self._installations.planned(
+            self._launched, pip_arguments.read([package])
+        )
         return await self._add(lock, summary, say)
 
-    async def _agreed(
-        self,
-        ask: execution_streams.Ask,
-        prompt: str,
-        package: str,
-        hint: errors.PackagesError,
-        *,
-        yes: str,
-    ) -> None:
-        """Return once a person agrees.
+    async def _agreed(self, module: str, package: str, ask: execution_streams.Ask | None) -> None:
+        """Return once a person agrees to an offer.
 
         Raises:
-            PackagesError: they do not; `hint`, if nobody is there: the code ends as it would
-                without an offer.
+            PackagesError: they do not, or nobody may be asked, or answers.
         """
-        question = values.InputRequested(prompt, is_password=False, choices=(yes, _NO))
+        hint = errors.PackagesError(_HINT.format(package=package))
+        if ask is None or self._config.missing == "say":
+            raise hint
+        question = values.InputRequested(
+            _OFFER.format(module=module, package=package),
+            is_password=False,
+            choices=(_INSTALL, _NO),
+        )
         try:
             async with asyncio.timeout(_OFFER_SECONDS):
-                answer = (await ask(question)).strip().lower()
+                answer = await ask(question)
         except (errors.BotError, TimeoutError):
             raise hint from None
-        if answer not in _YES:
+        if answer.strip().lower() not in _YES:
             raise errors.PackagesError(_DECLINED.format(package=package))
 
     async def _add(

@@ -232,10 +232,8 @@ class Installations:
         Raises:
             PackagesError: it cannot be built, or is too much.
         """
-        order = self._orders.get(launched.person) or asyncio.Lock()
-        self._orders[launched.person] = order
         # One at a time for each person: others have their turns in between.
-        async with order:
+        async with self._orders.setdefault(launched.person, asyncio.Lock()):
             name = await self._layers.obtain(lock, launched.person)
             used = {name, *launched.layers, *self._used(launched.person)}
             if self._layers.size_bytes(used) > _SHARE * self.config.cache_bytes:

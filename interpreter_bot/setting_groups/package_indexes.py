@@ -51,9 +51,6 @@ class PackageIndex(fields.Group):
     """What happens when code imports a missing module. `offer`: offer the likely package to the
     person. `install`: install it without asking if it is well known or `allow` names it in full.
     `say`: only name the package."""
-    guesses: bool = True
-    """Allow people to look up a missing module at the index if it is not well known. Its name may
-    be private, so they are asked first."""
     cooldown_days: Annotated[int, pydantic.Field(ge=0, le=3650)] = 7
     """Skip releases younger than this; most malicious ones are found within days. The index has to
     report upload times. 0 accepts all."""

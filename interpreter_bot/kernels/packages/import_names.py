@@ -1,6 +1,6 @@
 """Which packages modules come from: a guess, since only an index knows the modules of packages.
 
-It is offered and seldom acted upon: models invent names, and others register them. Pure.
+It is offered to a person, because models invent names, and others register them. Pure.
 """
 
 from __future__ import annotations
@@ -38,21 +38,6 @@ _KNOWN: Final = {
     "umap": "umap-learn",
     "yaml": "pyyaml",
 }
-# Their names tell nothing of whoever looks for them.
-_WIDELY_USED: Final = """
-altair anthropic arch astropy asyncpg bokeh boto3 catboost chardet click contextily cryptography
-cvxpy dash dask datasets deltalake duckdb emcee faker fastapi fastparquet feedparser fiona flask
-folium gensim geopandas geopy graphviz great-expectations hdbscan holidays html5lib httpx
-hvplot hypothesis imageio imbalanced-learn ipywidgets jax jinja2 jsonschema kaleido keras
-librosa lifelines lightgbm loguru lxml markdown matplotlib missingno mlxtend more-itertools
-mplfinance mutagen networkx nltk numba numpyro openai openpyxl optuna orjson osmnx pandas
-pandera patsy pdfplumber pendulum pingouin pint plotly plotnine polars praw prophet psycopg
-pyarrow pycountry pydantic pymc pymongo pypdf pyproj pytest pyvis qrcode rapidfuzz rasterio
-redis reportlab requests rich rtree scipy seaborn selenium sentence-transformers shap shapely
-spacy sqlalchemy sqlglot squarify statsmodels streamlit sympy tabulate tensorflow textblob
-textdistance tiktoken tokenizers torch torchvision tqdm transformers trimesh unidecode vaex
-vega-datasets wordcloud xarray xgboost xlrd xlsxwriter xlwt yfinance zarr
-"""
 _MODULE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,60}")
 # As pandsa and pandas are; geopandas and pandas, or numpyro and numpy, are not.
 _LIKENESS: Final = 0.8
@@ -85,17 +70,6 @@ def package_of(module: str, held: dict[str, str]) -> str:
         for other in difflib.get_close_matches(package, near, 1, _LIKENESS):
             raise errors.PackagesError(_LIKE.format(module=module, other=other, package=package))
     return package
-
-
-def is_public(module: str, package: str, allowed: Collection[str]) -> bool:
-    """Return whether an index may hear a name without a person's leave: all know it anyway.
-
-    Args:
-        module: that is missing.
-        package: that it probably comes from.
-        allowed: the operator's list, which may name it in full.
-    """
-    return package in _WIDELY_USED.split() or is_sure(module, package, allowed)
 
 
 def is_sure(module: str, package: str, allowed: Collection[str]) -> bool:

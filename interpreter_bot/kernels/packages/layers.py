@@ -121,18 +121,13 @@ class Layers:
         self._wanted[name] += 1
         try:
             with translated_errors():
-                async with self._order(name):
+                async with self._orders.setdefault(name, asyncio.Lock()):
                     if not await asyncio.to_thread(self._touch, name):
                         await self._build(name, lock, person)
             return name
         finally:
             self._wanted[name] -= 1
             self._wanted += collections.Counter()  # drops what nobody wants
-
-    def _order(self, name: str) -> asyncio.Lock:
-        order = self._orders.get(name) or asyncio.Lock()
-        self._orders[name] = order
-        return order
 
     def size_bytes(self, names: Iterable[str]) -> int:
         """Return what layers take of the disk; blocks."""
@@ -168,16 +163,12 @@ class Layers:
             raise errors.PackagesError(_ALL_USED)
 
     def _sealed(self, made: pathlib.Path) -> int:
-        """Let nothing but plain files and directories stand that everybody may read.
-
-        Returns:
-            what it takes of the disk.
+        """Let everybody read what was unpacked, and return what it takes of the disk.
 
         Raises:
-            PackagesError: something else is among them, or it is too large.
+            PackagesError: not all are plain files and directories, or it is too large.
         """
         made.mkdir(exist_ok=True)
-        size_bytes = 0
         for entry in _entries(made):
             status = entry.stat(follow_symlinks=False)
             if entry.is_dir(follow_symlinks=False):
@@ -186,10 +177,8 @@ class Layers:
                 os.chmod(entry.path, _PROGRAM_MODE if status.st_mode & 0o100 else _FILE_MODE)
             else:
                 raise errors.PackagesError(_NOT_PLAIN.format(name=repr(entry.name[:100])))
-            size_bytes += status.st_blocks * 512
-        self._uv.check_size(made)
         made.chmod(_PROGRAM_MODE)
-        return size_bytes
+        return self._uv.check_size(made)
 
     def _keep(self, made: pathlib.Path, name: str, size_bytes: int) -> None:
         # What a bot left that died in between, or what another one made meanwhile.
@@ -211,7 +200,7 @@ class Layers:
             # Asked for each, and here: sessions begin to use others while one is deleted.
             if name in self._used() or name in self._wanted:
                 continue
-            async with self._order(name):
+            async with self._orders.setdefault(name, asyncio.Lock()):
                 await cancellation.in_thread(self._delete, name)
             total_bytes -= size_bytes
             _log.info("a layer of packages was deleted, of %d bytes", size_bytes)

@@ -24,7 +24,7 @@ from packaging import requirements
 
 from interpreter_bot import cancellation, errors, settings
 from interpreter_bot.kernels import admissions
-from interpreter_bot.kernels.files import directory_contents
+from interpreter_bot.kernels.files import directory_contents, workspace_io
 from interpreter_bot.kernels.packages import lock_files
 from interpreter_bot.kernels.provisioning import python_environments
 
@@ -169,7 +169,8 @@ class Uv:
     async def _trim(self, cache: pathlib.Path, staging: pathlib.Path) -> None:
         """Forget what is remembered of the index once that is much, and nobody uses it."""
         with contextlib.suppress(FileNotFoundError):  # Another one was quicker.
-            if await cancellation.in_thread(_is_much, cache) and not self._resolving:
+            usage = await cancellation.in_thread(_usage, cache, _INDEX_BYTES)
+            if usage.is_over and not self._resolving:
                 # Who resolves next begins with a new one; this one is deleted with `staging`.
                 cache.rename(staging / "former")  # noqa: ASYNC240 - no file is moved.
 
@@ -219,21 +220,16 @@ class Uv:
             await asyncio.sleep(_WATCH_SECONDS)
             await asyncio.to_thread(self.check_size, staging)
 
-    def check_size(self, directory: pathlib.Path) -> None:
-        """Check what unpacked files take of the disk; blocks.
+    def check_size(self, directory: pathlib.Path) -> int:
+        """Return what unpacked files take of the disk; blocks.
 
         Raises:
             PackagesError: too much.
         """
-        root = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            usage = directory_contents.measure(
-                root, most_bytes=self._config.unpacked_bytes, most_files=_MOST_FILES
-            )
-        finally:
-            os.close(root)
+        usage = _usage(directory, self._config.unpacked_bytes)
         if usage.is_over:
             raise errors.PackagesError(_TOO_LARGE)
+        return usage.bytes
 
     async def _run(
         self,
@@ -316,14 +312,10 @@ class Uv:
                 await process.wait()
 
 
-def _is_much(cache: pathlib.Path) -> bool:
-    """Return whether much is remembered of the index; blocks."""
-    root = os.open(cache, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        usage = directory_contents.measure(root, most_bytes=_INDEX_BYTES, most_files=_MOST_FILES)
-    finally:
-        os.close(root)
-    return usage.is_over
+def _usage(directory: pathlib.Path, max_bytes: int) -> directory_contents.DirectoryUsage:
+    """Measure a directory up to a limit; blocks."""
+    with workspace_io.opened(directory) as root:
+        return directory_contents.measure(root, most_bytes=max_bytes, most_files=_MOST_FILES)
 
 
 def _ports(addresses: Collection[str]) -> set[int]:

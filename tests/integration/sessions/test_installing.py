@@ -42,13 +42,13 @@ async def test_a_package_that_a_models_code_misses_is_offered_and_recorded(opene
     script = [openai_server.code(use), openai_server.text("Done.")]
     with package_indexes.serving() as index:
         index.add("greeter", "2.5")
-        reply = replies.Reply(answers=["yes", "install"])
+        reply = replies.Reply(answers=["install"])
         bought = settings.PackageIndex(url=index.url)
         async with opened(*script, package_index=bought) as house:
             await house.ask("Greet me.", reply)
             told = house.server.requests[1].messages[-1]["content"]
-    (_, asked) = reply.of("ask")
-    assert asked.prompt.startswith("greeter is not installed. Install greeter 2.5 (")
+    (asked,) = reply.of("ask")
+    assert asked.prompt.startswith("greeter is not installed. Install the package greeter and ")
     assert told.startswith("Installed greeter 2.5 (")
     assert told.endswith("\n2.5")
     (file,) = (tmp_path / "data").glob("*.db")

@@ -42,10 +42,3 @@ def test_only_what_is_known_or_allowed_by_its_whole_name_is_sure():
     assert import_names.is_sure("bs4", "beautifulsoup4", ())
     assert import_names.is_sure("lifelines", "lifelines", ("life*", "lifelines"))
     assert not import_names.is_sure("lifelines", "lifelines", ("*", "life*"))
-
-
-def test_an_index_hears_only_names_that_all_know_unless_a_person_says_so():
-    assert import_names.is_public("geopandas", "geopandas", ())
-    assert import_names.is_public("bs4", "beautifulsoup4", ())
-    assert import_names.is_public("acme", "acme", ("acme",))
-    assert not import_names.is_public("acme", "acme", ("*",))
