@@ -121,16 +121,16 @@ def copy_entries(
 def _share(entry: directory_contents.Entry, former: int, new: int) -> bool:
     """Give the file of an earlier copy a second name, if the present one is the same."""
     name = os.path.basename(entry.path)
+    _, *present, _ = entry.identity
     try:
         status = os.stat(name, dir_fd=former, follow_symlinks=False)
-    except FileNotFoundError:
+        is_file = stat.S_ISREG(status.st_mode) and not entry.refusal
+        if not is_file or [status.st_size, status.st_mtime_ns] != present:
+            return False
+        os.link(name, name, src_dir_fd=former, dst_dir_fd=new, follow_symlinks=False)
+    except OSError:
+        # It is not there, or the file system has no links (left).
         return False
-    if entry.refusal or not stat.S_ISREG(status.st_mode):
-        return False
-    _, size_bytes, changed_ns, _ = entry.identity
-    if (status.st_size, status.st_mtime_ns) != (size_bytes, changed_ns):
-        return False
-    os.link(name, name, src_dir_fd=former, dst_dir_fd=new, follow_symlinks=False)
     return True
 
 

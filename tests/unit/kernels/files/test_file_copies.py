@@ -98,6 +98,18 @@ def test_what_did_not_change_since_an_earlier_copy_is_stored_once(copied, source
     assert (target / "changed").stat().st_size == 50_000
 
 
+def test_where_a_file_system_has_no_hard_links_files_are_copied(copied, source, monkeypatch):
+    (source / "f").write_text("same")
+    base, _ = copied("base")
+
+    def refuse(*_, **__):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "link", refuse)
+    target, flaw = copied(base=base)
+    assert ((target / "f").read_text(), flaw) == ("same", "")
+
+
 def test_a_folder_that_was_a_link_in_the_earlier_copy_shares_nothing(copied, source, tmp_path):
     secret = tmp_path / "outside" / "file"
     secret.parent.mkdir()
