@@ -102,6 +102,15 @@ CHECK = "limit = 1; above([1, 2]), holder['counts'] is counts, os.getcwd(), 'run
 BACK = "([2], True, '/mnt/data/sub', False)"
 
 
+async def test_options_of_pandas_come_back(opened):
+    async with opened() as pool:
+        kernel = await pool.take("a")
+        await run(kernel, "import pandas; pandas.set_option('display.max_rows', 7)")
+        await saved(pool)
+        restored = await lose(pool)
+        assert await run(restored, "pandas.get_option('display.max_rows')") == "7"
+
+
 @pytest.mark.namespaces
 async def test_an_idle_session_is_saved_and_then_frozen(opened):
     async with opened(freeze_seconds=0.3) as pool:
