@@ -229,7 +229,7 @@ async def _open_ephemeral(config: settings.Settings) -> AsyncIterator[ports.Host
     if host_sockets.target(host_sockets.newest(config.paths)) is not None:
         from interpreter_bot.hosts import host_processes
 
-        async with host_processes.open_fitting(config) as found:
+        async with host_processes.open_compatible(config) as found:
             if found is not None:
                 yield found
                 return

@@ -182,7 +182,7 @@ def _tls(config: settings.Settings) -> host_addresses.TlsAddress | None:
         raise errors.SettingsError(_NO_TLS)
     credentials = host_addresses.Credentials(config.host.tls, is_host=True)
     return host_addresses.TlsAddress(
-        *host_addresses.parsed(config.host.listen), credentials=credentials
+        *host_addresses.parse(config.host.listen), credentials=credentials
     )
 
 
@@ -230,7 +230,7 @@ async def _until_over(
             if not serving.executions or now - told_at > config.limits.execution_seconds:
                 return
         if serving.is_draining:
-            await host.empty(idle_seconds)
+            await host.end_idle_kernels(idle_seconds)
             if not await serving.has_kernels():
                 return
         is_alone = linger_seconds is not None and not serving.connections

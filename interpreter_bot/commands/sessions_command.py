@@ -161,7 +161,7 @@ def _verbs(
                 await entry.host.forget(entry.key)
                 others = hosts if config.host.fleet else ()
                 # Where it was in earlier epochs, files may still be.
-                await remote_host.asked(others, lambda other: other.forget(entry.key))
+                await remote_host.ask_all(others, lambda other: other.forget(entry.key))
             else:
                 await _remove(await session_listings.stored_workspaces(config).of(entry.key))
         except errors.BotError:
@@ -184,7 +184,7 @@ async def _move(
     source, data_id = _host(entry), target.connection.status.data_id
     if source.connection is target.connection:
         return "It is already there."
-    await session_moves.SessionMoves().leave(entry.key, source, target)
+    await session_moves.SessionMoves().move_out(entry.key, source, target)
     placed = await database.placements.put(entry.key, data_id, after=entry.epoch)
     if placed[0] != data_id:
         raise errors.KernelError("It was moved elsewhere meanwhile.")

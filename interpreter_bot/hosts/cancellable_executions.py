@@ -1,4 +1,4 @@
-"""Executions that are stopped, and end, before their caller's cancellation goes on."""
+"""Executions whose cancelled caller waits until the code is stopped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from interpreter_bot.hosts import ports
 
 
 def new_id() -> str:
-    """Return an id for an execution that is to come."""
+    """Return the id of a new execution."""
     return uuid.uuid4().hex
 
 
@@ -28,22 +28,14 @@ async def run(
     execution_id: str = "",
     on_installation: Callable[[code_activity.InstalledLayer], None] | None = None,
 ) -> values.Finished:
-    """Run code; when cancelled, stop it and return only when it no longer runs. Nothing is kept.
+    """Run code; when cancelled, stop it and return only when it no longer runs.
 
-    Args:
-        hosts: where the kernel is.
-        kernel: runs it.
-        code: see `ports.Kernel.execute`, as for all others.
-        show: gets each output as it appears.
-        ask: answers the code's questions.
-        seconds: wall time.
-        is_own: it changes no variable.
-        execution_id: by which others may stop it.
-        on_installation: gets what it installs.
+    The host forgets the execution then. Parameters are those of `ports.Kernel.execute`; others may
+    stop the code by `execution_id`, and `on_installation` is called with each installed layer.
     """
     execution_id = execution_id or new_id()
 
-    def hear(event: ports.Event, _: int) -> None:
+    def pass_on(event: ports.Event, _: int) -> None:
         if not isinstance(event, code_activity.InstalledLayer):
             show(event)
         elif on_installation is not None:
@@ -52,7 +44,7 @@ async def run(
     executing = kernel.execute(
         code,
         execution_id=execution_id,
-        show=hear,
+        show=pass_on,
         ask=ask,
         seconds=seconds,
         is_own=is_own,
@@ -61,18 +53,18 @@ async def run(
     try:
         return (await asyncio.shield(running)).finished
     except asyncio.CancelledError:
-        await stopped(hosts, running, execution_id)
+        await stop_and_wait(hosts, running, execution_id)
         raise
     finally:
         hosts.acknowledge(execution_id)
 
 
-async def stopped(
+async def stop_and_wait(
     hosts: ports.Hosts, running: asyncio.Task[ports.ExecutionEnd], execution_id: str
 ) -> ports.ExecutionEnd:
     """Stop an execution and wait for its end, despite cancellation.
 
-    A host ends in time what does not end by itself.
+    The host kills code that does not end by itself in time.
     """
     stopping = asyncio.create_task(hosts.stop(execution_id), name="stop of an execution")
     for task in (stopping, running):

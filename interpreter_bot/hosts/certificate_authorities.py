@@ -26,7 +26,7 @@ _KEY: Final = "ca.key"
 _AUTHORITY_DAYS: Final = 3650
 _NAME: Final = re.compile(r"[A-Za-z0-9*][A-Za-z0-9._:-]{0,62}")
 # Clocks differ.
-_EARLIER: Final = datetime.timedelta(hours=1)
+_CLOCK_SKEW: Final = datetime.timedelta(hours=1)
 _USAGES: Final = (
     *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
     *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
@@ -43,19 +43,19 @@ class CertificateAuthority:
             SettingsError: it cannot be read or made; the sentence says why.
         """
         self._directory = directory
-        made = private_files.read_or_create(directory / _KEY, lambda: _pem(_new_key()))
+        key_pem = private_files.read_or_create(directory / _KEY, lambda: _key_to_pem(_new_key()))
         certificate = directory / host_addresses.AUTHORITY
         try:
-            key = serialization.load_pem_private_key(made.encode(), password=None)
+            key = serialization.load_pem_private_key(key_pem.encode(), password=None)
             if not isinstance(key, ec.EllipticCurvePrivateKey):
                 raise errors.SettingsError(f"{directory / _KEY} is no key of such an authority.")
             self._key = key
-            private_files.read_or_create(certificate, self._own)
+            private_files.read_or_create(certificate, self._own_certificate)
             self.certificate = certificate.read_text("ascii").strip()
             self._name = x509.load_pem_x509_certificate(self.certificate.encode()).subject
         except (ValueError, OSError) as error:
-            told = f"{directory} holds something else than the files of an authority."
-            raise errors.SettingsError(told) from error
+            message = f"{directory} holds something else than the files of an authority."
+            raise errors.SettingsError(message) from error
 
     def issue(self, names: Sequence[str], *, is_bot: bool, days: int) -> pathlib.Path:
         """Make a certificate and its key, in place of those that there are; return where.
@@ -77,43 +77,43 @@ class CertificateAuthority:
         authority = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(issuer)
         builder = _builder(names[0], self._name, key, days)
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), True)
-        builder = builder.add_extension(_usage("digital_signature"), True)
+        builder = builder.add_extension(_key_usage("digital_signature"), True)
         builder = builder.add_extension(x509.ExtendedKeyUsage([kind]), False)
         builder = builder.add_extension(authority, False)
-        alternatives = x509.SubjectAlternativeName(list(map(_alternative, names)))
+        alternatives = x509.SubjectAlternativeName(list(map(_alternative_name, names)))
         signed = builder.add_extension(alternatives, False).sign(self._key, hashes.SHA256())
-        place = self._directory / names[0].replace(":", "-").replace("*", "any")
-        private_files.replace(place / host_addresses.AUTHORITY, self.certificate)
-        private_files.replace(place / host_addresses.KEY, _pem(key))
-        private_files.replace(place / host_addresses.CERTIFICATE, _text(signed))
-        return place
+        directory = self._directory / names[0].replace(":", "-").replace("*", "any")
+        private_files.replace(directory / host_addresses.AUTHORITY, self.certificate)
+        private_files.replace(directory / host_addresses.KEY, _key_to_pem(key))
+        private_files.replace(directory / host_addresses.CERTIFICATE, _to_pem(signed))
+        return directory
 
-    def _own(self) -> str:
+    def _own_certificate(self) -> str:
         name = _subject(f"interpreter-bot {datetime.datetime.now(datetime.UTC):%Y-%m-%d}")
         builder = _builder("", name, self._key, _AUTHORITY_DAYS).subject_name(name)
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), True)
-        builder = builder.add_extension(_usage("key_cert_sign", "crl_sign"), True)
+        builder = builder.add_extension(_key_usage("key_cert_sign", "crl_sign"), True)
         identifier = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
-        return _text(builder.add_extension(identifier, False).sign(self._key, hashes.SHA256()))
+        return _to_pem(builder.add_extension(identifier, False).sign(self._key, hashes.SHA256()))
 
 
-def flaw(directory: pathlib.Path) -> str:
+def check_certificate(directory: pathlib.Path) -> str:
     """Return why the authority beside it refuses a bot's certificate; empty if it does not."""
     try:
-        shown, authority = (
+        certificate, authority = (
             x509.load_pem_x509_certificate((directory / name).read_bytes())
             for name in (host_addresses.CERTIFICATE, host_addresses.AUTHORITY)
         )
     except (OSError, ValueError):
         return "the certificate of this bot cannot be read any more"
     try:
-        shown.verify_directly_issued_by(authority)
+        certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, exceptions.InvalidSignature):
         return "the certificate of this bot is not of the authority beside it"
-    if shown.not_valid_after_utc < datetime.datetime.now(datetime.UTC):
+    if certificate.not_valid_after_utc < datetime.datetime.now(datetime.UTC):
         return "the certificate of this bot has expired"
     try:
-        usages = shown.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        usages = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except x509.ExtensionNotFound:
         return ""
     if ExtendedKeyUsageOID.CLIENT_AUTH not in usages:
@@ -129,31 +129,31 @@ def _builder(
     name: str, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, days: int
 ) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
-    made = x509.CertificateBuilder().issuer_name(issuer).public_key(key.public_key())
-    made = made.serial_number(x509.random_serial_number()).not_valid_before(now - _EARLIER)
-    made = made.not_valid_after(now + datetime.timedelta(days=days))
-    return made.subject_name(_subject(name)) if name else made
+    builder = x509.CertificateBuilder().issuer_name(issuer).public_key(key.public_key())
+    builder = builder.serial_number(x509.random_serial_number()).not_valid_before(now - _CLOCK_SKEW)
+    builder = builder.not_valid_after(now + datetime.timedelta(days=days))
+    return builder.subject_name(_subject(name)) if name else builder
 
 
 def _subject(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
-def _alternative(name: str) -> x509.GeneralName:
+def _alternative_name(name: str) -> x509.GeneralName:
     with contextlib.suppress(ValueError):
         return x509.IPAddress(ipaddress.ip_address(name))
     return x509.DNSName(name)
 
 
-def _usage(*names: str) -> x509.KeyUsage:
+def _key_usage(*names: str) -> x509.KeyUsage:
     return x509.KeyUsage(**{name: name in names for name in _USAGES})
 
 
-def _pem(key: ec.EllipticCurvePrivateKey) -> str:
+def _key_to_pem(key: ec.EllipticCurvePrivateKey) -> str:
     form = serialization.PrivateFormat.PKCS8
     encoded = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
     return encoded.decode("ascii")
 
 
-def _text(certificate: x509.Certificate) -> str:
+def _to_pem(certificate: x509.Certificate) -> str:
     return certificate.public_bytes(serialization.Encoding.PEM).decode("ascii")

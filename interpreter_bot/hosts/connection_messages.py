@@ -28,7 +28,7 @@ class Lease:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StartKernel:
-    """Give the kernel of a lease, which starts if there is none."""
+    """Return the kernel of a lease, after starting one if needed."""
 
     call: int
     lease: int
@@ -104,12 +104,7 @@ class KernelStarted:
     """Answer to `StartKernel`.
 
     Attributes:
-        call: that it answers.
-        id: see `ports.Kernel`, as of the others.
-        announcement: why the former kernel is gone; mostly empty.
-        runs: how many pieces of code were begun in it.
-        restored: the variables of an earlier kernel that it began with.
-        restore_notice: what of those did not come back; mostly empty.
+        call: number of the answered call; other fields are those of `ports.Kernel`.
     """
 
     call: int

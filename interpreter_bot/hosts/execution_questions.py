@@ -1,4 +1,4 @@
-"""What running code asks, and who may answer it: they come and go, and the first answer counts."""
+"""Questions of running code: several followers may be asked, and the first answer counts."""
 
 from __future__ import annotations
 
@@ -14,36 +14,32 @@ from interpreter_bot.hosts import ports
 
 
 class Questioner(Protocol):
-    """Who may answer what code asks: a follower of its execution."""
+    """A follower of an execution who may answer the code's questions."""
 
     def ask(self, number: int, request: values.InputRequested) -> None:
-        """Ask for an answer; `number` names the question."""
+        """Ask for an answer to the question of this number."""
 
     def withdraw(self, number: int) -> None:
-        """Take the question back: it is answered, or no longer asked."""
+        """Withdraw the question, as it is answered or no longer asked."""
 
 
 class Questions:
     """The questions of one execution, one after the other."""
 
     def __init__(self, input_seconds: float = math.inf) -> None:
-        """Begin.
-
-        Args:
-            input_seconds: how long an answer is waited for while anybody could give it.
-        """
+        """Wait at most `input_seconds` for an answer, not counting time without a follower."""
         self._input_seconds = input_seconds
         self._questioners: list[Questioner] = []
-        self._came_or_went = asyncio.Event()
+        self._listeners_changed = asyncio.Event()
         self._number = 0
         self._request: values.InputRequested | None = None
         self._answer: asyncio.Future[str] | None = None
 
     async def ask(self, request: values.InputRequested) -> str:
-        """Ask all who listen, now and later; the first answer counts.
+        """Ask all present and later followers, and return the first answer.
 
         Raises:
-            BotError: none came; the sentence says so.
+            BotError: no answer came in time, or the first one was a refusal.
         """
         self._number += 1
         self._request = request
@@ -58,26 +54,26 @@ class Questions:
                 questioner.withdraw(self._number)
 
     async def _await_answer(self, answer: asyncio.Future[str]) -> str:
-        left = self._input_seconds
-        while not answer.done() and left > 0:
-            self._came_or_went.clear()
-            # While nobody is there, nobody can be asked.
-            timeout = left if self._questioners and left < math.inf else None
+        remaining = self._input_seconds
+        while not answer.done() and remaining > 0:
+            self._listeners_changed.clear()
+            # Time runs only while somebody is asked.
+            timeout = remaining if self._questioners and remaining < math.inf else None
             began = time.monotonic()
-            changed = asyncio.create_task(self._came_or_went.wait(), name="listeners")
-            either: set[asyncio.Future[Any]] = {answer, changed}
+            change = asyncio.create_task(self._listeners_changed.wait(), name="listeners")
+            either: set[asyncio.Future[Any]] = {answer, change}
             try:
                 await asyncio.wait(either, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                changed.cancel()
+                change.cancel()
             if timeout is not None:
-                left -= time.monotonic() - began
+                remaining -= time.monotonic() - began
         if not answer.done():
             raise errors.UnansweredError
         return answer.result()
 
     def answer(self, number: int, answer: str | errors.BotError) -> None:
-        """Take an answer, or a refusal; one that comes too late counts for nothing."""
+        """Accept an answer or a refusal; ignore one that comes too late."""
         if number != self._number or self._answer is None or self._answer.done():
             return
         if isinstance(answer, str):
@@ -86,10 +82,10 @@ class Questions:
             self._answer.set_exception(answer)
 
     @contextlib.contextmanager
-    def asking(self, questioner: Questioner) -> Iterator[None]:
-        """Let somebody answer, as long as the context is open."""
+    def listening(self, questioner: Questioner) -> Iterator[None]:
+        """Ask a follower too, as long as the context is open."""
         self._questioners.append(questioner)
-        self._came_or_went.set()
+        self._listeners_changed.set()
         try:
             if self._request is not None:
                 questioner.ask(self._number, self._request)
@@ -98,7 +94,7 @@ class Questions:
             self._questioners.remove(questioner)
             if self._request is not None:
                 questioner.withdraw(self._number)
-            self._came_or_went.set()
+            self._listeners_changed.set()
 
 
 class CallbackQuestioner:
@@ -107,11 +103,11 @@ class CallbackQuestioner:
     def __init__(self, questions: Questions, ask: ports.Ask) -> None:
         self._questions = questions
         self._ask = ask
-        self._calling: asyncio.Task[None] | None = None
+        self._call_task: asyncio.Task[None] | None = None
 
     def ask(self, number: int, request: values.InputRequested) -> None:
         """Call back."""
-        self._calling = asyncio.create_task(self._call(number, request), name="answer to code")
+        self._call_task = asyncio.create_task(self._call(number, request), name="answer to code")
 
     async def _call(self, number: int, request: values.InputRequested) -> None:
         try:
@@ -121,5 +117,5 @@ class CallbackQuestioner:
 
     def withdraw(self, number: int) -> None:
         """End the call."""
-        if self._calling is not None:
-            self._calling.cancel()
+        if self._call_task is not None:
+            self._call_task.cancel()

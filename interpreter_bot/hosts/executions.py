@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 _SWEEP_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.05
 # A host that ends closes its connections, and a moment later its journals.
-_ENDING_SECONDS: Final = 5.0
+_MAX_ENDING_SECONDS: Final = 5.0
 _MAX_KNOWN_IDS: Final = 100_000
 _HOST_DIED: Final = f"The process that kept the Python kernel ended. {run_words.LOST}"
 _DEFECT: Final = "Something went wrong inside the bot. The details are in its log."
@@ -70,7 +70,7 @@ class Executions:
         self._orders: weakref.WeakKeyDictionary[live_kernels.Kernel, asyncio.Lock] = (
             weakref.WeakKeyDictionary()
         )
-        self._taking_over = asyncio.Lock()
+        self._orphan_lock = asyncio.Lock()
         # Ids stay longer than journals: an execution whose journal is gone is not begun again.
         self._known_ids: dict[str, None] = {}
 
@@ -96,7 +96,7 @@ class Executions:
         bounds = bounds or execution_journals.Bounds()
         async with execution_journals.Journals.open(directory, bounds) as journals:
             executions = cls(journals, input_seconds=input_seconds)
-            await executions._take_over()
+            await executions._end_orphans()
             sweeping = schedules.PeriodicJob("sweep journals", _SWEEP_SECONDS, journals.sweep)
             try:
                 async with schedules.run_periodically(sweeping):
@@ -104,12 +104,12 @@ class Executions:
             finally:
                 await executions.close()
 
-    async def _take_over(self) -> bool:
+    async def _end_orphans(self) -> bool:
         """Take over the executions of dead hosts; return whether no other host lives."""
         is_complete = await self._journals.take_over()
         for journal in self._journals:
             if journal.ended_at is None and journal.id not in self._running:
-                end = _lost(_age_seconds(journal.about))
+                end = _lost_end(_age_seconds(journal.about))
                 journal.append(host_messages.pack(end), is_end=True)
         return is_complete
 
@@ -170,7 +170,7 @@ class Executions:
         finally:
             if end is None:
                 # Cancelled: the process is to end at once.
-                end = _lost(time.monotonic() - began)
+                end = _lost_end(time.monotonic() - began)
             journal.append(host_messages.pack(end), is_end=True)
             del self._running[journal.id]
 
@@ -180,14 +180,14 @@ class Executions:
         Raises:
             ExecutionMissingError: there is none.
         """
-        give_up = time.monotonic() + _ENDING_SECONDS
+        deadline = time.monotonic() + _MAX_ENDING_SECONDS
         while (journal := self._journals.find(execution_id)) is None:
             is_complete = True
             if not self.is_draining:
-                async with self._taking_over:
-                    is_complete = await self._take_over()
+                async with self._orphan_lock:
+                    is_complete = await self._end_orphans()
             journal = self._journals.find(execution_id)
-            if journal is None and (is_complete or time.monotonic() > give_up):
+            if journal is None and (is_complete or time.monotonic() > deadline):
                 raise errors.ExecutionMissingError
             await asyncio.sleep(0 if journal else _POLL_SECONDS)
         return journal
@@ -222,7 +222,7 @@ class Executions:
             ordered = None
             if questioner is not None and questions is not None:
                 ordered = _OrderedQuestioner(questioner, journal, after)
-                stack.enter_context(questions.asking(ordered))
+                stack.enter_context(questions.listening(ordered))
             sent = 0
             async for entry in journal.follow(after):
                 if entry.left_out:
@@ -253,7 +253,9 @@ class Executions:
 
     async def close(self) -> None:
         """End all that run."""
-        tasks = {one.task for one in self._running.values() if one.task is not None}
+        tasks = {
+            execution.task for execution in self._running.values() if execution.task is not None
+        }
         # All at once: each has seconds of grace to end.
         for task in tasks:
             task.cancel()
@@ -373,7 +375,7 @@ def _age_seconds(about: bytes) -> float:
         return 0.0
 
 
-def _lost(seconds: float) -> ports.ExecutionEnd:
+def _lost_end(seconds: float) -> ports.ExecutionEnd:
     """Return the end of an execution whose host died, or was told to end at once."""
     finished = values.Finished(values.Ending.CRASHED, seconds, _HOST_DIED, kernel_lost=True)
     return ports.ExecutionEnd(finished, loss_reason=_HOST_DIED)

@@ -29,9 +29,11 @@ _ADDRESS: Final = re.compile(r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(?P<
 
 _NO_FILE: Final = "{file} cannot be read: {reason}. `interpreter-bot host certificate` makes it."
 _NO_PAIR: Final = "The key in {directory}/tls.key is not that of the certificate in tls.crt."
-_NO_PEM: Final = "{directory} holds something else than a certificate, its key and an authority."
+_NO_CERTIFICATES: Final = (
+    "{directory} holds something else than a certificate, its key and an authority."
+)
 # Of OpenSSL, where a certificate is refused.
-_OF_HOST: Final[Mapping[int, str]] = {
+_VERIFY_MESSAGES: Final[Mapping[int, str]] = {
     9: "The certificate of the host at {address} is not valid yet; or a clock is wrong.",
     10: "The certificate of the host at {address} has expired.",
     62: "The certificate of the host at {address} is for another name.",
@@ -42,7 +44,7 @@ _OTHER_AUTHORITY: Final = (
     "The certificate of the host at {address} is not of the authority that this bot trusts."
 )
 _NO_TLS: Final = "What listens at {address} does not speak TLS as a host does."
-_PURPOSE: Final = 26
+_WRONG_PURPOSE: Final = 26
 
 
 class Credentials:
@@ -64,46 +66,48 @@ class Credentials:
         """
         self.directory = directory
         self._is_host = is_host
-        self._read_at = self._state()
-        self._context = self._made()
+        self._loaded_state = self._read_state()
+        self._context = self._build_context()
 
     def context(self) -> ssl.SSLContext:
         """Return what the next connection uses; files that do not fit (yet) change nothing."""
         try:
-            state = self._state()
-            if state != self._read_at:
-                self._context = self._made()
-                self._read_at = state
+            state = self._read_state()
+            if state != self._loaded_state:
+                self._context = self._build_context()
+                self._loaded_state = state
         except errors.SettingsError as error:
             _log.warning("certificates were changed, and cannot be used: %s", error)
         return self._context
 
-    def _state(self) -> tuple[tuple[int, int, int], ...]:
+    def _read_state(self) -> tuple[tuple[int, int, int], ...]:
         return tuple(map(_file_state, (self.directory / name for name in _FILES)))
 
-    def _made(self) -> ssl.SSLContext:
+    def _build_context(self) -> ssl.SSLContext:
         certificate, key, authority = (self.directory / name for name in _FILES)
         protocol = ssl.PROTOCOL_TLS_SERVER if self._is_host else ssl.PROTOCOL_TLS_CLIENT
-        made = ssl.SSLContext(protocol)
-        made.minimum_version = ssl.TLSVersion.TLSv1_3
-        made.verify_mode = ssl.CERT_REQUIRED
+        context = ssl.SSLContext(protocol)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.verify_mode = ssl.CERT_REQUIRED
         try:
-            made.load_cert_chain(certificate, key)
-            made.load_verify_locations(authority)
+            context.load_cert_chain(certificate, key)
+            context.load_verify_locations(authority)
         except ssl.SSLError as error:
-            told = _NO_PAIR if error.reason == "KEY_VALUES_MISMATCH" else _NO_PEM
-            raise errors.SettingsError(told.format(directory=self.directory)) from error
+            message = _NO_PAIR if error.reason == "KEY_VALUES_MISMATCH" else _NO_CERTIFICATES
+            raise errors.SettingsError(message.format(directory=self.directory)) from error
         except OSError as error:
-            told = _NO_FILE.format(file=self.directory, reason=error.strerror)
-            raise errors.SettingsError(told) from error
+            message = _NO_FILE.format(file=self.directory, reason=error.strerror)
+            raise errors.SettingsError(message) from error
         if self._is_host:
             # A ticket would let in whom an authority vouched for that is trusted no more.
-            made.num_tickets = 0
+            context.num_tickets = 0
             # It is called for each connection, also where none is named.
-            made.sni_callback = self._renew
-        return made
+            context.sni_callback = self._use_current_context
+        return context
 
-    def _renew(self, connection: ssl.SSLObject, _: str | None, __: ssl.SSLContext) -> None:
+    def _use_current_context(
+        self, connection: ssl.SSLObject, _: str | None, __: ssl.SSLContext
+    ) -> None:
         connection.context = self.context()
 
 
@@ -132,24 +136,24 @@ Address: TypeAlias = pathlib.Path | TlsAddress
 """A socket, or the link that leads to one; or what is reached over TLS."""
 
 
-def parsed(text: str) -> tuple[str, int]:
+def parse(text: str) -> tuple[str, int]:
     """Return name and port of an address.
 
     Raises:
         SettingsError: it is none.
     """
-    found = _ADDRESS.fullmatch(text)
-    if found is None or not 0 < int(found["port"]) < 1 << 16:
+    match = _ADDRESS.fullmatch(text)
+    if match is None or not 0 < int(match["port"]) < 1 << 16:
         raise errors.SettingsError(f"{text!r} is no address, as 'host-1.example:7443' is one.")
-    return found["name"].strip("[]"), int(found["port"])
+    return match["name"].strip("[]"), int(match["port"])
 
 
-def fault(error: BaseException, address: TlsAddress) -> str:
+def tls_error(error: BaseException, address: TlsAddress) -> str:
     """Return a sentence that says what is wrong with TLS; empty if it is something else."""
     cause = _ssl_error(error)
     if isinstance(cause, ssl.SSLCertVerificationError):
-        unknown = _NO_HOST if cause.verify_code == _PURPOSE else _OTHER_AUTHORITY
-        return _OF_HOST.get(cause.verify_code, unknown).format(address=address)
+        unknown = _NO_HOST if cause.verify_code == _WRONG_PURPOSE else _OTHER_AUTHORITY
+        return _VERIFY_MESSAGES.get(cause.verify_code, unknown).format(address=address)
     if cause is not None:
         return _NO_TLS.format(address=address)
     return ""
@@ -157,18 +161,18 @@ def fault(error: BaseException, address: TlsAddress) -> str:
 
 def _ssl_error(error: BaseException | None) -> ssl.SSLError | None:
     """Return the first of the errors of TLS that led to an error, if any did."""
-    found = None
+    innermost = None
     while error is not None:
         # The client of HTTP wraps it into one that is of TLS as well, but says nothing.
-        found = error if isinstance(error, ssl.SSLError) else found
+        innermost = error if isinstance(error, ssl.SSLError) else innermost
         error = error.__cause__ or error.__context__
-    return found
+    return innermost
 
 
 def _file_state(file: pathlib.Path) -> tuple[int, int, int]:
     try:
-        found = os.stat(file)
+        status = os.stat(file)
     except OSError as error:
-        told = _NO_FILE.format(file=file, reason=error.strerror)
-        raise errors.SettingsError(told) from error
-    return found.st_mtime_ns, found.st_ino, found.st_size
+        message = _NO_FILE.format(file=file, reason=error.strerror)
+        raise errors.SettingsError(message) from error
+    return status.st_mtime_ns, status.st_ino, status.st_size

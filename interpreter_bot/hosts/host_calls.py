@@ -17,45 +17,45 @@ _GONE: Final = f"The process that kept the Python kernel is lost. {run_words.LOS
 T = TypeVar("T")
 
 
-def read(kind: type[T], said: object) -> T:
-    """Make a value of what a host said.
+def read(kind: type[T], value: object) -> T:
+    """Read a value that a host sent.
 
     Raises:
-        KernelError: it is none.
+        KernelError: it has another shape.
     """
     try:
-        return host_messages.read(kind, said)
+        return host_messages.read(kind, value)
     except host_messages.MalformedError as error:
         raise errors.KernelError(host_messages.UNREADABLE) from error
 
 
 class LeaseCall:
-    """A lease; it is over when it is ended."""
+    """A lease of a session's kernel."""
 
     def __init__(
         self, number: int, key: str, person: str, *, epoch: int = 0, is_ephemeral: bool = False
     ) -> None:
         self._message = connection_messages.Lease(number, key, person, epoch, is_ephemeral)
 
-    def message(self, *, is_other_host: bool) -> connection_messages.ToHost:
-        """Lease, also from another host."""
+    def message(self, *, host_changed: bool) -> connection_messages.ToHost:
+        """Return the lease; another host gets the same."""
         return self._message
 
-    def take(self, reply: connection_messages.Reply) -> None:
-        """Ignore it: a lease has no reply."""
+    def on_reply(self, reply: connection_messages.Reply) -> None:
+        """Ignore the reply: a lease has none."""
 
-    def event(self, number: int, record: bytes) -> None:
-        """Hear nothing."""
+    def on_event(self, number: int, record: bytes) -> None:
+        """Ignore the event: a lease has none."""
 
-    def lose(self) -> None:
-        """Wait for the host to come back: what was leased is asked for anew then."""
+    def on_host_lost(self) -> None:
+        """Stay open: the next host gets the lease."""
 
 
 class KernelCall:
-    """A kernel that starts.
+    """The start of a leased kernel.
 
     Attributes:
-        result: what it says of itself.
+        result: the kernel's description.
     """
 
     def __init__(self, number: int, lease: int, waiting: ports.OnWait | None) -> None:
@@ -64,12 +64,12 @@ class KernelCall:
             asyncio.get_running_loop().create_future()
         )
 
-    def message(self, *, is_other_host: bool) -> connection_messages.ToHost:
-        """Ask for the kernel, also another host."""
+    def message(self, *, host_changed: bool) -> connection_messages.ToHost:
+        """Return the request for the kernel; another host gets the same."""
         return connection_messages.StartKernel(self._number, self._lease)
 
-    def take(self, reply: connection_messages.Reply) -> None:
-        """Take the kernel, what its start waits for, or why there is none."""
+    def on_reply(self, reply: connection_messages.Reply) -> None:
+        """Handle the started kernel, a sentence on what the start waits for, or its failure."""
         if self.result.done():
             return
         match reply:
@@ -80,17 +80,17 @@ class KernelCall:
             case connection_messages.Waiting(_, sentence) if self._waiting is not None:
                 self._waiting(sentence)
 
-    def event(self, number: int, record: bytes) -> None:
-        """Hear nothing: this is no execution."""
+    def on_event(self, number: int, record: bytes) -> None:
+        """Ignore the event: a start has none."""
 
-    def lose(self) -> None:
-        """Have no kernel."""
+    def on_host_lost(self) -> None:
+        """Fail the start."""
         if not self.result.done():
             self.result.set_exception(errors.KernelStartError(_GONE))
 
 
 class ExecutionCall:
-    """An execution that is followed, and begun if it was not yet.
+    """An execution that is followed, and begun first if there is code.
 
     Attributes:
         result: its end.
@@ -115,36 +115,36 @@ class ExecutionCall:
         self._ask = ask
         self._code = code
         self._was_sent = False
-        self._answering: dict[int, asyncio.Task[None]] = {}
+        self._answer_tasks: dict[int, asyncio.Task[None]] = {}
         self.result: asyncio.Future[ports.ExecutionEnd] = asyncio.get_running_loop().create_future()
 
-    def message(self, *, is_other_host: bool) -> connection_messages.ToHost:
-        """Begin it, and follow it from what was not received yet."""
-        # Another host would run it a second time.
-        code = None if is_other_host and self._was_sent else self._code
+    def message(self, *, host_changed: bool) -> connection_messages.ToHost:
+        """Return the request to begin the execution and follow it after the last event."""
+        # Another host would run the code a second time.
+        code = None if host_changed and self._was_sent else self._code
         self._was_sent = True
-        # A question that is still open is asked again.
+        # The host repeats questions that are still open.
         self.close()
         return connection_messages.Follow(
             self._number, self._execution_id, self._after, self._ask is not None, code
         )
 
-    def take(self, reply: connection_messages.Reply) -> None:
-        """Take a question of the code, or why there is nothing to follow."""
+    def on_reply(self, reply: connection_messages.Reply) -> None:
+        """Handle a question of the code, or the reason why nothing can be followed."""
         match reply:
             case connection_messages.Failed(_, fields):
                 error = host_messages.error(fields)
                 if isinstance(error, errors.ExecutionMissingError) and self._code is not None:
-                    self.lose()
+                    self.on_host_lost()
                 elif not self.result.done():
                     self.result.set_exception(error)
             case connection_messages.Question(_, question, request):
-                if (task := self._answering.pop(question, None)) is not None:
+                if (task := self._answer_tasks.pop(question, None)) is not None:
                     task.cancel()
                 if request is not None and self._ask is not None:
-                    answering = self._answer(question, request, self._ask)
-                    task = asyncio.create_task(answering, name="answer to code")
-                    self._answering[question] = task
+                    answer_code = self._answer(question, request, self._ask)
+                    task = asyncio.create_task(answer_code, name="answer to code")
+                    self._answer_tasks[question] = task
 
     async def _answer(self, question: int, request: values.InputRequested, ask: ports.Ask) -> None:
         text, error = None, None
@@ -154,8 +154,8 @@ class ExecutionCall:
             error = host_messages.error_fields(refusal)
         self._connection.send(connection_messages.Answer(self._execution_id, question, text, error))
 
-    def event(self, number: int, record: bytes) -> None:
-        """Take an output, or the end; one that is known already is passed over."""
+    def on_event(self, number: int, record: bytes) -> None:
+        """Handle an output or the end; skip one that was received before."""
         if number <= self._after or self.result.done():
             return
         event = host_messages.unpack(record)
@@ -165,14 +165,14 @@ class ExecutionCall:
         else:
             self._show(event, number)
 
-    def lose(self) -> None:
-        """End: the host that ran it is gone."""
+    def on_host_lost(self) -> None:
+        """End as crashed: the host that ran the code is gone."""
         if not self.result.done():
             finished = values.Finished(values.Ending.CRASHED, 0.0, _GONE, kernel_lost=True)
             self.result.set_result(ports.ExecutionEnd(finished, loss_reason=_GONE))
 
     def close(self) -> None:
-        """Ask nobody any more."""
-        for task in self._answering.values():
+        """Withdraw all open questions."""
+        for task in self._answer_tasks.values():
             task.cancel()
-        self._answering.clear()
+        self._answer_tasks.clear()

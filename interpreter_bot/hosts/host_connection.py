@@ -1,10 +1,10 @@
-"""Connection to a host process: reconnects, and says again what the host has to know.
+"""Connection to a host process, which reconnects and then repeats all open calls.
 
-What a bot wants of a host has numbers and stays in a table until it is over: leases, kernels that
-start, executions that are followed. Whenever the connection is made anew, all of it is said again,
-executions from the last event on that was received; a host does each of them once. It is said to
-the same host as long as that is there, else to the newest. A host that cannot be reached for long,
-or is another one by now, ends what ran in it.
+A call is a lease, a kernel that starts, or an execution that is followed. It has a number and stays
+in a table until it is over. After each reconnection all calls are sent again, executions with the
+number of the last event that was received; the host does each call once. They go to the same host
+as long as it lives, else to the newest. If no host can be reached for long, or it is another one,
+executions of the former host end as lost.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _HEARTBEAT_SECONDS: Final = 20.0
 _ANSWER_SECONDS: Final = 120.0
 _FAILED: Final = "The process that keeps the Python kernels failed. Its log has the details."
 # A connection breaks at once when its host dies.
-_NOTICE_SECONDS: Final = 1.0
+_MAX_DETECTION_SECONDS: Final = 1.0
 
 
 T = TypeVar("T")
@@ -52,36 +52,36 @@ Revive: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class Call(Protocol):
-    """Something that a bot wants of a host, until it is over."""
+    """A lease, a kernel that starts, or an execution that is followed."""
 
-    def message(self, *, is_other_host: bool) -> connection_messages.ToHost:
-        """Say what is wanted, the first time or again.
+    def message(self, *, host_changed: bool) -> connection_messages.ToHost:
+        """Return the message that opens the call, the first time or again.
 
         Args:
-            is_other_host: the host that heard it before is no more.
+            host_changed: the host that received it before is gone.
         """
 
-    def take(self, reply: connection_messages.Reply) -> None:
-        """Take a reply of the host."""
+    def on_reply(self, reply: connection_messages.Reply) -> None:
+        """Handle a reply of the host."""
 
-    def event(self, number: int, record: bytes) -> None:
-        """Take an event of an execution.
+    def on_event(self, number: int, record: bytes) -> None:
+        """Handle an event of an execution.
 
         Raises:
-            MalformedError: it is none.
+            MalformedError: the record is not an event.
         """
 
-    def lose(self) -> None:
-        """Take that the host is gone."""
+    def on_host_lost(self) -> None:
+        """End the call, as its host is gone."""
 
 
 class HostConnection:
     """Connection to one host. Use `open`.
 
     Attributes:
-        status: of the host, as of when it was connected last.
+        status: of the host, as of the last connection.
         address: where it listens.
-        on_connect: is called whenever the host listens.
+        on_connect: called after each connection.
     """
 
     status: host_statuses.HostStatus
@@ -100,15 +100,15 @@ class HostConnection:
         self._session: host_statuses.HostSession | None = None
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._is_connected = asyncio.Event()
-        self._seen = time.monotonic()
-        self._heard_by = ""
+        self._last_connected = time.monotonic()
+        self._subscribed_host_id = ""
         self._numbers = itertools.count(1)
         self._calls: dict[int, Call] = {}
         self._outgoing: asyncio.Queue[connection_messages.ToHost] = asyncio.Queue()
-        self._tasks: set[asyncio.Task[None]] = set()
-        # Kernels that ended, by the host's numbers, of which nobody was told.
+        self._reports: set[asyncio.Task[None]] = set()
+        # Unreported losses, by the host's numbers.
         self._losses: dict[int, ports.KernelLoss] = {}
-        self._told: ports.OnLoss | None = None
+        self._on_loss: ports.OnLoss | None = None
         self.on_connect: Callable[[], None] | None = None
 
     @classmethod
@@ -124,10 +124,10 @@ class HostConnection:
         """Connect to a host, and again whenever the connection is lost.
 
         Args:
-            address: of its socket, or a link to it, or of a host on another machine.
-            newest: leads to the host that is used when that one is gone; by default the link.
-            patience_seconds: how long a host may be away before what ran in it counts as lost.
-            revive: called when it cannot be reached.
+            address: path of its socket or of a link to it, or a TLS address.
+            newest: link to the host that is used when this one is gone; by default `address`.
+            patience_seconds: how long a host may be away before its executions count as lost.
+            revive: called when no host can be reached.
 
         Raises:
             KernelError: it cannot be reached, or is of another release.
@@ -140,51 +140,53 @@ class HostConnection:
         connection._session = host_statuses.HostSession(address)
         try:
             connection.status = await host_statuses.read_status(connection._session, address)
-            connection._heard_by = connection.status.id
-            keeping = asyncio.create_task(connection._keep(), name=f"connection to {address}")
+            connection._subscribed_host_id = connection.status.id
+            running = asyncio.create_task(
+                connection._stay_connected(), name=f"connection to {address}"
+            )
             try:
                 yield connection
             finally:
-                if connection._tasks:
-                    await asyncio.wait(connection._tasks)
-                # What was said last is written before, unless the host does not read.
-                keeping.cancel()
-                await asyncio.wait({keeping})
-                connection._lose()
+                if connection._reports:
+                    await asyncio.wait(connection._reports)
+                # The writer sends what is queued before it is cancelled, if the host still reads.
+                running.cancel()
+                await asyncio.wait({running})
+                connection._end_calls()
         finally:
             await connection._session.close()
 
     @property
     def session(self) -> host_statuses.HostSession:
-        """What asks the host as it is now, beside the one that everything else is said over."""
+        """HTTP session with the present host, for requests beside the WebSocket."""
         assert self._session is not None, "use it inside `async with`"  # noqa: S101
         return self._session
 
     @property
     def is_connected(self) -> bool:
-        """Whether the host listens."""
+        """Whether the WebSocket is open."""
         return self._socket is not None
 
     @property
     def away_seconds(self) -> float:
-        """How long the host has been away; 0 while it listens."""
-        return 0.0 if self.is_connected else time.monotonic() - self._seen
+        """How long the host has been away; 0 while it is connected."""
+        return 0.0 if self.is_connected else time.monotonic() - self._last_connected
 
     @property
-    def is_used(self) -> bool:
-        """Whether anything is wanted of the host, beside answers."""
+    def has_calls(self) -> bool:
+        """Whether any call is open."""
         return bool(self._calls)
 
-    def new_number(self) -> int:
-        """Return the number of something that is to be wanted."""
+    def new_call_number(self) -> int:
+        """Return the number of a new call."""
         return next(self._numbers)
 
     @contextlib.contextmanager
-    def wanting(self, number: int, call: Call) -> Iterator[None]:
-        """Want something as long as the context is open."""
+    def open_call(self, number: int, call: Call) -> Iterator[None]:
+        """Keep a call open, over reconnections, until the context ends."""
         self._calls[number] = call
         if self._socket is not None:
-            self.send(call.message(is_other_host=False))
+            self.send(call.message(host_changed=False))
         try:
             yield
         finally:
@@ -192,24 +194,22 @@ class HostConnection:
             self.send(connection_messages.Cancel(number))
 
     def send(self, message: connection_messages.ToHost) -> None:
-        """Say something, if the host listens; whoever must be heard is in the table of calls."""
+        """Send a message if the host is connected; drop it otherwise, unlike calls."""
         if self._socket is not None:
             self._outgoing.put_nowait(message)
 
     async def call(
         self, request: host_requests.Request[T], params: Mapping[str, str] | None = None
     ) -> T:
-        """Send a request, and return its answer.
+        """Send a request of `host_requests` and return its answer.
 
-        Args:
-            request: see `host_requests`.
-            params: the session and its epoch, if there are several machines.
+        With several machines, `params` have the session and its epoch.
 
         Raises:
             BotError: the host refused; the sentence says why.
             KernelError: it cannot be reached.
         """
-        answer: T = await self.answered(
+        answer: T = await self.request_value(
             request.answer,
             "POST",
             f"/v1/requests/{type(request).__name__}",
@@ -220,18 +220,18 @@ class HostConnection:
         )
         return answer
 
-    async def answered(self, kind: type[T], method: str, path: str, **options: Any) -> T:
-        """Send an HTTP request, and return its answer; options are those of `requested`.
+    async def request_value(self, kind: type[T], method: str, path: str, **options: Any) -> T:
+        """Send an HTTP request and return its answer; options are those of `request`.
 
         Raises:
             BotError: as `call` does.
         """
-        async with self.requested(method, path, **options) as response:
-            with _translated():
+        async with self.request(method, path, **options) as response:
+            with _translate_errors():
                 return host_messages.read(kind, await response.json())
 
     @contextlib.asynccontextmanager
-    async def requested(
+    async def request(
         self,
         method: str,
         path: str,
@@ -240,16 +240,14 @@ class HostConnection:
         is_once: bool = False,
         **options: Any,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send an HTTP request, and read the answer within the context.
+        """Send an HTTP request; the answer can be read in the context.
 
         If the host dies before it has answered, the next one is asked. Errors of the context
         itself, such as a full disk, pass unchanged.
 
         Args:
-            method: of HTTP.
-            path: of the host's.
-            is_long: it may take as long as it takes.
-            is_once: only one host is asked.
+            is_long: the answer has no time limit.
+            is_once: the request is not repeated to another host.
             options: of aiohttp.
 
         Raises:
@@ -257,55 +255,57 @@ class HostConnection:
         """
         answer_seconds = None if is_long else _ANSWER_SECONDS
         timeout = aiohttp.ClientTimeout(total=None, sock_read=answer_seconds)
-        with _translated():
-            response = await self._begun(method, path, is_once=is_once, timeout=timeout, **options)
+        with _translate_errors():
+            response = await self._send_request(
+                method, path, is_once=is_once, timeout=timeout, **options
+            )
         async with response:
-            with _translated():
-                await _check(response)
+            with _translate_errors():
+                await _raise_refusal(response)
             yield response
 
-    async def _begun(
+    async def _send_request(
         self, method: str, path: str, *, is_once: bool, **options: Any
     ) -> aiohttp.ClientResponse:
-        """Ask for something until a host begins to answer, or none can be reached."""
-        until = time.monotonic() + self._patience_seconds
+        """Repeat a request until a host begins to answer, or none can be reached."""
+        deadline = time.monotonic() + self._patience_seconds
         while True:
-            await self.connected()
-            asked = self._socket
+            await self.wait_connected()
+            socket = self._socket
             try:
                 return await self.session.request(method, path, **options)
             except (aiohttp.ClientConnectionError, OSError) as error:
-                # One that is too slow is still there, and one that was away for long is no more.
-                is_over = asked is None or time.monotonic() > until
-                if is_over or isinstance(error, TimeoutError) or is_once:
+                # A slow host still lives, so its request must not be repeated.
+                has_given_up = socket is None or time.monotonic() > deadline
+                if has_given_up or isinstance(error, TimeoutError) or is_once:
                     raise
                 _log.info("the host went before it answered: %r", error)
-                give_up = time.monotonic() + _NOTICE_SECONDS
-                while self._socket is asked and time.monotonic() < give_up:  # noqa: ASYNC110
+                recheck_deadline = time.monotonic() + _MAX_DETECTION_SECONDS
+                while self._socket is socket and time.monotonic() < recheck_deadline:  # noqa: ASYNC110
                     await asyncio.sleep(_FIRST_WAIT_SECONDS)
 
-    async def connected(self) -> None:
-        """Wait until a host listens, but no longer than it may be away."""
+    async def wait_connected(self) -> None:
+        """Wait until a host is connected, at most as long as it may be away."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._patience_seconds):
                 await self._is_connected.wait()
 
-    async def _keep(self) -> None:
+    async def _stay_connected(self) -> None:
         """Stay connected, for ever."""
         wait_seconds = _FIRST_WAIT_SECONDS
         while True:
-            before = self._seen
+            last_connected = self._last_connected
             try:
-                await self._converse()
+                await self._run_connection()
             except (aiohttp.ClientError, OSError, errors.BotError) as error:
                 _log.info("the host cannot be reached: %r", error)
             except Exception:
-                # The last net: without a connection nothing would go on for anybody.
+                # The last net: without this loop no session could ever continue.
                 _log.exception("the connection to the host failed")
-            if self._seen > before:
+            if self._last_connected > last_connected:
                 wait_seconds = _FIRST_WAIT_SECONDS
-            elif time.monotonic() - self._seen > self._patience_seconds:
-                self._lose()
+            elif time.monotonic() - self._last_connected > self._patience_seconds:
+                self._end_calls()
             try:
                 if self._revive is not None:
                     await self._revive()
@@ -314,51 +314,51 @@ class HostConnection:
             await asyncio.sleep(wait_seconds)
             wait_seconds = min(2 * wait_seconds, _LONGEST_WAIT_SECONDS)
 
-    def _lose(self) -> None:
-        """Let nobody wait any more for what the host does."""
+    def _end_calls(self) -> None:
+        """End all calls, as their host is lost."""
         for call in tuple(self._calls.values()):
-            call.lose()
+            call.on_host_lost()
 
-    async def _converse(self) -> None:
-        """Connect, say what is wanted, and listen until the connection is lost."""
-        session = await self._reach()
-        connecting = await session.ws_connect(
+    async def _run_connection(self) -> None:
+        """Connect, send all calls, and handle messages until the connection is lost."""
+        session = await self._reach_host()
+        opening = await session.ws_connect(
             "/v1/events",
-            # Only a bot has a host started anew; commands come and go.
+            # Only a bot restarts hosts; commands do not count as bots.
             params={} if self._revive is None else {"bot": "1"},
             heartbeat=_HEARTBEAT_SECONDS,
             max_msg_size=host_messages.EVENT_BYTES + _FRAME.size,
         )
-        async with connecting as opened:
-            self._socket = opened
+        async with opening as socket:
+            self._socket = socket
             self._outgoing = asyncio.Queue()
-            # Those that it was not told of the host tells again, by other numbers.
+            # The host repeats unreported losses, with new numbers.
             self._losses.clear()
-            # Not before: a host that was only asked its name has heard of nothing.
-            is_other_host = self.status.id != self._heard_by
-            self._heard_by = self.status.id
+            # Only now: a host that only answered a status request has received no calls.
+            host_changed = self.status.id != self._subscribed_host_id
+            self._subscribed_host_id = self.status.id
             for call in tuple(self._calls.values()):
-                self.send(call.message(is_other_host=is_other_host))
-            self.send(connection_messages.Listen(self._told is not None))
-            writing = asyncio.create_task(self._write(opened), name="words to a host")
+                self.send(call.message(host_changed=host_changed))
+            self.send(connection_messages.Listen(self._on_loss is not None))
+            writer = asyncio.create_task(self._write(socket), name="words to a host")
             self._is_connected.set()
             if self.on_connect is not None:
                 self.on_connect()
             try:
-                async for message in opened:
-                    self._take(message)
+                async for message in socket:
+                    self._handle_message(message)
             finally:
-                self._seen = time.monotonic()
+                self._last_connected = time.monotonic()
                 self._is_connected.clear()
                 self._socket = None
-                writing.cancel()
-                await asyncio.wait({writing})
+                writer.cancel()
+                await asyncio.wait({writer})
 
-    async def _reach(self) -> host_statuses.HostSession:
-        """Ask the host what it is; where it is gone, the newest one.
+    async def _reach_host(self) -> host_statuses.HostSession:
+        """Read the status of the host or, if it is gone, of the newest one.
 
         Raises:
-            KernelError: there is none, or it cannot be used.
+            KernelError: no host can be reached, or it cannot be used.
         """
         try:
             self.status = await host_statuses.read_status(self.session, self.address)
@@ -368,30 +368,30 @@ class HostConnection:
             path = None if self._newest is None else host_sockets.target(self._newest)
             if path is None or path == self.address:
                 raise
-            # What was asked of the former one and not answered never will be.
-            former, self._session = self.session, host_statuses.HostSession(path)
+            # Closing the session ends requests that the former host will never answer.
+            old_session, self._session = self.session, host_statuses.HostSession(path)
             self.address = path
-            await former.close()
+            await old_session.close()
             self.status = await host_statuses.read_status(self.session, path)
         return self.session
 
-    async def _write(self, opened: aiohttp.ClientWebSocketResponse) -> None:
+    async def _write(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         with contextlib.suppress(ConnectionError):
             while True:
                 message = await self._outgoing.get()
-                await opened.send_str(connection_messages.encode(message))
+                await socket.send_str(connection_messages.encode(message))
 
-    def _take(self, message: aiohttp.WSMessage) -> None:
-        """Take one message.
+    def _handle_message(self, message: aiohttp.WSMessage) -> None:
+        """Pass a message on to its call.
 
         Raises:
-            MalformedError: it makes no sense; the connection had better end.
+            MalformedError: it cannot be read, so the connection ends.
         """
         try:
             if message.type is aiohttp.WSMsgType.BINARY:
                 number, event = _FRAME.unpack_from(message.data)
                 if (call := self._calls.get(number)) is not None:
-                    call.event(event, message.data[_FRAME.size :])
+                    call.on_event(event, message.data[_FRAME.size :])
                 return
         except struct.error as error:
             raise host_messages.MalformedError("this is no event") from error
@@ -400,36 +400,36 @@ class HostConnection:
         match connection_messages.to_bot(message.data):
             case connection_messages.KernelLost(number, loss):
                 self._losses[number] = loss
-                task = asyncio.create_task(self._tell(number), name="loss of a kernel")
-                self._tasks.add(task)
-                task.add_done_callback(self._done)
+                task = asyncio.create_task(self._report_loss(number), name="loss of a kernel")
+                self._reports.add(task)
+                task.add_done_callback(self._on_reported)
             case connection_messages.Draining():
                 self.status = dataclasses.replace(self.status, is_draining=True)
             case reply:
                 if (call := self._calls.get(reply.call)) is not None:
-                    call.take(reply)
+                    call.on_reply(reply)
 
-    async def listen(self, told: ports.OnLoss | None) -> None:
-        """Tell this one of lost kernels from now on, and of those that nobody was told of."""
-        self._told = told
-        self.send(connection_messages.Listen(told is not None))
+    async def listen(self, on_loss: ports.OnLoss | None) -> None:
+        """Call `on_loss` with lost kernels from now on, and with unreported ones at once."""
+        self._on_loss = on_loss
+        self.send(connection_messages.Listen(on_loss is not None))
         for number in tuple(self._losses):
-            await self._tell(number)
+            await self._report_loss(number)
 
-    async def _tell(self, number: int) -> None:
-        """Tell of a lost kernel; once that is done, the host need not tell it again."""
-        if self._told is not None and (loss := self._losses.pop(number, None)) is not None:
-            await self._told(loss)
+    async def _report_loss(self, number: int) -> None:
+        """Report a lost kernel and acknowledge it to the host, which then stops repeating it."""
+        if self._on_loss is not None and (loss := self._losses.pop(number, None)) is not None:
+            await self._on_loss(loss)
             self.send(connection_messages.LossNoted(number))
 
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+    def _on_reported(self, task: asyncio.Task[None]) -> None:
+        self._reports.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("the loss of a kernel could not be noted", exc_info=error)
 
 
-async def _check(response: aiohttp.ClientResponse) -> None:
-    """Raise the error that a host answers with.
+async def _raise_refusal(response: aiohttp.ClientResponse) -> None:
+    """Raise the error in a response, if it has one.
 
     Raises:
         BotError: the host refused.
@@ -442,8 +442,8 @@ async def _check(response: aiohttp.ClientResponse) -> None:
 
 
 @contextlib.contextmanager
-def _translated() -> Iterator[None]:
-    """Translate what a request to a host raises; its block holds nothing of a caller."""
+def _translate_errors() -> Iterator[None]:
+    """Translate errors of a request to a host; the block must not run code of a caller."""
     try:
         yield
     except aiohttp.ClientResponseError as error:

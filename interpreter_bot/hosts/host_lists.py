@@ -40,7 +40,7 @@ class Fleet:
     """The hosts of a list of settings."""
 
     def __init__(
-        self, entries: Sequence[str], tls: pathlib.Path | None, listed: HostList | None = None
+        self, entries: Sequence[str], tls: pathlib.Path | None, host_list: HostList | None = None
     ) -> None:
         """Read the list.
 
@@ -55,13 +55,13 @@ class Fleet:
         self._fixed: set[host_addresses.Address] = set()
         self._names: dict[tuple[str, int], frozenset[host_addresses.Address]] = {}
         self._credentials: host_addresses.Credentials | None = None
-        self._listed = listed if RAY in entries else None
-        self._told: frozenset[host_addresses.Address] = frozenset()
+        self._host_list = host_list if RAY in entries else None
+        self._listed_addresses: frozenset[host_addresses.Address] = frozenset()
         for entry in entries:
             if entry.startswith("/"):
                 self._fixed.add(pathlib.Path(entry, _NEWEST))
                 continue
-            name = ("", 0) if entry == RAY else host_addresses.parsed(entry.removeprefix(_DNS))
+            name = ("", 0) if entry == RAY else host_addresses.parse(entry.removeprefix(_DNS))
             if tls is None:
                 raise errors.SettingsError(_NO_TLS)
             if self._credentials is None:
@@ -77,29 +77,29 @@ class Fleet:
     async def addresses(self) -> frozenset[host_addresses.Address]:
         """Return where all of them listen; a name that leads nowhere leads where it did."""
         await asyncio.gather(*(self._look_up(*name) for name in self._names))
-        if self._listed is not None:
-            await self._read_list(self._listed)
-        return frozenset(self._fixed).union(self._told, *self._names.values())
+        if self._host_list is not None:
+            await self._read_list(self._host_list)
+        return frozenset(self._fixed).union(self._listed_addresses, *self._names.values())
 
-    async def _read_list(self, listed: HostList) -> None:
+    async def _read_list(self, host_list: HostList) -> None:
         try:
-            found = await listed.addresses()
+            entries = await host_list.addresses()
         except errors.StoreError as error:
             _log.warning("the list of hosts cannot be read now: %s", error)
             return
-        self._told = frozenset(
-            host_addresses.TlsAddress(*host_addresses.parsed(one), credentials=self._credentials)
-            for one in found
+        self._listed_addresses = frozenset(
+            host_addresses.TlsAddress(*host_addresses.parse(entry), credentials=self._credentials)
+            for entry in entries
         )
 
     async def _look_up(self, name: str, port: int) -> None:
         loop = asyncio.get_running_loop()
         try:
-            found = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+            results = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             _log.warning("the hosts of %s cannot be looked up: %s", name, error)
             return
         self._names[name, port] = frozenset(
             host_addresses.TlsAddress(name, port, str(address[0]), self._credentials)
-            for *_, address in found
+            for *_, address in results
         )

@@ -1,8 +1,8 @@
-"""Messages between a host and a bot: values as bytes and JSON, and back; pure.
+"""Encoding of the messages between a host and a bot, as bytes and JSON; pure.
 
-An event is a header of JSON, behind its length, and after it what is long or binary, as it is: a
-picture is neither escaped nor copied twice. What is read is checked against the types of its
-values, so nothing that a peer sends becomes a value that this program could not have made itself.
+An event is the length of a header, the header as JSON, and then long or binary fields unchanged, so
+that a picture is neither escaped nor copied twice. Decoding checks every value against its type, so
+a peer cannot produce a value that this program could not have made itself.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from interpreter_bot import code_activity, errors, settings, values
 from interpreter_bot.hosts import ports
 
 Event: TypeAlias = ports.Event | ports.ExecutionEnd
-"""What is told of an execution: its outputs, what it installs, and last its end."""
+"""Events of an execution: outputs, installed layers, and at last its end."""
 
 PROTOCOL: Final = 12
-"""Number of what is said on the wire; a bot and a host need the same."""
+"""Version of the protocol; a bot and a host need the same."""
 
 UNREADABLE: Final = (
     "The process that keeps the Python kernels sent an unreadable message. Try again."
@@ -31,7 +31,7 @@ UNREADABLE: Final = (
 """Sentence for a message of a host that is malformed."""
 
 EVENT_BYTES: Final = 48 * settings.MIB
-"""Longest event, as written; of a longer output, a notice is written in its place."""
+"""Longest encoded event; a notice replaces a longer one."""
 
 _HEADER_BYTES: Final = 4 * settings.MIB
 _LENGTH: Final = struct.Struct("<I")
@@ -76,28 +76,28 @@ _ERRORS: Final[Mapping[str, type[errors.BotError]]] = {
         errors.UnansweredError,
     )
 }
-_TOO_LONG: Final = "An output was too large to be kept."
+_TOO_LARGE: Final = "An output was too large to be kept."
 
 T = TypeVar("T")
 
 
 class MalformedError(ValueError):
-    """A peer sent what is no message."""
+    """A peer sent something that is not a valid message."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ErrorFields:
-    """An error as the peer is told of it: its kind, and its sentence."""
+    """An error on the wire: its class and its sentence."""
 
     kind: str
     sentence: str
 
 
 def pack(event: Event) -> bytes:
-    """Write an event."""
+    """Encode an event."""
     fields = _fields(event)
     parts: list[bytes] = []
-    apart: dict[str, int] = {}
+    detached: dict[str, int] = {}
     for name, value in list(fields.items()):
         if isinstance(value, bytes):
             parts.append(value)
@@ -106,46 +106,46 @@ def pack(event: Event) -> bytes:
         else:
             continue
         del fields[name]
-        apart[name] = len(parts[-1])
-    header = document({"type": _NAMES[type(event)], "apart": apart, "fields": fields})
+        detached[name] = len(parts[-1])
+    header = document({"type": _NAMES[type(event)], "apart": detached, "fields": fields})
     size_bytes = _LENGTH.size + len(header) + sum(map(len, parts))
     if len(header) > _HEADER_BYTES or size_bytes > EVENT_BYTES:
-        return pack(values.Notice(_TOO_LONG))
+        return pack(values.Notice(_TOO_LARGE))
     return b"".join([_LENGTH.pack(len(header)), header, *parts])
 
 
 def unpack(data: bytes) -> Event:
-    """Read an event.
+    """Decode an event.
 
     Raises:
-        MalformedError: it is none.
+        MalformedError: the bytes are not a valid event.
     """
     try:
         (length,) = _LENGTH.unpack_from(data)
         header = json.loads(data[_LENGTH.size : _LENGTH.size + length])
         kind = _KINDS[header["type"]]
         fields: dict[str, Any] = header["fields"]
-        at = _LENGTH.size + length
+        position = _LENGTH.size + length
         for name, size in header["apart"].items():
-            if not 0 <= size <= len(data) - at:
+            if not 0 <= size <= len(data) - position:
                 raise ValueError("a part is missing")
-            fields[name] = _part(kind, name, data[at : at + size])
-            at += size
-        if at != len(data):
+            fields[name] = _read_part(kind, name, data[position : position + size])
+            position += size
+        if position != len(data):
             raise ValueError("there is more than it says")
         event: Event = read(kind, fields)
-    # Whatever is wrong with it: of the wrong length, no JSON, another shape.
+    # Wrong length, invalid JSON, or another shape.
     except (ValueError, KeyError, TypeError, AttributeError, struct.error, RecursionError) as error:
         raise MalformedError("an event cannot be read") from error
     return event
 
 
-def _part(kind: type[Any], name: str, data: bytes) -> bytes | str:
+def _read_part(kind: type[Any], name: str, data: bytes) -> bytes | str:
     return data if name in _BINARY[kind] else data.decode("utf-8", "surrogatepass")
 
 
 def document(value: object) -> bytes:
-    """Write values as JSON, which has only ASCII."""
+    """Encode a value as JSON in ASCII."""
     return _ENCODER.encode(value).encode("ascii")
 
 
@@ -165,15 +165,15 @@ _ENCODER: Final = json.JSONEncoder(default=_fields, separators=(",", ":"))
 
 
 def read(kind: type[T], fields: object) -> T:
-    """Make a value of what JSON gave.
+    """Turn decoded JSON into a value of a type.
 
     Raises:
-        MalformedError: it is of another shape.
+        MalformedError: it has another shape.
     """
     try:
         value: T = _adapter(cast(Any, kind)).validate_python(fields)
     except pydantic.ValidationError as error:
-        # What was sent is not repeated: it may be a whole picture.
+        # The message leaves the fields out: they may be a whole picture.
         raise MalformedError(f"this is no {kind}") from error
     return value
 
@@ -182,12 +182,12 @@ _adapter = functools.cache(pydantic.TypeAdapter)
 
 
 def error_fields(error: errors.BotError) -> ErrorFields:
-    """Describe an error for the peer."""
+    """Encode an error for the peer."""
     names = (kind.__name__ for kind in type(error).__mro__ if kind.__name__ in _ERRORS)
     return ErrorFields(next(names), str(error)[:_MAX_CHARACTERS])
 
 
 def error(fields: ErrorFields) -> errors.BotError:
-    """Make the error that a peer described."""
+    """Decode an error of the peer."""
     kind = _ERRORS.get(fields.kind, errors.BotError)
     return kind(fields.sentence[:_MAX_CHARACTERS])

@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 _LOCK: Final = "lock"
 # What is not ours: where programs, home and time zone are, the language, and how a package index
 # is reached.
-_INHERITED: Final = frozenset(
+_INHERITED_VARIABLES: Final = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "PYTHONPATH"}
     | {"XDG_RUNTIME_DIR", "XDG_STATE_HOME", "PYTHONDONTWRITEBYTECODE"}
     | {*settings.CERTIFICATE_VARIABLES, *settings.PROXY_VARIABLES}
@@ -49,13 +49,13 @@ _INHERITED: Final = frozenset(
 _CONTAINER_INITS: Final = frozenset({"tini", "docker-init", "dumb-init", "catatonit"})
 _POLL_SECONDS: Final = 0.02
 # It saves variables (snapshots.end_seconds) and ends its kernels.
-_END_SECONDS: Final = 60.0
-_CLOSING_SECONDS: Final = 5.0
-_START_SECONDS: Final = 120.0
+_MAX_END_SECONDS: Final = 60.0
+_MAX_CLOSING_SECONDS: Final = 5.0
+_MAX_START_SECONDS: Final = 120.0
 # Of a command that ends soon, which has nobody who would start a host again.
 _PATIENCE_SECONDS: Final = 3.0
-_NONE: Final = "No process that keeps Python kernels can be reached at {path}."
-_SILENT: Final = "The process that keeps the Python kernels did not start; its log says why."
+_NO_HOST: Final = "No process that keeps Python kernels can be reached at {path}."
+_START_FAILED: Final = "The process that keeps the Python kernels did not start; its log says why."
 
 
 async def status(address: host_addresses.Address) -> host_statuses.HostStatus:
@@ -85,7 +85,7 @@ async def drain(path: pathlib.Path, *, is_urgent: bool) -> None:
             async with await session.request("POST", path_of_drain, data=body) as response:
                 response.raise_for_status()
         except (aiohttp.ClientError, OSError) as error:
-            raise errors.KernelError(_NONE.format(path=path)) from error
+            raise errors.KernelError(_NO_HOST.format(path=path)) from error
 
 
 async def drain_others(path: pathlib.Path) -> None:
@@ -98,19 +98,21 @@ async def drain_others(path: pathlib.Path) -> None:
                 _log.info("the host at %s is gone", other)
 
 
-def _fits(found: host_statuses.HostStatus, config: settings.Settings) -> bool:
+def _is_compatible(status: host_statuses.HostStatus, config: settings.Settings) -> bool:
     """Return whether a host's kernels are what this process would make them."""
     return (
-        not found.is_draining
-        and found.release == metadata.version("interpreter-bot")
-        and found.is_sandboxed == config.sandbox.enabled
-        and found.fingerprint == config.kernel_fingerprint
-        and set(map(str, config.private_paths)) <= set(found.private)
+        not status.is_draining
+        and status.release == metadata.version("interpreter-bot")
+        and status.is_sandboxed == config.sandbox.enabled
+        and status.fingerprint == config.kernel_fingerprint
+        and set(map(str, config.private_paths)) <= set(status.private)
     )
 
 
 @contextlib.asynccontextmanager
-async def open_fitting(config: settings.Settings) -> AsyncIterator[remote_host.RemoteHost | None]:
+async def open_compatible(
+    config: settings.Settings,
+) -> AsyncIterator[remote_host.RemoteHost | None]:
     """Connect to a host for sessions that end with this process, if there is one of the settings.
 
     Args:
@@ -123,16 +125,16 @@ async def open_fitting(config: settings.Settings) -> AsyncIterator[remote_host.R
             is_ephemeral=True,
         )
         try:
-            found = await stack.enter_async_context(opening)
+            host = await stack.enter_async_context(opening)
         except errors.KernelError:
             _log.info("no host of kernels can be used", exc_info=True)
             yield None
             return
         try:
-            yield found if _fits(found.connection.status, config) else None
+            yield host if _is_compatible(host.connection.status, config) else None
         finally:
-            if not found.connection.is_connected:
-                await cancellation.shielded(_forget(found.ephemeral_keys, config))
+            if not host.connection.is_connected:
+                await cancellation.shielded(_forget(host.ephemeral_keys, config))
 
 
 async def _forget(keys: Collection[str], config: settings.Settings) -> None:
@@ -168,35 +170,39 @@ async def open_host(
     Raises:
         BotError: there is none, and none can be started; the sentence says why.
     """
-    keeper = _Keeper(config)
+    starter = _HostStarter(config)
 
     async def revive() -> None:
         if may_start:
-            async with keeper.found(must_fit=False):
+            async with starter.ensure_host(must_be_compatible=False):
                 return
 
     opening = rolling_hosts.RollingHosts.open(
         host_sockets.newest(config.paths),
         revive=revive,
         doorkeeper=doorkeeper,
-        ends_with_bot=may_start and _ends_with_us(),
+        ends_with_bot=may_start and _ends_with_bot(),
     )
-    is_awaited = False
+    is_kept = False
     try:
         async with contextlib.AsyncExitStack() as stack:
-            async with keeper.found(must_fit=True) if may_start else contextlib.nullcontext():
+            async with (
+                starter.ensure_host(must_be_compatible=True)
+                if may_start
+                else contextlib.nullcontext()
+            ):
                 hosts = await stack.enter_async_context(opening)
-                await hosts.connected()
+                await hosts.wait_connected()
             yield hosts
-            is_awaited = hosts.is_awaited
+            is_kept = hosts.is_kept
     finally:
         # Also where the bot could not start after all; one that is killed leaves it behind, and
         # one whose turns go on in the next.
-        if may_start and not is_awaited:
-            await cancellation.shielded(keeper.end())
+        if may_start and not is_kept:
+            await cancellation.shielded(starter.end())
 
 
-def _ends_with_us() -> bool:
+def _ends_with_bot() -> bool:
     """Return whether what we start is killed when we end: in a container, or a systemd unit."""
     # A container's first process has no parent to be seen, whichever number it has.
     if os.getppid() == 0 or "INVOCATION_ID" in os.environ:
@@ -205,7 +211,7 @@ def _ends_with_us() -> bool:
     return os.getppid() == 1 and first in _CONTAINER_INITS
 
 
-class _Keeper:
+class _HostStarter:
     """Starts a host where there is none, and ends it where nobody else needs it."""
 
     def __init__(self, config: settings.Settings) -> None:
@@ -213,7 +219,7 @@ class _Keeper:
         self._started: list[subprocess.Popen[bytes]] = []
 
     @contextlib.asynccontextmanager
-    async def found(self, *, must_fit: bool) -> AsyncIterator[None]:
+    async def ensure_host(self, *, must_be_compatible: bool) -> AsyncIterator[None]:
         """Find a host or start one; of several bots one does. In the context nobody else ends it.
 
         Args:
@@ -223,17 +229,17 @@ class _Keeper:
             BotError: it could not be started.
         """
         paths = self._config.paths
-        place = await asyncio.to_thread(
+        directory = await asyncio.to_thread(
             host_sockets.make_directory, paths, is_shared=bool(self._config.host.bot_user)
         )
-        async with _locked(place / _LOCK):
-            if not await self._is_found(must_fit=must_fit):
+        async with _locked(directory / _LOCK):
+            if not await self._has_usable_host(must_be_compatible=must_be_compatible):
                 await self._start()
             yield
 
-    async def _is_found(self, *, must_fit: bool) -> bool:
+    async def _has_usable_host(self, *, must_be_compatible: bool) -> bool:
         try:
-            found = await status(host_sockets.newest(self._config.paths))
+            current = await status(host_sockets.newest(self._config.paths))
         except host_statuses.OtherProtocolError:
             _log.warning("the host of kernels is of another release; one is started beside it")
         except errors.HostUnusableError:
@@ -244,7 +250,9 @@ class _Keeper:
         else:
             # What comes back after a loss is taken as it is, or two bots of other settings would
             # replace each other's hosts for ever.
-            if _fits(found, self._config) or not (must_fit or found.is_draining):
+            if _is_compatible(current, self._config) or not (
+                must_be_compatible or current.is_draining
+            ):
                 return True
             _log.info("the host of kernels does not fit; one is started beside it")
         return False
@@ -258,7 +266,9 @@ class _Keeper:
         arguments += [] if config.sandbox.enabled else ["--unsafe-no-sandbox"]
         if _log.isEnabledFor(logging.INFO):
             arguments.insert(arguments.index("host"), "--verbose")
-        inherited = {name: value for name, value in os.environ.items() if name in _INHERITED}
+        inherited = {
+            name: value for name, value in os.environ.items() if name in _INHERITED_VARIABLES
+        }
         # Not by asyncio, which kills what it has started when it is closed.
         process = await asyncio.to_thread(
             subprocess.Popen,
@@ -270,17 +280,19 @@ class _Keeper:
             start_new_session=True,
         )
         # The others are asked whether they have ended, or they would stay as dead ones.
-        self._started = [one for one in self._started if one.poll() is None] + [process]
+        self._started = [started for started in self._started if started.poll() is None] + [process]
         assert process.stdout is not None  # noqa: S101
-        with process.stdout as words:
-            reading = asyncio.create_task(asyncio.to_thread(words.readline), name="start of a host")
+        with process.stdout as output:
+            first_line = asyncio.create_task(
+                asyncio.to_thread(output.readline), name="start of a host"
+            )
             try:
-                await asyncio.wait({reading}, timeout=_START_SECONDS)
+                await asyncio.wait({first_line}, timeout=_MAX_START_SECONDS)
             finally:
                 # Also when we end meanwhile: nobody else knows of it yet.
-                if not reading.done():
+                if not first_line.done():
                     process.kill()
-            line = await reading
+            line = await first_line
         if b"ready" in line:
             return
         await asyncio.to_thread(process.wait)
@@ -289,44 +301,44 @@ class _Keeper:
                 host_messages.read(host_messages.ErrorFields, json.loads(line)["error"])
             )
         except (ValueError, KeyError, TypeError) as error:
-            raise errors.KernelError(_SILENT) from error
+            raise errors.KernelError(_START_FAILED) from error
 
     async def end(self) -> None:
         """End the hosts that wait for bots, where we were the last one."""
         # One that was lost is asked for its end, or it would stay as a dead one.
-        self._started = [one for one in self._started if one.poll() is None]
-        place = host_sockets.directory(self._config.paths)
-        paths = await asyncio.to_thread(host_sockets.listening, place)
+        self._started = [started for started in self._started if started.poll() is None]
+        directory = host_sockets.directory(self._config.paths)
+        paths = await asyncio.to_thread(host_sockets.listening, directory)
         if paths:
             # Who finds one has it before it can be told to end.
-            async with _locked(place / _LOCK):
-                told = await asyncio.gather(*map(self._tell_end, paths))
-            await asyncio.gather(*map(self._await_end, filter(None, told)))
+            async with _locked(directory / _LOCK):
+                pids = await asyncio.gather(*map(self._request_end, paths))
+            await asyncio.gather(*map(self._wait_for_end, filter(None, pids)))
 
-    async def _tell_end(self, path: pathlib.Path) -> int | None:
+    async def _request_end(self, path: pathlib.Path) -> int | None:
         """Tell a host to end that nobody else needs; returns the id of its process."""
-        give_up = time.monotonic() + _CLOSING_SECONDS
+        deadline = time.monotonic() + _MAX_CLOSING_SECONDS
         try:
-            found = await status(path)
+            current = await status(path)
             # It hears a moment later than we do that our own connection is closed.
-            while found.bots > 0 and time.monotonic() < give_up:
+            while current.bots > 0 and time.monotonic() < deadline:
                 await asyncio.sleep(_POLL_SECONDS)
-                found = await status(path)
-            if not found.is_lingering or found.bots > 0:
+                current = await status(path)
+            if not current.is_lingering or current.bots > 0:
                 return None
             await drain(path, is_urgent=True)
         except errors.KernelError:
             _log.info("the host of kernels at %s is gone already", path)
             return None
-        return found.pid
+        return current.pid
 
-    async def _await_end(self, pid: int) -> None:
-        give_up = time.monotonic() + _END_SECONDS
+    async def _wait_for_end(self, pid: int) -> None:
+        deadline = time.monotonic() + _MAX_END_SECONDS
         # What ends is no child of ours, or it might be: nobody tells.
-        while time.monotonic() < give_up and self._is_there(pid):  # noqa: ASYNC110
+        while time.monotonic() < deadline and self._is_alive(pid):  # noqa: ASYNC110
             await asyncio.sleep(_POLL_SECONDS)
 
-    def _is_there(self, pid: int) -> bool:
+    def _is_alive(self, pid: int) -> bool:
         for process in self._started:
             if process.pid == pid:
                 return process.poll() is None
@@ -340,9 +352,9 @@ class _Keeper:
         # Unlike a signal, it tells of one that ended and that nobody has waited for: in a container
         # whose first process is no init, it stays a zombie.
         try:
-            ended = select.poll()
-            ended.register(descriptor, select.POLLIN)
-            return not ended.poll(0)
+            poller = select.poll()
+            poller.register(descriptor, select.POLLIN)
+            return not poller.poll(0)
         finally:
             os.close(descriptor)
 

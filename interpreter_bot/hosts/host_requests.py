@@ -22,9 +22,8 @@ class Request(Generic[T]):
 
     Attributes:
         answer: the type of the answer.
-        is_long: it takes as long as something is saved, copied or fetched, a kernel works, or a
-            person thinks; others are answered in seconds.
-        is_once: it must not be sent again when the host went before it answered.
+        is_long: the answer waits for disks, kernels or people; others come within seconds.
+        is_once: it must not be sent again if the host ends before it has answered.
     """
 
     answer: ClassVar[Any]
@@ -134,14 +133,14 @@ class SnapshotSizes(Request[dict[str, session_variables.SnapshotSize]]):
 
 @dataclasses.dataclass(frozen=True)
 class Offer(Request[placement_offers.Offer]):
-    """Ask what the host could be for a session."""
+    """Ask what the host offers a session."""
 
     key: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Arrive(Request[bool]):
-    """Bring what another machine had of a session; the answer says whether there was anything."""
+    """Restore a session from the store; the answer says whether there was anything of it."""
 
     is_long = True
     key: str
@@ -158,7 +157,7 @@ class Archive(Request[bool]):
 
 @dataclasses.dataclass(frozen=True)
 class Fence(Request[None]):
-    """Tell that a session is on another machine in an epoch."""
+    """End a session's kernel here, as the session is on another machine in an epoch."""
 
     key: str
     epoch: int

@@ -30,10 +30,10 @@ def directory(paths: settings.Paths) -> pathlib.Path:
         SettingsError: a socket's path would be too long.
     """
     name = hashlib.sha256(os.fsencode(paths.data.absolute())).hexdigest()[:8]
-    found = (paths.host_sockets or paths.runtime / f"h-{name}").absolute()
-    if len(os.fsencode(found / "4194304.sock")) > _SOCKET_PATH_BYTES:
-        raise errors.SettingsError(f"{found.parent} is too long a path for sockets.")
-    return found
+    path = (paths.host_sockets or paths.runtime / f"h-{name}").absolute()
+    if len(os.fsencode(path / "4194304.sock")) > _SOCKET_PATH_BYTES:
+        raise errors.SettingsError(f"{path.parent} is too long a path for sockets.")
+    return path
 
 
 def make_directory(paths: settings.Paths, *, is_shared: bool) -> pathlib.Path:
@@ -46,10 +46,10 @@ def make_directory(paths: settings.Paths, *, is_shared: bool) -> pathlib.Path:
     Raises:
         SettingsError: it cannot be made, or is not ours.
     """
-    found = directory(paths)
-    _make_own(found.parent, mode=0o711 if is_shared else 0o700)
-    _make_own(found, mode=0o711)
-    return found
+    path = directory(paths)
+    _make_own(path.parent, mode=0o711 if is_shared else 0o700)
+    _make_own(path, mode=0o711)
+    return path
 
 
 def make_socket_path(paths: settings.Paths, *, is_shared: bool = False) -> pathlib.Path:
@@ -58,12 +58,12 @@ def make_socket_path(paths: settings.Paths, *, is_shared: bool = False) -> pathl
     Raises:
         SettingsError: as `make_directory` does.
     """
-    found = make_directory(paths, is_shared=is_shared)
-    for other in listening(found):
+    directory = make_directory(paths, is_shared=is_shared)
+    for path in listening(directory):
         with socket.socket(socket.AF_UNIX) as peer:
-            if peer.connect_ex(str(other)) == errno.ECONNREFUSED:
-                other.unlink(missing_ok=True)
-    return found / f"{os.getpid()}.sock"
+            if peer.connect_ex(str(path)) == errno.ECONNREFUSED:
+                path.unlink(missing_ok=True)
+    return directory / f"{os.getpid()}.sock"
 
 
 @contextlib.asynccontextmanager
@@ -124,12 +124,12 @@ def _make_own(directory: pathlib.Path, *, mode: int) -> None:
         directory.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             directory.mkdir(mode=mode)
-        found = directory.lstat()
+        status = directory.lstat()
     except OSError as error:
         raise errors.SettingsError(f"The directory {directory} cannot be used.") from error
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         raise errors.SettingsError(f"{directory} is a link or a file, not a directory.")
-    if found.st_uid != os.geteuid():
+    if status.st_uid != os.geteuid():
         raise errors.SettingsError(f"{directory} belongs to another user.")
-    if found.st_mode & 0o022:
+    if status.st_mode & 0o022:
         raise errors.SettingsError(f"Others may write to {directory}: chmod go-w.")

@@ -27,7 +27,7 @@ _NO_DOORS: Final = (
     "The host at {address} has no doors for `egress` and `connections`: start it with "
     "INTERPRETER_BOT_KERNELS__DOORS=true."
 )
-_WEAK: Final = (
+_WEAK_LEVEL: Final = (
     "The host at {address} runs code at the sandbox level 'container', at which `egress` and "
     "`connections` are not available yet: `interpreter-bot doctor` there says how to get a "
     "stronger one."
@@ -36,12 +36,14 @@ _COPY: Final = (
     "The data directory of the host at {address} is a copy of another host's: end that host, "
     "delete `host.id` in its data directory, and start it again."
 )
-_UNCHECKED: Final = "The bot cannot tell which user runs the process that keeps the Python kernels."
-_UNSAID: Final = "it does not trust the certificate of this bot, or just ends"
+_OWNER_UNKNOWN: Final = (
+    "The bot cannot tell which user runs the process that keeps the Python kernels."
+)
+_NO_REASON: Final = "it does not trust the certificate of this bot, or just ends"
 # It is answered out of memory.
 _STATUS_SECONDS: Final = 10.0
 # A machine without power says no goodbye, and whoever waits for a file of it waits without bounds.
-_KEPT_ALIVE: Final = (
+_KEEPALIVE_OPTIONS: Final = (
     *((socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10)),
     *((socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5), (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)),
 )
@@ -117,7 +119,7 @@ class HostStatus:
             HostUnusableError: with what to do about it; placements would mean both directories.
         """
         if needs_doors and self.level is values.SandboxLevel.CONTAINER:
-            raise errors.HostUnusableError(_WEAK.format(address=address))
+            raise errors.HostUnusableError(_WEAK_LEVEL.format(address=address))
         if needs_doors and not self.has_doors:
             raise errors.HostUnusableError(_NO_DOORS.format(address=address))
         for other in others:
@@ -126,11 +128,11 @@ class HostStatus:
                 raise errors.HostUnusableError(_COPY.format(address=address))
 
 
-def _kept_alive(info: aiohttp.AddrInfoType) -> socket.socket:
-    made = socket.socket(*info[:3])
-    for option in _KEPT_ALIVE:
-        made.setsockopt(*option)
-    return made
+def _keepalive_socket(info: aiohttp.AddrInfoType) -> socket.socket:
+    new_socket = socket.socket(*info[:3])
+    for option in _KEEPALIVE_OPTIONS:
+        new_socket.setsockopt(*option)
+    return new_socket
 
 
 class _Resolver(abc.AbstractResolver):
@@ -160,27 +162,29 @@ class HostSession:
     def __init__(self, address: host_addresses.Address) -> None:
         timeout = aiohttp.ClientTimeout(total=_STATUS_SECONDS)
         self._credentials: host_addresses.Credentials | None = None
-        self._owned: socket_owners.Connector | None = None
+        self._checked_connector: socket_owners.Connector | None = None
         if isinstance(address, pathlib.Path):
-            self._owned = socket_owners.Connector(address)
-            self._session = aiohttp.ClientSession(_ADDRESS, connector=self._owned, timeout=timeout)
+            self._checked_connector = socket_owners.Connector(address)
+            self._session = aiohttp.ClientSession(
+                _ADDRESS, connector=self._checked_connector, timeout=timeout
+            )
             return
         assert address.credentials is not None, "whoever connects has them"  # noqa: S101
         self._credentials = address.credentials
         base = yarl.URL.build(scheme="https", host=address.name, port=address.port)
         resolver = _Resolver(address.ip) if address.ip else None
-        made = aiohttp.TCPConnector(
-            limit=0, resolver=resolver, use_dns_cache=False, socket_factory=_kept_alive
+        connector = aiohttp.TCPConnector(
+            limit=0, resolver=resolver, use_dns_cache=False, socket_factory=_keepalive_socket
         )
-        self._session = aiohttp.ClientSession(base, connector=made, timeout=timeout)
+        self._session = aiohttp.ClientSession(base, connector=connector, timeout=timeout)
 
     async def request(self, method: str, path: str, **options: Any) -> aiohttp.ClientResponse:
         """Begin a request; see aiohttp."""
         response = await self._session.request(method, path, **options, **self._tls)
-        if self._owned is not None and not self._owned.has_checked:
+        if self._checked_connector is not None and not self._checked_connector.has_checked:
             # The first request says nothing, so that it is no loss if the library went around it.
             response.close()
-            raise errors.HostUnusableError(_UNCHECKED)
+            raise errors.HostUnusableError(_OWNER_UNKNOWN)
         return response
 
     async def ws_connect(self, path: str, **options: Any) -> Any:  # noqa: ANN401
@@ -213,14 +217,16 @@ async def read_status(session: HostSession, address: host_addresses.Address) -> 
     try:
         async with await session.request("GET", "/v1/host") as response:
             response.raise_for_status()
-            said = await response.json()
-        status = host_messages.read(HostStatus, said)
+            document = await response.json()
+        status = host_messages.read(HostStatus, document)
     except TimeoutError as error:
         raise errors.HostUnusableError(_STUCK) from error
     except (aiohttp.ClientError, OSError) as error:
         # Before what is no value: a wrong certificate is one as well.
-        if isinstance(address, host_addresses.TlsAddress) and (told := _fault(error, address)):
-            raise errors.HostUnusableError(told) from error
+        if isinstance(address, host_addresses.TlsAddress) and (
+            message := _tls_error(error, address)
+        ):
+            raise errors.HostUnusableError(message) from error
         raise errors.KernelError(UNREACHABLE) from error
     except (ValueError, RecursionError) as error:
         raise OtherProtocolError(_OTHER_PROTOCOL) from error
@@ -229,14 +235,14 @@ async def read_status(session: HostSession, address: host_addresses.Address) -> 
     return status
 
 
-def _fault(error: Exception, address: host_addresses.TlsAddress) -> str:
+def _tls_error(error: Exception, address: host_addresses.TlsAddress) -> str:
     """Return a sentence that says what is wrong with TLS; empty if it is something else."""
     if not isinstance(error, aiohttp.ServerDisconnectedError):
-        return host_addresses.fault(error, address)
+        return host_addresses.tls_error(error, address)
     # A host that refuses a certificate sends no alert: Python's event loop keeps it to itself.
     # Imported here: only who is refused asks why.
     from interpreter_bot.hosts import certificate_authorities
 
     assert address.credentials is not None, "whoever connects has them"  # noqa: S101
-    reason = certificate_authorities.flaw(address.credentials.directory) or _UNSAID
+    reason = certificate_authorities.check_certificate(address.credentials.directory) or _NO_REASON
     return _REFUSED.format(address=address, reason=reason)

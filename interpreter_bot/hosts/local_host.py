@@ -1,4 +1,4 @@
-"""The host that is in this process: its kernels end with it."""
+"""The host in this process: its kernels end with it."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ _log = logging.getLogger(__name__)
 
 _REAP_SECONDS: Final = 30.0
 _EXPIRY_SECONDS: Final = 3600.0
-_MOST_UNTOLD: Final = 1000
-# Nothing is larger: what is measured for people is counted to its end.
+_MAX_UNREPORTED: Final = 1000
+# People see the measured size, so measuring must not stop early.
 _NO_LIMIT: Final = 1 << 60
 
 
@@ -50,9 +50,9 @@ class LocalKernel:
         live: the kernel itself.
     """
 
-    def __init__(self, kernel: live_kernels.Kernel, begun: executions.Executions) -> None:
+    def __init__(self, kernel: live_kernels.Kernel, host_executions: executions.Executions) -> None:
         self.live = kernel
-        self._executions = begun
+        self._executions = host_executions
 
     @property
     def id(self) -> str:
@@ -107,17 +107,17 @@ class LocalLease:
     def __init__(
         self,
         lease: leases.Lease,
-        begun: executions.Executions,
-        tell: Callable[[live_kernels.Kernel], Awaitable[None]],
+        host_executions: executions.Executions,
+        open_doors: Callable[[live_kernels.Kernel], Awaitable[None]],
     ) -> None:
         self._lease = lease
-        self._executions = begun
-        self._tell = tell
+        self._executions = host_executions
+        self._open_doors = open_doors
 
     async def kernel(self, *, waiting: ports.OnWait | None = None) -> LocalKernel:
         """Return the session's kernel; see `ports.Lease.kernel`."""
         kernel = await self._lease.kernel(waiting=waiting)
-        await self._tell(kernel)
+        await self._open_doors(kernel)
         return LocalKernel(kernel, self._executions)
 
 
@@ -133,7 +133,7 @@ class LocalHost:
     ends_with_bot = True
 
     def outlive(self) -> None:
-        """Do nothing: it cannot."""
+        """Do nothing: kernels in this process cannot outlive it."""
 
     def __init__(
         self, pool: pools.Pool, *, doorkeeper: kernel_doors.Doorkeeper | None = None
@@ -141,24 +141,26 @@ class LocalHost:
         self.pool = pool
         self._doorkeeper = doorkeeper
         self._executions = executions.Executions()
-        self._branches = session_forks.SessionForks(pool)
-        self._told: ports.OnLoss | None = None
-        self._untold: collections.deque[ports.KernelLoss] = collections.deque(maxlen=_MOST_UNTOLD)
-        pool.on_loss = self._lose
+        self._forks = session_forks.SessionForks(pool)
+        self._on_loss: ports.OnLoss | None = None
+        self._unreported_losses: collections.deque[ports.KernelLoss] = collections.deque(
+            maxlen=_MAX_UNREPORTED
+        )
+        pool.on_loss = self._report_loss
 
     @classmethod
     @contextlib.asynccontextmanager
     async def on(
         cls, machine: machines.Machine, *, doorkeeper: kernel_doors.Doorkeeper | None = None
     ) -> AsyncIterator[LocalHost]:
-        """Open the pool of kernels on a machine, and its periodic reaper.
+        """Open the pool of kernels on a machine, and start its periodic jobs.
 
         Args:
             machine: ready for kernels.
-            doorkeeper: is asked before a kernel is used; None keeps all doors shut.
+            doorkeeper: decides what kernels reach; None keeps all doors shut.
 
         Raises:
-            BotError: it cannot be opened; the sentence says why.
+            BotError: the pool cannot be opened; the sentence says why.
         """
         async with pools.Pool.on(machine) as pool:
             host = cls(pool, doorkeeper=doorkeeper)
@@ -173,14 +175,14 @@ class LocalHost:
                 await host._executions.close()
 
     async def expire_variables(self) -> int:
-        """Delete saved variables that are old or too much; returns of how many sessions."""
-        everyone = await self.pool.stored_workspaces()
+        """Delete old or too large saved variables; return the number of affected sessions."""
+        stored = await self.pool.stored_workspaces()
         return await snapshot_retention.expire(
-            self.pool.snapshots, everyone, self.pool.locks, self.pool.settings.snapshots
+            self.pool.snapshots, stored, self.pool.locks, self.pool.settings.snapshots
         )
 
-    async def empty(self, idle_seconds: float) -> None:
-        """Let go of kernels that were idle for so long, and have no more spare ones."""
+    async def end_idle_kernels(self, idle_seconds: float) -> None:
+        """End kernels that were idle for so long, and all spares."""
         await self.pool.end_spares()
         await self.pool.reap(idle_seconds)
 
@@ -189,8 +191,8 @@ class LocalHost:
         """Its data directory."""
         return self.pool.settings.paths.data
 
-    async def take_move_notice(self, key: str) -> bool:
-        """Say no: no session of it moves."""
+    async def ensure_placed(self, key: str) -> bool:
+        """Return false: sessions of a single host do not move."""
         return False
 
     @property
@@ -221,48 +223,50 @@ class LocalHost:
         self, key: str, new_key: str, *, checkpoint: str = ""
     ) -> session_variables.RestoredState:
         """Let a new session begin as a copy of another; see `ports.Hosts.fork`."""
-        return await self._branches.fork(key, new_key, checkpoint=checkpoint)
+        return await self._forks.fork(key, new_key, checkpoint=checkpoint)
 
     async def note_checkpoint(self, key: str, name: str) -> None:
         """Remember what a session is; see `ports.Hosts.note_checkpoint`."""
-        await self._branches.note_checkpoint(key, name)
+        await self._forks.note_checkpoint(key, name)
 
     async def go_back(
         self, key: str, name: str, *, is_whole: bool = False
     ) -> session_variables.RestoredState:
         """Let a session be what it was; see `ports.Hosts.go_back`."""
-        return await self._branches.go_back(key, name, is_whole=is_whole)
+        return await self._forks.go_back(key, name, is_whole=is_whole)
 
     async def doors(self, kernel_id: str) -> kernel_doors.LocalDoors | None:
         """Open a kernel's doors; None if it has none, or is gone."""
-        launched = self._launched(kernel_id)
-        found = None if launched is None else launched.provisioner.doors()
-        if found is None:
+        launched = self._find_launched(kernel_id)
+        doors = None if launched is None else launched.provisioner.doors()
+        if doors is None:
             return None
-        return kernel_doors.LocalDoors(*found, ask=functools.partial(self.ask, kernel_id))
+        return kernel_doors.LocalDoors(*doors, ask=functools.partial(self.ask, kernel_id))
 
     async def ask(self, kernel_id: str, request: values.InputRequested) -> str:
-        """Ask whoever runs a kernel's code of now, whose time stands still meanwhile.
+        """Ask the person who runs a kernel's present code, whose time limit is paused meanwhile.
 
         Raises:
             BotError: nobody can be asked, or nobody answered.
         """
-        if (launched := self._launched(kernel_id)) is None:
+        if (launched := self._find_launched(kernel_id)) is None:
             raise errors.KernelError
         return await launched.kernel.ask(request)
 
     async def introduce(self, kernel_id: str, code: str) -> None:
-        """Run code of the bot's in a kernel that tells it of its doors.
+        """Run the bot's code that sets up a kernel's doors.
 
         Raises:
-            KernelError: it did not run to its end, as somebody pressed Stop.
+            KernelError: the code did not run to its end, such as after a stop.
         """
-        if (launched := self._launched(kernel_id)) is not None:
-            ended = await launched.kernel.execute(code, show=kernel_doors.show_nobody, is_own=True)
-            if ended.ending is not values.Ending.OK:
+        if (launched := self._find_launched(kernel_id)) is not None:
+            finished = await launched.kernel.execute(
+                code, show=kernel_doors.show_nobody, is_own=True
+            )
+            if finished.ending is not values.Ending.OK:
                 raise errors.KernelError
 
-    def _launched(self, kernel_id: str) -> launchers.LaunchedKernel | None:
+    def _find_launched(self, kernel_id: str) -> launchers.LaunchedKernel | None:
         for launched in self.pool.live.values():
             if launched.kernel.id == kernel_id and launched.kernel.is_alive:
                 return launched
@@ -272,18 +276,18 @@ class LocalHost:
         """Return what code of a session may reach outside."""
         return code_activity.NOWHERE if self._doorkeeper is None else self._doorkeeper.reach(key)
 
-    async def listen(self, told: ports.OnLoss | None) -> None:
+    async def listen(self, on_loss: ports.OnLoss | None) -> None:
         """Tell this one of lost kernels; see `ports.Hosts.listen`."""
-        self._told = told
-        while told is not None and self._untold:
-            await told(self._untold.popleft())
+        self._on_loss = on_loss
+        while on_loss is not None and self._unreported_losses:
+            await on_loss(self._unreported_losses.popleft())
 
-    async def _lose(self, key: str, kernel: live_kernels.Kernel, reason: str) -> None:
+    async def _report_loss(self, key: str, kernel: live_kernels.Kernel, reason: str) -> None:
         loss = ports.KernelLoss(key, kernel.id, reason)
-        if self._told is not None:
-            await self._told(loss)
+        if self._on_loss is not None:
+            await self._on_loss(loss)
         else:
-            self._untold.append(loss)
+            self._unreported_losses.append(loss)
 
     @contextlib.asynccontextmanager
     async def lease(self, key: str, *, person: str = "") -> AsyncIterator[LocalLease]:
@@ -292,13 +296,13 @@ class LocalHost:
             yield LocalLease(lease, self._executions, functools.partial(self._open_doors, key))
 
     async def _open_doors(self, key: str, kernel: live_kernels.Kernel) -> None:
-        """Let the doorkeeper open a kernel's doors, and tell the kernel of them."""
+        """Let the doorkeeper open a kernel's doors, and set them up in the kernel."""
         if self._doorkeeper is None:
             return
         doors = functools.partial(self.doors, kernel.id)
-        if told := await self._doorkeeper.open(key, kernel.id, doors):
+        if setup := await self._doorkeeper.open(key, kernel.id, doors):
             try:
-                await self.introduce(kernel.id, told.code)
+                await self.introduce(kernel.id, setup.code)
             except errors.KernelError:
                 _log.warning("kernel %s could not be told of its doors", kernel.id)
             else:
@@ -323,11 +327,11 @@ class LocalHost:
     ) -> Mapping[str, ports.KernelStatus]:
         """Return the kernels of sessions, by their keys."""
         now = time.monotonic()
-        found = {}
+        by_key = {}
         for key, launched in self.pool.live.items():
             if keys is None or key in keys:
                 kernel = launched.kernel
-                found[key] = ports.KernelStatus(
+                by_key[key] = ports.KernelStatus(
                     kernel_id=kernel.id,
                     is_busy=kernel.is_busy,
                     idle_seconds=0.0 if kernel.is_busy else now - kernel.last_used,
@@ -335,14 +339,14 @@ class LocalHost:
                     loss_reason="" if kernel.is_alive else kernel.loss_reason,
                     is_frozen=kernel.is_frozen,
                 )
-        return found
+        return by_key
 
     async def release(self, key: str) -> None:
         """End a session's kernel, at a person's request."""
         await self.pool.release(key)
 
     async def save(self, key: str) -> bool:
-        """Save a session's variables now; say whether all is saved."""
+        """Save a session's variables now; return whether all are saved."""
         if (launched := self.pool.live.get(key)) is not None:
             await self.pool.save_variables(key)
         saved = await self.pool.saved_variables(key)
@@ -355,12 +359,12 @@ class LocalHost:
         """Save a session's variables if nobody uses them, and end its kernel."""
         await self.save(key)
         launched = self.pool.live.get(key)
-        await self.pool.let_go(key, _keep)
+        await self.pool.let_go(key, _leave_files)
         if launched is not None:
-            await self._lose(key, launched.kernel, reason)
+            await self._report_loss(key, launched.kernel, reason)
 
     async def offer(self, key: str) -> placement_offers.Offer:
-        """Say what this host could be for a session."""
+        """Return what this host offers a session."""
         stored = workspaces.Workspaces(self.data / "workspaces", self.pool.settings.limits)
         has_files = await asyncio.to_thread(stored.named(key).directory.exists)
         return placement_offers.Offer(has_files, machine_exhaustion.free_bytes())
@@ -384,19 +388,19 @@ class LocalHost:
             try:
                 files = await workspace.usage()
                 variables = await workspace.variables_usage(most_bytes=_NO_LIMIT)
-                earlier = await workspace.checkpoint_bytes()
-                sizes[workspace.name] = files.bytes + variables.bytes + earlier
+                checkpoint_bytes = await workspace.checkpoint_bytes()
+                sizes[workspace.name] = files.bytes + variables.bytes + checkpoint_bytes
             except errors.WorkspaceError:
-                # One that is deleted meanwhile, at best.
+                # The workspace may have been deleted meanwhile.
                 _log.warning("workspace %s is not counted", workspace.name, exc_info=True)
-        named = {key: workspaces.Workspaces.name_of(key) for key in keys}
-        by_key = {key: sizes.pop(name) for key, name in named.items() if name in sizes}
+        names = {key: workspaces.Workspaces.name_of(key) for key in keys}
+        by_key = {key: sizes.pop(name) for key, name in names.items() if name in sizes}
         disk = await asyncio.to_thread(shutil.disk_usage, self.data)
         return ports.StoredBytes(by_key, sum(sizes.values()), disk.total)
 
 
 async def _follow(
-    begun: executions.Executions,
+    host_executions: executions.Executions,
     execution_id: str,
     *,
     after: int,
@@ -414,15 +418,15 @@ async def _follow(
         else:
             show(event, number)
 
-    questions = begun.questions(execution_id)
+    questions = host_executions.questions(execution_id)
     questioner = None
     if ask is not None and questions is not None:
         questioner = execution_questions.CallbackQuestioner(questions, ask)
-    await begun.follow(execution_id, after=after, send=send, questioner=questioner)
+    await host_executions.follow(execution_id, after=after, send=send, questioner=questioner)
     if end is None:
         raise errors.ExecutionMissingError
     return end
 
 
-async def _keep(_: workspaces.Workspace) -> None:
-    """Leave the files of a session whose kernel is gone as they are."""
+async def _leave_files(_: workspaces.Workspace) -> None:
+    """Do nothing with the files of a session whose kernel ended."""

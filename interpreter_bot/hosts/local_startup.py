@@ -1,4 +1,4 @@
-"""Start of the host in this process: its fork server first, and the rest is imported meanwhile."""
+"""Start of the host in this process; other imports run while its fork server starts."""
 
 from __future__ import annotations
 
@@ -22,12 +22,7 @@ async def open_host(
     is_ephemeral: bool = False,
     doorkeeper: kernel_doors.Doorkeeper | None = None,
 ) -> AsyncIterator[local_host.LocalHost]:
-    """Open a host in this process.
-
-    Args:
-        config: the settings in effect.
-        is_ephemeral: no file of a session outlives it.
-        doorkeeper: see `LocalHost.on`.
+    """Open a host in this process; with `is_ephemeral`, no file of a session outlives it.
 
     Raises:
         BotError: it cannot be opened; the sentence says why.

@@ -1,9 +1,9 @@
-"""Hosts of several machines, as one: each session is on one of them, and stays there.
+"""Hosts of several machines, as one: each session is placed on one of them, and stays there.
 
-Where it is, a row of the database says (`placement_offers.Placements`). A session that has none
-goes where its files are, else to the roomier of two hosts by chance. A host that is lost loses the
-others nothing; its own sessions begin again elsewhere, once it was away for long, in a later epoch:
-what comes back from the dead is refused, and its kernels of those sessions end.
+A row of the database has its placement (`placement_offers.Placements`). A new session goes to the
+host that has its files, else to the one with more free memory of a random two. If a host is away
+for too long, its sessions are placed anew in a later epoch. Should it come back, requests of the
+former epoch are refused, and its kernels of those sessions end.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from interpreter_bot.hosts import (
 
 _log = logging.getLogger(__name__)
 
-_LOOK_SECONDS: Final = 5.0
+_WATCH_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.05
 _RETRY_SECONDS: Final = 1.0
-_FIRST_SECONDS: Final = 20.0
-_NONE: Final = "No machine that runs Python can be reached right now."
+_MAX_FIRST_SECONDS: Final = 20.0
+_NO_HOST: Final = "No machine that runs Python can be reached right now."
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class PlacedHosts(session_router.SessionRouter):
 
     Attributes:
         ends_with_bot: false.
-        faults: why hosts cannot be used that cannot, a sentence for each.
+        faults: a sentence for each host that cannot be used.
     """
 
     ends_with_bot = False
@@ -56,20 +56,20 @@ class PlacedHosts(session_router.SessionRouter):
     def __init__(
         self,
         fleet: host_lists.Fleet,
-        placed: placement_offers.Placements,
+        placements: placement_offers.Placements,
         *,
         lost_seconds: float,
         doorkeeper: kernel_doors.Doorkeeper | None,
     ) -> None:
         super().__init__()
-        self._fleet, self._placements = fleet, placed
+        self._fleet, self._placements = fleet, placements
         self._lost_seconds, self._doorkeeper = lost_seconds, doorkeeper
         self._hosts: dict[host_addresses.Address, remote_host.RemoteHost] = {}
         self.faults: dict[host_addresses.Address, str] = {}
-        self._members: dict[host_addresses.Address, asyncio.Task[None]] = {}
-        # When hosts were heard of last that are in no list any more, or were never there.
-        self._began = time.monotonic()
-        self._left: dict[str, float] = {}
+        self._connection_tasks: dict[host_addresses.Address, asyncio.Task[None]] = {}
+        # A host that was never connected counts as away since the start.
+        self._started_at = time.monotonic()
+        self._disconnected_at: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._moves = session_moves.SessionMoves()
 
@@ -78,61 +78,65 @@ class PlacedHosts(session_router.SessionRouter):
     async def open(
         cls,
         fleet: host_lists.Fleet,
-        placed: placement_offers.Placements,
+        placements: placement_offers.Placements,
         *,
         lost_seconds: float = 30.0,
         doorkeeper: kernel_doors.Doorkeeper | None = None,
     ) -> AsyncIterator[PlacedHosts]:
-        """Connect to all hosts there are, and to those that come.
+        """Connect to all hosts of a fleet, now and whenever one joins.
 
         Args:
-            fleet: says which.
-            placed: where sessions are.
             lost_seconds: how long a host may be away before its sessions go elsewhere.
             doorkeeper: decides what kernels reach; None lets them reach nothing.
 
         Raises:
-            KernelError: none can be used; the sentence says why.
+            KernelError: no host can be used; the sentence says why.
         """
-        hosts = cls(fleet, placed, lost_seconds=lost_seconds, doorkeeper=doorkeeper)
-        looking = asyncio.create_task(hosts._look(), name="hosts of a fleet")
+        hosts = cls(fleet, placements, lost_seconds=lost_seconds, doorkeeper=doorkeeper)
+        watching = asyncio.create_task(hosts._watch_fleet(), name="hosts of a fleet")
         try:
-            await hosts._first()
+            await hosts._wait_for_first_host()
             yield hosts
         finally:
-            tasks = {looking, *hosts._tasks, *hosts._members.values()}
+            tasks = {watching, *hosts._tasks, *hosts._connection_tasks.values()}
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
 
-    async def _first(self) -> None:
-        """Wait until it is known of each host whether it can be used."""
-        give_up = time.monotonic() + _FIRST_SECONDS
-        while time.monotonic() < give_up:
-            known = self._hosts.keys() | self.faults.keys()
-            if self._members and known >= self._members.keys():
+    async def _wait_for_first_host(self) -> None:
+        """Wait until each host is connected or has a fault; at most `_MAX_FIRST_SECONDS`.
+
+        Raises:
+            KernelError: no host can be used.
+        """
+        deadline = time.monotonic() + _MAX_FIRST_SECONDS
+        while time.monotonic() < deadline:
+            decided = self._hosts.keys() | self.faults.keys()
+            if self._connection_tasks and decided >= self._connection_tasks.keys():
                 break
             await asyncio.sleep(_POLL_SECONDS)
         if not self._hosts:
-            raise errors.KernelError(" ".join([_NONE, *sorted(set(self.faults.values()))]))
+            raise errors.KernelError(" ".join([_NO_HOST, *sorted(set(self.faults.values()))]))
 
-    async def _look(self) -> None:
-        """Connect to hosts that come, and leave those that went, for ever."""
+    async def _watch_fleet(self) -> None:
+        """Connect to hosts that join the fleet, and drop those that left, for ever."""
         while True:
             addresses = await self._fleet.addresses()
-            for address in addresses - self._members.keys():
-                keeping = self._keep(address)
-                self._members[address] = asyncio.create_task(keeping, name=f"host at {address}")
-            for address in self._members.keys() - addresses:
+            for address in addresses - self._connection_tasks.keys():
+                keeping = self._stay_connected(address)
+                self._connection_tasks[address] = asyncio.create_task(
+                    keeping, name=f"host at {address}"
+                )
+            for address in self._connection_tasks.keys() - addresses:
                 host = self._hosts.get(address)
-                # One that is not listed any more may still have kernels.
+                # A connected host that is no longer listed may still have kernels.
                 if host is None or not host.connection.is_connected:
-                    self._members.pop(address).cancel()
+                    self._connection_tasks.pop(address).cancel()
                     self.faults.pop(address, None)
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_WATCH_SECONDS)
 
-    async def _keep(self, address: host_addresses.Address) -> None:
-        """Have a host, whenever it can be reached."""
+    async def _stay_connected(self, address: host_addresses.Address) -> None:
+        """Stay connected to a host, for ever."""
         while True:
             opening = remote_host.RemoteHost.open(
                 address,
@@ -142,107 +146,109 @@ class PlacedHosts(session_router.SessionRouter):
             )
             try:
                 async with opening as host:
-                    self._check(host)
+                    self._check_usable(host)
                     self._hosts[address] = host
                     self.faults.pop(address, None)
-                    refused = asyncio.get_running_loop().create_future()
-                    host.connection.on_connect = functools.partial(self._arrived, host, refused)
+                    refusal = asyncio.get_running_loop().create_future()
+                    host.connection.on_connect = functools.partial(
+                        self._on_connected, host, refusal
+                    )
                     await host.listen(self.on_loss)
                     try:
-                        await refused
+                        await refusal
                     finally:
-                        self._left[host.connection.status.data_id] = time.monotonic()
+                        self._disconnected_at[host.connection.status.data_id] = time.monotonic()
                         del self._hosts[address]
             except errors.BotError as error:
                 if self.faults.get(address) != str(error):
                     _log.warning("the host at %s cannot be used: %s", address, error)
                 self.faults[address] = str(error)
             except Exception:
-                # The last net: else nobody would ever look for this host again.
+                # The last net: without it, this host would never be tried again.
                 _log.exception("the host at %s cannot be used", address)
                 self.faults[address] = host_statuses.UNREACHABLE
             await asyncio.sleep(_RETRY_SECONDS)
 
-    def _check(self, host: remote_host.RemoteHost) -> None:
-        others = [one.connection.status for one in self._hosts.values()]
+    def _check_usable(self, host: remote_host.RemoteHost) -> None:
+        others = [other.connection.status for other in self._hosts.values()]
         own, address = host.connection.status, str(host.connection.address)
         own.check_beside(others, address, needs_doors=self._doorkeeper is not None)
 
-    def _arrived(self, host: remote_host.RemoteHost, refused: asyncio.Future[None]) -> None:
+    def _on_connected(self, host: remote_host.RemoteHost, refusal: asyncio.Future[None]) -> None:
         try:
-            # It may have been started anew, in another way.
-            self._check(host)
+            # The host may have been restarted with other settings.
+            self._check_usable(host)
         except errors.HostUnusableError as error:
-            if not refused.done():
-                refused.set_exception(error)
+            if not refusal.done():
+                refusal.set_exception(error)
             return
-        self._spawn(self._welcome(host), "sessions that a host has no more")
+        self._spawn(self._fence_moved_sessions(host), "sessions that a host has no more")
 
     def _spawn(self, work: Coroutine[object, None, None], name: str) -> asyncio.Task[None]:
         self._tasks.add(task := asyncio.create_task(work, name=name))
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _welcome(self, host: remote_host.RemoteHost) -> None:
-        """Let a host that is here (again) know which of its sessions are elsewhere by now."""
+    async def _fence_moved_sessions(self, host: remote_host.RemoteHost) -> None:
+        """Tell a host that (re)connected which of its sessions are on another one now."""
         if self._doorkeeper is not None:
             host.take_over_doors()
         try:
             for key in await host.statuses():
-                found = await self._placements.find(key)
-                if found is not None and found[0] != host.connection.status.data_id:
-                    await host.at(found[1]).fence(key)
+                placement = await self._placements.find(key)
+                if placement is not None and placement[0] != host.connection.status.data_id:
+                    await host.at(placement[1]).fence(key)
         except errors.BotError:
-            # Whoever uses one of them there is refused all the same, once its epoch was heard.
+            # A later request to the session's new epoch fences the old kernel all the same.
             _log.warning("a host could not be told what it lost", exc_info=True)
 
-    def _connected(self) -> list[remote_host.RemoteHost]:
+    def _connected_hosts(self) -> list[remote_host.RemoteHost]:
         return [host for host in self._hosts.values() if host.connection.is_connected]
 
-    async def _reached(self, data_id: str) -> remote_host.RemoteHost | None:
-        """Return the host of a data directory; None once it was away for too long."""
+    async def _wait_for_host(self, data_id: str) -> remote_host.RemoteHost | None:
+        """Return the host of a data directory once it is connected; None if it is lost."""
         while True:
-            known = [
+            candidates = [
                 host for host in self._hosts.values() if host.connection.status.data_id == data_id
             ]
-            for host in known:
+            for host in candidates:
                 if host.connection.is_connected:
                     return host
-            away_seconds = [host.connection.away_seconds for host in known] or [
-                time.monotonic() - self._left.get(data_id, self._began)
+            away_seconds = [host.connection.away_seconds for host in candidates] or [
+                time.monotonic() - self._disconnected_at.get(data_id, self._started_at)
             ]
             if min(away_seconds) > self._lost_seconds:
                 return None
             await asyncio.sleep(_POLL_SECONDS)
 
-    async def _placed(
+    async def _place(
         self, key: str, *, beside: remote_host.RemoteHost | None = None
     ) -> tuple[remote_host.RemoteHost, bool, int]:
-        """Return the host of a session in its epoch, whether people know of it, and the epoch.
+        """Return a session's host in its epoch, whether people were told, and the epoch.
 
-        Args:
-            key: of the session, which is placed if it is not, or its host is lost.
-            beside: the host that it goes to, if it has none.
+        A session without a host, or whose host is lost, is placed: a new one on `beside`, if given.
 
         Raises:
-            KernelError: there is none.
+            KernelError: no host can take it.
         """
-        found = await self._placements.find(key)
+        placement = await self._placements.find(key)
         while True:
-            if found is not None:
-                data_id, epoch, is_told = found
-                host = await self._reached(data_id)
-                is_alone = len(self._connected()) < 2
+            if placement is not None:
+                data_id, epoch, is_announced = placement
+                host = await self._wait_for_host(data_id)
+                is_alone = len(self._connected_hosts()) < 2
                 if host is not None and (
                     is_alone or not await self._moves.evacuate(key, host.at(epoch))
                 ):
                     await self._moves.arrive(key, host.at(epoch), epoch)
-                    return host.at(epoch), is_told, epoch
+                    return host.at(epoch), is_announced, epoch
                 _log.warning("session is placed anew: its host %s ends, or is lost", data_id)
-            # What was lost there is not put there again.
-            chosen = beside if beside and found is None else await self._chosen(key)
-            after = 0 if found is None else found[1]
-            found = await self._placements.put(key, chosen.connection.status.data_id, after=after)
+            # `beside` is only for new sessions: a lost one may have been lost on that host.
+            target = beside if beside and placement is None else await self._choose_host(key)
+            after = 0 if placement is None else placement[1]
+            placement = await self._placements.put(
+                key, target.connection.status.data_id, after=after
+            )
 
     async def move(self, key: str, data_id: str) -> None:
         """Move a session to the host of a data directory, with its files and variables.
@@ -250,44 +256,50 @@ class PlacedHosts(session_router.SessionRouter):
         Raises:
             KernelError: it cannot be moved now; nothing is changed then.
         """
-        found, target = await self._placements.find(key), await self._reached(data_id)
-        source = None if found is None else await self._reached(found[0])
-        if found is None or source is None or target is None:
-            raise errors.KernelError(_NONE)
+        placement, target = await self._placements.find(key), await self._wait_for_host(data_id)
+        source = None if placement is None else await self._wait_for_host(placement[0])
+        if placement is None or source is None or target is None:
+            raise errors.KernelError(_NO_HOST)
         if source is not target:
-            await self._moves.leave(key, source.at(found[1]), target)
-            await self._placements.put(key, data_id, after=found[1])
+            await self._moves.move_out(key, source.at(placement[1]), target)
+            await self._placements.put(key, data_id, after=placement[1])
 
-    async def _chosen(self, key: str) -> remote_host.RemoteHost:
-        """Choose a host for a session; a KernelStartError if there is none."""
-        taking = [one for one in self._connected() if not one.connection.status.is_draining]
-        for hosts in (placement_offers.to_ask(taking), taking):
+    async def _choose_host(self, key: str) -> remote_host.RemoteHost:
+        """Choose a host for a session.
+
+        Raises:
+            KernelStartError: no host takes sessions.
+        """
+        available = [
+            host for host in self._connected_hosts() if not host.connection.status.is_draining
+        ]
+        for hosts in (placement_offers.sample_hosts(available), available):
             offers = zip(
-                hosts, await remote_host.asked(hosts, lambda one: one.offer(key)), strict=True
+                hosts, await remote_host.ask_all(hosts, lambda host: host.offer(key)), strict=True
             )
-            able = [(host, offer) for host, offer in offers if offer is not None]
-            if (chosen := placement_offers.best(able)) is not None:
-                return chosen
-        raise errors.KernelStartError(_NONE)
+            answers = [(host, offer) for host, offer in offers if offer is not None]
+            if (best := placement_offers.choose(answers)) is not None:
+                return best
+        raise errors.KernelStartError(_NO_HOST)
 
     @property
     def hosts(self) -> Iterable[remote_host.RemoteHost]:
-        """All hosts that are used."""
+        """All hosts that were connected and are not given up."""
         return self._hosts.values()
 
     async def host_of(self, key: str) -> remote_host.RemoteHost:
-        """Return the host of a session, which is placed if it has none."""
-        return (await self._placed(key))[0]
+        """Return the host of a session, after placing it if it has none."""
+        return (await self._place(key))[0]
 
-    async def take_move_notice(self, key: str) -> bool:
-        """Find a session's machine; say, once, whether it lost all with another."""
-        _, is_told, epoch = await self._placed(key)
-        is_news = not is_told and await self._placements.mark_told(key, epoch)
+    async def ensure_placed(self, key: str) -> bool:
+        """Place a session if needed; return, once, whether it lost its state with a machine."""
+        _, is_announced, epoch = await self._place(key)
+        is_news = not is_announced and await self._placements.mark_announced(key, epoch)
         return is_news and not self._moves.is_restored(key)
 
     @property
     def packages(self) -> Mapping[str, str]:
-        """Packages that code may import, with their versions: of one host, as all are alike."""
+        """Packages that code may import, with their versions; the same on all hosts."""
         return next((host.packages for host in self._hosts.values()), {})
 
     @property
@@ -296,9 +308,9 @@ class PlacedHosts(session_router.SessionRouter):
         return all(host.keeps_variables for host in self._hosts.values())
 
     async def _epoch_on(self, data_id: str, key: str) -> int | None:
-        """Return in which epoch a session is on the host of a data directory; None if it is not."""
-        found = await self._placements.find(key)
-        return found[1] if found is not None and found[0] == data_id else None
+        """Return a session's epoch on the host of a data directory; None if it is elsewhere."""
+        placement = await self._placements.find(key)
+        return placement[1] if placement is not None and placement[0] == data_id else None
 
     def reach(self, key: str) -> code_activity.Reach:
         """Return what code of a session may reach outside."""
@@ -309,7 +321,7 @@ class PlacedHosts(session_router.SessionRouter):
     ) -> session_variables.RestoredState:
         """Let a new session begin as a copy of another, on the same machine."""
         host = await self.host_of(key)
-        copy, _, epoch = await self._placed(new_key, beside=host)
+        copy, _, epoch = await self._place(new_key, beside=host)
         new_epoch = epoch if copy.connection is host.connection else 0
         return await host.fork(key, new_key, checkpoint=checkpoint, new_epoch=new_epoch)
 
@@ -323,50 +335,59 @@ class PlacedHosts(session_router.SessionRouter):
         self, execution_id: str, *, after: int = 0, show: ports.Show, ask: ports.Ask | None
     ) -> ports.ExecutionEnd:
         """Follow an execution; see `ports.Hosts.follow`."""
-        # Those that are away may have it, and are waited for as long as they may be.
-        hosts = sorted(self._hosts.values(), key=lambda one: not one.connection.is_connected)
+        # Hosts that are away may have it too: asking them waits until they are back or lost.
+        hosts = sorted(self._hosts.values(), key=lambda host: not host.connection.is_connected)
         for host in hosts:
             with contextlib.suppress(errors.ExecutionMissingError):
                 return await host.follow(execution_id, after=after, show=show, ask=ask)
         raise errors.ExecutionMissingError
 
     async def stop(self, execution_id: str, reason: str = "") -> None:
-        """Interrupt an execution, or keep it from beginning; also on a machine that is away."""
-        work = (remote_host.stopped(one, execution_id, reason) for one in self._hosts.values())
-        if stopping := {self._spawn(one, "stop an execution") for one in work}:
-            # Those that are away hear of it when they are back.
+        """Stop an execution, also on a machine that is away."""
+        stopping = {
+            self._spawn(remote_host.try_to_stop(host, execution_id, reason), "stop an execution")
+            for host in self._hosts.values()
+        }
+        if stopping:
+            # Hosts that are away get the request when they are back.
             await asyncio.wait(stopping, timeout=remote_host.OFFER_SECONDS)
 
     def acknowledge(self, execution_id: str) -> None:
         """Let the hosts forget an execution."""
-        for host in self._connected():
+        for host in self._connected_hosts():
             host.acknowledge(execution_id)
 
     async def statuses(
         self, keys: Collection[str] | None = None
     ) -> Mapping[str, ports.KernelStatus]:
         """Return the kernels of sessions, by their keys."""
-        found: dict[str, ports.KernelStatus] = {}
-        for told in await remote_host.asked(self._connected(), lambda host: host.statuses(keys)):
-            found |= told or {}
-        return found
+        by_key: dict[str, ports.KernelStatus] = {}
+        for answer in await remote_host.ask_all(
+            self._connected_hosts(), lambda host: host.statuses(keys)
+        ):
+            by_key |= answer or {}
+        return by_key
 
     async def forget(self, key: str) -> None:
-        """End a session's kernel and delete its files, also those of earlier times elsewhere."""
+        """End a session's kernel and delete its files, also those on former hosts."""
         host = await self.host_of(key)
         await host.forget(key)
-        others = [one for one in self._connected() if one.connection is not host.connection]
-        await remote_host.asked(others, lambda other: other.forget(key))
+        others = [
+            other for other in self._connected_hosts() if other.connection is not host.connection
+        ]
+        await remote_host.ask_all(others, lambda other: other.forget(key))
 
     async def stored_bytes(self, keys: Collection[str]) -> ports.StoredBytes:
         """Measure workspaces of all hosts that answer."""
         by_key: dict[str, int] = {}
         others = disk_bytes = 0
-        measured = await remote_host.asked(self._connected(), lambda host: host.stored_bytes(keys))
-        for told in measured:
-            if told is not None:
-                for key, count_bytes in told.by_key.items():
-                    by_key[key] = by_key.get(key, 0) + count_bytes
-                others += told.others
-                disk_bytes += told.disk_bytes
+        answers = await remote_host.ask_all(
+            self._connected_hosts(), lambda host: host.stored_bytes(keys)
+        )
+        for answer in answers:
+            if answer is not None:
+                for key, bytes_here in answer.by_key.items():
+                    by_key[key] = by_key.get(key, 0) + bytes_here
+                others += answer.others
+                disk_bytes += answer.disk_bytes
         return ports.StoredBytes(by_key, others, disk_bytes)

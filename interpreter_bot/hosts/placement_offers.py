@@ -7,73 +7,63 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
-_MOST_ASKED: Final = 16
-_FEW: Final = 4
+_MAX_ASKED: Final = 16
+_SAMPLE_SIZE: Final = 4
 
 Host = TypeVar("Host")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Offer:
-    """What a host could be for a session: it may have its files, and so much free memory."""
+    """What a host offers a session: the files that it may have, and its free memory."""
 
     has_files: bool
     free_bytes: int
 
 
-def to_ask(
+def sample_hosts(
     hosts: Sequence[Host], *, sample: Callable[[Sequence[Host], int], list[Host]] = random.sample
 ) -> Sequence[Host]:
-    """Choose which hosts are asked for an offer.
+    """Choose which hosts are asked for an offer: all of a few, or a random sample of many.
 
-    All of a few, as one may have files from before there were several; of many some by chance, as
-    else each new session would cost a question to each machine.
-
-    Args:
-        hosts: those that take sessions.
-        sample: draws so many by chance.
+    One of a few may have the session's files from before there were several hosts. Asking all of
+    many would cost each new session a request to each machine.
     """
-    return hosts if len(hosts) <= _MOST_ASKED else sample(hosts, _FEW)
+    return hosts if len(hosts) <= _MAX_ASKED else sample(hosts, _SAMPLE_SIZE)
 
 
-def best(
+def choose(
     offers: Sequence[tuple[Host, Offer]],
     *,
     sample: Callable[[Sequence[tuple[Host, Offer]], int], list[tuple[Host, Offer]]] = random.sample,
 ) -> Host | None:
-    """Choose among offers: who has the files, else the roomier of two by chance.
+    """Choose the host that has the files, else the one with more free memory of a random two.
 
-    Not the roomiest of all: everybody would go there until it is heard how full it is by now.
-
-    Args:
-        offers: of the hosts that answered.
-        sample: draws so many by chance.
+    The one with the most memory of all would get every new session until its next status.
     """
     for host, offer in offers:
         if offer.has_files:
             return host
-    two = sample(offers, min(2, len(offers)))
-    return max(two, key=lambda pair: pair[1].free_bytes)[0] if two else None
+    sampled = sample(offers, min(2, len(offers)))
+    return max(sampled, key=lambda pair: pair[1].free_bytes)[0] if sampled else None
 
 
 class Placements(Protocol):
     """Which host has which session. One row of a database decides, by its epoch.
 
-    A placement is the id of a host's data directory, an epoch, and whether people know that the
-    session was moved there.
+    A placement is the id of a host's data directory, an epoch, and whether people were told that
+    the session was moved there.
     """
 
     async def find(self, key: str) -> tuple[str, int, bool] | None:
         """Return where a session is."""
 
     async def put(self, key: str, host: str, *, after: int) -> tuple[str, int, bool]:
-        """Place a session, unless somebody else did meanwhile; return where it is now.
+        """Place a session on a host, and return its placement.
 
-        Args:
-            key: of the session.
-            host: that is to have it.
-            after: epoch of the placement that was found; 0 if there was none.
+        Nothing changes if the present epoch is not `after`: another bot placed it meanwhile. It is
+        0 for a session without a placement.
         """
 
-    async def mark_told(self, key: str, epoch: int) -> bool:
-        """Note that people hear that a session was moved; say whether nobody did before."""
+    async def mark_announced(self, key: str, epoch: int) -> bool:
+        """Note that people are told of a move; return whether they were not told before."""

@@ -1,15 +1,15 @@
-"""Protocols of a host: kernels and files of sessions, owned by it, used by sessions.
+"""Protocols of a host, which owns the kernels and files of sessions.
 
-A host may outlive the bot, and the bot may outlive a host's kernels. So nothing here is an object
-of the other side: a session, a kernel, an execution and a mark are known by their names, and what
-is known of them comes as values of one moment. Sizes are bytes, times seconds.
+A host may outlive the bot, and the bot may outlive a host's kernels. So sessions, kernels,
+executions and marks are addressed by name, and their states are values of one moment. Sizes are
+bytes, times seconds.
 
-An execution runs in the host to its end, whoever listens. What it shows has numbers, from 1; the
-host keeps all of it, bounded, until `Hosts.acknowledge`, and `Hosts.follow` gives what one has not
-heard. Of what is delivered twice because an answer was lost, the host does everything once.
+An execution runs in the host to its end, even if nobody follows it. Its events are numbered from 1;
+the host keeps them, bounded, until `Hosts.acknowledge`, and `Hosts.follow` sends those after a
+number. A request that is repeated because its answer was lost has its effect once.
 
-What goes wrong is a `BotError` with a sentence for people. Of a host that is gone for good, kernels
-cannot be started, and executions end as `CRASHED`, with `kernel_lost`.
+Errors are `BotError`s with a sentence for people. If a host is lost, its kernels cannot be started,
+and its executions end as `CRASHED` with `kernel_lost`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from interpreter_bot import code_activity, session_variables, values
 
 Event: TypeAlias = values.Output | code_activity.InstalledLayer
 Show: TypeAlias = Callable[[Event, int], None]
-"""Takes an event and its number, in order; is called from the event loop, and must not raise."""
+"""Receives events in order, with their numbers; called in the event loop, and must not raise."""
 
 Ask: TypeAlias = Callable[[values.InputRequested], Awaitable[str]]
-"""Returns an answer for code that called `input()`; cancelled when it is not wanted any more. Of
-a `BotError` the execution is stopped, with its sentence as the reason."""
+"""Returns an answer for code that called `input()`; cancelled when the question is withdrawn. A
+`BotError` stops the execution, with its sentence as the reason."""
 
 OnWait: TypeAlias = Callable[[str], None]
 """Receives a sentence on what a slow start waits for; empty once it no longer waits."""
@@ -39,12 +39,12 @@ class ExecutionEnd:
 
     Attributes:
         finished: how it ended.
-        cpu_seconds: processor time that it took; 0 where its kernel is gone.
-        names: what is defined in the kernel now, the latest first; as of before, if it is gone.
-        more_names: how many there are besides.
-        loss_reason: a sentence why the kernel is gone; empty as long as it lives.
-        runs: how many pieces of code had been begun in the kernel, this one included.
-        installed: what it installed; told before, too, unless that was left out.
+        cpu_seconds: processor time; 0 if the kernel is gone.
+        names: variables of the kernel, the latest first; if it is gone, the last known ones.
+        more_names: number of further variables.
+        loss_reason: a sentence why the kernel is gone; empty while it lives.
+        runs: number of executions begun in the kernel, including this one.
+        installed: installed layers, which were also events unless those were left out.
     """
 
     finished: values.Finished
@@ -62,11 +62,11 @@ class KernelStatus:
 
     Attributes:
         kernel_id: unique among all kernels ever, of all hosts.
-        is_busy: code is running in it.
+        is_busy: whether code is running in it.
         idle_seconds: since it was last used; 0 while it is busy.
-        memory_bytes: as counted against its limit; None where that is not known.
-        loss_reason: why it ended by itself, until another is asked for; empty while it lives.
-        is_frozen: it stands still until it is used again.
+        memory_bytes: as counted against its limit; None if unknown.
+        loss_reason: why it ended by itself, until the next one starts; empty while it lives.
+        is_frozen: whether its processes are frozen until it is used again.
     """
 
     kernel_id: str
@@ -93,7 +93,7 @@ class KernelLoss:
 
 
 OnLoss: TypeAlias = Callable[[KernelLoss], Awaitable[None]]
-"""Is told of a lost kernel; must not raise."""
+"""Called with a lost kernel; must not raise."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -101,9 +101,9 @@ class StoredBytes:
     """What workspaces hold on disk.
 
     Attributes:
-        by_key: those that were asked for; one is missing that does not exist or cannot be counted.
-        others: all others together.
-        disk_bytes: size of the disks that they are on.
+        by_key: of the requested sessions, without those that do not exist or cannot be measured.
+        others: sum of all other sessions.
+        disk_bytes: size of the disks.
     """
 
     by_key: Mapping[str, int]
@@ -112,28 +112,32 @@ class StoredBytes:
 
 
 class Content(Protocol):
-    """Bytes of an open file, as many as when it was opened; fewer if it shrinks."""
+    """Bytes of an open file, up to its size at opening; fewer if it shrinks."""
 
     @property
     def info(self) -> values.FileInfo:
         """Name, size and time as of opening."""
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield chunks of at most 1 MiB, once; a WorkspaceError if reading failed."""
+        """Yield chunks of at most 1 MiB, once.
+
+        Raises:
+            WorkspaceError: reading failed.
+        """
 
 
 class Workspace(Protocol):
     """One session's files, which its code sees as /mnt/data. They outlive its kernels.
 
-    Names are relative, harmless to print, and never the same for two files. Each method raises
-    WorkspaceError where the operating system or the host refuses.
+    Names are relative, harmless to print, and unique. Each method raises WorkspaceError if the
+    operating system or the host refuses.
     """
 
     async def put(self, name: str, chunks: AsyncIterable[bytes]) -> values.FileInfo:
         """Store a file that a person sent, under its `file_names.safe_name`.
 
-        It appears whole or not at all. A name that is taken gets a number ("data (2).csv"):
-        nothing is ever replaced. What `chunks` raises is passed on.
+        The file appears whole or not at all. If the name is taken, it gets a number ("data
+        (2).csv"): no file is replaced. Errors of `chunks` pass unchanged.
 
         Returns:
             The file under the name it got.
@@ -159,10 +163,10 @@ class Workspace(Protocol):
 
         Args:
             name: as listed.
-            start: the first byte that is given; beyond the end there are none.
-            most_bytes: a larger file is refused; by default the largest one can make.
-            may_be_sparse: whether a file of next to nothing but holes is given, in full.
-            checkpoint: the file as it was then, if that is kept; empty for as it is now.
+            start: offset of the first byte; beyond the end there are none.
+            most_bytes: a larger file is refused; by default the limit of a session's files.
+            may_be_sparse: whether a file that is mostly holes is read, in full.
+            checkpoint: reads the copy of that checkpoint, if kept; empty for the present file.
 
         Raises:
             FileMissingError: there is no such regular file.
@@ -170,7 +174,7 @@ class Workspace(Protocol):
         """
 
     async def kept(self, name: str) -> Mapping[str, int]:
-        """Return which checkpoints have a copy of a file as it was then, and its bytes."""
+        """Return the checkpoints that have a copy of a file, with its size in bytes."""
 
     async def rename(self, name: str, new_name: str) -> str:
         """Give a file the `file_names.safe_name` of another name, in its folder; return its name.
@@ -184,17 +188,17 @@ class Workspace(Protocol):
         """Delete a file; a FileMissingError if there is none."""
 
     async def mark(self) -> str:
-        """Remember the present files for `changes_since`; returns the name of that mark.
+        """Remember the present files for `changes_since`, and return the name of that mark.
 
-        The host keeps the latest marks, as long as it lives itself.
+        The host keeps the latest marks in memory.
         """
 
     async def changes_since(self, mark: str) -> values.FileChanges:
-        """Return what was created or written since a mark; WorkspaceError if none knows it."""
+        """Return the files created or written since a mark; WorkspaceError if it is forgotten."""
 
 
 class Kernel(Protocol):
-    """A session's kernel, as of when it was asked for; it may have ended since."""
+    """A session's kernel as of its request; it may have ended since."""
 
     @property
     def id(self) -> str:
@@ -202,19 +206,19 @@ class Kernel(Protocol):
 
     @property
     def announcement(self) -> str:
-        """A sentence for people why the former kernel is gone; mostly empty."""
+        """A sentence for people why the former kernel is gone; usually empty."""
 
     @property
     def runs(self) -> int:
-        """How many pieces of code were begun in it, as far as it is known here."""
+        """Number of executions begun in it, as far as this process knows."""
 
     @property
     def restored(self) -> session_variables.SavedVariables | None:
-        """The variables of an earlier kernel that it began with; None if with none."""
+        """The restored variables of an earlier kernel; None without."""
 
     @property
     def restore_notice(self) -> str:
-        """A sentence for people, before the first output: what did not come back; mostly empty."""
+        """A sentence for people on variables that were not restored; usually empty."""
 
     async def execute(
         self,
@@ -226,43 +230,43 @@ class Kernel(Protocol):
         seconds: float | None = None,
         is_own: bool = False,
     ) -> ExecutionEnd:
-        """Run code in it and follow that to its end; never raises for what the code does.
+        """Run code and follow it to its end; errors of the code are events, not exceptions.
 
-        Cancelling this ends the listening, not the code: that runs on to its own end, and can be
-        followed or stopped by its id. `run` in this package ends both.
+        Cancellation ends the following, not the code, which can be followed or stopped by its id.
+        `cancellable_executions.run` stops both.
 
-        Executions of one kernel run in the order in which they were asked for. A kernel that has
-        ended meanwhile refuses (`REFUSED`, `kernel_lost`).
+        Executions of one kernel run in the order of their requests. A kernel that has ended
+        meanwhile refuses (`REFUSED`, `kernel_lost`).
 
         Args:
             code: Python, with IPython's additions.
-            execution_id: new, at most 64 letters and digits; one that the host has is followed.
-            show: gets each output as it appears.
+            execution_id: at most 64 letters and digits; an execution of this id is only followed.
+            show: receives each event as it appears.
             ask: answers the code's questions; without it `input()` raises in the code.
-            seconds: wall time, without that of answering; default is the limit of the settings.
-            is_own: it is the bot's own and changes no variable: the session is as idle as before.
+            seconds: wall time without waiting for answers; by default the limit of the settings.
+            is_own: the code is the bot's own and changes no variable, so the session stays idle.
         """
 
 
 class Lease(Protocol):
-    """A hold on a session's kernel: while it is held, that is neither evicted nor reaped."""
+    """A lease of a session's kernel, which is neither evicted nor reaped meanwhile."""
 
     async def kernel(self, *, waiting: OnWait | None = None) -> Kernel:
-        """Return the session's kernel, alive; may be called repeatedly.
+        """Return the session's live kernel; may be called repeatedly.
 
         If the former one was lost, another is started, whose `announcement` says so.
 
         Raises:
-            KernelStartError: none could be started; another call tries again.
+            KernelStartError: no kernel could be started; another call tries again.
         """
 
 
 class Hosts(Protocol):
-    """All hosts that this bot uses, as one. A session's key is any text, below 2000 characters."""
+    """All hosts that this bot uses, as one. A session's key is a text below 2000 characters."""
 
     @property
     def sandbox_level(self) -> values.SandboxLevel:
-        """What keeps code apart; of several hosts, the weakest."""
+        """The sandbox level; of several hosts, the weakest."""
 
     @property
     def outlives_bot(self) -> bool:
@@ -270,13 +274,16 @@ class Hosts(Protocol):
 
     @property
     def ends_with_bot(self) -> bool:
-        """Whether they end, with their variables saved, when this process ends in order."""
+        """Whether kernels end, after saving variables, at an orderly end of this process."""
 
     def outlive(self) -> None:
-        """Keep what runs for the next bot, though this process ends in order."""
+        """Keep kernels and executions for the next bot, despite an orderly end of this one."""
 
-    async def take_move_notice(self, key: str) -> bool:
-        """Find a session's machine, perhaps wait; say once whether all was lost with another."""
+    async def ensure_placed(self, key: str) -> bool:
+        """Place a session on a machine if needed, perhaps after waiting for its former one.
+
+        Return, once, whether it lost its state with its former machine.
+        """
 
     @property
     def packages(self) -> Mapping[str, str]:
@@ -287,102 +294,90 @@ class Hosts(Protocol):
         """Whether variables of idle sessions are saved for their next kernels."""
 
     async def variables(self, key: str) -> session_variables.HeldVariables:
-        """Return what a session's kernel has of variables, and what its next one begins with."""
+        """Return the variables of a session's kernel, and those saved for the next one."""
 
     async def fork(
         self, key: str, new_key: str, *, checkpoint: str = ""
     ) -> session_variables.RestoredState:
-        """Let a new session begin as another one is, or was at a checkpoint.
+        """Let a new session begin as a copy of another, as of now or of a checkpoint.
 
-        It returns and raises what `go_back` does, or a SessionExistsError; then nothing is left."""
+        Returns and raises as `go_back` does, and a SessionExistsError; after an error no session
+        is left.
+        """
 
     async def note_checkpoint(self, key: str, name: str) -> None:
-        """Remember what a session with a kernel is, before code runs; where it can be had at once.
+        """Make a checkpoint of a session with a kernel before code runs, if it can be made at once.
 
-        Args:
-            key: of the session.
-            name: for `go_back`, of at most 64 letters and digits.
+        Its name, for `go_back`, has at most 64 letters and digits.
         """
 
     async def go_back(
         self, key: str, name: str, *, is_whole: bool = False
     ) -> session_variables.RestoredState:
-        """Let a session be again what it was at a checkpoint; its kernel ends.
+        """Restore a session's files and variables of a checkpoint; its kernel ends.
 
-        Args:
-            key: of the session.
-            name: of the checkpoint.
-            is_whole: only where all variables and files of that time come back.
+        With `is_whole`, only if all variables and files of that time can be restored.
 
         Raises:
-            KernelError: that is not kept, or code runs; nothing is changed then.
+            KernelError: the checkpoint is not kept, or code runs; nothing changes then.
             WorkspaceError: the operating system refuses.
         """
 
     def reach(self, key: str) -> code_activity.Reach:
-        """Return what code of a session may reach outside."""
+        """Return the hosts and services that code of a session may reach."""
 
-    async def listen(self, told: OnLoss | None) -> None:
-        """From now on tell this one, or nobody, of each kernel that ends though no person asked.
+    async def listen(self, on_loss: OnLoss | None) -> None:
+        """Call `on_loss`, or nobody, with each kernel that ends without a person's request.
 
-        Of those that ended while nobody listened, at most the latest 1000, it is told at once."""
+        Losses while nobody listened, at most the latest 1000, are reported at once.
+        """
 
     def lease(self, key: str, *, person: str = "") -> AbstractAsyncContextManager[Lease]:
-        """Lease a session's kernel; if it has none, its start begins now, beside the caller.
+        """Lease a session's kernel; without one, a start begins in the background.
 
-        A lease ends with its context, or with the connection of a bot that is gone.
-
-        Args:
-            key: of the session.
-            person: who asks, unique over all platforms; whose kernel it is from now on.
+        A lease ends with its context, or with the bot's connection. `person` names who asks, unique
+        over all platforms; the kernel counts as theirs from now on.
         """
 
     async def follow(
         self, execution_id: str, *, after: int = 0, show: Show, ask: Ask | None
     ) -> ExecutionEnd:
-        """Follow an execution that was begun earlier, also by another bot, to its end.
+        """Follow an earlier execution, also one of another bot, to its end; needs no lease.
 
-        Needs no lease. Gives what was shown already at once, then the rest as it appears. If the
-        code waits for an answer, `ask` is called, whoever was asked before. Several may follow; of
-        their answers the first counts. Cancelling this ends the listening only.
-
-        Args:
-            execution_id: of the execution.
-            after: number of the last output that is not wanted again.
-            show: gets each later one. Where some are not kept, a `Notice` says so.
-            ask: as in `Kernel.execute`; None leaves questions to others.
+        Past events after the number `after` come at once, the rest as they appear; a `Notice`
+        stands for events that are not kept. If the code waits for an answer, `ask` is called, even
+        if others were asked before; None leaves questions to other followers. The first answer
+        counts. Cancellation ends only the following.
 
         Raises:
             ExecutionMissingError: it never began, was acknowledged, is too old, or its host left.
         """
 
     async def stop(self, execution_id: str, reason: str = "") -> None:
-        """Interrupt an execution, or keep it from beginning; at once, its end comes to followers.
+        """Interrupt an execution, or prevent its beginning; its end comes to followers.
 
-        Variables survive if the code lets them. Nothing happens if it has ended, or is unknown.
-
-        Args:
-            execution_id: of the execution.
-            reason: a sentence for its end, if that says more than that somebody stopped it.
+        Variables survive unless the kernel has to be killed. Does nothing if the execution has
+        ended or is unknown. `reason` is a sentence for its end, if there is more to say than that
+        somebody stopped it.
         """
 
     def acknowledge(self, execution_id: str) -> None:
-        """Let the host forget what an execution showed, and its end, soon; it does not wait.
+        """Let the host forget an execution's events; does not wait.
 
-        A host that cannot be reached now does not hear of it, and forgets by itself a day later.
+        A host that cannot be reached now forgets them by itself a day later.
         """
 
     async def statuses(self, keys: Collection[str] | None = None) -> Mapping[str, KernelStatus]:
-        """Return the kernels of these sessions, or of all; one that has none is missing."""
+        """Return the kernels of these sessions, or of all, without sessions that have none."""
 
     async def release(self, key: str) -> None:
         """End a session's kernel, at a person's request; returns when it is gone."""
 
     async def forget(self, key: str) -> None:
-        """End a session's kernel and delete its files; what uses either waits until it is done."""
+        """End a session's kernel and delete its files; other requests for it wait meanwhile."""
 
     async def workspace(self, key: str) -> Workspace:
-        """Return a session's files, created if missing. While they are deleted, it waits."""
+        """Return a session's files, created if missing; waits while they are being deleted."""
 
     async def stored_bytes(self, keys: Collection[str]) -> StoredBytes:
-        """Measure workspaces, also of sessions without a kernel; those of `keys` one by one."""
+        """Measure workspaces, also of sessions without a kernel."""

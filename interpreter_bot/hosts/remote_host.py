@@ -1,7 +1,7 @@
-"""The host that is another process, of this machine or another: its kernels outlive this bot.
+"""A host in another process, of this machine or another: its kernels outlive this bot.
 
-It is `local_host` behind a wire, whose other end is `kernel_host.host_server`. What a host sends is
-checked in `host_messages`; what is wanted, and lost on the way, is said again by `host_connection`.
+It does what `local_host` does, over a wire whose other end is `kernel_host.host_server`.
+`host_messages` checks what a host sends; `host_connection` repeats calls that got lost.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from interpreter_bot.hosts import (
 _log = logging.getLogger(__name__)
 
 OFFER_SECONDS: Final = 5.0
-"""How long one of several hosts is waited for."""
+"""How long to wait for the answer of each of several hosts."""
 
 T = TypeVar("T")
 
@@ -44,15 +44,15 @@ class RemoteKernel:
         self,
         connection: host_connection.HostConnection,
         lease: int,
-        beginning: connection_messages.KernelStarted,
+        started: connection_messages.KernelStarted,
     ) -> None:
         self._connection = connection
         self._lease = lease
-        self.id = beginning.id
-        self.announcement = beginning.announcement
-        self.runs = beginning.runs
-        self.restored = beginning.restored
-        self.restore_notice = beginning.restore_notice
+        self.id = started.id
+        self.announcement = started.announcement
+        self.runs = started.runs
+        self.restored = started.restored
+        self.restore_notice = started.restore_notice
 
     async def execute(
         self,
@@ -66,7 +66,7 @@ class RemoteKernel:
     ) -> ports.ExecutionEnd:
         """Run code and follow it; see `ports.Kernel.execute`."""
         message = connection_messages.Code(self._lease, self.id, code, seconds, is_own)
-        end = await _followed(
+        end = await _follow(
             self._connection, execution_id, after=0, show=show, ask=ask, code=message
         )
         self.runs = max(self.runs, end.runs)
@@ -88,12 +88,12 @@ class RemoteLease:
 
     async def kernel(self, *, waiting: ports.OnWait | None = None) -> RemoteKernel:
         """Return the session's kernel; see `ports.Lease.kernel`."""
-        number = self._connection.new_number()
+        number = self._connection.new_call_number()
         call = host_calls.KernelCall(number, self._number, waiting)
-        with self._connection.wanting(number, call):
-            beginning = await call.result
-        await self._open_doors(beginning.id)
-        return RemoteKernel(self._connection, self._number, beginning)
+        with self._connection.open_call(number, call):
+            started = await call.result
+        await self._open_doors(started.id)
+        return RemoteKernel(self._connection, self._number, started)
 
 
 class RemoteHost:
@@ -135,10 +135,10 @@ class RemoteHost:
     ) -> AsyncIterator[RemoteHost]:
         """Connect to a host; see `host_connection.HostConnection.open`.
 
-        The doorkeeper decides what code reaches; without one it reaches nothing. Where the
-        connection is ephemeral, the host forgets its sessions with it, however it ends. A bot
-        opens or shuts the doors that the bot before it had; where it is one of several, `epoch_on`
-        says which sessions are its.
+        The doorkeeper decides what code reaches; without one it reaches nothing. With
+        `is_ephemeral`, the host forgets the sessions when the connection ends, however it does. A
+        bot opens or shuts the doors that the bot before it had; with several hosts, `epoch_on`
+        says which sessions are on this one.
 
         Raises:
             KernelError: it cannot be reached, or is of another release.
@@ -160,37 +160,37 @@ class RemoteHost:
             finally:
                 await host._doors.close()
 
-    def _begin(self, key: str) -> None:
-        """Let the host forget a session in the end, if it is to."""
+    def _forget_at_end(self, key: str) -> None:
+        """If the connection is ephemeral, let the host forget a session when it ends."""
         if self._is_ephemeral and key not in self.ephemeral_keys:
             self.ephemeral_keys.add(key)
-            number = self.connection.new_number()
+            number = self.connection.new_call_number()
             call = host_calls.LeaseCall(number, key, "", is_ephemeral=True)
-            self._stack.enter_context(self.connection.wanting(number, call))
+            self._stack.enter_context(self.connection.open_call(number, call))
 
     def at(self, epoch: int) -> RemoteHost:
-        """Return this host as it is spoken to of sessions in an epoch; see `placed_hosts`."""
-        same = copy.copy(self)
-        same._epoch = epoch
-        return same
+        """Return this host with an epoch in all its requests; see `placed_hosts`."""
+        bound_host = copy.copy(self)
+        bound_host._epoch = epoch
+        return bound_host
 
     def take_over_doors(self) -> None:
-        """Begin to open, or shut, the doors that no bot has."""
+        """Begin to open or shut the doors that no bot holds."""
         self._doors.take_over()
 
     @property
-    def is_used(self) -> bool:
-        """Whether anything is wanted of it now."""
-        return self.connection.is_used
+    def has_calls(self) -> bool:
+        """Whether any call to it is open."""
+        return self.connection.has_calls
 
-    async def take_move_notice(self, key: str) -> bool:
-        """Say no: no session of it moves."""
+    async def ensure_placed(self, key: str) -> bool:
+        """Return false: sessions of a single host do not move."""
         return False
 
     ends_with_bot = False
 
     def outlive(self) -> None:
-        """Do nothing: a host alone does not end with a bot."""
+        """Do nothing: a single remote host does not end with a bot."""
 
     @property
     def sandbox_level(self) -> values.SandboxLevel:
@@ -231,19 +231,19 @@ class RemoteHost:
         """Return what code of a session may reach outside."""
         return self._doors.reach(key)
 
-    async def listen(self, told: ports.OnLoss | None) -> None:
+    async def listen(self, on_loss: ports.OnLoss | None) -> None:
         """Tell this one of lost kernels; see `ports.Hosts.listen`."""
-        # Where it is ephemeral, a session says so itself when it is used again.
+        # An ephemeral session reports the loss itself when it is used again.
         if not self._is_ephemeral:
-            await self.connection.listen(told)
+            await self.connection.listen(on_loss)
 
     @contextlib.asynccontextmanager
     async def lease(self, key: str, *, person: str = "") -> AsyncIterator[RemoteLease]:
         """Lease a session's kernel."""
-        self._begin(key)
-        number = self.connection.new_number()
+        self._forget_at_end(key)
+        number = self.connection.new_call_number()
         call = host_calls.LeaseCall(number, key, person, epoch=self._epoch)
-        with self.connection.wanting(number, call):
+        with self.connection.open_call(number, call):
             open_doors = functools.partial(
                 self._doors.open, key, epoch=self._epoch, is_claimed=bool(person)
             )
@@ -253,7 +253,7 @@ class RemoteHost:
         self, execution_id: str, *, after: int = 0, show: ports.Show, ask: ports.Ask | None
     ) -> ports.ExecutionEnd:
         """Follow an execution; see `ports.Hosts.follow`."""
-        return await _followed(self.connection, execution_id, after=after, show=show, ask=ask)
+        return await _follow(self.connection, execution_id, after=after, show=show, ask=ask)
 
     async def stop(self, execution_id: str, reason: str = "") -> None:
         """Interrupt an execution, or keep it from beginning."""
@@ -274,7 +274,7 @@ class RemoteHost:
         await self._call(host_requests.Release(key))
 
     async def save(self, key: str) -> bool:
-        """Save a session's variables now; say whether all is saved."""
+        """Save a session's variables now; return whether all are saved."""
         return await self._call(host_requests.Save(key))
 
     async def end(self, key: str, reason: str) -> None:
@@ -286,19 +286,19 @@ class RemoteHost:
         return await self._call(host_requests.SnapshotSizes(tuple(keys)))
 
     async def offer(self, key: str) -> placement_offers.Offer:
-        """Say what it could be for a session."""
+        """Return what it offers a session."""
         return await self._call(host_requests.Offer(key))
 
     async def arrive(self, key: str) -> bool:
-        """Let it bring what another machine had of a session; say whether there was anything."""
+        """Restore a session from the store; return whether it had anything of it."""
         return await self._call(host_requests.Arrive(key, self._epoch))
 
     async def archive(self, key: str) -> bool:
-        """Let it archive a session now; say whether all of it is."""
+        """Archive a session now; return whether all of it is archived."""
         return await self._call(host_requests.Archive(key))
 
     async def fence(self, key: str) -> None:
-        """Let it know that a session is elsewhere, in the epoch that this is said in."""
+        """Tell it that a session is on another host in the epoch of this request."""
         await self._call(host_requests.Fence(key, self._epoch))
 
     async def forget(self, key: str) -> None:
@@ -307,7 +307,7 @@ class RemoteHost:
 
     async def workspace(self, key: str) -> remote_workspaces.RemoteWorkspace:
         """Return a session's files."""
-        self._begin(key)
+        self._forget_at_end(key)
         return remote_workspaces.RemoteWorkspace(self.connection, key, self._epoch)
 
     async def stored_bytes(self, keys: Collection[str]) -> ports.StoredBytes:
@@ -316,14 +316,14 @@ class RemoteHost:
 
     async def _call(self, request: host_requests.Request[T]) -> T:
         key = getattr(request, "key", "")
-        in_epoch = {"key": key, "epoch": str(self._epoch)} if key and self._epoch else {}
-        return await self.connection.call(request, in_epoch)
+        params = {"key": key, "epoch": str(self._epoch)} if key and self._epoch else {}
+        return await self.connection.call(request, params)
 
 
-async def asked(
+async def ask_all(
     hosts: Collection[RemoteHost], ask: Callable[[RemoteHost], Awaitable[T]]
 ) -> list[T | None]:
-    """Ask several hosts at once; None is the answer of one that does not give one soon."""
+    """Ask several hosts at once; the answer is None for a host that fails or is slow."""
 
     async def answer(host: RemoteHost) -> T | None:
         try:
@@ -336,15 +336,15 @@ async def asked(
     return await asyncio.gather(*map(answer, hosts))
 
 
-async def stopped(host: RemoteHost, execution_id: str, reason: str) -> None:
-    """Stop an execution at a host, as soon as that can be reached."""
+async def try_to_stop(host: RemoteHost, execution_id: str, reason: str) -> None:
+    """Stop an execution at a host once it can be reached; log a failure."""
     try:
         await host.stop(execution_id, reason)
     except errors.BotError:
         _log.warning("a host was not told to stop an execution", exc_info=True)
 
 
-async def _followed(
+async def _follow(
     connection: host_connection.HostConnection,
     execution_id: str,
     *,
@@ -353,13 +353,13 @@ async def _followed(
     ask: ports.Ask | None,
     code: connection_messages.Code | None = None,
 ) -> ports.ExecutionEnd:
-    """Follow an execution to its end; begin it before, if there is code."""
-    number = connection.new_number()
+    """Follow an execution to its end; with `code`, begin it first."""
+    number = connection.new_call_number()
     call = host_calls.ExecutionCall(
         connection, number, execution_id, after=after, show=show, ask=ask, code=code
     )
     try:
-        with connection.wanting(number, call):
+        with connection.open_call(number, call):
             return await call.result
     finally:
         call.close()

@@ -1,4 +1,4 @@
-"""Files of sessions behind a wire: read and written in the host process that has them."""
+"""Files of sessions in another process, read and written over its connection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from interpreter_bot.text import file_names
 T = TypeVar("T")
 
 _CHUNK_BYTES: Final = 256 * 1024
-# Of a path as it is listed; the host knows it better, and refuses shorter ones.
+# The host has a lower limit of its own; this one only bounds the request line.
 _NAME_BYTES: Final = 8 * 1024
 
 
@@ -51,14 +51,14 @@ class RemoteWorkspace:
     def __init__(self, connection: host_connection.HostConnection, key: str, epoch: int) -> None:
         self._connection = connection
         self._key = key
-        self._asked = {"key": key} | ({"epoch": str(epoch)} if epoch else {})
+        self._session_params = {"key": key} | ({"epoch": str(epoch)} if epoch else {})
 
     async def put(self, name: str, chunks: AsyncIterable[bytes]) -> values.FileInfo:
         """Store a file; see `ports.Workspace.put`."""
         fault: Exception | None = None
-        parameters = {**self._asked, "name": file_names.safe_name(name)}
+        parameters = {**self._session_params, "name": file_names.safe_name(name)}
 
-        async def passed_on() -> AsyncIterator[bytes]:
+        async def watched_chunks() -> AsyncIterator[bytes]:
             nonlocal fault
             try:
                 async for chunk in chunks:
@@ -68,18 +68,18 @@ class RemoteWorkspace:
                 raise
 
         try:
-            return await self._connection.answered(
+            return await self._connection.request_value(
                 values.FileInfo,
                 "PUT",
                 "/v1/file",
                 is_long=True,
                 is_once=True,
                 params=parameters,
-                data=passed_on(),
+                data=watched_chunks(),
             )
         except errors.BotError as error:
-            # What broke the upload is the caller's own, so the connection's error says nothing.
-            raise fault or _of_files(error) from error
+            # An error of the caller's chunks broke the upload, and explains more than this one.
+            raise fault or _as_workspace_error(error) from error
 
     async def list(self) -> tuple[values.FileInfo, ...]:
         """List the regular files by name."""
@@ -97,18 +97,18 @@ class RemoteWorkspace:
     ) -> AsyncIterator[RemoteContent]:
         """Open a file; see `ports.Workspace.read`."""
         _check_name(name)
-        asked = {**self._asked, "name": name, "start": str(start)}
-        asked |= {} if most_bytes is None else {"most": str(most_bytes)}
-        asked |= {"sparse": "1"} if may_be_sparse else {}
-        asked |= {"checkpoint": checkpoint} if checkpoint else {}
+        params = {**self._session_params, "name": name, "start": str(start)}
+        params |= {} if most_bytes is None else {"most": str(most_bytes)}
+        params |= {"sparse": "1"} if may_be_sparse else {}
+        params |= {"checkpoint": checkpoint} if checkpoint else {}
         async with contextlib.AsyncExitStack() as stack:
             try:
                 response = await stack.enter_async_context(
-                    self._connection.requested("GET", "/v1/file", is_long=True, params=asked)
+                    self._connection.request("GET", "/v1/file", is_long=True, params=params)
                 )
                 content = RemoteContent(response)
             except errors.KernelError as error:
-                raise _of_files(error) from error
+                raise _as_workspace_error(error) from error
             yield content
 
     async def kept(self, name: str) -> Mapping[str, int]:
@@ -137,16 +137,16 @@ class RemoteWorkspace:
 
     async def _call(self, request: host_requests.Request[T]) -> T:
         try:
-            return await self._connection.call(request, self._asked)
+            return await self._connection.call(request, self._session_params)
         except errors.KernelError as error:
-            raise _of_files(error) from error
+            raise _as_workspace_error(error) from error
 
 
 def _check_name(name: str) -> None:
-    """Refuse a name that no file has and no address can carry.
+    """Refuse a name that no file can have and that no URL can carry.
 
     Raises:
-        FileMissingError: it is too long, or no text.
+        FileMissingError: it is too long, or not valid Unicode.
     """
     try:
         is_possible = len(name.encode()) <= _NAME_BYTES
@@ -156,7 +156,7 @@ def _check_name(name: str) -> None:
         raise errors.FileMissingError
 
 
-def _of_files(error: errors.BotError) -> errors.BotError:
-    """Return the error of files for that of a host that cannot be reached."""
+def _as_workspace_error(error: errors.BotError) -> errors.BotError:
+    """Turn the error of an unreachable host into one of files; pass others unchanged."""
     is_kernels = isinstance(error, errors.KernelError)
     return errors.WorkspaceError(str(error)) if is_kernels else error

@@ -1,7 +1,7 @@
-"""Hosts that follow each other: the newest takes new sessions, each keeps its own until they end.
+"""Hosts of one machine that replace each other: the newest takes new sessions.
 
-That is how a host is upgraded: a second one is started, the first one drains. A connection stays
-with its host as long as that is there, and leads to the newest one then.
+A rolling upgrade starts a second host, and the first one drains: it keeps its sessions until they
+end. Then the connection to it leads to the newest one.
 """
 
 from __future__ import annotations
@@ -38,33 +38,27 @@ class RollingLease:
         lease: Callable[[remote_host.RemoteHost], Awaitable[ports.Lease]],
         find: Callable[[], Awaitable[remote_host.RemoteHost]],
     ) -> None:
-        """Lease nothing yet.
-
-        Args:
-            host: has the session, as far as is known.
-            lease: leases it of a host.
-            find: finds out which host has it now.
-        """
+        """Keep `host`, which `find` returned last; `lease` leases the session's kernel there."""
         self._host = host
         self._lease = lease
         self._find = find
-        self._leased: ports.Lease | None = None
+        self._current: ports.Lease | None = None
 
     async def begin(self) -> ports.Lease:
-        """Lease it, if it is not yet."""
-        if self._leased is None:
-            self._leased = await self._lease(self._host)
-        return self._leased
+        """Lease the session's kernel of its host, if that is not leased yet."""
+        if self._current is None:
+            self._current = await self._lease(self._host)
+        return self._current
 
     async def kernel(self, *, waiting: ports.OnWait | None = None) -> ports.Kernel:
         """Return the session's kernel; see `ports.Lease.kernel`."""
         try:
             return await (await self.begin()).kernel(waiting=waiting)
         except errors.KernelStartError:
-            # A host that drains may have let it go just before it was leased.
+            # A draining host may have ended the session just before the lease.
             if (host := await self._find()) is self._host:
                 raise
-            self._host, self._leased = host, None
+            self._host, self._current = host, None
         return await self.kernel(waiting=waiting)
 
 
@@ -72,8 +66,8 @@ class RollingHosts(session_router.SessionRouter):
     """All hosts of one data directory; implements `ports.Hosts`. Use `open`.
 
     Attributes:
-        ends_with_bot: whether they end with a bot that ends in order.
-        is_awaited: whether they are kept for the next bot, also at an orderly end.
+        ends_with_bot: whether hosts end at an orderly end of the bot.
+        is_kept: whether hosts are kept for the next bot, despite an orderly end.
     """
 
     def __init__(
@@ -86,14 +80,14 @@ class RollingHosts(session_router.SessionRouter):
     ) -> None:
         super().__init__()
         self.ends_with_bot = ends_with_bot
-        self.is_awaited = False
+        self.is_kept = False
         self._newest = newest
         self._revive = revive
         self._doorkeeper = doorkeeper
         # The newest first.
         self._hosts: list[remote_host.RemoteHost] = []
         self._stacks: dict[remote_host.RemoteHost, contextlib.AsyncExitStack] = {}
-        self._looking = asyncio.Lock()
+        self._refresh_lock = asyncio.Lock()
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -105,40 +99,40 @@ class RollingHosts(session_router.SessionRouter):
         doorkeeper: kernel_doors.Doorkeeper | None = None,
         ends_with_bot: bool = False,
     ) -> AsyncIterator[RollingHosts]:
-        """Connect to all hosts there are.
+        """Connect to all hosts of a data directory.
 
         Args:
-            newest: the link to the newest one's socket.
+            newest: the link to the newest host's socket.
             revive: called when a host cannot be reached.
             doorkeeper: decides what kernels reach; None lets them reach nothing.
-            ends_with_bot: whether they cannot outlive a bot that ends in order.
+            ends_with_bot: whether hosts end at an orderly end of the bot.
 
         Raises:
-            KernelError: the newest one cannot be reached, or is of another release.
+            KernelError: the newest host cannot be reached, or is of another release.
         """
         hosts = cls(newest, revive, doorkeeper, ends_with_bot=ends_with_bot)
         try:
-            await hosts._join(newest)
-            first = hosts._hosts[0].connection.address
+            await hosts._connect(newest)
+            newest_address = hosts._hosts[0].connection.address
             for path in await asyncio.to_thread(host_sockets.listening, newest.parent):
-                if path != first:
-                    # Where it cannot be spoken to, its sessions are as good as gone.
+                if path != newest_address:
+                    # The sessions of an older host that does not answer are lost anyway.
                     with contextlib.suppress(errors.KernelError):
-                        await hosts._join(path)
+                        await hosts._connect(path)
             yield hosts
         finally:
             for stack in hosts._stacks.values():
                 await stack.aclose()
 
-    async def connected(self) -> None:
-        """Wait until the newest knows that a bot is there."""
-        await self._hosts[0].connection.connected()
+    async def wait_connected(self) -> None:
+        """Wait until the newest host is connected."""
+        await self._hosts[0].connection.wait_connected()
 
-    async def _join(self, path: pathlib.Path) -> None:
-        """Connect to a host, which is the newest, or else the oldest known.
+    async def _connect(self, path: pathlib.Path) -> None:
+        """Connect to a host: the newest goes first in the list, any other last.
 
         Raises:
-            KernelError: it cannot be reached, or is of another release.
+            KernelError: the host cannot be reached, or is of another release.
         """
         stack = contextlib.AsyncExitStack()
         opening = remote_host.RemoteHost.open(
@@ -154,25 +148,27 @@ class RollingHosts(session_router.SessionRouter):
         if self.on_loss is not None:
             await host.listen(self.on_loss)
 
-    async def _look(self) -> None:
-        """Connect to a host that is new, and leave connections that lead to where another does."""
+    async def _refresh(self) -> None:
+        """Connect to a new host, and close connections that now lead to the same host."""
         path = host_sockets.target(self._newest)
-        known = [host.connection.address for host in self._hosts]
-        # One that is lost finds the newest by itself.
-        is_new = path is not None and path not in known and self._hosts[0].connection.is_connected
-        if not is_new and len(set(known)) == len(known):
+        addresses = [host.connection.address for host in self._hosts]
+        # A lost connection finds the newest host by itself.
+        is_new = (
+            path is not None and path not in addresses and self._hosts[0].connection.is_connected
+        )
+        if not is_new and len(set(addresses)) == len(addresses):
             return
-        async with self._looking:
+        async with self._refresh_lock:
             if path is not None and path not in [host.connection.address for host in self._hosts]:
                 try:
-                    await self._join(self._newest)
+                    await self._connect(self._newest)
                 except errors.KernelError:
                     _log.exception("a new host of kernels cannot be used")
             self._hosts.sort(key=lambda host: host.connection.address != path)
             for host in self._hosts[1:]:
                 if (
                     host.connection.address == self._hosts[0].connection.address
-                    and not host.is_used
+                    and not host.has_calls
                 ):
                     self._hosts.remove(host)
                     await self._stacks.pop(host).aclose()
@@ -184,22 +180,22 @@ class RollingHosts(session_router.SessionRouter):
 
     async def host_of(self, key: str) -> remote_host.RemoteHost:
         """Return the host that has a session's kernel, else the newest."""
-        await self._look()
+        await self._refresh()
         for host in self._hosts[1:]:
             if host.connection.is_connected:
-                # Gone at this moment: its sessions are the newest one's by now.
+                # If a host just ended, the newest one has its sessions.
                 with contextlib.suppress(errors.KernelError):
                     if key in await host.statuses([key]):
                         return host
         return self._hosts[0]
 
-    async def take_move_notice(self, key: str) -> bool:
-        """Say no: on one machine, each host begins with what the former left."""
+    async def ensure_placed(self, key: str) -> bool:
+        """Return false: on one machine, a new host begins with the state that the former saved."""
         return False
 
     def outlive(self) -> None:
         """Keep what runs for the next bot."""
-        self.is_awaited = True
+        self.is_kept = True
 
     @property
     def packages(self) -> Mapping[str, str]:
@@ -226,20 +222,20 @@ class RollingHosts(session_router.SessionRouter):
         """Lease a session's kernel."""
         async with contextlib.AsyncExitStack() as stack:
 
-            async def leased(host: remote_host.RemoteHost) -> ports.Lease:
+            async def lease_of(host: remote_host.RemoteHost) -> ports.Lease:
                 return await stack.enter_async_context(host.lease(key, person=person))
 
             find = functools.partial(self.host_of, key)
-            lease = RollingLease(await find(), leased, find)
-            await lease.begin()
-            yield lease
+            rolling_lease = RollingLease(await find(), lease_of, find)
+            await rolling_lease.begin()
+            yield rolling_lease
 
     async def follow(
         self, execution_id: str, *, after: int = 0, show: ports.Show, ask: ports.Ask | None
     ) -> ports.ExecutionEnd:
         """Follow an execution; see `ports.Hosts.follow`."""
-        await self._look()
-        # The newest has what those before it have left: it is asked last.
+        await self._refresh()
+        # The newest host takes over executions of hosts that ended, so it is asked last.
         for host in reversed(self._hosts[1:]):
             with contextlib.suppress(errors.ExecutionMissingError):
                 return await host.follow(execution_id, after=after, show=show, ask=ask)
@@ -258,30 +254,30 @@ class RollingHosts(session_router.SessionRouter):
         self, keys: Collection[str] | None = None
     ) -> Mapping[str, ports.KernelStatus]:
         """Return the kernels of sessions, by their keys."""
-        await self._look()
-        found: dict[str, ports.KernelStatus] = {}
-        for told in reversed(await self._ask_all(lambda host: host.statuses(keys))):
-            found |= told
-        return found
+        await self._refresh()
+        by_key: dict[str, ports.KernelStatus] = {}
+        for answer in reversed(await self._ask_all(lambda host: host.statuses(keys))):
+            by_key |= answer
+        return by_key
 
     async def _ask_all(self, ask: Callable[[remote_host.RemoteHost], Awaitable[T]]) -> list[T]:
-        """Ask all hosts, whatever becomes of one; return what those say that answer.
+        """Ask all hosts at once; return the answers, newest first, without those that failed.
 
         Raises:
-            BotError: the newest one does not; its sessions are most of them.
+            BotError: the newest one failed; it has most sessions.
         """
         newest, *others = await asyncio.gather(*map(ask, self._hosts), return_exceptions=True)
         if isinstance(newest, BaseException):
             raise newest
-        found = [newest]
+        answers = [newest]
         for answer in others:
             if not isinstance(answer, BaseException):
-                found.append(answer)
+                answers.append(answer)
             elif isinstance(answer, errors.BotError):
                 _log.warning("a host before the newest one does not answer", exc_info=answer)
             else:
                 raise answer
-        return found
+        return answers
 
     async def forget(self, key: str) -> None:
         """End a session's kernel and delete its files."""
@@ -289,5 +285,5 @@ class RollingHosts(session_router.SessionRouter):
 
     async def stored_bytes(self, keys: Collection[str]) -> ports.StoredBytes:
         """Measure workspaces, which all hosts share."""
-        await self._look()
+        await self._refresh()
         return await self._hosts[0].stored_bytes(keys)

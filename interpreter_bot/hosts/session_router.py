@@ -1,4 +1,4 @@
-"""What all routers of sessions to hosts share: most requests go to the host that has a session."""
+"""Base of the routers over several hosts: most requests go to the host that has the session."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from interpreter_bot.hosts import ports, remote_host
 
 
 class SessionRouter(abc.ABC):
-    """The part of `ports.Hosts` that a router answers by asking the host of a session.
+    """The part of `ports.Hosts` that is forwarded to the host of a session.
 
     Attributes:
-        on_loss: is told of lost kernels.
+        on_loss: called with each lost kernel.
     """
 
     outlives_bot = True
@@ -23,10 +23,10 @@ class SessionRouter(abc.ABC):
 
     @abc.abstractmethod
     async def host_of(self, key: str) -> remote_host.RemoteHost:
-        """Return the host that has a session, or gets it.
+        """Return the host that has a session, or that a new one goes to.
 
         Raises:
-            KernelError: there is none.
+            KernelError: no host can be used.
         """
 
     @property
@@ -61,8 +61,8 @@ class SessionRouter(abc.ABC):
         """Return a session's files."""
         return await (await self.host_of(key)).workspace(key)
 
-    async def listen(self, told: ports.OnLoss | None) -> None:
+    async def listen(self, on_loss: ports.OnLoss | None) -> None:
         """Tell this one of lost kernels; see `ports.Hosts.listen`."""
-        self.on_loss = told
+        self.on_loss = on_loss
         for host in tuple(self.hosts):
-            await host.listen(told)
+            await host.listen(on_loss)

@@ -23,19 +23,19 @@ from interpreter_bot import errors
 _log = logging.getLogger(__name__)
 
 _PEER: Final = struct.Struct("3i")
-_STRANGER: Final = "The process that keeps the Python kernels belongs to another user."
+_OTHER_USER: Final = "The process that keeps the Python kernels belongs to another user."
 
 
-def trusted(path: pathlib.Path) -> set[int]:
+def trusted_uids(path: pathlib.Path) -> set[int]:
     """Return who may listen at a socket, in its own directory in that of what belongs to one run:
     us, root, or whoever its place was made for.
     """
-    found = {0, os.geteuid()}
+    uids = {0, os.geteuid()}
     runtime = path.parent.parent
     with contextlib.suppress(OSError):
         if not runtime.parent.stat().st_mode & stat.S_IWOTH:
-            found.add(runtime.lstat().st_uid)
-    return found
+            uids.add(runtime.lstat().st_uid)
+    return uids
 
 
 def check(peer: socket.socket, path: pathlib.Path) -> None:
@@ -50,9 +50,9 @@ def check(peer: socket.socket, path: pathlib.Path) -> None:
     """
     raw = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
     _, uid, _ = _PEER.unpack(raw)
-    if uid not in trusted(path):
+    if uid not in trusted_uids(path):
         _log.warning("user %d listens at %s", uid, path)
-        raise errors.HostUnusableError(_STRANGER)
+        raise errors.HostUnusableError(_OTHER_USER)
 
 
 class Connector(aiohttp.UnixConnector):
@@ -84,7 +84,7 @@ class Connector(aiohttp.UnixConnector):
         transport = connection.transport
         try:
             if transport is None:
-                raise errors.HostUnusableError(_STRANGER)
+                raise errors.HostUnusableError(_OTHER_USER)
             check(transport.get_extra_info("socket"), self._socket_path)
             self.has_checked = True
         except errors.HostUnusableError:

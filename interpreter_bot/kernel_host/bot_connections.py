@@ -36,7 +36,7 @@ _FRAME: Final = struct.Struct("<IQ")
 
 
 @dataclasses.dataclass(slots=True)
-class _Held:
+class _ActiveLease:
     """A lease, and the kernels that it gave, by id."""
 
     key: str
@@ -58,10 +58,10 @@ class BotConnection:
         self,
         socket: web.WebSocketResponse,
         host: local_host.LocalHost,
-        begun: executions.Executions,
+        host_executions: executions.Executions,
         *,
         may_start: Callable[[], bool],
-        told: Callable[[], None],
+        on_listen: Callable[[], None],
         is_bot: bool,
         epochs: session_epochs.SessionEpochs,
     ) -> None:
@@ -78,19 +78,19 @@ class BotConnection:
         """
         self.is_bot = is_bot
         self.listens = False
-        self._told = told
+        self._on_listen = on_listen
         self._socket = socket
         self._may_start = may_start
         self._host = host
-        self._executions = begun
-        self._in_turn = asyncio.Lock()
+        self._executions = host_executions
+        self._send_lock = asyncio.Lock()
         self._epochs = epochs
-        self._leases: dict[int, _Held] = {}
+        self._leases: dict[int, _ActiveLease] = {}
         # Those above, and those that are on their way.
-        self._leasing: dict[int, asyncio.Task[_Held]] = {}
+        self._lease_tasks: dict[int, asyncio.Task[_ActiveLease]] = {}
         # What was asked for by number: kernels that start, executions that are followed.
-        self._calls: dict[int, asyncio.Task[None]] = {}
-        self._sending: set[asyncio.Task[None]] = set()
+        self._call_tasks: dict[int, asyncio.Task[None]] = {}
+        self._send_tasks: set[asyncio.Task[None]] = set()
         self._losses: dict[int, asyncio.Future[None]] = {}
         self._loss_number = 0
 
@@ -111,16 +111,16 @@ class BotConnection:
             _log.exception("a bot sent a message that makes no sense")
             await self._socket.close(code=aiohttp.WSCloseCode.UNSUPPORTED_DATA)
         finally:
-            await self._let_go()
+            await self._end_calls_and_leases()
 
     async def _dispatch(self, message: connection_messages.ToHost) -> None:
         match message:
             case connection_messages.Lease():
-                self._lease(message)
+                self._begin_lease(message)
             case connection_messages.StartKernel():
-                self._begin(message.call, self._start_kernel(message))
+                self._begin_call(message.call, self._start_kernel(message))
             case connection_messages.Follow():
-                self._begin(message.call, self._follow(message))
+                self._begin_call(message.call, self._follow(message))
             case connection_messages.Cancel(call):
                 await self._cancel(call)
             case connection_messages.Answer():
@@ -129,7 +129,7 @@ class BotConnection:
                 self._executions.acknowledge(execution_id)
             case connection_messages.Listen(is_listening):
                 self.listens = is_listening
-                self._told()
+                self._on_listen()
             case connection_messages.LossNoted(number):
                 noted = self._losses.get(number)
                 if noted is not None and not noted.done():
@@ -145,9 +145,9 @@ class BotConnection:
 
     def owns(self, key: str) -> bool:
         """Whether a session ends with this connection."""
-        return any(held.is_ephemeral and held.key == key for held in self._leases.values())
+        return any(lease.is_ephemeral and lease.key == key for lease in self._leases.values())
 
-    async def lose(self, loss: ports.KernelLoss) -> None:
+    async def report_loss(self, loss: ports.KernelLoss) -> None:
         """Tell the bot of a lost kernel, and wait until it has heard.
 
         Raises:
@@ -155,43 +155,43 @@ class BotConnection:
         """
         self._loss_number += 1
         number = self._loss_number
-        heard = self._losses[number] = asyncio.get_running_loop().create_future()
+        acknowledged = self._losses[number] = asyncio.get_running_loop().create_future()
         try:
             await self._send(connection_messages.KernelLost(number, loss))
-            await heard
+            await acknowledged
         finally:
             del self._losses[number]
 
-    def _lease(self, message: connection_messages.Lease) -> None:
+    def _begin_lease(self, message: connection_messages.Lease) -> None:
         # Beside other messages: a session that moves takes as long as its variables are saved.
-        task = asyncio.create_task(self._leased(message), name=f"lease {message.call} of a bot")
-        self._leasing[message.call] = task
-        task.add_done_callback(_note_failure)
+        task = asyncio.create_task(self._open_lease(message), name=f"lease {message.call} of a bot")
+        self._lease_tasks[message.call] = task
+        task.add_done_callback(_log_lease_failure)
 
-    async def _leased(self, message: connection_messages.Lease) -> _Held:
+    async def _open_lease(self, message: connection_messages.Lease) -> _ActiveLease:
         key = message.key
-        await self._epochs.enter(key, message.epoch)
+        await self._epochs.accept(key, message.epoch)
         if not self._may_start() and key not in await self._host.statuses([key]):
             raise errors.KernelStartError(_ENDING)
         stack = contextlib.AsyncExitStack()
         lease = await stack.enter_async_context(self._host.lease(key, person=message.person))
-        active = self._leases[message.call] = _Held(key, lease, stack, message.is_ephemeral)
+        active = self._leases[message.call] = _ActiveLease(key, lease, stack, message.is_ephemeral)
         return active
 
-    async def _held(self, number: int) -> _Held | None:
+    async def _wait_for_lease(self, number: int) -> _ActiveLease | None:
         """Return a lease once it is there; None if there is none.
 
         Raises:
             KernelError: it could not be had.
         """
-        leasing = self._leasing.get(number)
-        return None if leasing is None else await asyncio.shield(leasing)
+        lease_task = self._lease_tasks.get(number)
+        return None if lease_task is None else await asyncio.shield(lease_task)
 
     async def _start_kernel(self, message: connection_messages.StartKernel) -> None:
         def waiting(sentence: str) -> None:
             self._send_soon(connection_messages.Waiting(message.call, sentence))
 
-        active = await self._held(message.lease)
+        active = await self._wait_for_lease(message.lease)
         if active is None:
             raise errors.KernelStartError(_ENDING)
         kernel = await active.lease.kernel(waiting=waiting)
@@ -210,7 +210,7 @@ class BotConnection:
     async def _follow(self, message: connection_messages.Follow) -> None:
         call, execution_id, code = message.call, message.execution_id, message.code
         if code is not None:
-            kernel = await self._given(code.lease, code.kernel_id)
+            kernel = await self._kernel_of_lease(code.lease, code.kernel_id)
             if kernel is not None:
                 self._executions.begin(
                     execution_id,
@@ -233,13 +233,13 @@ class BotConnection:
             execution_id,
             after=message.after,
             send=send,
-            questioner=_Questioner(self, call) if message.can_ask else None,
+            questioner=_RemoteQuestioner(self, call) if message.can_ask else None,
         )
 
-    async def _given(self, lease: int, kernel_id: str) -> local_host.LocalKernel | None:
+    async def _kernel_of_lease(self, lease: int, kernel_id: str) -> local_host.LocalKernel | None:
         """Return the kernel that a lease gave, perhaps through an earlier connection."""
         try:
-            active = await self._held(lease)
+            active = await self._wait_for_lease(lease)
         except errors.KernelError:
             # The request for the kernel is answered with the reason.
             return None
@@ -253,12 +253,12 @@ class BotConnection:
         return active.kernels[kernel_id]
 
     async def _cancel(self, number: int) -> None:
-        if (leasing := self._leasing.pop(number, None)) is not None:
-            leasing.cancel()
-            await asyncio.wait({leasing})
-        if (held := self._leases.pop(number, None)) is not None:
-            await self._end_lease(held)
-        if (task := self._calls.get(number)) is not None:
+        if (lease_task := self._lease_tasks.pop(number, None)) is not None:
+            lease_task.cancel()
+            await asyncio.wait({lease_task})
+        if (lease := self._leases.pop(number, None)) is not None:
+            await self._end_lease(lease)
+        if (task := self._call_tasks.get(number)) is not None:
             task.cancel()
 
     def _answer(self, message: connection_messages.Answer) -> None:
@@ -270,12 +270,12 @@ class BotConnection:
         elif message.error is not None:
             questions.answer(message.question, host_messages.error(message.error))
 
-    def _begin(self, number: int, work: Coroutine[Any, Any, None]) -> None:
+    def _begin_call(self, number: int, work: Coroutine[Any, Any, None]) -> None:
         """Do what takes long beside the other things; what is wrong with it is told."""
-        if (former := self._calls.get(number)) is not None:
+        if (former := self._call_tasks.get(number)) is not None:
             former.cancel()
 
-        async def told() -> None:
+        async def run() -> None:
             try:
                 await work
             except errors.BotError as error:
@@ -290,12 +290,12 @@ class BotConnection:
                 fault = host_messages.error_fields(errors.KernelError())
                 await self._send(connection_messages.Failed(number, fault))
 
-        task = self._calls[number] = asyncio.create_task(told(), name=f"call {number} of a bot")
-        task.add_done_callback(lambda _: self._over(number, task))
+        task = self._call_tasks[number] = asyncio.create_task(run(), name=f"call {number} of a bot")
+        task.add_done_callback(lambda _: self._on_call_end(number, task))
 
-    def _over(self, number: int, task: asyncio.Task[None]) -> None:
-        if self._calls.get(number) is task:
-            del self._calls[number]
+    def _on_call_end(self, number: int, task: asyncio.Task[None]) -> None:
+        if self._call_tasks.get(number) is task:
+            del self._call_tasks[number]
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, ConnectionError):
             _log.error("what a bot asked for failed", exc_info=error)
@@ -305,50 +305,50 @@ class BotConnection:
 
     def _send_soon(self, message: connection_messages.ToBot) -> None:
         task = asyncio.create_task(self._send(message), name="word to a bot")
-        self._sending.add(task)
-        task.add_done_callback(self._sent)
+        self._send_tasks.add(task)
+        task.add_done_callback(self._on_sent)
 
-    def _sent(self, task: asyncio.Task[None]) -> None:
-        self._sending.discard(task)
+    def _on_sent(self, task: asyncio.Task[None]) -> None:
+        self._send_tasks.discard(task)
         if not task.cancelled() and isinstance(error := task.exception(), Exception):
             _log.info("a bot went before it was told something: %r", error)
 
     async def _send_event(self, number: int, event: int, record: bytes) -> None:
         # One at a time: what all executions together would send to a slow bot is a lot.
-        async with self._in_turn:
+        async with self._send_lock:
             await self._socket.send_bytes(_FRAME.pack(number, event) + record)
 
-    async def _let_go(self) -> None:
-        for task in [*self._calls.values(), *self._sending]:
+    async def _end_calls_and_leases(self) -> None:
+        for task in [*self._call_tasks.values(), *self._send_tasks]:
             task.cancel()
-        for heard in self._losses.values():
-            if not heard.done():
-                heard.set_exception(ConnectionResetError("the bot has gone"))
-        leasing = list(self._leasing.values())
-        for lease in leasing:
-            lease.cancel()
-        if leasing:
-            await asyncio.wait(leasing)
-        for held in self._leases.values():
-            await self._end_lease(held)
+        for acknowledged in self._losses.values():
+            if not acknowledged.done():
+                acknowledged.set_exception(ConnectionResetError("the bot has gone"))
+        lease_tasks = list(self._lease_tasks.values())
+        for lease_task in lease_tasks:
+            lease_task.cancel()
+        if lease_tasks:
+            await asyncio.wait(lease_tasks)
+        for lease in self._leases.values():
+            await self._end_lease(lease)
         self._leases.clear()
 
-    async def _end_lease(self, held: _Held) -> None:
-        await held.stack.aclose()
-        if held.is_ephemeral:
+    async def _end_lease(self, lease: _ActiveLease) -> None:
+        await lease.stack.aclose()
+        if lease.is_ephemeral:
             try:
-                await self._host.forget(held.key)
+                await self._host.forget(lease.key)
             except errors.BotError:
                 _log.exception("a session could not be forgotten")
 
 
-def _note_failure(leasing: asyncio.Task[_Held]) -> None:
+def _log_lease_failure(lease_task: asyncio.Task[_ActiveLease]) -> None:
     """Log why a lease could not be had; whoever asks for its kernel is told."""
-    if not leasing.cancelled() and (error := leasing.exception()) is not None:
+    if not lease_task.cancelled() and (error := lease_task.exception()) is not None:
         _log.info("a lease could not be had", exc_info=error)
 
 
-class _Questioner:
+class _RemoteQuestioner:
     """Passes the questions of one execution on to a bot."""
 
     def __init__(self, connection: BotConnection, call: int) -> None:

@@ -69,12 +69,14 @@ async def listening(host: WatchedHost, address: str) -> AsyncIterator[None]:
         for name, count in (await host.loads()).items():
             figures[name] = (f"The {name} that it has now.", count)
         text = "".join(
-            f"# HELP {full} {about}\n# TYPE {full} gauge\n{full} {value}\n"
-            for full, (about, value) in ((_PREFIX + name, told) for name, told in figures.items())
+            f"# HELP {full} {help_text}\n# TYPE {full} gauge\n{full} {value}\n"
+            for full, (help_text, value) in (
+                (_PREFIX + name, figure) for name, figure in figures.items()
+            )
         )
         return web.Response(body=text.encode(), headers={"Content-Type": _CONTENT_TYPE})
 
-    name, port = host_addresses.parsed(address)
+    name, port = host_addresses.parse(address)
     application = web.Application()
     application.add_routes(
         [web.get("/livez", live), web.get("/readyz", ready), web.get("/metrics", metrics)]
@@ -85,8 +87,8 @@ async def listening(host: WatchedHost, address: str) -> AsyncIterator[None]:
         try:
             await web.TCPSite(runner, name, port).start()
         except OSError as error:
-            told = _NO_PORT.format(reason=error.strerror, address=address)
-            raise errors.SettingsError(told) from error
+            message = _NO_PORT.format(reason=error.strerror, address=address)
+            raise errors.SettingsError(message) from error
         yield
     finally:
         await runner.cleanup()

@@ -53,7 +53,7 @@ _REQUEST_BYTES: Final = 16 * 1024 * 1024
 _REQUEST_LINE_BYTES: Final = 64 * 1024
 _PEER: Final = struct.Struct("3i")
 _ID_BYTES: Final = 16
-_MOST_LOSSES: Final = 1000
+_MAX_LOSSES: Final = 1000
 _RETRY_SECONDS: Final = 0.1
 _SHUTDOWN_SECONDS: Final = 2.0
 _HEARTBEAT_SECONDS: Final = 20.0
@@ -74,7 +74,7 @@ class HostServer:
     def __init__(
         self,
         host: local_host.LocalHost,
-        begun: executions.Executions,
+        host_executions: executions.Executions,
         *,
         allowed_uids: Collection[int],
         is_lingering: bool,
@@ -85,32 +85,32 @@ class HostServer:
     ) -> None:
         self._host = host
         self._doors = door_leases.DoorLeases(host)
-        self.executions = begun
+        self.executions = host_executions
         self._is_lingering = is_lingering
         self._fingerprint = fingerprint
         self._private = private
         self._has_doors = has_doors
         self._allowed_uids = frozenset(allowed_uids)
         self.id = uuid.uuid4().hex
-        self._data_id = self._data_file = ""
+        self._data_id = self._data_inode = ""
         self._epochs = session_epochs.SessionEpochs(host.data / "epochs", host.release)
         self._archives = archives
         if archives is not None:
-            self._epochs.on_known = archives.attend
+            self._epochs.on_epoch = archives.attend
         self.connections: list[bot_connections.BotConnection] = []
         self.last_seen = time.monotonic()
         self.is_draining = False
         self.is_ending = False
         self.changed = asyncio.Event()
-        self._losses: collections.deque[ports.KernelLoss] = collections.deque(maxlen=_MOST_LOSSES)
-        self._news = asyncio.Event()
+        self._losses: collections.deque[ports.KernelLoss] = collections.deque(maxlen=_MAX_LOSSES)
+        self._losses_changed = asyncio.Event()
 
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
         cls,
         host: local_host.LocalHost,
-        begun: executions.Executions,
+        host_executions: executions.Executions,
         path: pathlib.Path,
         *,
         is_lingering: bool = False,
@@ -138,30 +138,30 @@ class HostServer:
         Raises:
             OSError: a socket cannot be made.
         """
-        allowed = {0, os.geteuid()} | ({bot_uid} if bot_uid is not None else set())
+        allowed_uids = {0, os.geteuid()} | ({bot_uid} if bot_uid is not None else set())
         server = cls(
             host,
-            begun,
-            allowed_uids=allowed,
+            host_executions,
+            allowed_uids=allowed_uids,
             is_lingering=is_lingering,
             fingerprint=fingerprint,
             private=private,
             has_doors=has_doors,
             archives=archives,
         )
-        server._data_id, server._data_file = await asyncio.to_thread(_identity, host.data)
+        server._data_id, server._data_inode = await asyncio.to_thread(_identity, host.data)
         runner = await server._runner()
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             _bind(listener, path, bot_uid)
-            await host.listen(server._lose)
-            telling = asyncio.create_task(server._tell(), name="losses of kernels")
+            await host.listen(server._on_loss)
+            reporting = asyncio.create_task(server._report_losses(), name="losses of kernels")
             try:
                 await _start(runner, listener, tls)
                 yield server
             finally:
-                telling.cancel()
-                await asyncio.wait({telling})
+                reporting.cancel()
+                await asyncio.wait({reporting})
         finally:
             await host.listen(None)
             await runner.cleanup()
@@ -175,7 +175,8 @@ class HostServer:
             host_requests.Drain: self._drain,
         }
         application = web.Application(
-            middlewares=[self._admit, _tell_errors, self._fence], client_max_size=_REQUEST_BYTES
+            middlewares=[self._check_peer, _answer_errors, self._check_epoch],
+            client_max_size=_REQUEST_BYTES,
         )
         application.on_shutdown.append(self._close_connections)
         application.add_routes(
@@ -197,7 +198,7 @@ class HostServer:
         return runner
 
     @web.middleware
-    async def _admit(
+    async def _check_peer(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         """Let in only who may."""
@@ -213,11 +214,11 @@ class HostServer:
         return await handler(request)
 
     @web.middleware
-    async def _fence(
+    async def _check_epoch(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         """Refuse what is said of a session that was moved."""
-        await self._epochs.enter_by_request(request)
+        await self._epochs.accept_request_epoch(request)
         return await handler(request)
 
     async def _events(self, request: web.Request) -> web.WebSocketResponse:
@@ -230,7 +231,7 @@ class HostServer:
             self._host,
             self.executions,
             may_start=lambda: not self.is_draining,
-            told=self._news.set,
+            on_listen=self._losses_changed.set,
             is_bot="bot" in request.query,
             epochs=self._epochs,
         )
@@ -249,23 +250,25 @@ class HostServer:
             await connection.close()
         await self._doors.close()
 
-    async def _lose(self, loss: ports.KernelLoss) -> None:
+    async def _on_loss(self, loss: ports.KernelLoss) -> None:
         """Note a lost kernel: nothing here waits for a bot."""
         if any(connection.owns(loss.key) for connection in self.connections):
             return
         self._losses.append(loss)
-        self._news.set()
+        self._losses_changed.set()
 
-    async def _tell(self) -> None:
+    async def _report_losses(self) -> None:
         """Tell a bot of each lost kernel; the next one, where it went before it had heard."""
         while True:
-            await self._news.wait()
-            listening = next((one for one in self.connections if one.listens), None)
-            if listening is None or not self._losses:
-                self._news.clear()
+            await self._losses_changed.wait()
+            listener = next(
+                (connection for connection in self.connections if connection.listens), None
+            )
+            if listener is None or not self._losses:
+                self._losses_changed.clear()
                 continue
             try:
-                await listening.lose(self._losses[0])
+                await listener.report_loss(self._losses[0])
                 self._losses.popleft()
             except ConnectionError:
                 await asyncio.sleep(_RETRY_SECONDS)
@@ -275,7 +278,7 @@ class HostServer:
             {
                 "id": self.id,
                 "data_id": self._data_id,
-                "data_file": self._data_file,
+                "data_file": self._data_inode,
                 "has_doors": self._has_doors
                 and self._host.sandbox_level is not values.SandboxLevel.CONTAINER,
                 "protocol": host_messages.PROTOCOL,
@@ -311,7 +314,7 @@ class HostServer:
         """Count what it has: `bots`, `kernels` and `executions`."""
         return {
             # Commands are connected too, and go; a host that waited for them would not save.
-            "bots": sum(one.is_bot or one.listens for one in self.connections),
+            "bots": sum(connection.is_bot or connection.listens for connection in self.connections),
             "kernels": len(await self._host.statuses()),
             "executions": len(self.executions),
         }
@@ -324,11 +327,11 @@ class HostServer:
 def _identity(data: pathlib.Path) -> tuple[str, str]:
     """Return the id of a data directory, and what no copy of it shares, here or elsewhere."""
     file = data / "host.id"
-    made = functools.partial(secrets.token_hex, _ID_BYTES)
-    data_id = private_files.read_or_create(file, made)
-    found = file.stat()
-    of = f"{_BOOT.read_text('ascii').strip()} {found.st_dev} {found.st_ino}"
-    return data_id, hashlib.sha256(of.encode("ascii")).hexdigest()
+    new_id = functools.partial(secrets.token_hex, _ID_BYTES)
+    data_id = private_files.read_or_create(file, new_id)
+    status = file.stat()
+    inode = f"{_BOOT.read_text('ascii').strip()} {status.st_dev} {status.st_ino}"
+    return data_id, hashlib.sha256(inode.encode("ascii")).hexdigest()
 
 
 async def _start(
@@ -341,7 +344,7 @@ async def _start(
 
 
 @web.middleware
-async def _tell_errors(
+async def _answer_errors(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
     """Answer with the error that was raised, by its kind and its sentence."""

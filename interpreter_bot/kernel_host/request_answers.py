@@ -23,7 +23,7 @@ Answers: TypeAlias = Mapping[type[host_requests.Request[Any]], Callable[[Any], A
 
 def answers(
     host: local_host.LocalHost,
-    begun: executions.Executions,
+    host_executions: executions.Executions,
     epochs: session_epochs.SessionEpochs,
     archives: session_archives.SessionArchives | None,
 ) -> Answers:
@@ -43,7 +43,7 @@ def answers(
 
     async def fork(request: host_requests.Fork) -> object:
         saved = await host.fork(request.key, request.new_key, checkpoint=request.checkpoint)
-        await epochs.enter(request.new_key, request.new_epoch)
+        await epochs.accept(request.new_key, request.new_epoch)
         await note_change(request.new_key)
         return saved
 
@@ -95,7 +95,9 @@ def answers(
         host_requests.GoBack: go_back,
         host_requests.Release: lambda request: host.release(request.key),
         host_requests.Forget: forget,
-        host_requests.Stop: lambda request: begun.stop(request.execution_id, request.reason),
+        host_requests.Stop: lambda request: host_executions.stop(
+            request.execution_id, request.reason
+        ),
         host_requests.StoredBytes: lambda request: host.stored_bytes(request.keys),
         host_requests.Save: lambda request: host.save(request.key),
         host_requests.End: lambda request: host.end(request.key, request.reason),
@@ -103,7 +105,7 @@ def answers(
         host_requests.Offer: lambda request: host.offer(request.key),
         host_requests.Arrive: arrive,
         host_requests.Archive: archive,
-        host_requests.Fence: lambda request: epochs.leave(request.key, request.epoch),
+        host_requests.Fence: lambda request: epochs.fence(request.key, request.epoch),
         host_requests.ListFiles: list_files,
         host_requests.KeptFiles: kept_files,
         host_requests.RenameFile: rename_file,
@@ -113,15 +115,15 @@ def answers(
     }
 
 
-def route(answering: Answers) -> web.RouteDef:
+def route(handlers: Answers) -> web.RouteDef:
     """Return the HTTP route of all requests."""
 
     async def answer(request: web.Request) -> web.Response:
-        kind = host_requests.REQUESTS.get(request.match_info["name"])
-        if kind is None or kind not in answering:
+        request_type = host_requests.REQUESTS.get(request.match_info["name"])
+        if request_type is None or request_type not in handlers:
             raise web.HTTPNotFound
-        said = await read(kind, request)
-        return _json(await answering[kind](said))
+        message = await read(request_type, request)
+        return _json(await handlers[request_type](message))
 
     return web.post("/v1/requests/{name}", answer)
 

@@ -35,13 +35,13 @@ class SessionEpochs:
                 on without.
         """
         self._directory = directory
-        self.on_known: Callable[[str, int], None] | None = None
+        self.on_epoch: Callable[[str, int], None] | None = None
         self._end_kernel = end_kernel
-        self._known: dict[str, int] = {}
+        self._epochs: dict[str, int] = {}
         # One of each session: to end a kernel takes as long as its variables are saved.
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
-    async def enter(self, key: str, epoch: int) -> None:
+    async def accept(self, key: str, epoch: int) -> None:
         """Be in an epoch of a session from now on; its kernel of an earlier one ends.
 
         Args:
@@ -51,30 +51,30 @@ class SessionEpochs:
         Raises:
             SessionMovedError: it is an older one.
         """
-        if epoch == 0 or self._known.get(key) == epoch:
+        if epoch == 0 or self._epochs.get(key) == epoch:
             return
         async with self._lock(key):
             digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
             file = self._directory / digest[:2] / digest
-            known = self._known.get(key) or int(
+            stored_epoch = self._epochs.get(key) or int(
                 await asyncio.to_thread(private_files.read, file) or 0
             )
-            if epoch < known:
+            if epoch < stored_epoch:
                 raise errors.SessionMovedError
-            if epoch > known:
+            if epoch > stored_epoch:
                 # Until all of it is done, nobody passes by what is remembered.
-                self._known.pop(key, None)
-                if known:
+                self._epochs.pop(key, None)
+                if stored_epoch:
                     await self._end_kernel(key)
                 await asyncio.to_thread(private_files.replace, file, str(epoch))
-            self._known[key] = epoch
-            if self.on_known is not None:
-                self.on_known(key, epoch)
+            self._epochs[key] = epoch
+            if self.on_epoch is not None:
+                self.on_epoch(key, epoch)
 
     def _lock(self, key: str) -> asyncio.Lock:
         return self._locks.setdefault(key, asyncio.Lock())
 
-    async def leave(self, key: str, epoch: int) -> None:
+    async def fence(self, key: str, epoch: int) -> None:
         """Hear that a session is on another machine in an epoch, and end its kernel here.
 
         Also one that began when only this machine was there, and is of no epoch.
@@ -83,15 +83,15 @@ class SessionEpochs:
             SessionMovedError: it came back in a later one.
         """
         async with self._lock(key):
-            if self._known.get(key) != epoch:
+            if self._epochs.get(key) != epoch:
                 raise errors.SessionMovedError
             await self._end_kernel(key)
 
-    async def enter_by_request(self, request: web.Request) -> None:
+    async def accept_request_epoch(self, request: web.Request) -> None:
         """Be in the epoch that a request is said in, if it says so.
 
         Raises:
             SessionMovedError: an older epoch.
         """
         if "epoch" in request.query:
-            await self.enter(request.query["key"], int(request.query["epoch"]))
+            await self.accept(request.query["key"], int(request.query["epoch"]))

@@ -53,7 +53,7 @@ class NodeActor:
         if not config.host.listen:
             raise errors.SettingsError(_NO_ADDRESS)
         status = asyncio.run(_found_or_started(config))
-        name, port = host_addresses.parsed(config.host.listen)
+        name, port = host_addresses.parse(config.host.listen)
         reached = self._node_address if name in _EVERYWHERE else name
         return host_reports.HostReport(
             address=str(host_addresses.TlsAddress(reached, port)),

@@ -48,7 +48,7 @@ class RayDriver:
         try:
             if address != _AUTO:
                 # Ray itself would try for minutes, and say nothing that a person could use.
-                found = host_addresses.parsed(address)
+                found = host_addresses.parse(address)
                 socket.create_connection(found, timeout=_CONNECT_SECONDS).close()
             ray.init(address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False)
         except (OSError, ValueError, RuntimeError) as error:

@@ -330,7 +330,7 @@ class SessionEnvironment:
                 await asyncio.wait({running})
                 raise
             # The end of the turn says why it was cancelled.
-            self._end(await cancellable_executions.stopped(self._hosts, running, hosted_id))
+            self._end(await cancellable_executions.stop_and_wait(self._hosts, running, hosted_id))
             raise
         self._end(end)
         return end.finished

@@ -175,7 +175,7 @@ class _Work:
             session.kernel, services.id, self._recorder.kernel, person=person
         )
         if self._former is None:
-            moved = variable_losses.MOVED if await services.hosts.take_move_notice(key) else ""
+            moved = variable_losses.MOVED if await services.hosts.ensure_placed(key) else ""
             status = (await services.hosts.statuses({key})).get(key)
             now = (status.kernel_id, status.loss_reason) if status else ("", moved)
             saved = (await services.hosts.variables(key)).saved if held.are_gone(*now) else None

@@ -62,7 +62,7 @@ class Placements:
         assert found is not None, "it was put there"  # noqa: S101
         return found
 
-    async def mark_told(self, key: str, epoch: int) -> bool:
+    async def mark_announced(self, key: str, epoch: int) -> bool:
         """Note that people hear that a session was moved; say whether nobody did before."""
         mine = (_T.c.session_digest == _digest(key), _T.c.epoch == epoch, ~_T.c.is_told)
         async with self._begin.writing() as transaction:

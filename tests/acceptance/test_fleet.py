@@ -151,7 +151,7 @@ async def test_new_sessions_go_to_both(config, machines):
     async with opened(config) as (hosts, database):
         keys = [f"s{number}" for number in range(64)]
         for key in keys:
-            assert not await hosts.take_move_notice(key)
+            assert not await hosts.ensure_placed(key)
         placed = {machine_of(machines, await database.placements.find(key)) for key in keys}
         assert placed == set(machines)
 
@@ -185,9 +185,9 @@ async def test_a_host_that_is_killed_loses_its_own_sessions_only(config, machine
         machines[0].kill()
         # Those of the other go on at once, whatever becomes of the first.
         assert await ran(hosts, kept, "print(x)") == kept
-        assert await hosts.take_move_notice(lost)
-        assert not await hosts.take_move_notice(lost)
-        assert not await hosts.take_move_notice(kept)
+        assert await hosts.ensure_placed(lost)
+        assert not await hosts.ensure_placed(lost)
+        assert not await hosts.ensure_placed(kept)
         assert await ran(hosts, lost, "print('x' in globals())") == "False"
         host, epoch, _ = await database.placements.find(lost)
         assert (machine_of(machines, (host,)), epoch) == (machines[1], 2)
@@ -196,7 +196,7 @@ async def test_a_host_that_is_killed_loses_its_own_sessions_only(config, machine
         )
         # A copy of what is lost goes where it can be.
         async with asyncio.timeout(30):
-            found, _, epoch = await hosts._placed("a copy", beside=former)
+            found, _, epoch = await hosts._place("a copy", beside=former)
         assert (found.connection.address.port, epoch) == (machines[1].port, 2)
 
 
@@ -286,7 +286,7 @@ async def test_a_kernel_from_before_the_fleet_ends_once_its_session_is_elsewhere
         )
         await ran(first, "old", "x = 1")
         await database.placements.put("old", second.connection.status.data_id, after=0)
-        await hosts._welcome(first)
+        await hosts._fence_moved_sessions(first)
         assert await first.statuses(["old"]) == {}
 
 

@@ -90,7 +90,7 @@ def manifests(bucket, key):
 
 async def archived(hosts, key):
     """Wait until a session that was just used is archived as it is."""
-    host, _, _ = await hosts._placed(key)
+    host, _, _ = await hosts._place(key)
     async with asyncio.timeout(60):
         while not await host.save(key):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
@@ -115,7 +115,7 @@ async def test_a_session_goes_on_where_its_machine_is_lost_with_all_it_had(confi
         other = next(one for one in machines if one is not lost)
         lost.kill()
         began = time.monotonic()
-        assert not await hosts.take_move_notice(key), "nothing is lost"
+        assert not await hosts.ensure_placed(key), "nothing is lost"
         assert await ran(hosts, key, LOOK) == "[1, 2] kept"
         assert time.monotonic() - began < 30
         assert (await machine_of(hosts, database, machines, key)) is other
@@ -259,7 +259,7 @@ async def test_what_a_person_uploads_moves_and_a_draining_host_gives_its_session
         await workspace.put("a.csv", chunks(b"1,2"))
         assert await ran(hosts, key, "y = open('a.csv').read(); print(y)") == "1,2"
         former = await machine_of(hosts, database, machines, key)
-        host, _, _ = await hosts._placed(key)
+        host, _, _ = await hosts._place(key)
         await host.connection.call(host_requests.Drain(is_urgent=False))
         await until(lambda: host.connection.status.is_draining)
         for _ in range(60):
@@ -269,5 +269,5 @@ async def test_what_a_person_uploads_moves_and_a_draining_host_gives_its_session
             # Its variables were being saved just then: it stays until its next message.
             await asyncio.sleep(0.5)
         assert (await machine_of(hosts, database, machines, key)) is not former
-        assert not await hosts.take_move_notice(key)
+        assert not await hosts.ensure_placed(key)
     former.end()

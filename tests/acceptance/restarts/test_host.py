@@ -250,7 +250,7 @@ async def test_host_that_no_bot_comes_back_to_saves_variables_and_ends(config):
 async def test_nothing_is_left_of_a_command_whose_host_was_killed(config):
     async with (
         served(config) as process,
-        host_processes.open_fitting(config) as host,
+        host_processes.open_compatible(config) as host,
         host.lease("once") as lease,
     ):
         await run(lease, "open('left', 'w').write('x')", "e1")

@@ -280,7 +280,7 @@ async def test_host_that_does_not_answer_keeps_no_other_from_being_asked(
 async def test_bot_that_is_only_just_there_keeps_others_from_ending_its_host(
     host, place, monkeypatch
 ):
-    monkeypatch.setattr(host_processes, "_CLOSING_SECONDS", 0.1)
+    monkeypatch.setattr(host_processes, "_MAX_CLOSING_SECONDS", 0.1)
     config = settings.Settings(paths=settings.Paths(data=place / "d", runtime=place / "s"))
     path = host_sockets.make_socket_path(config.paths)
     async with (
@@ -289,7 +289,7 @@ async def test_bot_that_is_only_just_there_keeps_others_from_ending_its_host(
         host_sockets.announced(path),
         host_processes.open_host(config, may_start=False),
     ):
-        await host_processes._Keeper(config).end()
+        await host_processes._HostStarter(config).end()
         assert not served.is_draining
 
 
@@ -362,7 +362,7 @@ async def test_bot_that_does_not_read_costs_no_memory_and_delays_nobody(served, 
             assert sum(len(text) for _, text in shown) == 20 * 60 * 15_001
             end = await kernel.execute("1+1", execution_id="afterwards", show=show)
             assert end.finished.ending is values.Ending.OK
-        (connection,) = [one for one in served.connections if len(one._calls) > 5]
+        (connection,) = [one for one in served.connections if len(one._call_tasks) > 5]
         held = connection._socket._writer.transport.get_write_buffer_size()
         assert held < 1_000_000
 

@@ -32,11 +32,11 @@ async def test_what_was_decided_on_an_older_epoch_counts_for_nothing(database):
 
 async def test_people_are_told_of_a_move_once(database):
     await database.placements.put("s", "a", after=0)
-    assert not await database.placements.mark_told("s", 1)
+    assert not await database.placements.mark_announced("s", 1)
     await database.placements.put("s", "b", after=1)
-    assert not await database.placements.mark_told("s", 1)
-    assert await database.placements.mark_told("s", 2)
-    assert not await database.placements.mark_told("s", 2)
+    assert not await database.placements.mark_announced("s", 1)
+    assert await database.placements.mark_announced("s", 2)
+    assert not await database.placements.mark_announced("s", 2)
     assert await database.placements.find("s") == ("b", 2, True)
 
 

@@ -17,8 +17,8 @@ def test_it_makes_those_of_a_host_and_of_a_bot(place, capsys):
     assert cli.main(["host", "certificate", "--bot", "bot-1"]) == 0
     assert capsys.readouterr().out.split() == ["certificates/127.0.0.1", "certificates/bot-1"]
     host_addresses.Credentials(place / "127.0.0.1", is_host=True)
-    assert certificate_authorities.flaw(place / "bot-1") == ""
-    assert "not that of a bot" in certificate_authorities.flaw(place / "127.0.0.1")
+    assert certificate_authorities.check_certificate(place / "bot-1") == ""
+    assert "not that of a bot" in certificate_authorities.check_certificate(place / "127.0.0.1")
 
 
 @pytest.mark.parametrize("names", [[], ["host-1", "--bot", "bot-1"]])

@@ -11,7 +11,7 @@ def test_it_is_made_once(tmp_path):
     second = certificate_authorities.CertificateAuthority(tmp_path)
     assert first.certificate == second.certificate
     made = second.issue(["bot"], is_bot=True, days=1)
-    assert certificate_authorities.flaw(made) == ""
+    assert certificate_authorities.check_certificate(made) == ""
 
 
 def test_a_certificate_that_is_made_again_replaces_the_former(tmp_path):

@@ -21,16 +21,16 @@ class Silent:
 
 
 async def test_time_for_an_answer_runs_only_while_somebody_is_there_to_give_it():
-    asked = execution_questions.Questions(0.1)
-    asking = asyncio.create_task(asked.ask(REQUEST))
+    questions = execution_questions.Questions(0.1)
+    asking = asyncio.create_task(questions.ask(REQUEST))
     await asyncio.wait({asking}, timeout=0.5)
     assert not asking.done()
-    with asked.asking(Silent()), pytest.raises(errors.BotError, match="nobody answered"):
+    with questions.listening(Silent()), pytest.raises(errors.BotError, match="nobody answered"):
         await asyncio.wait_for(asking, 20)
 
 
 async def test_all_who_can_be_called_are_asked_and_the_others_no_longer_once_one_has_answered():
-    asked, ends = execution_questions.Questions(), []
+    questions, ends = execution_questions.Questions(), []
 
     async def answering(request):
         await asyncio.sleep(0)
@@ -43,18 +43,18 @@ async def test_all_who_can_be_called_are_asked_and_the_others_no_longer_once_one
             ends.append("withdrawn")
 
     with (
-        asked.asking(execution_questions.CallbackQuestioner(asked, waiting)),
-        asked.asking(Silent()),
-        asked.asking(execution_questions.CallbackQuestioner(asked, answering)),
+        questions.listening(execution_questions.CallbackQuestioner(questions, waiting)),
+        questions.listening(Silent()),
+        questions.listening(execution_questions.CallbackQuestioner(questions, answering)),
     ):
         async with asyncio.timeout(20):
-            assert await asked.ask(REQUEST) == "first"
+            assert await questions.ask(REQUEST) == "first"
             await asyncio.sleep(0)
             assert ends == ["withdrawn"]
 
 
 async def test_who_goes_is_asked_no_more_and_who_refuses_says_why():
-    asked, begun, ended = execution_questions.Questions(), asyncio.Event(), asyncio.Event()
+    questions, begun, ended = execution_questions.Questions(), asyncio.Event(), asyncio.Event()
 
     async def waiting(request):
         begun.set()
@@ -67,10 +67,10 @@ async def test_who_goes_is_asked_no_more_and_who_refuses_says_why():
         raise errors.BotError("Not now.")
 
     async with asyncio.timeout(20):
-        with asked.asking(execution_questions.CallbackQuestioner(asked, waiting)):
-            asking = asyncio.create_task(asked.ask(REQUEST))
+        with questions.listening(execution_questions.CallbackQuestioner(questions, waiting)):
+            asking = asyncio.create_task(questions.ask(REQUEST))
             await begun.wait()
         await ended.wait()
-        questioner = execution_questions.CallbackQuestioner(asked, refusing)
-        with asked.asking(questioner), pytest.raises(errors.BotError, match="Not now"):
+        questioner = execution_questions.CallbackQuestioner(questions, refusing)
+        with questions.listening(questioner), pytest.raises(errors.BotError, match="Not now"):
             await asking

@@ -285,9 +285,9 @@ def test_keys_are_nobody_elses(host_files, tmp_path):
 @pytest.mark.parametrize("text", ["host", "host:", ":1", "host:70000", "host:0", "a b:1", "::1:2"])
 def test_what_is_no_address_is_refused(text):
     with pytest.raises(errors.SettingsError, match="is no address"):
-        host_addresses.parsed(text)
+        host_addresses.parse(text)
 
 
 def test_addresses_have_a_name_and_a_port():
-    assert host_addresses.parsed("host-1.example:7443") == ("host-1.example", 7443)
-    assert host_addresses.parsed("[::1]:7443") == ("::1", 7443)
+    assert host_addresses.parse("host-1.example:7443") == ("host-1.example", 7443)
+    assert host_addresses.parse("[::1]:7443") == ("::1", 7443)

@@ -28,7 +28,7 @@ STATUS = host_statuses.HostStatus(
 @pytest.mark.parametrize("ticks", range(6))
 async def test_who_waits_for_a_host_can_be_cancelled_in_any_moment(ticks):
     connection = host_connection.HostConnection(pathlib.Path("/none"), None, patience_seconds=30.0)
-    waiting = asyncio.create_task(connection.connected())
+    waiting = asyncio.create_task(connection.wait_connected())
     await asyncio.sleep(0.01)
     connection._is_connected.set()
     for _ in range(ticks):
@@ -95,11 +95,11 @@ async def _serving(path):
 
 
 def _follow(connection, stack):
-    number = connection.new_number()
+    number = connection.new_call_number()
     call = host_calls.ExecutionCall(
         connection, number, "e", after=0, show=lambda _: None, ask=None, code=None
     )
-    stack.enter_context(connection.wanting(number, call))
+    stack.enter_context(connection.open_call(number, call))
     return call.result
 
 
@@ -122,7 +122,7 @@ class Fleet:
 
 
 async def test_nobody_waits_for_a_host_that_went_and_is_listed_no_more(tmp_path, monkeypatch):
-    monkeypatch.setattr(placed_hosts, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(placed_hosts, "_WATCH_SECONDS", 0.02)
     path = tmp_path / "s"
     fleet = Fleet(path)
     opening = placed_hosts.PlacedHosts.open(fleet, None, lost_seconds=60)
@@ -131,7 +131,7 @@ async def test_nobody_waits_for_a_host_that_went_and_is_listed_no_more(tmp_path,
             await serving.enter_async_context(_serving(path))
             async with opening as hosts:
                 (host,) = hosts._hosts.values()
-                await host.connection.connected()
+                await host.connection.wait_connected()
                 result = _follow(host.connection, stack)
                 await serving.aclose()
                 fleet.listed = set()

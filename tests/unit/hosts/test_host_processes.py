@@ -106,9 +106,9 @@ async def test_bot_says_nothing_to_a_host_of_another_user(short_path):
     assert (await stranger.communicate())[0] == b"\n"
     # Where the directory was made for that user, and not in one for all, it is no stranger.
     os.chown(config.paths.runtime, 65534, 65534)
-    assert 65534 in socket_owners.trusted(place / "host.sock")
+    assert 65534 in socket_owners.trusted_uids(place / "host.sock")
     short_path.chmod(0o1777)
-    assert 65534 not in socket_owners.trusted(place / "host.sock")
+    assert 65534 not in socket_owners.trusted_uids(place / "host.sock")
 
 
 async def test_no_second_host_is_started_beside_one_that_is_stuck(short_path, monkeypatch):
@@ -180,13 +180,13 @@ async def test_a_command_uses_only_a_host_whose_kernels_are_as_its_own_would_be(
     path = host_sockets.make_directory(config.paths, is_shared=False) / "host.sock"
     async with (
         saying(path, **status(config, **fields)),
-        host_processes.open_fitting(config.for_one_session()) as found,
+        host_processes.open_compatible(config.for_one_session()) as found,
     ):
         assert (found is not None) == fits
 
 
 async def test_host_that_does_not_begin_is_ended(short_path, monkeypatch):
-    monkeypatch.setattr(host_processes, "_START_SECONDS", 0.0)
+    monkeypatch.setattr(host_processes, "_MAX_START_SECONDS", 0.0)
     await refused(made(short_path), "did not start", errors.KernelError)
 
 
@@ -195,11 +195,11 @@ def test_a_host_that_nobody_has_waited_for_is_gone():
     ended, running = subprocess.Popen(["true"]), subprocess.Popen(["sleep", "60"])
     try:
         os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
-        keeper = host_processes._Keeper(settings.Settings())
-        assert not keeper._is_there(ended.pid)
-        assert keeper._is_there(running.pid)
+        starter = host_processes._HostStarter(settings.Settings())
+        assert not starter._is_alive(ended.pid)
+        assert starter._is_alive(running.pid)
     finally:
         running.kill()
         for process in (ended, running):
             process.wait()
-    assert not keeper._is_there(running.pid)
+    assert not starter._is_alive(running.pid)

@@ -60,7 +60,7 @@ async def answering(path):
 
 async def test_nothing_is_said_to_a_stranger(short_path, monkeypatch):
     path = short_path / "s"
-    monkeypatch.setattr(socket_owners, "trusted", lambda _: {os.geteuid() + 1})
+    monkeypatch.setattr(socket_owners, "trusted_uids", lambda _: {os.geteuid() + 1})
     async with answering(path) as said, host_statuses.HostSession(path) as session:
         with pytest.raises(errors.HostUnusableError, match="another user"):
             await session.request("POST", "/v1/stop", data=b"secret")

@@ -23,26 +23,26 @@ def opening(tmp_path, ended):
 
 async def test_an_older_epoch_is_refused_also_by_the_next_process(opening, ended):
     epochs = opening()
-    await epochs.enter("s", 2)
+    await epochs.accept("s", 2)
     for again in (epochs, opening()):
-        await again.enter("s", 2)
+        await again.accept("s", 2)
         with pytest.raises(errors.SessionMovedError):
-            await again.enter("s", 1)
-        await again.enter("another", 1)
+            await again.accept("s", 1)
+        await again.accept("another", 1)
     assert ended == []
 
 
 async def test_a_later_epoch_ends_the_kernel_of_the_former(opening, ended):
     epochs = opening()
-    await epochs.enter("s", 1)
-    await epochs.enter("s", 3)
+    await epochs.accept("s", 1)
+    await epochs.accept("s", 3)
     assert ended == ["s"]
     with pytest.raises(errors.SessionMovedError):
-        await epochs.enter("s", 1)
+        await epochs.accept("s", 1)
 
 
 async def test_on_one_machine_there_are_none(opening, tmp_path):
-    await opening().enter("s", 0)
+    await opening().accept("s", 0)
     assert not (tmp_path / "epochs").exists()
 
 
@@ -54,11 +54,11 @@ async def test_nobody_comes_in_while_the_former_kernel_ends(tmp_path):
         await may_end.wait()
 
     epochs = session_epochs.SessionEpochs(tmp_path / "epochs", end)
-    await epochs.enter("s", 1)
-    later = asyncio.create_task(epochs.enter("s", 2))
+    await epochs.accept("s", 1)
+    later = asyncio.create_task(epochs.accept("s", 2))
     await ending.wait()
-    former = asyncio.create_task(epochs.enter("s", 1))
-    latest = asyncio.create_task(epochs.enter("s", 2))
+    former = asyncio.create_task(epochs.accept("s", 1))
+    latest = asyncio.create_task(epochs.accept("s", 2))
     await asyncio.sleep(0)
     assert not former.done()
     assert not latest.done()
@@ -77,24 +77,24 @@ async def test_a_kernel_that_cannot_be_ended_is_tried_again(tmp_path):
             raise errors.KernelError
 
     epochs = session_epochs.SessionEpochs(tmp_path / "epochs", end)
-    await epochs.enter("s", 1)
+    await epochs.accept("s", 1)
     with pytest.raises(errors.KernelError):
-        await epochs.enter("s", 2)
-    await epochs.enter("s", 2)
+        await epochs.accept("s", 2)
+    await epochs.accept("s", 2)
     assert tries == ["s", "s"]
 
 
 async def test_who_hears_that_a_session_is_elsewhere_ends_its_kernel_of_no_epoch(opening, ended):
     epochs = opening()
     # It began when this machine was the only one.
-    await epochs.enter("s", 0)
-    await epochs.enter("s", 1)
+    await epochs.accept("s", 0)
+    await epochs.accept("s", 1)
     assert ended == []
-    await epochs.leave("s", 1)
+    await epochs.fence("s", 1)
     assert ended == ["s"]
-    await epochs.enter("s", 2)
+    await epochs.accept("s", 2)
     with pytest.raises(errors.SessionMovedError):
-        await epochs.leave("s", 1)
+        await epochs.fence("s", 1)
 
 
 async def test_a_kernel_that_takes_long_to_end_keeps_no_other_session_waiting(tmp_path):
@@ -105,10 +105,10 @@ async def test_a_kernel_that_takes_long_to_end_keeps_no_other_session_waiting(tm
         await may_end.wait()
 
     epochs = session_epochs.SessionEpochs(tmp_path / "epochs", end)
-    await epochs.enter("s", 1)
-    later = asyncio.create_task(epochs.enter("s", 2))
+    await epochs.accept("s", 1)
+    later = asyncio.create_task(epochs.accept("s", 2))
     await ending.wait()
     async with asyncio.timeout(5):
-        await epochs.enter("another", 1)
+        await epochs.accept("another", 1)
     may_end.set()
     await later
