@@ -1,6 +1,6 @@
-"""Small authority for certificates of hosts and bots, in a directory of files.
+"""Small certificate authority for hosts and bots, in a directory of files.
 
-Whoever has its key can be any host and any bot: it lies where certificates are made, and on no
+Its key can impersonate any host and any bot, so it stays where certificates are made and is on no
 machine where a host runs.
 """
 
@@ -25,7 +25,7 @@ from interpreter_bot.hosts import host_addresses
 _KEY: Final = "ca.key"
 _AUTHORITY_DAYS: Final = 3650
 _NAME: Final = re.compile(r"[A-Za-z0-9*][A-Za-z0-9._:-]{0,62}")
-# Clocks differ.
+# Clocks of machines differ, so certificates are valid from a little earlier.
 _CLOCK_SKEW: Final = datetime.timedelta(hours=1)
 _USAGES: Final = (
     *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
@@ -34,13 +34,13 @@ _USAGES: Final = (
 
 
 class CertificateAuthority:
-    """The authority of a directory, made there if there is none. Blocks."""
+    """The authority in a directory, created if missing. Blocks."""
 
     def __init__(self, directory: pathlib.Path) -> None:
-        """Read it, or make it.
+        """Read the authority or create it.
 
         Raises:
-            SettingsError: it cannot be read or made; the sentence says why.
+            SettingsError: it cannot be read or created; the sentence says why.
         """
         self._directory = directory
         key_pem = private_files.read_or_create(directory / _KEY, lambda: _key_to_pem(_new_key()))
@@ -58,15 +58,15 @@ class CertificateAuthority:
             raise errors.SettingsError(message) from error
 
     def issue(self, names: Sequence[str], *, is_bot: bool, days: int) -> pathlib.Path:
-        """Make a certificate and its key, in place of those that there are; return where.
+        """Issue a certificate with a new key, replacing a former one; return their directory.
 
         Args:
-            names: of a host, as bots write them: names or addresses; or any name of a bot.
-            is_bot: whose it is; neither can pass for the other.
-            days: how long it is valid.
+            names: the names and addresses by which bots reach a host, or any name of a bot.
+            is_bot: whether it is a client's certificate; neither kind can pass for the other.
+            days: validity.
 
         Raises:
-            SettingsError: a name cannot be one, or a file not be written.
+            SettingsError: a name is invalid, or a file cannot be written.
         """
         for name in names:
             if not _NAME.fullmatch(name):
@@ -98,7 +98,7 @@ class CertificateAuthority:
 
 
 def check_certificate(directory: pathlib.Path) -> str:
-    """Return why the authority beside it refuses a bot's certificate; empty if it does not."""
+    """Return why the authority in its directory refuses a bot's certificate; empty if valid."""
     try:
         certificate, authority = (
             x509.load_pem_x509_certificate((directory / name).read_bytes())

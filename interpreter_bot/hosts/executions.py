@@ -1,7 +1,7 @@
-"""Executions of a host: each runs to its end, whoever follows, and its journal takes its output.
+"""Executions of a host: each runs to its end, even if nobody follows, and fills a journal.
 
-Clients begin, follow, stop and acknowledge executions by their ids, and come and go. An execution
-whose host died ends in its journal with a sentence that says so.
+Clients begin, follow, stop and acknowledge executions by id. If a host died, its executions' ends
+are added to their journals, with a sentence that says so.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 _SWEEP_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.05
-# A host that ends closes its connections, and a moment later its journals.
+# A host that ends closes its connections a moment before its journals.
 _MAX_ENDING_SECONDS: Final = 5.0
 _MAX_KNOWN_IDS: Final = 100_000
 _HOST_DIED: Final = f"The process that kept the Python kernel ended. {run_words.LOST}"
@@ -51,10 +51,10 @@ class _Execution:
 
 
 class Executions:
-    """All executions of one host, by id: in memory, or on disk by `open`.
+    """All executions of one host, by id; in memory, or on disk with `open`.
 
     Attributes:
-        is_draining: the host is about to end, and leaves what other hosts left to the next one.
+        is_draining: the host is about to end, and leaves orphaned executions to the next one.
     """
 
     def __init__(
@@ -87,8 +87,8 @@ class Executions:
 
         Args:
             directory: of the journals of all hosts.
-            bounds: theirs, by default the usual ones.
-            input_seconds: how long an answer is waited for while a bot is connected.
+            bounds: of the journals.
+            input_seconds: how long to wait for an answer while a bot is connected.
 
         Raises:
             OSError: the directory cannot be used.
@@ -105,7 +105,7 @@ class Executions:
                 await executions.close()
 
     async def _end_orphans(self) -> bool:
-        """Take over the executions of dead hosts; return whether no other host lives."""
+        """Write the ends of dead hosts' executions; return whether no other host lives."""
         is_complete = await self._journals.take_over()
         for journal in self._journals:
             if journal.ended_at is None and journal.id not in self._running:
@@ -114,7 +114,7 @@ class Executions:
         return is_complete
 
     def __len__(self) -> int:
-        """How many run."""
+        """Return the number of running executions."""
         return len(self._running)
 
     def begin(
@@ -127,10 +127,10 @@ class Executions:
         seconds: float | None,
         is_own: bool = False,
     ) -> None:
-        """Begin an execution, unless one of that id was begun before.
+        """Begin an execution, unless one of this id was begun before.
 
         Raises:
-            ValueError: the id cannot be used.
+            ValueError: the id is invalid.
         """
         if self.is_known(execution_id):
             return
@@ -164,7 +164,7 @@ class Executions:
                     execution, journal, code, ask=ask, seconds=seconds, is_own=is_own
                 )
         except Exception:
-            # The last net: followers wait for an end, and nobody else would hear of this.
+            # The last net: followers wait for an end.
             _log.exception("an execution failed")
             end = ports.ExecutionEnd(values.Finished(values.Ending.REFUSED, 0.0, _DEFECT))
         finally:
@@ -175,7 +175,7 @@ class Executions:
             del self._running[journal.id]
 
     async def find(self, execution_id: str) -> execution_journals.Journal:
-        """Return the journal of an execution, also of one whose host ended just now.
+        """Return the journal of an execution, also if its host has just ended.
 
         Raises:
             ExecutionMissingError: there is none.
@@ -193,11 +193,11 @@ class Executions:
         return journal
 
     def is_known(self, execution_id: str) -> bool:
-        """Whether an execution of that id was begun; its output may be forgotten."""
+        """Return whether an execution of this id was begun; its events may be forgotten."""
         return execution_id in self._known_ids or self._journals.find(execution_id) is not None
 
     def questions(self, execution_id: str) -> execution_questions.Questions | None:
-        """Return the questions of an execution, as long as it runs."""
+        """Return the questions of a running execution; None for others."""
         execution = self._running.get(execution_id)
         return None if execution is None else execution.questions
 
@@ -209,9 +209,9 @@ class Executions:
         send: SendEvent,
         questioner: execution_questions.Questioner | None,
     ) -> None:
-        """Send the events after a number as they come, the end last; it needs no lease.
+        """Send the events after a number as they come, the end last; needs no lease.
 
-        A question is asked once everything that was shown before it was sent.
+        A question is asked after the events before it were sent.
 
         Raises:
             ExecutionMissingError: it never began, was acknowledged, or is too old.
@@ -228,7 +228,7 @@ class Executions:
                 if entry.left_out:
                     notice = values.Notice(_LEFT_OUT.format(entry.left_out))
                     await send(entry.number - 1, host_messages.pack(notice))
-                # A slow client is waited for: later events stay in the journal.
+                # Waits for a slow client; later events stay in the journal.
                 await send(entry.number, entry.record)
                 sent = entry.number
                 if ordered is not None:
@@ -237,7 +237,7 @@ class Executions:
             await _send_end(journal, after, send)
 
     async def stop(self, execution_id: str, reason: str = "") -> None:
-        """Interrupt an execution, or keep it from beginning."""
+        """Interrupt an execution, or prevent its beginning."""
         execution = self._running.get(execution_id)
         if execution is None:
             return
@@ -247,12 +247,12 @@ class Executions:
             await execution.kernel.stop(reason)
 
     def acknowledge(self, execution_id: str) -> None:
-        """Forget an execution, if it is over: its output was recorded elsewhere."""
+        """Forget an execution that has ended."""
         if execution_id not in self._running:
             self._journals.remove(execution_id)
 
     async def close(self) -> None:
-        """End all that run."""
+        """End all running executions."""
         tasks = {
             execution.task for execution in self._running.values() if execution.task is not None
         }
@@ -272,7 +272,7 @@ async def _run_in_kernel(
     seconds: float | None,
     is_own: bool,
 ) -> ports.ExecutionEnd:
-    """Run code in a kernel that is free."""
+    """Run code in an idle kernel, and describe its end."""
     kernel = execution.kernel
     installed: list[code_activity.InstalledLayer] = []
 
@@ -310,10 +310,10 @@ async def _run_in_kernel(
 
 
 async def _cpu_seconds(kernel: live_kernels.Kernel) -> float:
-    """Read the processor time of a kernel's session so far."""
+    """Return the processor time of a kernel's session so far."""
     usage = kernel.provisioner.usage()
     if not usage.is_counted:
-        # Without a control group, it is read of each process.
+        # Without a control group, it is the sum over /proc.
         return await asyncio.to_thread(usage.cpu_seconds)
     return usage.cpu_seconds()
 
@@ -321,11 +321,11 @@ async def _cpu_seconds(kernel: live_kernels.Kernel) -> float:
 async def _send_end(journal: execution_journals.Journal, after: int, send: SendEvent) -> None:
     """Send the end under a number that the client has not received.
 
-    A client receives events before the disk has them. If the host is killed then, the client knows
-    more than the next host, whose end of the execution would count as received already.
+    Clients receive events before they are on disk. After a crash, the next host may number the end
+    like an event that the client has received before, which the client would skip.
 
     Raises:
-        ExecutionMissingError: it cannot be read any more.
+        ExecutionMissingError: the end is not in the journal any more.
     """
     ends = [entry.record async for entry in journal.follow(journal.last - 1)]
     if not ends:
@@ -334,7 +334,7 @@ async def _send_end(journal: execution_journals.Journal, after: int, send: SendE
 
 
 class _OrderedQuestioner:
-    """Holds a question back until everything that was shown before it was sent."""
+    """Delays a question until the events before it were sent."""
 
     def __init__(
         self,
@@ -342,19 +342,19 @@ class _OrderedQuestioner:
         journal: execution_journals.Journal,
         sent: int,
     ) -> None:
-        """Ask nothing yet; `sent` is the number of the last event that was sent."""
+        """Begin after event number `sent`."""
         self._questioner = questioner
         self._journal = journal
         self._sent = sent
         self._waiting: tuple[int, int, values.InputRequested] | None = None
 
     def ask(self, number: int, request: values.InputRequested) -> None:
-        """Ask once all that the journal has now was sent."""
+        """Ask once all present events of the journal were sent."""
         self._waiting = self._journal.last, number, request
         self.note_sent(self._sent)
 
     def note_sent(self, number: int) -> None:
-        """Note that an event was sent, for which a question may wait."""
+        """Note the number of an event that was sent, and ask a question that waited for it."""
         self._sent = number
         if self._waiting is not None and number >= self._waiting[0]:
             _, question, request = self._waiting
@@ -362,13 +362,13 @@ class _OrderedQuestioner:
             self._questioner.ask(question, request)
 
     def withdraw(self, number: int) -> None:
-        """Take the question back."""
+        """Withdraw the question."""
         self._waiting = None
         self._questioner.withdraw(number)
 
 
 def _age_seconds(about: bytes) -> float:
-    """Return how long ago an execution began whose host died, by what its journal is about."""
+    """Return the time since an execution began, from its journal's description."""
     try:
         return max(time.time() - float(json.loads(about)["began"]), 0.0)
     except (ValueError, KeyError, TypeError):
@@ -376,6 +376,6 @@ def _age_seconds(about: bytes) -> float:
 
 
 def _lost_end(seconds: float) -> ports.ExecutionEnd:
-    """Return the end of an execution whose host died, or was told to end at once."""
+    """Return the end of an execution whose host died or had to end at once."""
     finished = values.Finished(values.Ending.CRASHED, seconds, _HOST_DIED, kernel_lost=True)
     return ports.ExecutionEnd(finished, loss_reason=_HOST_DIED)

@@ -1,8 +1,7 @@
-"""Addresses of hosts: a socket of this machine, or a name and port that speak TLS.
+"""Addresses of hosts: a socket of this machine, or a name and port with TLS.
 
-Over TLS both ends show a certificate of one small authority, and both check the other's: a host's
-says by which names it may be reached, a bot's that it is a bot's. Files are read again when they
-change, for the connections that are made from then on.
+Over TLS both ends show a certificate of one small authority, and each checks the other's: a host's
+has its names, a bot's is for clients only. New connections use certificates that were replaced.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _log = logging.getLogger(__name__)
 CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"
 AUTHORITY: Final = "ca.crt"
-# As Kubernetes, and what issues certificates there, names them.
+# Names as in TLS secrets of Kubernetes.
 _FILES: Final = (CERTIFICATE, KEY, AUTHORITY)
 _ADDRESS: Final = re.compile(r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})")
 
@@ -32,7 +31,7 @@ _NO_PAIR: Final = "The key in {directory}/tls.key is not that of the certificate
 _NO_CERTIFICATES: Final = (
     "{directory} holds something else than a certificate, its key and an authority."
 )
-# Of OpenSSL, where a certificate is refused.
+# By OpenSSL's code of a refused certificate.
 _VERIFY_MESSAGES: Final[Mapping[int, str]] = {
     9: "The certificate of the host at {address} is not valid yet; or a clock is wrong.",
     10: "The certificate of the host at {address} has expired.",
@@ -48,21 +47,13 @@ _WRONG_PURPOSE: Final = 26
 
 
 class Credentials:
-    """Certificate, key and trusted authority of one end, in a directory. Blocks shortly.
-
-    Attributes:
-        directory: of them.
-    """
+    """Certificate, key and trusted authority of one end, in a directory. Blocks shortly."""
 
     def __init__(self, directory: pathlib.Path, *, is_host: bool) -> None:
-        """Read the files.
-
-        Args:
-            directory: of `tls.crt`, `tls.key` and `ca.crt`.
-            is_host: whether this is the end that listens.
+        """Read `tls.crt`, `tls.key` and `ca.crt` of a directory.
 
         Raises:
-            SettingsError: one is missing, or does not fit; the sentence says which.
+            SettingsError: a file is missing or invalid; the sentence says which.
         """
         self.directory = directory
         self._is_host = is_host
@@ -70,7 +61,7 @@ class Credentials:
         self._context = self._build_context()
 
     def context(self) -> ssl.SSLContext:
-        """Return what the next connection uses; files that do not fit (yet) change nothing."""
+        """Return the context for the next connection; ignore changed files that are invalid."""
         try:
             state = self._read_state()
             if state != self._loaded_state:
@@ -99,9 +90,9 @@ class Credentials:
             message = _NO_FILE.format(file=self.directory, reason=error.strerror)
             raise errors.SettingsError(message) from error
         if self._is_host:
-            # A ticket would let in whom an authority vouched for that is trusted no more.
+            # A session ticket would admit a bot whose authority is no longer trusted.
             context.num_tickets = 0
-            # It is called for each connection, also where none is named.
+            # OpenSSL calls it for each connection, even without a server name.
             context.sni_callback = self._use_current_context
         return context
 
@@ -113,12 +104,12 @@ class Credentials:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TlsAddress:
-    """Where a host of another machine listens.
+    """Address of a host on another machine.
 
     Attributes:
         name: which its certificate is for.
         port: of TCP.
-        ip: where the name leads, if it leads to several hosts.
+        ip: one address of the name, if it has several hosts.
         credentials: of the bot.
     """
 
@@ -133,14 +124,14 @@ class TlsAddress:
 
 
 Address: TypeAlias = pathlib.Path | TlsAddress
-"""A socket, or the link that leads to one; or what is reached over TLS."""
+"""The path of a socket or of a link to it, or a TLS address."""
 
 
 def parse(text: str) -> tuple[str, int]:
     """Return name and port of an address.
 
     Raises:
-        SettingsError: it is none.
+        SettingsError: the text is not an address.
     """
     match = _ADDRESS.fullmatch(text)
     if match is None or not 0 < int(match["port"]) < 1 << 16:
@@ -149,7 +140,7 @@ def parse(text: str) -> tuple[str, int]:
 
 
 def tls_error(error: BaseException, address: TlsAddress) -> str:
-    """Return a sentence that says what is wrong with TLS; empty if it is something else."""
+    """Return a sentence on what is wrong with TLS; empty if the error has another cause."""
     cause = _ssl_error(error)
     if isinstance(cause, ssl.SSLCertVerificationError):
         unknown = _NO_HOST if cause.verify_code == _WRONG_PURPOSE else _OTHER_AUTHORITY
@@ -160,10 +151,10 @@ def tls_error(error: BaseException, address: TlsAddress) -> str:
 
 
 def _ssl_error(error: BaseException | None) -> ssl.SSLError | None:
-    """Return the first of the errors of TLS that led to an error, if any did."""
+    """Return the innermost TLS error in the causes of an error; None without."""
     innermost = None
     while error is not None:
-        # The client of HTTP wraps it into one that is of TLS as well, but says nothing.
+        # aiohttp wraps it in another SSLError that has no details.
         innermost = error if isinstance(error, ssl.SSLError) else innermost
         error = error.__cause__ or error.__context__
     return innermost

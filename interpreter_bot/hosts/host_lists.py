@@ -1,8 +1,8 @@
-"""Addresses of all hosts of a fleet: given ones, sockets of a directory, those of a DNS name.
+"""Addresses of all hosts of a fleet: from the settings, a DNS name, or the database.
 
-A name, `dns:hosts.example:7443`, leads to one host for each of its addresses; that of a headless
-Service of Kubernetes does. `ray` leads to those that `interpreter-bot fleet` lists in the database.
-Both are looked up again and again.
+An entry `dns:hosts.example:7443` stands for one host at each address of the name, such as a
+headless Service of Kubernetes has. `ray` stands for the hosts that `interpreter-bot fleet` lists in
+the database. Both are looked up regularly.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ _NO_TLS: Final = "host.fleet needs host.tls, a directory that `host certificate 
 
 
 class HostList(Protocol):
-    """Hosts of a cluster, as the database has them."""
+    """Hosts of a cluster, listed in the database."""
 
     async def addresses(self) -> list[str]:
-        """Return their addresses, as entries of `host.fleet`.
+        """Return the addresses of hosts, as in `host.fleet`.
 
         Raises:
-            StoreError: it cannot be read now.
+            StoreError: they cannot be read now.
         """
 
 
 class Fleet:
-    """The hosts of a list of settings."""
+    """The hosts of the setting `host.fleet`."""
 
     def __init__(
         self, entries: Sequence[str], tls: pathlib.Path | None, host_list: HostList | None = None
     ) -> None:
-        """Read the list.
+        """Parse the entries.
 
         Args:
             entries: `name:port`, `dns:name:port`, `ray`, or the directory of a host's sockets.
-            tls: see `host_addresses.Credentials`.
-            listed: to where `ray` leads.
+            tls: directory of the bot's `host_addresses.Credentials`.
+            host_list: hosts of the entry `ray`.
 
         Raises:
-            SettingsError: an entry is none of these, or a file cannot be used.
+            SettingsError: an entry is invalid, or a file cannot be used.
         """
         self._fixed: set[host_addresses.Address] = set()
         self._names: dict[tuple[str, int], frozenset[host_addresses.Address]] = {}
@@ -75,7 +75,7 @@ class Fleet:
                 self._fixed.add(address)
 
     async def addresses(self) -> frozenset[host_addresses.Address]:
-        """Return where all of them listen; a name that leads nowhere leads where it did."""
+        """Return all addresses; a failed look-up keeps its former result."""
         await asyncio.gather(*(self._look_up(*name) for name in self._names))
         if self._host_list is not None:
             await self._read_list(self._host_list)

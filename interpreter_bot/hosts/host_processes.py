@@ -1,7 +1,7 @@
-"""Host processes on this machine: how a bot finds one, or starts it and ends it with itself.
+"""Host processes on this machine: a bot finds one, or starts it, and may end it at its own end.
 
-A host that a bot starts is no part of the bot: it has a session of its own, so no signal for the
-bot reaches it, and its environment holds nothing that is not for kernels.
+A host that a bot starts has a process session of its own, so signals for the bot do not reach it,
+and its environment holds only what kernels may see.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ from interpreter_bot.hosts import (
 _log = logging.getLogger(__name__)
 
 _LOCK: Final = "lock"
-# What is not ours: where programs, home and time zone are, the language, and how a package index
-# is reached.
+# Paths, home, time zone and language, and the variables for reaching a package index. No secrets.
 _INHERITED_VARIABLES: Final = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "PYTHONPATH"}
     | {"XDG_RUNTIME_DIR", "XDG_STATE_HOME", "PYTHONDONTWRITEBYTECODE"}
@@ -48,18 +47,18 @@ _INHERITED_VARIABLES: Final = frozenset(
 # Programs that are the first process of a container, and end it with the bot.
 _CONTAINER_INITS: Final = frozenset({"tini", "docker-init", "dumb-init", "catatonit"})
 _POLL_SECONDS: Final = 0.02
-# It saves variables (snapshots.end_seconds) and ends its kernels.
+# A host saves variables (snapshots.end_seconds) and ends its kernels before it ends.
 _MAX_END_SECONDS: Final = 60.0
 _MAX_CLOSING_SECONDS: Final = 5.0
 _MAX_START_SECONDS: Final = 120.0
-# Of a command that ends soon, which has nobody who would start a host again.
+# For commands, which end soon and start no host.
 _PATIENCE_SECONDS: Final = 3.0
 _NO_HOST: Final = "No process that keeps Python kernels can be reached at {path}."
 _START_FAILED: Final = "The process that keeps the Python kernels did not start; its log says why."
 
 
 async def status(address: host_addresses.Address) -> host_statuses.HostStatus:
-    """Ask a host what it does.
+    """Read the status of a host.
 
     Raises:
         KernelError: there is none.
@@ -69,11 +68,9 @@ async def status(address: host_addresses.Address) -> host_statuses.HostStatus:
 
 
 async def drain(path: pathlib.Path, *, is_urgent: bool) -> None:
-    """Tell the host behind a socket to start no more kernels, and to end.
+    """Tell the host at a socket to start no more kernels and to end when its last one is gone.
 
-    Args:
-        path: of the socket.
-        is_urgent: it ends when nothing runs any more; otherwise when its last kernel is gone.
+    With `is_urgent`, it ends as soon as nothing runs.
 
     Raises:
         KernelError: there is none.
@@ -89,7 +86,7 @@ async def drain(path: pathlib.Path, *, is_urgent: bool) -> None:
 
 
 async def drain_others(path: pathlib.Path) -> None:
-    """Let all hosts but the one behind a socket drain: it takes what they keep, bit by bit."""
+    """Drain all hosts but the one at a socket, which takes over their sessions over time."""
     for other in await asyncio.to_thread(host_sockets.listening, path.parent):
         if other != path:
             try:
@@ -99,7 +96,7 @@ async def drain_others(path: pathlib.Path) -> None:
 
 
 def _is_compatible(status: host_statuses.HostStatus, config: settings.Settings) -> bool:
-    """Return whether a host's kernels are what this process would make them."""
+    """Return whether a host makes the kernels that this process would make."""
     return (
         not status.is_draining
         and status.release == metadata.version("interpreter-bot")
@@ -113,11 +110,7 @@ def _is_compatible(status: host_statuses.HostStatus, config: settings.Settings) 
 async def open_compatible(
     config: settings.Settings,
 ) -> AsyncIterator[remote_host.RemoteHost | None]:
-    """Connect to a host for sessions that end with this process, if there is one of the settings.
-
-    Args:
-        config: the settings in effect.
-    """
+    """Connect to a compatible host for sessions that end with this process; None without one."""
     async with contextlib.AsyncExitStack() as stack:
         opening = remote_host.RemoteHost.open(
             host_sockets.newest(config.paths),
@@ -138,8 +131,8 @@ async def open_compatible(
 
 
 async def _forget(keys: Collection[str], config: settings.Settings) -> None:
-    """Delete the files of sessions whose host was killed; one that lives does it by itself."""
-    # Imported here: nobody else needs files of kernels.
+    """Delete the files of sessions whose host was killed; a live host does it by itself."""
+    # Imported here, as nothing else in this module needs these modules.
     from interpreter_bot.kernels.files import session_locks, workspaces
 
     files = workspaces.Workspaces(config.paths.data / "workspaces", config.limits)
@@ -160,15 +153,15 @@ async def open_host(
     may_start: bool,
     doorkeeper: kernel_doors.Doorkeeper | None = None,
 ) -> AsyncIterator[rolling_hosts.RollingHosts]:
-    """Find the host of the settings, or start one; at an orderly end, one that waits for us ends.
+    """Find a compatible host or start one; at an orderly end, end a host that no bot uses.
 
     Args:
         config: the settings in effect.
-        may_start: whether one is started, now and when it is lost.
+        may_start: whether a host may be started, now and when it is lost.
         doorkeeper: decides what kernels reach; None lets them reach nothing.
 
     Raises:
-        BotError: there is none, and none can be started; the sentence says why.
+        BotError: there is no host, and none can be started; the sentence says why.
     """
     starter = _HostStarter(config)
 
@@ -196,15 +189,15 @@ async def open_host(
             yield hosts
             is_kept = hosts.is_kept
     finally:
-        # Also where the bot could not start after all; one that is killed leaves it behind, and
-        # one whose turns go on in the next.
+        # Also if the bot failed to start. A bot that is killed, or whose turns continue in the
+        # next bot, leaves the host running.
         if may_start and not is_kept:
             await cancellation.shielded(starter.end())
 
 
 def _ends_with_bot() -> bool:
-    """Return whether what we start is killed when we end: in a container, or a systemd unit."""
-    # A container's first process has no parent to be seen, whichever number it has.
+    """Return whether our child processes are killed when we end: in a container or a unit."""
+    # The first process of a container has no visible parent.
     if os.getppid() == 0 or "INVOCATION_ID" in os.environ:
         return True
     first = pathlib.Path("/proc/1/comm").read_text().strip()
@@ -212,7 +205,7 @@ def _ends_with_bot() -> bool:
 
 
 class _HostStarter:
-    """Starts a host where there is none, and ends it where nobody else needs it."""
+    """Starts a host if there is none, and ends hosts that no bot uses."""
 
     def __init__(self, config: settings.Settings) -> None:
         self._config = config
@@ -220,13 +213,13 @@ class _HostStarter:
 
     @contextlib.asynccontextmanager
     async def ensure_host(self, *, must_be_compatible: bool) -> AsyncIterator[None]:
-        """Find a host or start one; of several bots one does. In the context nobody else ends it.
+        """Find a host or start one. A lock keeps other bots from starting or ending one meanwhile.
 
-        Args:
-            must_fit: one of another release, or of other settings, is replaced, and drains.
+        With `must_be_compatible`, a host of another release or other settings is replaced; it
+        drains then.
 
         Raises:
-            BotError: it could not be started.
+            BotError: no host could be started.
         """
         paths = self._config.paths
         directory = await asyncio.to_thread(
@@ -243,13 +236,13 @@ class _HostStarter:
         except host_statuses.OtherProtocolError:
             _log.warning("the host of kernels is of another release; one is started beside it")
         except errors.HostUnusableError:
-            # One that is stuck keeps its sessions: nobody else could have them.
+            # Starting another host beside a stuck one would not bring its sessions back.
             raise
         except errors.KernelError:
             _log.info("no host of kernels is there; one is started")
         else:
-            # What comes back after a loss is taken as it is, or two bots of other settings would
-            # replace each other's hosts for ever.
+            # After a loss any host is accepted, or two bots with different settings would replace
+            # each other's hosts for ever.
             if _is_compatible(current, self._config) or not (
                 must_be_compatible or current.is_draining
             ):
@@ -269,7 +262,7 @@ class _HostStarter:
         inherited = {
             name: value for name, value in os.environ.items() if name in _INHERITED_VARIABLES
         }
-        # Not by asyncio, which kills what it has started when it is closed.
+        # Not by asyncio, which kills its child processes when the loop is closed.
         process = await asyncio.to_thread(
             subprocess.Popen,
             arguments,
@@ -279,7 +272,7 @@ class _HostStarter:
             env=inherited | config.for_host(),
             start_new_session=True,
         )
-        # The others are asked whether they have ended, or they would stay as dead ones.
+        # poll() reaps hosts that ended; otherwise they would stay zombies.
         self._started = [started for started in self._started if started.poll() is None] + [process]
         assert process.stdout is not None  # noqa: S101
         with process.stdout as output:
@@ -289,7 +282,7 @@ class _HostStarter:
             try:
                 await asyncio.wait({first_line}, timeout=_MAX_START_SECONDS)
             finally:
-                # Also when we end meanwhile: nobody else knows of it yet.
+                # Also if we end meanwhile: no other bot knows of this host yet.
                 if not first_line.done():
                     process.kill()
             line = await first_line
@@ -304,23 +297,23 @@ class _HostStarter:
             raise errors.KernelError(_START_FAILED) from error
 
     async def end(self) -> None:
-        """End the hosts that wait for bots, where we were the last one."""
-        # One that was lost is asked for its end, or it would stay as a dead one.
+        """End the lingering hosts that no other bot uses."""
+        # poll() reaps hosts that ended; otherwise they would stay zombies.
         self._started = [started for started in self._started if started.poll() is None]
         directory = host_sockets.directory(self._config.paths)
         paths = await asyncio.to_thread(host_sockets.listening, directory)
         if paths:
-            # Who finds one has it before it can be told to end.
+            # With the lock, no other bot connects to a host between the status and the request.
             async with _locked(directory / _LOCK):
                 pids = await asyncio.gather(*map(self._request_end, paths))
             await asyncio.gather(*map(self._wait_for_end, filter(None, pids)))
 
     async def _request_end(self, path: pathlib.Path) -> int | None:
-        """Tell a host to end that nobody else needs; returns the id of its process."""
+        """Tell a host to end if no bot uses it; return its process id, or None."""
         deadline = time.monotonic() + _MAX_CLOSING_SECONDS
         try:
             current = await status(path)
-            # It hears a moment later than we do that our own connection is closed.
+            # The host notices a moment after us that our own connection is closed.
             while current.bots > 0 and time.monotonic() < deadline:
                 await asyncio.sleep(_POLL_SECONDS)
                 current = await status(path)
@@ -334,7 +327,7 @@ class _HostStarter:
 
     async def _wait_for_end(self, pid: int) -> None:
         deadline = time.monotonic() + _MAX_END_SECONDS
-        # What ends is no child of ours, or it might be: nobody tells.
+        # The host may be a child of this process or of another one, so it is polled.
         while time.monotonic() < deadline and self._is_alive(pid):  # noqa: ASYNC110
             await asyncio.sleep(_POLL_SECONDS)
 
@@ -347,10 +340,10 @@ class _HostStarter:
         except ProcessLookupError:
             return False
         except OSError:
-            # Some containers refuse it; then the host is waited for as long as one may take.
+            # Some containers refuse pidfds; then the wait lasts its full time.
             return True
-        # Unlike a signal, it tells of one that ended and that nobody has waited for: in a container
-        # whose first process is no init, it stays a zombie.
+        # Unlike kill(pid, 0), a pidfd shows that a zombie has ended; in a container whose first
+        # process reaps nothing, zombies stay.
         try:
             poller = select.poll()
             poller.register(descriptor, select.POLLIN)

@@ -1,7 +1,7 @@
-"""Sockets of hosts on this machine: where they are, which of them is the newest, which are dead.
+"""Sockets of hosts on this machine: their directory, the newest one, and dead ones.
 
-Each host listens on a socket of its own; beside it a link leads to the newest, which is the one
-that new sessions go to. Whoever only wants to know whether there is one imports no client of HTTP.
+Each host listens on a socket of its own; a link beside them leads to the newest host, which gets
+new sessions. This module imports no HTTP client, so that looking for a host is fast.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SOCKET_PATH_BYTES: Final = 107
 
 
 def directory(paths: settings.Paths) -> pathlib.Path:
-    """Return where the hosts of a data directory listen.
+    """Return the directory of the sockets of a data directory's hosts.
 
     Raises:
         SettingsError: a socket's path would be too long.
@@ -37,11 +37,9 @@ def directory(paths: settings.Paths) -> pathlib.Path:
 
 
 def make_directory(paths: settings.Paths, *, is_shared: bool) -> pathlib.Path:
-    """Make the directory in which hosts listen, safe from other users. Blocks.
+    """Make the directory of sockets, safe from other users. Blocks.
 
-    Args:
-        paths: where it is.
-        is_shared: another user's bots may connect too.
+    With `is_shared`, another user's bots may connect too.
 
     Raises:
         SettingsError: it cannot be made, or is not ours.
@@ -53,7 +51,7 @@ def make_directory(paths: settings.Paths, *, is_shared: bool) -> pathlib.Path:
 
 
 def make_socket_path(paths: settings.Paths, *, is_shared: bool = False) -> pathlib.Path:
-    """Return the path of this process's socket; removes those of hosts that were killed. Blocks.
+    """Return the path for this process's socket, and remove sockets of killed hosts. Blocks.
 
     Raises:
         SettingsError: as `make_directory` does.
@@ -68,7 +66,7 @@ def make_socket_path(paths: settings.Paths, *, is_shared: bool = False) -> pathl
 
 @contextlib.asynccontextmanager
 async def announced(path: pathlib.Path) -> AsyncIterator[None]:
-    """Let the link to the newest host lead to this socket, until another's does."""
+    """Point the link to the newest host at this socket, until another host does so."""
     link, temporary = path.with_name(_NEWEST), path.with_suffix(".new")
 
     def lead_here() -> None:
@@ -89,18 +87,18 @@ async def announced(path: pathlib.Path) -> AsyncIterator[None]:
 
 
 def newest(paths: settings.Paths) -> pathlib.Path:
-    """Return the path at which the newest host listens, if there is one."""
+    """Return the path of the link to the newest host."""
     return directory(paths) / _NEWEST
 
 
 def newest_first(paths: settings.Paths) -> list[pathlib.Path]:
-    """Return the sockets of all hosts, as `listening` does. Blocks."""
+    """Return the sockets of all hosts, the newest first. Blocks."""
     first = target(newest(paths))
     return sorted(listening(directory(paths)), key=lambda path: path != first)
 
 
 def target(path: pathlib.Path) -> pathlib.Path | None:
-    """Return the socket to which a link leads, or which it is; None where nothing is."""
+    """Return the socket that a link points to, a socket itself, or None if nothing is there."""
     try:
         return path.with_name(os.readlink(path))
     except FileNotFoundError:
@@ -110,12 +108,12 @@ def target(path: pathlib.Path) -> pathlib.Path | None:
 
 
 def listening(directory: pathlib.Path) -> tuple[pathlib.Path, ...]:
-    """Return the sockets of all hosts in a directory, also of those that were killed. Blocks."""
+    """Return the sockets of all hosts in a directory, including killed ones. Blocks."""
     return tuple(sorted(directory.glob("[0-9]*.sock")))
 
 
 def _make_own(directory: pathlib.Path, *, mode: int) -> None:
-    """Make a directory into which nobody else can put anything, or see that it is one. Blocks.
+    """Make a directory that only we can write to, or check that it is one. Blocks.
 
     Raises:
         SettingsError: it is another user's, or a link, or others may write to it.

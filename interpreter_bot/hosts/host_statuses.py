@@ -1,4 +1,4 @@
-"""What a host process says of itself to whoever asks, and how it is asked."""
+"""Status of a host process, and HTTP sessions to read it."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _OWNER_UNKNOWN: Final = (
     "The bot cannot tell which user runs the process that keeps the Python kernels."
 )
 _NO_REASON: Final = "it does not trust the certificate of this bot, or just ends"
-# It is answered out of memory.
+# A host answers a status request at once, from memory.
 _STATUS_SECONDS: Final = 10.0
-# A machine without power says no goodbye, and whoever waits for a file of it waits without bounds.
+# A machine that loses power closes no connection, and streamed files have no time limit.
 _KEEPALIVE_OPTIONS: Final = (
     *((socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10)),
     *((socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5), (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)),
@@ -55,30 +55,30 @@ class OtherProtocolError(errors.HostUnusableError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostStatus:
-    """What a host says of itself.
+    """Status of a host.
 
     Attributes:
-        id: of its process: another one after each start.
-        data_id: of its data directory: the same after each start.
+        id: of its process, new after each start.
+        data_id: of its data directory, the same after each start.
         has_doors: whether the bot can listen in the networks of its kernels.
-        data_file: which file of which machine that stands in: a copied directory has another.
+        data_file: digest of machine and inode of the data id's file; differs for a copy.
         protocol: see `host_messages.PROTOCOL`.
         release: of the program.
         pid: of its process.
-        fingerprint: of its settings, as `settings.Settings.kernel_fingerprint` says.
-        private: paths that no code in its kernels may see.
-        is_sandboxed: whether its kernels are.
-        sandbox_level: what keeps these apart; empty if its release does not say.
-        keeps_variables: whether those of idle sessions are saved.
-        packages: that code may import, with their versions.
-        is_draining: it takes no more, and ends.
-        is_lingering: it ends by itself when no bot needs it.
-        bots: that are connected and want to hear of kernels; commands are none.
-        kernels: that live.
-        executions: that run.
-        has_store: whether its sessions can go on elsewhere, by a store that machines share.
-        free_bytes: memory that is left for sessions now.
-        memory_bytes: memory that it and its sessions may have.
+        fingerprint: see `settings.Settings.kernel_fingerprint`.
+        private: paths that code in its kernels may not see.
+        is_sandboxed: whether its kernels are sandboxed.
+        sandbox_level: of its kernels; empty from releases that do not send it.
+        keeps_variables: whether variables of idle sessions are saved.
+        packages: importable packages with their versions.
+        is_draining: whether it takes no new sessions and ends.
+        is_lingering: whether it ends by itself when no bot uses it.
+        bots: number of connected bots, without commands.
+        kernels: number of live kernels.
+        executions: number of running executions.
+        has_store: whether its sessions can move by a store that machines share.
+        free_bytes: free memory for sessions.
+        memory_bytes: memory of the host and its sessions together.
     """
 
     id: str
@@ -105,7 +105,7 @@ class HostStatus:
 
     @property
     def level(self) -> values.SandboxLevel:
-        """What keeps its kernels apart."""
+        """Sandbox level of its kernels."""
         if self.sandbox_level in set(values.SandboxLevel):
             return values.SandboxLevel(self.sandbox_level)
         return values.SandboxLevel.STANDARD if self.is_sandboxed else values.SandboxLevel.NONE
@@ -113,17 +113,18 @@ class HostStatus:
     def check_beside(
         self, others: Iterable[HostStatus], address: str, *, needs_doors: bool
     ) -> None:
-        """Refuse a host of a fleet without doors, or on a copied data directory.
+        """Refuse a host of a fleet that lacks doors, or whose data directory is a copy.
 
         Raises:
-            HostUnusableError: with what to do about it; placements would mean both directories.
+            HostUnusableError: the sentence says what to do.
         """
         if needs_doors and self.level is values.SandboxLevel.CONTAINER:
             raise errors.HostUnusableError(_WEAK_LEVEL.format(address=address))
         if needs_doors and not self.has_doors:
             raise errors.HostUnusableError(_NO_DOORS.format(address=address))
         for other in others:
-            # One directory may have several hosts, of which all but the newest drain.
+            # A directory may have several hosts during an upgrade, but placements name it by its
+            # id, so two directories must not share one.
             if other.data_id == self.data_id and other.data_file != self.data_file:
                 raise errors.HostUnusableError(_COPY.format(address=address))
 
@@ -136,7 +137,7 @@ def _keepalive_socket(info: aiohttp.AddrInfoType) -> socket.socket:
 
 
 class _Resolver(abc.AbstractResolver):
-    """Leads each name to one address: that of one host among those of the name."""
+    """Resolves every name to one fixed address, as a name may lead to several hosts."""
 
     def __init__(self, ip: str) -> None:
         self._ip = ip
@@ -157,7 +158,7 @@ class _Resolver(abc.AbstractResolver):
 
 
 class HostSession:
-    """Requests to the host at an address, if it is no stranger's; an async context, or `close`."""
+    """HTTP session with a host whose owner is checked; an async context, or call `close`."""
 
     def __init__(self, address: host_addresses.Address) -> None:
         timeout = aiohttp.ClientTimeout(total=_STATUS_SECONDS)
@@ -182,7 +183,7 @@ class HostSession:
         """Begin a request; see aiohttp."""
         response = await self._session.request(method, path, **options, **self._tls)
         if self._checked_connector is not None and not self._checked_connector.has_checked:
-            # The first request says nothing, so that it is no loss if the library went around it.
+            # The first request of a session has no secrets, so checking after it is safe.
             response.close()
             raise errors.HostUnusableError(_OWNER_UNKNOWN)
         return response
@@ -203,15 +204,15 @@ class HostSession:
 
     @property
     def _tls(self) -> dict[str, Any]:
-        """Who we are by the files of this moment, and who is trusted."""
+        """Options with the present TLS context."""
         return {} if self._credentials is None else {"ssl": self._credentials.context()}
 
 
 async def read_status(session: HostSession, address: host_addresses.Address) -> HostStatus:
-    """Ask a host what it is.
+    """Read the status of a host.
 
     Raises:
-        HostUnusableError: it does not answer, or is of another protocol, or a stranger's.
+        HostUnusableError: it does not answer, has another protocol, or belongs to another user.
         KernelError: there is none.
     """
     try:
@@ -222,7 +223,7 @@ async def read_status(session: HostSession, address: host_addresses.Address) -> 
     except TimeoutError as error:
         raise errors.HostUnusableError(_STUCK) from error
     except (aiohttp.ClientError, OSError) as error:
-        # Before what is no value: a wrong certificate is one as well.
+        # Caught before ValueError, which some certificate errors are as well.
         if isinstance(address, host_addresses.TlsAddress) and (
             message := _tls_error(error, address)
         ):
@@ -236,11 +237,11 @@ async def read_status(session: HostSession, address: host_addresses.Address) -> 
 
 
 def _tls_error(error: Exception, address: host_addresses.TlsAddress) -> str:
-    """Return a sentence that says what is wrong with TLS; empty if it is something else."""
+    """Return a sentence on what is wrong with TLS; empty if the error has another cause."""
     if not isinstance(error, aiohttp.ServerDisconnectedError):
         return host_addresses.tls_error(error, address)
-    # A host that refuses a certificate sends no alert: Python's event loop keeps it to itself.
-    # Imported here: only who is refused asks why.
+    # A host that refuses our certificate just disconnects, as asyncio sends no TLS alert. The
+    # import is here because only this case needs it.
     from interpreter_bot.hosts import certificate_authorities
 
     assert address.credentials is not None, "whoever connects has them"  # noqa: S101

@@ -1,7 +1,7 @@
-"""Whose sockets a bot trusts: what is said to a host is all code, all files and all answers.
+"""Owners of sockets that a bot trusts, as a host receives all code, files and answers.
 
-Where a host listens may lie in a directory for all users, as /tmp, where anybody can be first. So
-the directory must be our own, and of every connection it is asked who listens.
+The sockets' directory may be in one for all users, such as /tmp, where anybody can create it first.
+So the owner of the process that listens is checked for every connection.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ _OTHER_USER: Final = "The process that keeps the Python kernels belongs to anoth
 
 
 def trusted_uids(path: pathlib.Path) -> set[int]:
-    """Return who may listen at a socket, in its own directory in that of what belongs to one run:
-    us, root, or whoever its place was made for.
+    """Return the users who may listen at a socket: us, root, and the runtime directory's owner.
+
+    The owner counts only if others cannot create directories beside it.
     """
     uids = {0, os.geteuid()}
     runtime = path.parent.parent
@@ -39,14 +40,10 @@ def trusted_uids(path: pathlib.Path) -> set[int]:
 
 
 def check(peer: socket.socket, path: pathlib.Path) -> None:
-    """Check who listens, before anything is said.
-
-    Args:
-        peer: connected to it.
-        path: of its socket.
+    """Check the user who listens at a socket to which `peer` is connected.
 
     Raises:
-        HostUnusableError: a stranger.
+        HostUnusableError: another user's process listens.
     """
     raw = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
     _, uid, _ = _PEER.unpack(raw)
@@ -56,16 +53,16 @@ def check(peer: socket.socket, path: pathlib.Path) -> None:
 
 
 class Connector(aiohttp.UnixConnector):
-    """Connections to a host that is no stranger's.
+    """Connector that checks the user who listens at a socket.
 
     Attributes:
-        has_checked: whether it was ever asked who listens.
+        has_checked: whether any connection was checked.
     """
 
     has_checked = False
 
     def __init__(self, path: pathlib.Path) -> None:
-        """Connect to a socket; see `check`."""
+        """Connect to the socket at a path."""
         super().__init__(str(path), limit=0)
         self._socket_path = path
 
@@ -75,10 +72,10 @@ class Connector(aiohttp.UnixConnector):
         traces: list[tracing.Trace],
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - the library's.
     ) -> connector.Connection:
-        """Return a connection, of which it was asked who listens before anything is said.
+        """Return a connection after checking who listens, before anything is sent.
 
         Raises:
-            HostUnusableError: a stranger.
+            HostUnusableError: another user's process listens.
         """
         connection = await super().connect(req, traces, timeout)
         transport = connection.transport

@@ -1,8 +1,7 @@
-"""Connection of one bot: its leases, the executions that it begins and follows, what it is told.
+"""Connection of one bot: its leases, the executions that it follows, and reports to it.
 
-What ends with the connection are leases, so that kernels of a bot that died can be let go, and the
-listening; what was begun runs on. Each message does one thing, and a bot that reconnects says again
-what it still wants: everything here can be said twice.
+Leases end with the connection, so that kernels of a bot that died can be reaped; executions go on.
+A bot that reconnects repeats its open calls, so every message may arrive twice.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _FRAME: Final = struct.Struct("<IQ")
 
 @dataclasses.dataclass(slots=True)
 class _ActiveLease:
-    """A lease, and the kernels that it gave, by id."""
+    """A lease, and the kernels that it returned, by id."""
 
     key: str
     lease: local_host.LocalLease
@@ -50,8 +49,8 @@ class BotConnection:
     """Connection of one bot, from `serve` to its end.
 
     Attributes:
-        listens: whether it wants to hear of lost kernels.
-        is_bot: whether it is more than a command that comes and goes.
+        listens: whether lost kernels are reported to it.
+        is_bot: whether it is a bot and not a short-lived command.
     """
 
     def __init__(
@@ -65,16 +64,16 @@ class BotConnection:
         is_bot: bool,
         epochs: session_epochs.SessionEpochs,
     ) -> None:
-        """Serve a bot.
+        """Serve a bot at a WebSocket.
 
         Args:
             socket: of the bot.
             host: in this process.
-            begun: its executions.
-            may_start: whether sessions without a kernel may have one.
-            told: is called when it begins to listen.
-            is_bot: it is no command, which has nobody to hear of kernels.
-            epochs: of sessions that may be on other machines by now.
+            host_executions: its executions.
+            may_start: returns whether sessions without a kernel may get one.
+            on_listen: called when the bot begins to listen for losses.
+            is_bot: whether it is a bot and not a short-lived command.
+            epochs: of sessions.
         """
         self.is_bot = is_bot
         self.listens = False
@@ -86,16 +85,16 @@ class BotConnection:
         self._send_lock = asyncio.Lock()
         self._epochs = epochs
         self._leases: dict[int, _ActiveLease] = {}
-        # Those above, and those that are on their way.
+        # Of the leases above, and of those still being opened.
         self._lease_tasks: dict[int, asyncio.Task[_ActiveLease]] = {}
-        # What was asked for by number: kernels that start, executions that are followed.
+        # Kernels that start and executions that are followed, by number of their call.
         self._call_tasks: dict[int, asyncio.Task[None]] = {}
         self._send_tasks: set[asyncio.Task[None]] = set()
         self._losses: dict[int, asyncio.Future[None]] = {}
         self._loss_number = 0
 
     async def serve(self) -> None:
-        """Do what the bot says until it goes."""
+        """Handle the bot's messages until it disconnects."""
         try:
             async for message in self._socket:
                 if message.type is not aiohttp.WSMsgType.TEXT:
@@ -104,10 +103,10 @@ class BotConnection:
                 try:
                     await self._dispatch(request)
                 except (errors.BotError, OSError):
-                    # Of one session: the others of the bot go on.
+                    # It concerns one session; the bot's others go on.
                     _log.exception("what a bot asked for failed")
         except ValueError:  # MalformedError is one; an execution's id may be another.
-            # A bot of another release at best.
+            # Probably a bot of another release.
             _log.exception("a bot sent a message that makes no sense")
             await self._socket.close(code=aiohttp.WSCloseCode.UNSUPPORTED_DATA)
         finally:
@@ -136,22 +135,22 @@ class BotConnection:
                     noted.set_result(None)
 
     async def close(self) -> None:
-        """End the connection; the bot comes back if there is a host."""
+        """Close the connection; the bot reconnects if there is another host."""
         await self._socket.close(code=aiohttp.WSCloseCode.GOING_AWAY)
 
     def tell_draining(self) -> None:
-        """Let the bot know that this host takes no more sessions."""
+        """Tell the bot that this host takes no more sessions."""
         self._send_soon(connection_messages.Draining())
 
     def owns(self, key: str) -> bool:
-        """Whether a session ends with this connection."""
+        """Return whether a session ends with this connection."""
         return any(lease.is_ephemeral and lease.key == key for lease in self._leases.values())
 
     async def report_loss(self, loss: ports.KernelLoss) -> None:
-        """Tell the bot of a lost kernel, and wait until it has heard.
+        """Report a lost kernel and wait until the bot has acknowledged it.
 
         Raises:
-            ConnectionError: it went before.
+            ConnectionError: it disconnected before.
         """
         self._loss_number += 1
         number = self._loss_number
@@ -163,7 +162,7 @@ class BotConnection:
             del self._losses[number]
 
     def _begin_lease(self, message: connection_messages.Lease) -> None:
-        # Beside other messages: a session that moves takes as long as its variables are saved.
+        # In the background: a session's former kernel may have to save its variables first.
         task = asyncio.create_task(self._open_lease(message), name=f"lease {message.call} of a bot")
         self._lease_tasks[message.call] = task
         task.add_done_callback(_log_lease_failure)
@@ -179,10 +178,10 @@ class BotConnection:
         return active
 
     async def _wait_for_lease(self, number: int) -> _ActiveLease | None:
-        """Return a lease once it is there; None if there is none.
+        """Return a lease once it is open; None if there is no such call.
 
         Raises:
-            KernelError: it could not be had.
+            KernelError: it could not be opened.
         """
         lease_task = self._lease_tasks.get(number)
         return None if lease_task is None else await asyncio.shield(lease_task)
@@ -237,11 +236,11 @@ class BotConnection:
         )
 
     async def _kernel_of_lease(self, lease: int, kernel_id: str) -> local_host.LocalKernel | None:
-        """Return the kernel that a lease gave, perhaps through an earlier connection."""
+        """Return a kernel of a lease, also one of an earlier connection; None if it is gone."""
         try:
             active = await self._wait_for_lease(lease)
         except errors.KernelError:
-            # The request for the kernel is answered with the reason.
+            # The call that asked for the kernel is answered with the reason.
             return None
         if active is None:
             return None
@@ -271,7 +270,7 @@ class BotConnection:
             questions.answer(message.question, host_messages.error(message.error))
 
     def _begin_call(self, number: int, work: Coroutine[Any, Any, None]) -> None:
-        """Do what takes long beside the other things; what is wrong with it is told."""
+        """Run a call in the background, and report its failure to the bot."""
         if (former := self._call_tasks.get(number)) is not None:
             former.cancel()
 
@@ -314,7 +313,7 @@ class BotConnection:
             _log.info("a bot went before it was told something: %r", error)
 
     async def _send_event(self, number: int, event: int, record: bytes) -> None:
-        # One at a time: what all executions together would send to a slow bot is a lot.
+        # One at a time, so that events for a slow bot do not fill the memory.
         async with self._send_lock:
             await self._socket.send_bytes(_FRAME.pack(number, event) + record)
 
@@ -343,23 +342,23 @@ class BotConnection:
 
 
 def _log_lease_failure(lease_task: asyncio.Task[_ActiveLease]) -> None:
-    """Log why a lease could not be had; whoever asks for its kernel is told."""
+    """Log why a lease failed; the call that asks for its kernel is answered with the reason."""
     if not lease_task.cancelled() and (error := lease_task.exception()) is not None:
         _log.info("a lease could not be had", exc_info=error)
 
 
 class _RemoteQuestioner:
-    """Passes the questions of one execution on to a bot."""
+    """Forwards the questions of one execution to a bot."""
 
     def __init__(self, connection: BotConnection, call: int) -> None:
         self._connection = connection
         self._call = call
 
     def ask(self, number: int, request: values.InputRequested) -> None:
-        """Ask the bot."""
+        """Send the question to the bot."""
         message = connection_messages.Question(self._call, number, request)
         self._connection._send_soon(message)
 
     def withdraw(self, number: int) -> None:
-        """Take the question back."""
+        """Tell the bot that the question is withdrawn."""
         self._connection._send_soon(connection_messages.Question(self._call, number, None))

@@ -1,6 +1,6 @@
-"""What a host tells whoever watches it: answers to probes, and figures in Prometheus's format.
+"""Health probes of a host, and its metrics in the format of Prometheus.
 
-It is said over plain HTTP to everybody who can reach the port: numbers only, no names.
+Anybody who can reach the port can read them over plain HTTP, so they have numbers only, no names.
 """
 
 from __future__ import annotations
@@ -22,28 +22,24 @@ _PREFIX: Final = "interpreter_bot_host_"
 
 
 class WatchedHost(Protocol):
-    """What is told of a host; see `host_server.HostServer`.
+    """The part of `host_server.HostServer` that is published.
 
     Attributes:
-        is_draining: it takes no session that it does not have.
+        is_draining: whether it takes no new sessions.
     """
 
     is_draining: bool
 
     async def loads(self) -> dict[str, int]:
-        """Count what it has: `bots`, `kernels` and `executions`."""
+        """Count `bots`, `kernels` and `executions`."""
 
 
 @contextlib.asynccontextmanager
 async def listening(host: WatchedHost, address: str) -> AsyncIterator[None]:
-    """Answer probes and questions for figures until the context is closed.
-
-    Args:
-        host: that is told of.
-        address: as `0.0.0.0:9464`.
+    """Answer probes and requests for metrics at an address, as `0.0.0.0:9464`, in the context.
 
     Raises:
-        SettingsError: the address is none, or cannot be used.
+        SettingsError: the address is invalid, or cannot be used.
     """
 
     async def live(_: web.Request) -> web.Response:

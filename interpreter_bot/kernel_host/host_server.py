@@ -1,9 +1,8 @@
-"""Server of a host process: a unix socket that bots of the same machine reach, and TLS for others.
+"""Server of a host process: a unix socket for bots of this machine, and TLS for others.
 
-One WebSocket a bot carries what has a beginning and an end: leases, executions, losses. All else
-are requests that are answered at once, and files, which are streamed. Whoever may connect owns
-everything here, so it is asked of the system who it is: the user of this process, or root, or the
-user that the settings name. On another machine it is whoever shows a bot's certificate.
+Each bot has one WebSocket for leases, executions and losses. Everything else is an HTTP request.
+A connected bot controls all sessions, so peers are checked: on the socket, their user must be that
+of this process, root, or the one that the settings name; over TLS, they need a bot's certificate.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 _BOOT: Final = pathlib.Path("/proc/sys/kernel/random/boot_id")
 _REQUEST_BYTES: Final = 16 * 1024 * 1024
-# It holds the name of a file, of which each byte may take six.
+# A request line holds the name of a file, escaped to up to six characters a byte.
 _REQUEST_LINE_BYTES: Final = 64 * 1024
 _PEER: Final = struct.Struct("3i")
 _ID_BYTES: Final = 16
@@ -60,14 +59,14 @@ _HEARTBEAT_SECONDS: Final = 20.0
 
 
 class HostServer:
-    """What a host process offers. Use `open`.
+    """Server of a host. Use `open`.
 
     Attributes:
-        connections: the bots that are connected.
-        last_seen: when the last bot went, by the monotonic clock; at first when this was opened.
-        executions: those of the host.
-        is_draining: no kernels for sessions that have none.
-        is_ending: it was told to end, once nothing runs.
+        connections: of the connected bots.
+        last_seen: monotonic time at which the last bot disconnected, at first that of the start.
+        executions: of the host.
+        is_draining: whether sessions without a kernel get none.
+        is_ending: whether the process ends as soon as nothing runs.
         changed: set whenever one of these may have changed.
     """
 
@@ -124,19 +123,19 @@ class HostServer:
         """Serve on a socket until the context is closed.
 
         Args:
-            host: what is served.
-            begun: its executions.
-            path: of the socket, in a directory of ours; what a dead host left there is replaced.
-            is_lingering: it ends when no bot comes; bots are told so.
-            bot_uid: whose bots may connect too.
+            host: has the kernels and files.
+            host_executions: its executions.
+            path: of the socket, in a directory of ours; a socket of a dead host is replaced.
+            is_lingering: whether the host ends if no bot connects; bots see this in its status.
+            bot_uid: another user whose bots may connect.
             fingerprint: of the settings of its kernels.
-            private: what these may not see.
-            has_doors: whether bots can listen in their networks.
-            tls: where bots of other machines are taken.
-            archives: of its sessions, where machines share a store.
+            private: paths that kernels may not see.
+            has_doors: whether bots can listen in the networks of kernels.
+            tls: address for bots of other machines.
+            archives: of its sessions, if machines share a store.
 
         Raises:
-            OSError: a socket cannot be made.
+            OSError: a socket cannot be created.
         """
         allowed_uids = {0, os.geteuid()} | ({bot_uid} if bot_uid is not None else set())
         server = cls(
@@ -201,10 +200,10 @@ class HostServer:
     async def _check_peer(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        """Let in only who may."""
+        """Refuse peers of users who may not connect."""
         peer = request.get_extra_info("socket")
         if peer.family != socket.AF_UNIX:
-            # TLS has asked for the certificate of a bot already.
+            # TLS has checked the bot's certificate already.
             return await handler(request)
         raw = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
         _, uid, _ = _PEER.unpack(raw)
@@ -217,7 +216,7 @@ class HostServer:
     async def _check_epoch(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        """Refuse what is said of a session that was moved."""
+        """Refuse requests in an old epoch of a session that was moved."""
         await self._epochs.accept_request_epoch(request)
         return await handler(request)
 
@@ -245,20 +244,20 @@ class HostServer:
         return response
 
     async def _close_connections(self, _: web.Application) -> None:
-        # The server would wait for them, and they for their bots.
+        # The server waits for open connections, which end only with their bots.
         for connection in tuple(self.connections):
             await connection.close()
         await self._doors.close()
 
     async def _on_loss(self, loss: ports.KernelLoss) -> None:
-        """Note a lost kernel: nothing here waits for a bot."""
+        """Queue a lost kernel for the next bot that listens."""
         if any(connection.owns(loss.key) for connection in self.connections):
             return
         self._losses.append(loss)
         self._losses_changed.set()
 
     async def _report_losses(self) -> None:
-        """Tell a bot of each lost kernel; the next one, where it went before it had heard."""
+        """Report each lost kernel to a bot, and to another one if that disconnects first."""
         while True:
             await self._losses_changed.wait()
             listener = next(
@@ -303,7 +302,7 @@ class HostServer:
         self.drain(is_urgent=request.is_urgent)
 
     def drain(self, *, is_urgent: bool = True) -> None:
-        """Begin to end: no more kernels; an urgent end gives what runs its time, and no more."""
+        """Start no more kernels; with `is_urgent`, end as soon as nothing runs."""
         self.is_ending = self.is_ending or is_urgent
         self.is_draining = self.executions.is_draining = True
         for connection in self.connections:
@@ -311,9 +310,9 @@ class HostServer:
         self.changed.set()
 
     async def loads(self) -> dict[str, int]:
-        """Count what it has: `bots`, `kernels` and `executions`."""
+        """Count `bots`, `kernels` and `executions`."""
         return {
-            # Commands are connected too, and go; a host that waited for them would not save.
+            # Connected commands do not count: a host must not wait for them before it ends.
             "bots": sum(connection.is_bot or connection.listens for connection in self.connections),
             "kernels": len(await self._host.statuses()),
             "executions": len(self.executions),
@@ -325,7 +324,7 @@ class HostServer:
 
 
 def _identity(data: pathlib.Path) -> tuple[str, str]:
-    """Return the id of a data directory, and what no copy of it shares, here or elsewhere."""
+    """Return the id of a data directory, and a digest that differs for every copy of it."""
     file = data / "host.id"
     new_id = functools.partial(secrets.token_hex, _ID_BYTES)
     data_id = private_files.read_or_create(file, new_id)
@@ -347,7 +346,7 @@ async def _start(
 async def _answer_errors(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """Answer with the error that was raised, by its kind and its sentence."""
+    """Turn raised errors into answers with their class and sentence."""
     try:
         return await handler(request)
     except errors.BotError as error:
@@ -363,7 +362,7 @@ def _json(value: object, *, status: int = 200) -> web.Response:
 
 
 def _bind(listener: socket.socket, path: pathlib.Path, bot_uid: int | None) -> None:
-    """Bind a socket that only its users may open, from the first moment on."""
+    """Bind a socket that others cannot open, not even before its owner is changed."""
     path.unlink(missing_ok=True)
     mask = os.umask(0o177)
     try:

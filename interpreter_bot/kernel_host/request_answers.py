@@ -1,4 +1,4 @@
-"""Answers of a host to the requests of bots, and files, which are streamed both ways."""
+"""Handlers of a host for the requests of bots, and routes that stream files both ways."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 _CHUNK_BYTES: Final = 256 * 1024
 
 Answers: TypeAlias = Mapping[type[host_requests.Request[Any]], Callable[[Any], Awaitable[object]]]
-"""What answers each request."""
+"""By type of request: its handler, which returns the answer."""
 
 
 def answers(
@@ -27,17 +27,17 @@ def answers(
     epochs: session_epochs.SessionEpochs,
     archives: session_archives.SessionArchives | None,
 ) -> Answers:
-    """Return the answers to requests about sessions and their files.
+    """Return the handlers of requests about sessions and their files.
 
     Args:
-        host: whose sessions they are about.
-        begun: its executions.
+        host: has the sessions.
+        host_executions: its executions.
         epochs: of sessions.
         archives: of sessions, if machines share a store.
     """
 
     async def note_change(key: str) -> None:
-        # Files that people change beside code; others are noted when variables are saved.
+        # Only files that people change; saving variables notes those that code changes.
         if archives is not None:
             await archives.note_change(key)
 
@@ -132,7 +132,7 @@ async def read(kind: type[Any], request: web.Request) -> Any:  # noqa: ANN401
     """Read a request of a bot.
 
     Raises:
-        HTTPBadRequest: it is none.
+        HTTPBadRequest: it is not valid.
     """
     try:
         return host_messages.read(kind, await request.json())
@@ -143,12 +143,7 @@ async def read(kind: type[Any], request: web.Request) -> Any:  # noqa: ANN401
 def file_routes(
     host: local_host.LocalHost, archives: session_archives.SessionArchives | None
 ) -> list[web.RouteDef]:
-    """Return the HTTP routes of files that are streamed.
-
-    Args:
-        host: whose sessions' files they are.
-        archives: of sessions, if machines share a store.
-    """
+    """Return the HTTP routes that stream files of sessions."""
 
     async def put(request: web.Request) -> web.Response:
         key = request.query["key"]
@@ -183,7 +178,7 @@ async def _stream(request: web.Request, content: ports.Content) -> web.StreamRes
         async for chunk in content:
             await response.write(chunk)
     except errors.WorkspaceError:
-        # The length is not known beforehand: only a broken connection says that it broke.
+        # The response has no length, so only a broken connection shows that bytes are missing.
         _log.exception("a file could not be read to its end")
         if request.transport is not None:
             request.transport.abort()

@@ -1,7 +1,7 @@
-"""Epochs of sessions, as this host has heard of them: what is said in an older one is refused.
+"""Epochs of sessions on this host: requests of an older epoch are refused.
 
-A session that is moved to another machine has an epoch more there. Who comes back with the former
-one, as a bot that was cut off, would use a kernel that is nobody's any more.
+Each move of a session to another machine begins a new epoch. A bot that was cut off and comes back
+with an old epoch would otherwise use a kernel that the session has left.
 """
 
 from __future__ import annotations
@@ -18,38 +18,35 @@ from interpreter_bot import errors, private_files
 
 
 class SessionEpochs:
-    """The latest epochs, on disk: they outlive this process.
+    """The latest epoch of each session, on disk.
 
     Attributes:
-        on_known: is told in which epoch a session is here.
+        on_epoch: called with a session and its epoch on this host.
     """
 
     def __init__(
         self, directory: pathlib.Path, end_kernel: Callable[[str], Awaitable[None]]
     ) -> None:
-        """Read nothing yet.
+        """Keep epochs in a directory, which is made when needed; read none yet.
 
         Args:
-            directory: of small files, made when needed.
-            end_kernel: ends that of a session, with its variables, which another machine went
-                on without.
+            directory: of a small file for each session.
+            end_kernel: ends a session's kernel, whose state is outdated.
         """
         self._directory = directory
         self.on_epoch: Callable[[str, int], None] | None = None
         self._end_kernel = end_kernel
         self._epochs: dict[str, int] = {}
-        # One of each session: to end a kernel takes as long as its variables are saved.
+        # One for each session, as ending a kernel takes long.
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
     async def accept(self, key: str, epoch: int) -> None:
-        """Be in an epoch of a session from now on; its kernel of an earlier one ends.
+        """Accept requests of a session in an epoch; end its kernel of an earlier one.
 
-        Args:
-            key: of the session.
-            epoch: 0 where only one machine is there.
+        The epoch is 0 if there is only one machine.
 
         Raises:
-            SessionMovedError: it is an older one.
+            SessionMovedError: the session is in a later epoch.
         """
         if epoch == 0 or self._epochs.get(key) == epoch:
             return
@@ -62,7 +59,7 @@ class SessionEpochs:
             if epoch < stored_epoch:
                 raise errors.SessionMovedError
             if epoch > stored_epoch:
-                # Until all of it is done, nobody passes by what is remembered.
+                # Requests of the old epoch must wait for the lock from here on.
                 self._epochs.pop(key, None)
                 if stored_epoch:
                     await self._end_kernel(key)
@@ -75,12 +72,10 @@ class SessionEpochs:
         return self._locks.setdefault(key, asyncio.Lock())
 
     async def fence(self, key: str, epoch: int) -> None:
-        """Hear that a session is on another machine in an epoch, and end its kernel here.
-
-        Also one that began when only this machine was there, and is of no epoch.
+        """End the kernel of a session that is on another machine in this epoch.
 
         Raises:
-            SessionMovedError: it came back in a later one.
+            SessionMovedError: it came back here in a later epoch.
         """
         async with self._lock(key):
             if self._epochs.get(key) != epoch:
@@ -88,10 +83,10 @@ class SessionEpochs:
             await self._end_kernel(key)
 
     async def accept_request_epoch(self, request: web.Request) -> None:
-        """Be in the epoch that a request is said in, if it says so.
+        """Accept the epoch of a request, if it has one.
 
         Raises:
-            SessionMovedError: an older epoch.
+            SessionMovedError: the session is in a later epoch.
         """
         if "epoch" in request.query:
             await self.accept(request.query["key"], int(request.query["epoch"]))
