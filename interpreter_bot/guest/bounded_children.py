@@ -21,7 +21,7 @@ _HEAD_BYTES = 8
 _PIECE_BYTES = 1 << 16
 
 
-def run(work: Callable[[], bytes], *, seconds: float, most_bytes: int) -> bytes:
+def run(work: Callable[[], bytes], *, seconds: float, max_bytes: int) -> bytes:
     """Return what work returns; nothing if it fails, or takes too much memory or time.
 
     Args:
@@ -34,7 +34,7 @@ def run(work: Callable[[], bytes], *, seconds: float, most_bytes: int) -> bytes:
     child = os.fork()
     if not child:
         try:
-            _bound(seconds)
+            _limit_resources(seconds)
             answer = work()
             with os.fdopen(writing, "wb") as pipe:
                 pipe.write(len(answer).to_bytes(_HEAD_BYTES, "big") + answer)
@@ -43,7 +43,7 @@ def run(work: Callable[[], bytes], *, seconds: float, most_bytes: int) -> bytes:
             os._exit(0)
     os.close(writing)
     try:
-        answer = _read(reading, seconds, _HEAD_BYTES + most_bytes)
+        answer = _read(reading, seconds, _HEAD_BYTES + max_bytes)
     finally:
         os.close(reading)
         # Code may ignore its children, or wait for all there are: this one is gone then.
@@ -55,36 +55,36 @@ def run(work: Callable[[], bytes], *, seconds: float, most_bytes: int) -> bytes:
     return answer[_HEAD_BYTES:] if is_whole else b""
 
 
-def _bound(seconds: float) -> None:
+def _limit_resources(seconds: float) -> None:
     """Bound the memory and time of this process from now on."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     warnings.simplefilter("ignore")
     # It would touch all that is shared with the kernel, which were copied then.
     gc.disable()
     with open("/proc/self/statm", encoding="ascii") as file:
-        size, resident = (int(one) * resource.getpagesize() for one in file.read().split()[:2])
+        size, resident = (int(pages) * resource.getpagesize() for pages in file.read().split()[:2])
     # Of what the kernel's variables leave, half: its own share is needed to take the answer.
     data, _ = resource.getrlimit(resource.RLIMIT_DATA)
     room = _MEMORY_BYTES if data == resource.RLIM_INFINITY else max(data - resident, 0) // 2
-    for kind, most in (
+    for kind, maximum in (
         (resource.RLIMIT_AS, size + min(room, _MEMORY_BYTES)),
         (resource.RLIMIT_CPU, int(seconds)),
         (resource.RLIMIT_CORE, 0),
     ):
         _, hard = resource.getrlimit(kind)
-        limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        limit = maximum if hard == resource.RLIM_INFINITY else min(maximum, hard)
         resource.setrlimit(kind, (limit, limit))
 
 
-def _read(descriptor: int, seconds: float, most_bytes: int) -> bytes:
+def _read(descriptor: int, seconds: float, max_bytes: int) -> bytes:
     """Read until the end, a limit, or the timeout."""
-    give_up = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     answer = bytearray()
     # Not select(), which knows no descriptor above 1023: code may have opened that many.
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
-    while len(answer) <= most_bytes:
-        if not poll.poll(max(give_up - time.monotonic(), 0) * 1000):
+    while len(answer) <= max_bytes:
+        if not poll.poll(max(deadline - time.monotonic(), 0) * 1000):
             return b""
         if not (part := os.read(descriptor, _PIECE_BYTES)):
             return bytes(answer)

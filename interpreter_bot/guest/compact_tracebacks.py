@@ -17,17 +17,17 @@ from typing import Any
 from . import rootfs
 
 CELL_PREFIX = "<cell "
-_LIBRARY_FRAMES = 2
+_MAX_LIBRARY_FRAMES = 2
 _MAX_FRAMES = 12
 _MAX_CAUSES = 3
 _MAX_GROUPED = 5
 _MESSAGE_CHARACTERS = 4000
 _LIBRARY = re.compile(r"(?:^|.*/)(?:(?:site|dist)-packages|lib/python3\.\d+)/")
-_OURS = ("IPython", "ipykernel")
-_OUR_DIRECTORY = os.path.dirname(__file__)
+_MACHINERY = ("IPython", "ipykernel")
+_GUEST_DIRECTORY = os.path.dirname(__file__)
 _WORD = re.compile(r"[^\W\d]\w*")
 _TABLES = ("pandas", "polars")
-_COLUMNS = 60
+_MAX_COLUMNS = 60
 _SYNTAX_HINTS = (
     ("U+201C", "Replace the typographic quotes by straight ones."),
     ("U+201D", "Replace the typographic quotes by straight ones."),
@@ -41,7 +41,7 @@ def compact(kind: type[BaseException], error: BaseException, tb: TracebackType |
     """Describe an exception in few lines, the last being its name and message."""
     # Reading the lines of frames that will not be shown costs tens of milliseconds.
     described = traceback.TracebackException(kind, error, tb, lookup_lines=False, compact=True)
-    lines = _frames(described, is_last=True) + _grouped(described)
+    lines = _describe_frames(described, is_last=True) + _describe_group(described)
     cause = described
     for _ in range(_MAX_CAUSES - 1):
         if cause.__cause__ is not None:
@@ -51,9 +51,9 @@ def compact(kind: type[BaseException], error: BaseException, tb: TracebackType |
         else:
             break
         # Within a library, one error leads to the next, and the last one says it all.
-        if frames := _frames(cause, is_last=False):
-            lines = [*frames, *_ending(cause), "", link, "", *lines]
-    return [*lines, *_columns(error, tb), *_ending(described)]
+        if frames := _describe_frames(cause, is_last=False):
+            lines = [*frames, *_last_lines(cause), "", link, "", *lines]
+    return [*lines, *_list_columns(error, tb), *_last_lines(described)]
 
 
 def message(error: BaseException) -> str:
@@ -61,7 +61,7 @@ def message(error: BaseException) -> str:
     try:
         if isinstance(error, SyntaxError):
             # Its text as a string would repeat the place.
-            return _of_syntax(str(error.msg))
+            return _with_syntax_hint(str(error.msg))
         if isinstance(error, SystemExit) and isinstance(error.code, int):
             return f"exit code {error.code}"
         notes = getattr(error, "__notes__", None)
@@ -72,7 +72,7 @@ def message(error: BaseException) -> str:
         return "<text could not be made>"
 
 
-def _of_syntax(text: str) -> str:
+def _with_syntax_hint(text: str) -> str:
     hints = [hint for letter, hint in _SYNTAX_HINTS if letter in text]
     return f"{text}. {hints[0]}" if hints else text
 
@@ -81,11 +81,11 @@ def _is_of_syntax(described: traceback.TracebackException) -> bool:
     return hasattr(described, "msg")
 
 
-def _ending(described: traceback.TracebackException) -> list[str]:
+def _last_lines(described: traceback.TracebackException) -> list[str]:
     """Return the last lines: of a syntax error without the place, which `_frames` has."""
     lines = "".join(described.format_exception_only()).rstrip().split("\n")
     if _is_of_syntax(described):
-        lines = [f"{lines[-1].partition(':')[0]}: {_of_syntax(str(described.msg))}"]
+        lines = [f"{lines[-1].partition(':')[0]}: {_with_syntax_hint(str(described.msg))}"]
     text = "\n".join(lines)
     if re.fullmatch(r"SystemExit: -?\d+", text):
         text = text.replace(": ", ": exit code ")
@@ -94,7 +94,7 @@ def _ending(described: traceback.TracebackException) -> list[str]:
     return text.split("\n")
 
 
-def _frames(described: traceback.TracebackException, *, is_last: bool) -> list[str]:
+def _describe_frames(described: traceback.TracebackException, *, is_last: bool) -> list[str]:
     """Describe a person's own frames; those of libraries only if there are no others.
 
     Args:
@@ -107,22 +107,22 @@ def _frames(described: traceback.TracebackException, *, is_last: bool) -> list[s
         for index, frame in enumerate(frames)
         if _is_own(frame.filename) and not (index and _are_alike(frame, frames[index - 1]))
     ]
-    shown = own
+    indices = own
     if is_last and not own:
-        shown = list(range(len(frames)))[-_LIBRARY_FRAMES:]
+        indices = list(range(len(frames)))[-_MAX_LIBRARY_FRAMES:]
     elif len(own) > _MAX_FRAMES:
-        shown = own[: _MAX_FRAMES // 2] + own[-_MAX_FRAMES // 2 :]
+        indices = own[: _MAX_FRAMES // 2] + own[-_MAX_FRAMES // 2 :]
     lines: list[str] = []
-    previous = shown[0] - 1 if shown else 0
-    for index in shown:
-        lines += _folded(frames[previous + 1 : index])
+    previous = indices[0] - 1 if indices else 0
+    for index in indices:
+        lines += _fold_frames(frames[previous + 1 : index])
         frame, previous = frames[index], index
         within = "" if frame.name == "<module>" else f", in {frame.name}"
         lines.append(f"{place(frame.filename)}, line {frame.lineno}{within}")
         if frame.line:
             lines.append(f"    {frame.line[:300]}")
     if own:
-        lines += _folded(frames[previous + 1 :])
+        lines += _fold_frames(frames[previous + 1 :])
     return lines + (_syntax_place(described) if is_last or lines else [])
 
 
@@ -130,7 +130,7 @@ def _are_alike(frame: traceback.FrameSummary, other: traceback.FrameSummary) -> 
     return (frame.filename, frame.lineno) == (other.filename, other.lineno)
 
 
-def _folded(frames: list[traceback.FrameSummary]) -> list[str]:
+def _fold_frames(frames: list[traceback.FrameSummary]) -> list[str]:
     """Say in a line which frames are left out."""
     if not frames:
         return []
@@ -153,11 +153,15 @@ def _syntax_place(described: traceback.TracebackException) -> list[str]:
     return [f"{place(described.filename or '')}, line {described.lineno}", *marked[:2]]
 
 
-def _grouped(described: traceback.TracebackException) -> list[str]:
+def _describe_group(described: traceback.TracebackException) -> list[str]:
     """Describe the first exceptions of an exception group."""
     lines: list[str] = []
-    for one in (described.exceptions or ())[:_MAX_GROUPED]:
-        block = [*_frames(one, is_last=True), *_grouped(one), *_ending(one)]
+    for member in (described.exceptions or ())[:_MAX_GROUPED]:
+        block = [
+            *_describe_frames(member, is_last=True),
+            *_describe_group(member),
+            *_last_lines(member),
+        ]
         lines += [f"  | {line}" for line in block] + ["  |"]
     return lines
 
@@ -178,8 +182,8 @@ def _is_own(filename: str) -> bool:
 
 
 def _is_machinery(filename: str) -> bool:
-    return filename.startswith(_OUR_DIRECTORY) or any(
-        f"/site-packages/{package}/" in filename for package in _OURS
+    return filename.startswith(_GUEST_DIRECTORY) or any(
+        f"/site-packages/{package}/" in filename for package in _MACHINERY
     )
 
 
@@ -210,19 +214,23 @@ def install() -> None:
     summaries.format_frame_summary = format_frame
 
 
-def _columns(error: BaseException, tb: TracebackType | None) -> list[str]:
+def _list_columns(error: BaseException, tb: TracebackType | None) -> list[str]:
     """List the columns of tables on the user's line, after a KeyError or AttributeError."""
     if not isinstance(error, (KeyError, AttributeError)):
         return []
     cells = [
-        one for one in traceback.walk_tb(tb) if one[0].f_code.co_filename.startswith(CELL_PREFIX)
+        entry
+        for entry in traceback.walk_tb(tb)
+        if entry[0].f_code.co_filename.startswith(CELL_PREFIX)
     ]
     if not cells:
         return []
     frame, number = cells[-1]
     words = dict.fromkeys(_WORD.findall(linecache.getline(frame.f_code.co_filename, number)))
-    known = {**frame.f_globals, **frame.f_locals}
-    tables = {word: known[word] for word in words if word in known and _is_table(known[word])}
+    variables = {**frame.f_globals, **frame.f_locals}
+    tables = {
+        word: variables[word] for word in words if word in variables and _is_table(variables[word])
+    }
     return [f"The columns of {word}: {_names(table)}" for word, table in tables.items()]
 
 
@@ -232,7 +240,7 @@ def _is_table(value: object) -> bool:
 
 
 def _names(table: Any) -> str:
-    names = ", ".join(f"{name}"[:100] for name in list(table.columns)[:_COLUMNS])
+    names = ", ".join(f"{name}"[:100] for name in list(table.columns)[:_MAX_COLUMNS])
     index = [
         f"{name}"[:100] for name in getattr(getattr(table, "index", None), "names", ()) if name
     ]

@@ -66,10 +66,10 @@ def answer(shell: Any, before: str) -> dict[str, Any]:
     encoded = bounded_children.run(
         lambda: json.dumps(_in_child(shell, before)).encode(),
         seconds=_MAX_SECONDS,
-        most_bytes=_MAX_ANSWER_BYTES,
+        max_bytes=_MAX_ANSWER_BYTES,
     )
-    found: dict[str, Any] = json.loads(encoded) if encoded else _found("", ())
-    return found
+    result: dict[str, Any] = json.loads(encoded) if encoded else _matching_options("", ())
+    return result
 
 
 def find(shell: Any, before: str) -> dict[str, Any]:
@@ -78,27 +78,27 @@ def find(shell: Any, before: str) -> dict[str, Any]:
     space = {name: value for name, value in shell.user_ns.items() if type(name) is str}
     shell.Completer.namespace = shell.Completer.global_namespace = space
     shell.Completer.use_jedi, shell.Completer.evaluation = False, "limited"
-    quote, brackets = _scan(before)
+    quote, brackets = _scan_brackets(before)
     if quote == -1:
-        return _found("", ())
+        return _matching_options("", ())
     if quote is not None:
-        return _in_string(shell.Completer, before, quote)
+        return _complete_string(shell.Completer, before, quote)
     typed = _WORD.search(before)[0]  # type: ignore[index]
     start = before[: len(before) - len(typed)]
-    called = _called(space, before, brackets)
+    called = _find_called(space, before, brackets)
     options: Iterable[_Option]
     if _IMPORT.search(before.rpartition("\n")[2]):
         line = _IMPORTED_BEFORE.sub("", before)
-        names = _last_parts(_completions(shell.Completer, line))
+        names = _last_parts(_ask_ipython(shell.Completer, line))
         options = [(name, "namespace", "") for name in names]
     elif start.rstrip().endswith("."):
-        options = _attributes(shell.Completer, space, start.rstrip()[:-1].rstrip(), typed)
+        options = _attribute_options(shell.Completer, space, start.rstrip()[:-1].rstrip(), typed)
     else:
         options = itertools.chain(
-            _parameters(called) if _ARGUMENT.search(start) else (),
-            _variables(space, shell.user_ns_hidden),
+            _parameter_options(called) if _ARGUMENT.search(start) else (),
+            _variable_options(space, shell.user_ns_hidden),
         )
-    return _found(typed, options, signature=called and _described(*called))
+    return _matching_options(typed, options, signature=called and _describe_function(*called))
 
 
 def _in_child(shell: Any, before: str) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def _in_child(shell: Any, before: str) -> dict[str, Any]:
     return find(shell, before)
 
 
-def _completions(ipython: completer.IPCompleter, before: str) -> list[completer.Completion]:
+def _ask_ipython(ipython: completer.IPCompleter, before: str) -> list[completer.Completion]:
     """Ask IPython, which looks at the last line; its time grows with the square of the length."""
     line = before.rpartition("\n")[2][-_MAX_LINE_CHARACTERS:]
     with completer.provisionalcompleter():
@@ -119,29 +119,29 @@ def _last_parts(options: Iterable[completer.Completion]) -> list[str]:
     return [option.text.rpartition(".")[2] for option in options]
 
 
-def _found(typed: str, options: Iterable[_Option], **more: Any) -> dict[str, Any]:
+def _matching_options(typed: str, options: Iterable[_Option], **more: Any) -> dict[str, Any]:
     """Keep the options that begin as was typed; private names only if one was begun."""
-    wanted = typed.casefold()
-    kept: dict[str, _Option] = {}
+    prefix = typed.casefold()
+    by_name: dict[str, _Option] = {}
     for option in options:
         name = option[0]
         if name.startswith("_") and not typed.startswith("_"):
             continue
-        if len(name) <= _MAX_NAME_CHARACTERS and name.casefold().startswith(wanted):
-            kept.setdefault(name, option)
-    ordered = sorted(kept, key=lambda name: (name[-1:] != "=", not name.startswith(typed), name))
-    shown = [list(kept[name]) for name in ordered[:_MAX_OPTIONS]]
-    return {"typed": len(typed), "options": shown, "signature": None} | more
+        if len(name) <= _MAX_NAME_CHARACTERS and name.casefold().startswith(prefix):
+            by_name.setdefault(name, option)
+    ordered = sorted(by_name, key=lambda name: (name[-1:] != "=", not name.startswith(typed), name))
+    options_shown = [list(by_name[name]) for name in ordered[:_MAX_OPTIONS]]
+    return {"typed": len(typed), "options": options_shown, "signature": None} | more
 
 
-def _scan(text: str) -> tuple[int | None, list[int]]:
+def _scan_brackets(text: str) -> tuple[int | None, list[int]]:
     """Return where the text of an open string begins (-1 for a comment), and the open brackets."""
     brackets: list[int] = []
-    at = 0
-    while (match := _QUOTED.search(text, at)) is not None:
-        mark, at = match[0], match.end()
+    position = 0
+    while (match := _QUOTED.search(text, position)) is not None:
+        mark, position = match[0], match.end()
         if mark[0] == "#":
-            if at == len(text):
+            if position == len(text):
                 return -1, brackets
         elif mark in "([{":
             brackets.append(match.start())
@@ -149,16 +149,16 @@ def _scan(text: str) -> tuple[int | None, list[int]]:
             while brackets and text[brackets.pop()] != _CLOSING[mark]:
                 continue
         else:
-            start = at
+            start = position
             while True:
-                end = text.find(mark, at)
+                end = text.find(mark, position)
                 line = text.find("\n", start) if len(mark) == 1 else -1
                 if end < 0 and line < 0:
                     return start, brackets
                 if line >= 0 and (end < 0 or line < end):
-                    at = line
+                    position = line
                     break
-                at = end + len(mark)
+                position = end + len(mark)
                 if not _is_escaped(text, end):
                     break
     return None, brackets
@@ -171,22 +171,24 @@ def _is_escaped(text: str, at: int) -> bool:
 # ---- what may follow
 
 
-def _in_string(ipython: completer.IPCompleter, before: str, quote: int) -> dict[str, Any]:
+def _complete_string(ipython: completer.IPCompleter, before: str, quote: int) -> dict[str, Any]:
     """Offer keys and columns; if there are none, files, where a string may name one."""
     typed, opening = before[quote:], before[:quote].rstrip("\"'rbfRBF").rstrip()
-    options = _completions(ipython, before)
+    options = _ask_ipython(ipython, before)
     keys = [option.text for option in options if option.type == "dict key"]
     if keys:
-        return _found(typed, ((key, "property", "") for key in keys if key.isprintable()))
+        return _matching_options(
+            typed, ((key, "property", "") for key in keys if key.isprintable())
+        )
     if "\n" in typed or not (opening.endswith(("(", ",", "=")) or "/" in typed):
-        return _found("", ())
+        return _matching_options("", ())
     paths = [option.text.rstrip("/") for option in options if option.type == "path"]
     names = [path.rpartition("/")[2] for path in paths]
     typed = typed.rpartition("/")[2]
-    return _found(typed, ((name, "text", "") for name in names if name.isprintable()))
+    return _matching_options(typed, ((name, "text", "") for name in names if name.isprintable()))
 
 
-def _variables(space: dict[str, Any], hidden: dict[str, Any]) -> Iterator[_Option]:
+def _variable_options(space: dict[str, Any], hidden: dict[str, Any]) -> Iterator[_Option]:
     for name, value in itertools.islice(reversed(space.items()), _MAX_NAMES):
         if name not in hidden or hidden[name] is not value:
             yield name, _kind(value), safe_reprs.class_name(value)
@@ -202,18 +204,18 @@ def _kind(value: Any) -> str:
     return "function" if issubclass(kind, _FUNCTIONS) else "property"
 
 
-def _attributes(
+def _attribute_options(
     ipython: completer.IPCompleter, space: dict[str, Any], owner_text: str, typed: str
 ) -> Iterator[_Option]:
-    owner = _evaluated(space, owner_text)
+    owner = _evaluate(space, owner_text)
     missing = object()
-    for name in _last_parts(_completions(ipython, f"{owner_text}.{typed}")):
+    for name in _last_parts(_ask_ipython(ipython, f"{owner_text}.{typed}")):
         value = inspect.getattr_static(owner, name, missing)
         is_column = value is missing and safe_reprs.class_name(owner) == "DataFrame"
         yield name, _kind(value), "column" if is_column else ""
 
 
-def _evaluated(space: dict[str, Any], text: str) -> Any:
+def _evaluate(space: dict[str, Any], text: str) -> Any:
     """Return what a dotted name is; None if nothing, or nothing that is safe to look up."""
     match = _DOTTED.search(text)
     if match is None:
@@ -228,12 +230,12 @@ def _evaluated(space: dict[str, Any], text: str) -> Any:
 # ---- what is called
 
 
-def _called(space: dict[str, Any], before: str, brackets: list[int]) -> tuple[str, Any] | None:
+def _find_called(space: dict[str, Any], before: str, brackets: list[int]) -> tuple[str, Any] | None:
     """Return the function whose arguments are being written, and its name."""
     if not brackets or before[brackets[-1]] != "(":
         return None
     text = before[: brackets[-1]]
-    value = _evaluated(space, text)
+    value = _evaluate(space, text)
     return None if value is None else (_WORD.search(text)[0], value)  # type: ignore[index]
 
 
@@ -244,20 +246,20 @@ def _signature(function: Any) -> inspect.Signature | None:
         return None
 
 
-def _parameters(called: tuple[str, Any] | None) -> Iterator[_Option]:
+def _parameter_options(called: tuple[str, Any] | None) -> Iterator[_Option]:
     signature = _signature(called[1]) if called is not None else None
     for parameter in signature.parameters.values() if signature is not None else ():
         if parameter.kind in _NAMED_KINDS:
             yield f"{parameter.name}=", "property", ""
 
 
-def _described(name: str, function: Any) -> dict[str, str] | None:
+def _describe_function(name: str, function: Any) -> dict[str, str] | None:
     """Return a `label` with all parameters of a function or class, and its `doc`, if known."""
     signature, doc = _signature(function), inspect.getdoc(function) or ""
     if signature is not None:
         parameters = [
-            one.replace(annotation=one.empty, default=_Default.of(one))
-            for one in signature.parameters.values()
+            parameter.replace(annotation=parameter.empty, default=_Default.of(parameter))
+            for parameter in signature.parameters.values()
         ]
         bare = signature.replace(parameters=parameters, return_annotation=signature.empty)
         label = f"{name}{bare}"

@@ -92,15 +92,15 @@ def mask_proc(files: dict[str, str]) -> None:
         syscalls.mount(source, f"/proc/{name}", None, syscalls.MS_BIND)
         syscalls.mount(None, f"/proc/{name}", None, read_only | syscalls.MS_NOSUID)
         os.unlink(source)
-    there = set(os.listdir("/proc"))
+    present = set(os.listdir("/proc"))
     for cover, names in (("/dev/null", _PROC_MASKED), (_EMPTY, _PROC_EMPTIED)):
-        for name in there.intersection(names):
+        for name in present.intersection(names):
             syscalls.mount(cover, f"/proc/{name}", None, syscalls.MS_BIND)
     flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
     syscalls.mount(None, "/proc", None, read_only | flags)
 
 
-def give_up_first() -> None:
+def prefer_as_oom_victim() -> None:
     """Make this process and its children the OOM killer's first victims.
 
     The bot and the machine's other programs must not be killed for the memory of user code.
@@ -148,9 +148,9 @@ def limit(limits: dict[str, Any]) -> None:
         kind = getattr(resource, f"RLIMIT_{name}")
         # An inherited hard limit may be lower; asking for more would be refused.
         _, hard = resource.getrlimit(kind)
-        wanted, most = value if isinstance(value, list) else (value, value)
-        bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(kind, (min(wanted, bound), bound))
+        soft, hard_maximum = value if isinstance(value, list) else (value, value)
+        bound = hard_maximum if hard == resource.RLIM_INFINITY else min(hard_maximum, hard)
+        resource.setrlimit(kind, (min(soft, bound), bound))
 
 
 def confine() -> None:

@@ -40,7 +40,7 @@ class Keeper(init_processes.Init):
         self._run_kernel = run_kernel
 
     def _enter(self) -> None:
-        confinement.give_up_first()
+        confinement.prefer_as_oom_victim()
         syscalls.set_dumpable(False)
         syscalls.adopt_orphans()
         os.setsid()

@@ -21,7 +21,7 @@ from IPython import get_ipython
 
 from . import tool_functions
 
-_HEAD = struct.Struct(">cI")
+_FRAME_HEAD = struct.Struct(">cI")
 _DATA = b"A"
 _BUFFER_BYTES = 1024 * 1024
 _DESCRIBED = 20
@@ -40,8 +40,8 @@ class Connections(Mapping[str, "Connection"]):
     """What there is of data, by name."""
 
     def _listed(self) -> dict[str, str]:
-        told = _asked("", {})
-        return {one["name"]: one["about"] for one in told["connections"]}
+        answer = _request("", {})
+        return {connection["name"]: connection["about"] for connection in answer["connections"]}
 
     def __getitem__(self, name: str) -> Connection:
         listed = self._listed()
@@ -92,9 +92,9 @@ class Connection:
         """
         if as_ not in ("pandas", "arrow", "batches"):
             raise ValueError('as_ is "pandas", "arrow" or "batches"')
-        parameters = {name: _told(value) for name, value in (params or {}).items()}
-        answer = self._answer({"sql": sql, "parameters": parameters})
-        batches = _batches(self.name, answer)
+        parameters = {name: _encode_parameter(value) for name, value in (params or {}).items()}
+        answer = self._open_answer({"sql": sql, "parameters": parameters})
+        batches = _read_batches(self.name, answer)
         schema = next(batches)
         if as_ == "batches":
             return batches
@@ -107,18 +107,18 @@ class Connection:
             return table
         return table.to_pandas(date_as_object=False, split_blocks=True, self_destruct=True)
 
-    def _answer(self, asked: dict[str, Any]) -> _Answer:
+    def _open_answer(self, request: dict[str, Any]) -> _Answer:
         """Return the bot's answer, once a person has allowed the statement where one has to."""
-        answer = _Answer(f"{self.name}/query", asked)
-        if answer.is_approval_wanted():
+        answer = _Answer(f"{self.name}/query", request)
+        if answer.needs_approval():
             answer.close()
-            wish = {"do": "allow statement", "connection": self.name, **asked}
+            approval = {"do": "allow statement", "connection": self.name, **request}
             try:
-                tool_functions.ask(get_ipython().kernel, wish)
+                tool_functions.ask(get_ipython().kernel, approval)
             except tool_functions.ToolError as error:
                 raise QueryError(str(error)) from None
-            answer = _Answer(f"{self.name}/query", asked)
-            if answer.is_approval_wanted():
+            answer = _Answer(f"{self.name}/query", request)
+            if answer.needs_approval():
                 answer.close()
                 raise QueryError("A person has to allow this statement, and nobody can be asked.")
         return answer
@@ -127,62 +127,62 @@ class Connection:
         """Return the tables that can be queried, as a DataFrame."""
         import pandas
 
-        found = self._listed("tables", "")
+        tables = self._listed("tables", "")
         columns = ["name", "rows", "comment", "columns"]
         rows = [
             [
-                one["name"],
-                one["rows"],
-                one["comment"],
-                ", ".join(name for name, _ in one["columns"]),
+                table["name"],
+                table["rows"],
+                table["comment"],
+                ", ".join(name for name, _ in table["columns"]),
             ]
-            for one in found
+            for table in tables
         ]
         return pandas.DataFrame(rows, columns=columns)
 
-    def _listed(self, what: str, name: str) -> list[dict[str, Any]]:
+    def _listed(self, kind: str, name: str) -> list[dict[str, Any]]:
         """Return what there is, and say if that is not all."""
-        told = _asked(f"{self.name}/{what}", {"name": name} if name else {})
-        if notice := told.get("notice"):
+        answer = _request(f"{self.name}/{kind}", {"name": name} if name else {})
+        if notice := answer.get("notice"):
             sys.stderr.write(f"{self.name}: {notice}\n")
-        found: list[dict[str, Any]] = told[what]
-        return found
+        entries: list[dict[str, Any]] = answer[kind]
+        return entries
 
     def schema(self, table: str) -> Any:
         """Return the columns of a table and their types, as a DataFrame."""
         import pandas
 
-        ((found),) = _asked(f"{self.name}/tables", {"name": table})["tables"]
-        if not found["columns"]:
-            sys.stderr.write(f"{self.name}: {found['name']} {found['comment']}\n")
-        return pandas.DataFrame(found["columns"], columns=["column", "type"])
+        ((description),) = _request(f"{self.name}/tables", {"name": table})["tables"]
+        if not description["columns"]:
+            sys.stderr.write(f"{self.name}: {description['name']} {description['comment']}\n")
+        return pandas.DataFrame(description["columns"], columns=["column", "type"])
 
     def files(self, prefix: str = "") -> Any:
         """Return the files whose names begin so, as a DataFrame."""
         import pandas
 
-        found = self._listed("files", prefix)
-        frame = pandas.DataFrame(found, columns=["name", "size", "at"])
+        files = self._listed("files", prefix)
+        frame = pandas.DataFrame(files, columns=["name", "size", "at"])
         frame["at"] = pandas.to_datetime(frame["at"], unit="s", utc=True)
         return frame
 
     def get(self, name: str) -> str:
         """Copy a file into /mnt/data and return its path there."""
-        stored = _asked(f"{self.name}/get", {"name": name})["name"]
+        stored = _request(f"{self.name}/get", {"name": name})["name"]
         return f"/mnt/data/{stored}"
 
 
 class _Answer(io.RawIOBase):
     """The content of the frames of data of one answer; `told` is what its last frame says."""
 
-    def __init__(self, path: str, asked: dict[str, Any]) -> None:
+    def __init__(self, path: str, request: dict[str, Any]) -> None:
         if _refusal:
             raise QueryError(_refusal)
-        self.told: dict[str, Any] = {}
-        self._left = 0
-        self._is_over = False
+        self.result: dict[str, Any] = {}
+        self._remaining_bytes = 0
+        self._has_ended = False
         self._connection = http.client.HTTPConnection("127.0.0.1", _port)
-        body = json.dumps(asked).encode()
+        body = json.dumps(request).encode()
         self._connection.request("POST", f"/connections/{path}", body)
         self._response = self._connection.getresponse()
         if self._response.status != 200:
@@ -201,60 +201,60 @@ class _Answer(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        while not self._left and not self._is_over:
-            self._next()
-        if self._is_over:
+        while not self._remaining_bytes and not self._has_ended:
+            self._read_frame()
+        if self._has_ended:
             return 0
-        view = memoryview(buffer)[: self._left]
+        view = memoryview(buffer)[: self._remaining_bytes]
         count = self._response.readinto(view)
         if not count:
             raise QueryError("The bot broke off.")
-        self._left -= count
+        self._remaining_bytes -= count
         return count
 
-    def _next(self) -> None:
-        kind, length = _HEAD.unpack(self._exactly(_HEAD.size))
+    def _read_frame(self) -> None:
+        kind, length = _FRAME_HEAD.unpack(self._read_exactly(_FRAME_HEAD.size))
         if kind == _DATA:
-            self._left = length
+            self._remaining_bytes = length
             return
-        self.told = json.loads(self._exactly(length))
-        self._is_over = True
-        if "error" in self.told:
-            raise QueryError(self.told["error"])
+        self.result = json.loads(self._read_exactly(length))
+        self._has_ended = True
+        if "error" in self.result:
+            raise QueryError(self.result["error"])
 
-    def _exactly(self, count: int) -> bytes:
-        found = self._response.read(count)
-        if len(found) < count:
+    def _read_exactly(self, count: int) -> bytes:
+        data = self._response.read(count)
+        if len(data) < count:
             raise QueryError("The bot broke off.")
-        return found
+        return data
 
-    def is_approval_wanted(self) -> bool:
+    def needs_approval(self) -> bool:
         """Whether nothing was run, as a person has to be asked before."""
         try:
-            self._next()
+            self._read_frame()
         except BaseException:
             # An interrupt, too: its traceback keeps this object, and the query would run on.
             self.close()
             raise
-        return bool(self.told.get("is_approval_wanted"))
+        return bool(self.result.get("is_approval_wanted"))
 
     def finish(self) -> dict[str, Any]:
         """Return how it ended, once all data was read."""
-        while not self._is_over:
+        while not self._has_ended:
             if not self.read(_BUFFER_BYTES):
                 break
-        return self.told
+        return self.result
 
 
-def _asked(path: str, asked: dict[str, Any]) -> dict[str, Any]:
-    answer = _Answer(path, asked)
+def _request(path: str, request: dict[str, Any]) -> dict[str, Any]:
+    answer = _Answer(path, request)
     try:
         return answer.finish()
     finally:
         answer.close()
 
 
-def _batches(name: str, answer: _Answer) -> Iterator[Any]:
+def _read_batches(name: str, answer: _Answer) -> Iterator[Any]:
     """Yield the schema, then the batches; say at the end what is missing of them."""
     import pyarrow
 
@@ -271,10 +271,10 @@ def _batches(name: str, answer: _Answer) -> Iterator[Any]:
         answer.close()
 
 
-def _told(value: Any) -> Any:
+def _encode_parameter(value: Any) -> Any:
     """Return a parameter's value as JSON has it."""
     if isinstance(value, (list, tuple, set)):
-        return [_told(one) for one in value]
+        return [_encode_parameter(item) for item in value]
     if hasattr(value, "item") and not isinstance(value, (str, bytes)):
         value = value.item()
     if hasattr(value, "to_pydatetime"):
@@ -292,7 +292,9 @@ def _told(value: Any) -> Any:
     raise TypeError(f"a parameter cannot be a {type(value).__name__}")
 
 
-def install(names: dict[str, Any], hidden: dict[str, Any], port: int, *, refusal: str = "") -> None:
+def install(
+    variables: dict[str, Any], hidden: dict[str, Any], port: int, *, refusal: str = ""
+) -> None:
     """Let code find them as `connections`.
 
     Args:
@@ -303,5 +305,5 @@ def install(names: dict[str, Any], hidden: dict[str, Any], port: int, *, refusal
     """
     global _port, _refusal
     _port, _refusal = port, refusal
-    if "connections" not in names:
-        names["connections"] = hidden["connections"] = Connections()
+    if "connections" not in variables:
+        variables["connections"] = hidden["connections"] = Connections()

@@ -19,21 +19,21 @@ from IPython.core import formatters
 from . import interpreter_state, safe_reprs, table_columns, table_views
 
 MIME = "application/vnd.interpreter-bot.table+json"
-_ROWS = 20
+_MAX_ROWS = 20
 # Together with the columns of most indexes, as many as the bot accepts.
-_COLUMNS = 95
-_CELL_CHARACTERS = 499
-_MOST_HANDLES = 500
-_KEPT = 5
-_KEPT_BYTES = 20_000_000
+_MAX_COLUMNS = 95
+_MAX_CELL_CHARACTERS = 499
+_MAX_HANDLES = 500
+_MAX_KEPT_TABLES = 5
+_MAX_KEPT_BYTES = 20_000_000
 # Of a table that no variable holds, beside the variables.
-_SAVED_BYTES = 4_000_000
-_MOST_FETCHED_ROWS = 1_000_000
-_MOST_FETCHED_CELLS = 8_000_000
+_MAX_SAVED_BYTES = 4_000_000
+_MAX_FETCHED_ROWS = 1_000_000
+_MAX_FETCHED_CELLS = 8_000_000
 
 _frames: collections.OrderedDict[str, weakref.ref[Any]] = collections.OrderedDict()
-_kept: collections.deque[Any] = collections.deque(maxlen=_KEPT)
-_fetched: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+_kept_tables: collections.deque[Any] = collections.deque(maxlen=_MAX_KEPT_TABLES)
+_fetched_tables: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 # The variables as they are saved, and the tables that were saved with those that are back.
 _variables: dict[str, Any] = {}
 _restored: dict[str, Any] = {}
@@ -50,34 +50,34 @@ class TableFormatter(formatters.BaseFormatter):
 def install(display_formatter: Any) -> None:
     """Register the table formatter with a shell's formatters; no library need be installed."""
     formatter = TableFormatter(parent=display_formatter)
-    formatter.for_type_by_name("pandas", "DataFrame", _frame)
-    formatter.for_type_by_name("pandas", "Series", _series)
+    formatter.for_type_by_name("pandas", "DataFrame", _describe_frame)
+    formatter.for_type_by_name("pandas", "Series", _describe_series)
     # Depending on its version, pandas names these modules as the home of its classes.
-    formatter.for_type_by_name("pandas.core.frame", "DataFrame", _frame)
-    formatter.for_type_by_name("pandas.core.series", "Series", _series)
-    formatter.for_type_by_name("polars.dataframe.frame", "DataFrame", _head)
-    formatter.for_type_by_name("polars.series.series", "Series", _head)
-    formatter.for_type_by_name("pyarrow.lib", "Table", _head)
-    formatter.for_type_by_name("pyarrow.lib", "RecordBatch", _head)
+    formatter.for_type_by_name("pandas.core.frame", "DataFrame", _describe_frame)
+    formatter.for_type_by_name("pandas.core.series", "Series", _describe_series)
+    formatter.for_type_by_name("polars.dataframe.frame", "DataFrame", _describe_table)
+    formatter.for_type_by_name("polars.series.series", "Series", _describe_table)
+    formatter.for_type_by_name("pyarrow.lib", "Table", _describe_table)
+    formatter.for_type_by_name("pyarrow.lib", "RecordBatch", _describe_table)
     for module in ("duckdb._relation", "duckdb", "_duckdb"):
-        formatter.for_type_by_name(module, "DuckDBPyRelation", _relation)
+        formatter.for_type_by_name(module, "DuckDBPyRelation", _describe_relation)
     display_formatter.formatters[MIME] = formatter
-    interpreter_state.register("tables", _saved, _restored.update)
+    interpreter_state.register("tables", _collect_handles, _restored.update)
     if display_formatter.active_types:
         display_formatter.active_types = [*display_formatter.active_types, MIME]
 
 
-def _series(series: Any) -> dict[str, Any]:
+def _describe_series(series: Any) -> dict[str, Any]:
     name = "" if series.name is None else series.name
-    return _frame(series.to_frame(name=name), source=series)
+    return _describe_frame(series.to_frame(name=name), source=series)
 
 
-def _frame(frame: Any, source: Any = None) -> dict[str, Any]:
+def _describe_frame(frame: Any, source: Any = None) -> dict[str, Any]:
     """Return the head of a frame, and a handle to all of it.
 
     {"columns", "rows", "row_count", "column_count", "index_count", "handle"}
     """
-    head = frame.iloc[:_ROWS, :_COLUMNS]
+    head = frame.iloc[:_MAX_ROWS, :_MAX_COLUMNS]
     names = [_cell(name) if name is not None else "" for name in head.index.names]
     columns = [_heading(name) for name in head.columns]
     values = [head.iloc[:, position].tolist() for position in range(head.shape[1])]
@@ -96,11 +96,11 @@ def _frame(frame: Any, source: Any = None) -> dict[str, Any]:
     }
 
 
-def _head(table: Any) -> dict[str, Any]:
+def _describe_table(table: Any) -> dict[str, Any]:
     """Return the head of a table of polars or pyarrow, as `_frame` does."""
     source = table_columns.read(table)
-    rows = slice(0, min(source.row_count, _ROWS))
-    numbers = range(min(source.column_count, _COLUMNS))
+    rows = slice(0, min(source.row_count, _MAX_ROWS))
+    numbers = range(min(source.column_count, _MAX_COLUMNS))
     columns = [source.column(number).cells(rows) for number in numbers]
     cells = [[safe_reprs.text(cell) or "null" for cell in column] for column in columns]
     return {
@@ -113,16 +113,16 @@ def _head(table: Any) -> dict[str, Any]:
     }
 
 
-def _relation(relation: Any) -> dict[str, Any]:
+def _describe_relation(relation: Any) -> dict[str, Any]:
     """Return the head of a result of duckdb, as `_frame` does."""
-    most = max(min(_MOST_FETCHED_CELLS // len(relation.columns), _MOST_FETCHED_ROWS), _ROWS)
-    if relation not in _fetched:
-        _fetched[relation] = relation.limit(most).to_arrow_table()
-    table = _fetched[relation]
-    told = _head(table)
-    if table.num_rows == most:
-        told["row_count"] = max(relation.count("*").fetchone()[0], most)
-    return told
+    max_rows = max(min(_MAX_FETCHED_CELLS // len(relation.columns), _MAX_FETCHED_ROWS), _MAX_ROWS)
+    if relation not in _fetched_tables:
+        _fetched_tables[relation] = relation.limit(max_rows).to_arrow_table()
+    table = _fetched_tables[relation]
+    description = _describe_table(table)
+    if table.num_rows == max_rows:
+        description["row_count"] = max(relation.count("*").fetchone()[0], max_rows)
+    return description
 
 
 def save(handle: str, name: str) -> bool:
@@ -134,10 +134,10 @@ def save(handle: str, name: str) -> bool:
     table = _table(handle)
     if table is None:
         return False
-    file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
     try:
-        with os.fdopen(file, "wb") as opened:
-            _write(table, opened, is_parquet=name.endswith(".parquet"))
+        with os.fdopen(descriptor, "wb") as file:
+            _write(table, file, is_parquet=name.endswith(".parquet"))
     except BaseException:
         # Half of a table is none, and would be taken for it the next time.
         os.unlink(name)
@@ -160,16 +160,16 @@ def _write(table: Any, file: Any, *, is_parquet: bool) -> None:
         table.to_csv(file, mode="wb", encoding="utf-8")
 
 
-def look(handle: str, wanted: str, state: int) -> str | None:
+def look(handle: str, request: str, state: int) -> str | None:
     """Answer a question about a displayed table, see `table_views`; None if it is gone."""
     table = _table(handle)
-    return None if table is None else table_views.answer(table, wanted, (handle, state))
+    return None if table is None else table_views.answer(table, request, (handle, state))
 
 
 def handle_of(table: Any) -> str:
     """Return the handle of a table that lives by itself; a known one keeps what it has."""
-    known = (handle for handle, found in _frames.items() if found() is table)
-    return next(known, "") or _new_handle(table)
+    handles = (handle for handle, reference in _frames.items() if reference() is table)
+    return next(handles, "") or _new_handle(table)
 
 
 def begin_saving(variables: dict[str, Any]) -> None:
@@ -178,22 +178,22 @@ def begin_saving(variables: dict[str, Any]) -> None:
     _variables = variables
 
 
-def _saved() -> dict[str, Any]:
+def _collect_handles() -> dict[str, Any]:
     """Return by handle the names of the variables that hold tables, and small other tables."""
     names = {id(value): name for name, value in _variables.items() if not name.startswith("_")}
-    kept = {id(table) for table in _kept}
+    kept_ids = {id(table) for table in _kept_tables}
     saved: dict[str, Any] = {}
     for handle, reference in _frames.items():
         if (table := reference()) is None:
             continue
         if id(table) in names:
             saved[handle] = names[id(table)]
-        elif id(table) in kept and size_bytes(table) <= _SAVED_BYTES:
+        elif id(table) in kept_ids and size_bytes(table) <= _MAX_SAVED_BYTES:
             saved[handle] = table
     return saved
 
 
-def bring_back(variables: dict[str, Any]) -> None:
+def restore_handles(variables: dict[str, Any]) -> None:
     """Let the handles of tables lead to the variables that are back."""
     for handle, saved in _restored.items():
         table = variables.get(saved) if isinstance(saved, str) else saved
@@ -201,7 +201,7 @@ def bring_back(variables: dict[str, Any]) -> None:
             continue
         _frames[handle] = weakref.ref(table)
         if table is saved:
-            _kept.append(table)
+            _kept_tables.append(table)
     _restored.clear()
 
 
@@ -211,8 +211,8 @@ def _table(handle: str) -> Any:
 
 def _handle(frame: Any) -> str:
     handle = _new_handle(frame)
-    if size_bytes(frame) <= _KEPT_BYTES:
-        _kept.append(frame)
+    if size_bytes(frame) <= _MAX_KEPT_BYTES:
+        _kept_tables.append(frame)
     return handle
 
 
@@ -220,7 +220,7 @@ def _new_handle(frame: Any) -> str:
     # Random, not a counter: a button made for an earlier kernel must not find another table.
     handle = f"t{secrets.randbelow(10**12)}"
     _frames[handle] = weakref.ref(frame)
-    while len(_frames) > _MOST_HANDLES:
+    while len(_frames) > _MAX_HANDLES:
         _frames.popitem(last=False)
     return handle
 
@@ -239,4 +239,4 @@ def _heading(name: Any) -> str:
 
 def _cell(value: Any) -> str:
     text = format(value, ".6g") if isinstance(value, float) else str(value)
-    return text if len(text) <= _CELL_CHARACTERS else text[:_CELL_CHARACTERS] + "…"
+    return text if len(text) <= _MAX_CELL_CHARACTERS else text[:_MAX_CELL_CHARACTERS] + "…"

@@ -374,7 +374,11 @@ def unique(names: Sequence[str]) -> list[str]:
     for place, name in enumerate(names):
         base = (name.strip() and name) or f"Unnamed: {place}"
         numbered = (f"{base}.{number}" for number in itertools.count(1))
-        name = base if base not in taken else next(one for one in numbered if one not in taken)
+        name = (
+            base
+            if base not in taken
+            else next(candidate for candidate in numbered if candidate not in taken)
+        )
         taken.add(name)
         made.append(name)
     return made

@@ -17,8 +17,8 @@ from typing import Any
 from . import plotly_drawing
 
 _LATEX_DPI = 200
-_MOST_LATEX = 2000
-_MOST_SVG = 2_000_000
+_MAX_LATEX = 2000
+_MAX_SVG = 2_000_000
 _SVG_ZOOM = 2.0
 _DELIMITED = re.compile(r"\s*(\$\$?|\\\[|\\\()(.+?)(\$\$?|\\\]|\\\))\s*", re.S)
 _STYLE = re.compile(r"\\(?:display|text|script)style\b")
@@ -33,7 +33,7 @@ _KINDS = {
     "violin": plotly_drawing.boxes,
 }
 _PIE = "pie"
-_MOST_TRACES = 60
+_MAX_TRACES = 60
 _INCHES, _DPI = (8, 5), 110
 _LEFT, _WIDTH, _BOTTOM, _HEIGHT = 0.11, 0.85, 0.14, 0.74
 _COLOURS = (
@@ -52,7 +52,8 @@ def describe_plotly(figure: dict[str, Any]) -> str:
     """Describe in words what a figure shows."""
     traces = figure.get("data") or []
     kinds = [
-        " ".join(filter(None, (one.get("type", "scatter"), one.get("name")))) for one in traces[:8]
+        " ".join(filter(None, (trace.get("type", "scatter"), trace.get("name"))))
+        for trace in traces[:8]
     ]
     title = title_of_plotly(figure)
     return f"plotly figure{f' {title!r}' if title else ''}: {', '.join(kinds) or 'no traces'}"
@@ -65,20 +66,20 @@ def of_plotly(figure: dict[str, Any]) -> bytes | None:
 
 def of_latex(latex: str) -> bytes | None:
     """Draw a formula as PNG; None if matplotlib cannot set it."""
-    found = _DELIMITED.fullmatch(latex)
-    if found is None or len(latex) > _MOST_LATEX:
+    match = _DELIMITED.fullmatch(latex)
+    if match is None or len(latex) > _MAX_LATEX:
         return None
     from matplotlib import mathtext
 
     buffer = io.BytesIO()
-    formula = _STYLE.sub("", found[2]).strip().replace("\n", " ")
+    formula = _STYLE.sub("", match[2]).strip().replace("\n", " ")
     mathtext.math_to_image(f"${formula}$", buffer, dpi=_LATEX_DPI, format="png")
     return buffer.getvalue()
 
 
 def of_svg(svg: str) -> bytes | None:
     """Draw an SVG as PNG; None without the library for it."""
-    if len(svg) > _MOST_SVG or importlib.util.find_spec("resvg_py") is None:
+    if len(svg) > _MAX_SVG or importlib.util.find_spec("resvg_py") is None:
         return None
     png = importlib.import_module("resvg_py").svg_to_bytes(
         svg_string=svg, zoom=_SVG_ZOOM, font_files=_fonts(), font_family="DejaVu Sans"
@@ -90,7 +91,7 @@ def _fonts() -> list[str]:
     """List installed fonts: the sandbox need not have any of the system's."""
     from matplotlib import font_manager
 
-    fonts = {one.name: one.fname for one in font_manager.fontManager.ttflist}
+    fonts = {font.name: font.fname for font in font_manager.fontManager.ttflist}
     names = [name for name in fonts if name == "DejaVu Sans" or name.startswith("Noto Sans ")]
     return [fonts[name] for name in names if os.path.exists(fonts[name])]
 
@@ -108,9 +109,9 @@ def draw(figure: dict[str, Any]) -> bytes | None:
     Returns:
         A PNG; None where a trace is of none of the common kinds.
     """
-    shown = [one for one in figure.get("data") or [] if one.get("visible", True) is True]
-    kinds = {one.setdefault("type", "scatter") for one in shown}
-    if not 0 < len(shown) <= _MOST_TRACES or not kinds <= {_PIE, *_KINDS}:
+    traces = [trace for trace in figure.get("data") or [] if trace.get("visible", True) is True]
+    kinds = {trace.setdefault("type", "scatter") for trace in traces}
+    if not 0 < len(traces) <= _MAX_TRACES or not kinds <= {_PIE, *_KINDS}:
         return None
     from matplotlib import figure as figures
     from matplotlib.backends import backend_agg
@@ -118,7 +119,7 @@ def draw(figure: dict[str, Any]) -> bytes | None:
     canvas = figures.Figure(figsize=_INCHES, dpi=_DPI)
     backend_agg.FigureCanvasAgg(canvas)
     layout = figure.get("layout") or {}
-    _draw_on(canvas, shown, layout)
+    _draw_on(canvas, traces, layout)
     if title := text(layout.get("title")):
         canvas.suptitle(title, size=12)
     canvas.text(0.995, 0.005, "preview", ha="right", va="bottom", size=7, color="#999999")
@@ -127,24 +128,26 @@ def draw(figure: dict[str, Any]) -> bytes | None:
     return buffer.getvalue()
 
 
-def _draw_on(canvas: Any, shown: list[dict[str, Any]], layout: dict[str, Any]) -> None:
+def _draw_on(canvas: Any, traces: list[dict[str, Any]], layout: dict[str, Any]) -> None:
     """Draw all traces, those of one kind on the same axes together."""
-    together: dict[tuple[str, str, str], plotly_drawing.Traces] = {}
-    for number, trace in enumerate(shown):
+    groups: dict[tuple[str, str, str], plotly_drawing.Traces] = {}
+    for number, trace in enumerate(traces):
         colour = plotly_drawing.colour(trace) or _COLOURS[number % len(_COLOURS)]
         if trace["type"] == _PIE:
             _draw_pie(canvas, trace)
             continue
-        where = (trace.get("xaxis") or "x", trace.get("yaxis") or "y", trace["type"])
-        together.setdefault(where, []).append((trace, colour))
-    made: dict[tuple[str, str], Any] = {}
-    for (x_name, y_name, kind), of_kind in together.items():
-        axes = made.get((x_name, y_name))
+        group = (trace.get("xaxis") or "x", trace.get("yaxis") or "y", trace["type"])
+        groups.setdefault(group, []).append((trace, colour))
+    axes_by_name: dict[tuple[str, str], Any] = {}
+    for (x_name, y_name, kind), group_traces in groups.items():
+        axes = axes_by_name.get((x_name, y_name))
         if axes is None:
-            axes = made[x_name, y_name] = _axes(canvas, made, (x_name, y_name), layout)
-        _KINDS[kind](axes, of_kind, layout.get("barmode") or "")
+            axes = axes_by_name[x_name, y_name] = _axes(
+                canvas, axes_by_name, (x_name, y_name), layout
+            )
+        _KINDS[kind](axes, group_traces, layout.get("barmode") or "")
     _annotate(canvas, layout)
-    for names, axes in made.items():
+    for names, axes in axes_by_name.items():
         _turn(axes, names, layout)
         handles, _ = axes.get_legend_handles_labels()
         if layout.get("showlegend", len(handles) > 1) and handles:
@@ -152,15 +155,18 @@ def _draw_on(canvas: Any, shown: list[dict[str, Any]], layout: dict[str, Any]) -
 
 
 def _axes(
-    canvas: Any, made: dict[tuple[str, str], Any], names: tuple[str, str], layout: dict[str, Any]
+    canvas: Any,
+    axes_by_name: dict[tuple[str, str], Any],
+    names: tuple[str, str],
+    layout: dict[str, Any],
 ) -> Any:
     """Create axes where the layout has them; a second scale shares those it overlays."""
     x, y = (layout.get(_full(name)) or {} for name in names)
-    below = made.get((names[0], str(y.get("overlaying", ""))))
-    if below is not None:
-        axes = below.twinx()
+    base_axes = axes_by_name.get((names[0], str(y.get("overlaying", ""))))
+    if base_axes is not None:
+        axes = base_axes.twinx()
     else:
-        (left, right), (bottom, top) = (one.get("domain") or (0.0, 1.0) for one in (x, y))
+        (left, right), (bottom, top) = (axis.get("domain") or (0.0, 1.0) for axis in (x, y))
         place = (_LEFT + _WIDTH * left, _BOTTOM + _HEIGHT * bottom)
         axes = canvas.add_axes((*place, _WIDTH * (right - left), _HEIGHT * (top - bottom)))
         axes.grid(visible=True, color="#e8e8e8")
@@ -197,7 +203,7 @@ def _draw_pie(canvas: Any, trace: dict[str, Any]) -> None:
     domain = trace.get("domain") or {}
     (left, right), (bottom, top) = (domain.get(side) or (0.0, 1.0) for side in "xy")
     axes = canvas.add_axes((left, 0.9 * bottom, right - left, 0.9 * (top - bottom)))
-    names = [str(one)[:24] for one in plotly_drawing.values(trace.get("labels"))]
+    names = [str(name)[:24] for name in plotly_drawing.values(trace.get("labels"))]
     sizes = plotly_drawing.numbers(trace.get("values")) or [1.0] * len(names)
     kinds: dict[str, float] = {}
     for name, size in zip(names or map(str, range(len(sizes))), sizes, strict=False):

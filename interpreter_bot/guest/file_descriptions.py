@@ -56,60 +56,60 @@ def describe(path: str) -> str:
         with contextlib.suppress(ImportError):
             importlib.import_module(library)
     answer = bounded_children.run(
-        lambda: _readable(path).encode("utf-8", "replace")[:_MAX_BYTES],
+        lambda: _describe_or_refuse(path).encode("utf-8", "replace")[:_MAX_BYTES],
         seconds=_MAX_SECONDS,
-        most_bytes=_MAX_BYTES,
+        max_bytes=_MAX_BYTES,
     )
     return answer.decode("utf-8", "replace") if answer else _FAILED
 
 
-def _ending(path: str) -> str:
+def _extension(path: str) -> str:
     return path.rpartition(".")[2].lower()
 
 
 def _libraries(path: str) -> tuple[str, ...]:
-    if _ending(path) in _PICTURES:
+    if _extension(path) in _PICTURES:
         return ("PIL.Image",)
-    return ("pyarrow.parquet",) if _ending(path) in ("parquet", "pq") else ()
+    return ("pyarrow.parquet",) if _extension(path) in ("parquet", "pq") else ()
 
 
-def _readable(path: str) -> str:
+def _describe_or_refuse(path: str) -> str:
     try:
-        return _description(path)
+        return _describe(path)
     except ImportError as error:
         return f"It cannot be read here: {error.name} is not installed."
 
 
-def _description(path: str) -> str:
+def _describe(path: str) -> str:
     """Return a description; a space if there is none, as an empty answer is a failure."""
-    name, ending = os.path.basename(path), _ending(path)
+    name, ending = os.path.basename(path), _extension(path)
     if not os.path.getsize(path):
         return " "
     kind, sentence = file_kinds.find_kind(path)
     describers: dict[str, Callable[[], str]] = {
-        "picture": lambda: _picture(path),
-        "workbook": lambda: _workbook(path, name),
-        "zip": lambda: _archive(path),
+        "picture": lambda: _describe_picture(path),
+        "workbook": lambda: _describe_workbook(path, name),
+        "zip": lambda: _describe_archive(path),
         "html": lambda: f"{sentence}\n{_beginning(path)}",
     }
     if kind in describers:
         return describers[kind]()
     if kind == "text" and ending in _TABLES:
-        return _lines(path, name)
+        return _describe_lines(path, name)
     if kind == "text":
         return _beginning(path) if ending in _TEXTS else " "
     if ending in ("parquet", "pq"):
-        return _parquet(path, name)
+        return _describe_parquet(path, name)
     return sentence
 
 
-def _picture(path: str) -> str:
+def _describe_picture(path: str) -> str:
     pictures: Any = importlib.import_module("PIL.Image")
     with pictures.open(path) as image:
         return f"A picture of {image.width}x{image.height} pixels, mode {image.mode}."
 
 
-def _archive(path: str) -> str:
+def _describe_archive(path: str) -> str:
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
     more = f", and {len(names) - 50} more" if len(names) > 50 else ""
@@ -124,21 +124,23 @@ def _beginning(path: str) -> str:
     return f"Its beginning{doubt}:\n{text}"
 
 
-def _lines(path: str, name: str) -> str:
+def _describe_lines(path: str, name: str) -> str:
     layout = delimited_text.find_layout(path)
-    wrong = "" if _ending(path) in ("csv", "tsv", "tab") else "It is a text with a table of lines. "
+    warning = (
+        "" if _extension(path) in ("csv", "tsv", "tab") else "It is a text with a table of lines. "
+    )
     rows = str(len(layout.rows)) if layout.is_whole else f"about {_count_lines(path):,}"
     columns = [f"{column.name} ({column.kind})" for column in layout.columns]
-    known = "" if layout.is_whole else f", by the first {len(layout.rows):,} rows"
-    parts = [f"{wrong}{rows} rows. Columns{known}: {_shortened(columns)}", *layout.notes()]
+    extent = "" if layout.is_whole else f", by the first {len(layout.rows):,} rows"
+    parts = [f"{warning}{rows} rows. Columns{extent}: {_join_names(columns)}", *layout.notes()]
     if layout.notes():
-        shown = "\n".join(line[:_LINE_CHARACTERS] for line in layout.lines)
-        parts.append(f"The first lines of the file, as they are:\n{shown}")
+        first_lines = "\n".join(line[:_LINE_CHARACTERS] for line in layout.lines)
+        parts.append(f"The first lines of the file, as they are:\n{first_lines}")
         parts += _other_readings(path, layout.encoding)
     else:
         header = [column.name for column in layout.columns]
-        parts.append(_table(header, layout.rows))
-    parts.append(f"Read it with {_call('read_csv', name, layout.pandas_options())}")
+        parts.append(_preview_rows(header, layout.rows))
+    parts.append(f"Read it with {_pandas_call('read_csv', name, layout.pandas_options())}")
     return "\n".join(parts)
 
 
@@ -159,7 +161,7 @@ def _other_readings(path: str, encoding: delimited_text.Encoding) -> Iterator[st
             yield f"In {name} a line of it is: {line[:_LINE_CHARACTERS]}"
 
 
-def _workbook(path: str, name: str) -> str:
+def _describe_workbook(path: str, name: str) -> str:
     sheets, read = table_files.open_workbook(path)
     parts = [] if len(sheets) < 2 else [f"It has {len(sheets)} sheets."]
     for sheet in sheets[:_SHOWN_SHEETS]:
@@ -168,15 +170,15 @@ def _workbook(path: str, name: str) -> str:
         above = f" {table.above} above the table." if table.above else ""
         rows = [[_text(value) for value in row] for row in table.rows]
         parts.append(
-            f"Sheet {sheet!r}: {count} rows.{above} Columns: {_shortened(table.names)}\n"
-            f"{_table(table.names, rows)}"
+            f"Sheet {sheet!r}: {count} rows.{above} Columns: {_join_names(table.names)}\n"
+            f"{_preview_rows(table.names, rows)}"
         )
     options = {"engine": "calamine", **({"sheet_name": None} if len(sheets) > 1 else {})}
-    parts.append(f"Read it with {_call('read_excel', name, options)}")
+    parts.append(f"Read it with {_pandas_call('read_excel', name, options)}")
     return "\n".join(parts)
 
 
-def _parquet(path: str, name: str) -> str:
+def _describe_parquet(path: str, name: str) -> str:
     file = importlib.import_module("pyarrow.parquet").ParquetFile(path, pre_buffer=False)
     schema = file.schema_arrow
     columns = [f"{field.name} ({field.type})" for field in schema]
@@ -184,36 +186,36 @@ def _parquet(path: str, name: str) -> str:
     rows = [[_text(value) for value in row.values()] for row in first.to_pylist()] if first else []
     return "\n".join(
         (
-            f"{file.metadata.num_rows} rows. Columns: {_shortened(columns)}",
-            _table(schema.names, rows),
-            f"Read it with {_call('read_parquet', name, {})}",
+            f"{file.metadata.num_rows} rows. Columns: {_join_names(columns)}",
+            _preview_rows(schema.names, rows),
+            f"Read it with {_pandas_call('read_parquet', name, {})}",
         )
     )
 
 
-def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    written = io.StringIO()
-    writer = csv.writer(written, lineterminator="\n")
+def _preview_rows(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
     for row in (names, *rows[:_SHOWN_ROWS]):
         writer.writerow([value[:_CELL_CHARACTERS] for value in row[:_SHOWN_COLUMNS]])
-    return f"First rows, as they are in the file:\n{written.getvalue().strip()}"
+    return f"First rows, as they are in the file:\n{text.getvalue().strip()}"
 
 
 def _text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _shortened(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     more = f", and {len(names) - _MAX_COLUMNS} more" if len(names) > _MAX_COLUMNS else ""
     return ", ".join(names[:_MAX_COLUMNS]) + more
 
 
-def _call(function: str, name: str, options: dict[str, Any]) -> str:
-    arguments = "".join(f", {key}={_written(value)}" for key, value in options.items())
+def _pandas_call(function: str, name: str, options: dict[str, Any]) -> str:
+    arguments = "".join(f", {key}={_python_literal(value)}" for key, value in options.items())
     return f"pandas.{function}({name!r}{arguments})"
 
 
-def _written(value: Any) -> str:
+def _python_literal(value: Any) -> str:
     if isinstance(value, dict):
         return f"{{{', '.join(f'{key!r}: str' for key in value)}}}"
     return repr(value)

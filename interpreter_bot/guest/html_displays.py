@@ -33,7 +33,7 @@ TITLE = "application/vnd.interpreter-bot.title"
 _HTML, _PLAIN, _LATEX, _SVG = "text/html", "text/plain", "text/latex", "image/svg+xml"
 _PLOTLY = "application/vnd.plotly.v1+json"
 _VEGA = re.compile(r"application/vnd\.(vega|vegalite)\.v(\d+)[.+]json")
-_UNSHOWN = {
+_UNSUPPORTED = {
     "application/vnd.jupyter.widget-view+json": "Widgets cannot be shown here.",
     "application/javascript": "JavaScript of a display is not run here.",
 }
@@ -64,8 +64,8 @@ _PAGE = """<!doctype html>
 }});
 </script></body></html>
 """
-_TITLE_PLACES = ("center", "left", "right")
-_told: set[str] = set()
+_TITLE_LOCATIONS = ("center", "left", "right")
+_printed: set[str] = set()
 
 
 class TitleFormatter(formatters.BaseFormatter):
@@ -100,11 +100,13 @@ def _title_of_figure(figure: Any) -> str | None:
     """Return what a figure of matplotlib says it is about: its title, or the first of its axes."""
     try:
         titles = [figure.get_suptitle()]
-        titles += [axes.get_title(place) for axes in figure.axes for place in _TITLE_PLACES]
+        titles += [
+            axes.get_title(location) for axes in figure.axes for location in _TITLE_LOCATIONS
+        ]
     except Exception:
         # User code can change any of this; then it has no title.
         return None
-    return next(filter(None, (display_previews.text(one) for one in titles)), None)
+    return next(filter(None, (display_previews.text(title) for title in titles)), None)
 
 
 def drop_blank() -> None:
@@ -140,25 +142,25 @@ def complete(data: dict[str, Any]) -> None:
         with warnings.catch_warnings():
             # Warnings would appear in the person's output, about code that is not theirs.
             warnings.simplefilter("ignore")
-            _complete(data)
+            _add_forms(data)
     except Exception:
         # Foreign data and any version of a library: the display is then sent as it came.
         return
 
 
-def _complete(data: dict[str, Any]) -> None:
+def _add_forms(data: dict[str, Any]) -> None:
     if "image/png" in data or PREVIEW in data:
         return
     if (figure := data.get(_PLOTLY)) is not None:
         _add_plotly(data, figure)
         return
     for mime in data:
-        if (found := _VEGA.fullmatch(mime)) is not None:
-            _add_vega(data, data.pop(mime), is_lite=found[1] == "vegalite")
+        if (match := _VEGA.fullmatch(mime)) is not None:
+            _add_vega(data, data.pop(mime), is_lite=match[1] == "vegalite")
             return
-    for mime, sentence in _UNSHOWN.items():
+    for mime, sentence in _UNSUPPORTED.items():
         if mime in data and _HTML not in data:
-            _tell(sentence)
+            _print_once(sentence)
     if isinstance(svg := data.get(_SVG), str):
         _add_preview(data, display_previews.of_svg(svg))
     elif isinstance(latex := data.get(_LATEX), str) and _HTML not in data:
@@ -203,7 +205,9 @@ def _add_vega(data: dict[str, Any], spec: dict[str, Any], *, is_lite: bool) -> N
     data[_PLAIN] = f"A Vega chart {data[TITLE]}".rstrip()
     if not _has_room_for_v8():
         data[_HTML] = _vega_page(spec, is_lite=is_lite)
-        _tell("The page of an Altair chart can be opened only with a network connection here.")
+        _print_once(
+            "The page of an Altair chart can be opened only with a network connection here."
+        )
         return
     drawing = importlib.import_module("vl_convert")
     if is_lite:
@@ -251,16 +255,16 @@ def of_folium(chart: Any) -> str:
     try:
         library = importlib.import_module("offlinefolium.elements")._res
     except ImportError:
-        _tell("The page of a map can be opened only with a network connection.")
+        _print_once("The page of a map can be opened only with a network connection.")
         return page
-    _tell(
+    _print_once(
         "The background of a map and the fonts of its icons come from the network: the page here"
         " is shown without; downloaded and opened in a browser that is connected, it has them."
     )
-    return _LINK.sub(functools.partial(_inlined, library), page)
+    return _LINK.sub(functools.partial(_inline_link, library), page)
 
 
-def _inlined(library: dict[str, str], link: re.Match[str]) -> str:
+def _inline_link(library: dict[str, str], link: re.Match[str]) -> str:
     source = library.get(link["script"] or link["style"])
     if source is None:
         return link[0]
@@ -269,8 +273,8 @@ def _inlined(library: dict[str, str], link: re.Match[str]) -> str:
     return "<script>" + source.replace("</script", "<\\/script") + "</script>"
 
 
-def _tell(sentence: str) -> None:
+def _print_once(sentence: str) -> None:
     """Print a sentence to stderr, once per kernel."""
-    if sentence not in _told:
-        _told.add(sentence)
+    if sentence not in _printed:
+        _printed.add(sentence)
         sys.stderr.write(sentence + "\n")

@@ -174,7 +174,7 @@ class _NamespaceInit(Init):
                 uid=self._spec["uid"],
                 readable=self._spec["readable"],
             )
-        confinement.give_up_first()
+        confinement.prefer_as_oom_victim()
         if self._has_namespaces:
             syscalls.set_dumpable(False)
 

@@ -22,12 +22,12 @@ _parameters: dict[str, Any] = {}
 _first_pandas_options: dict[str, Any] = {}
 
 
-_more: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {}
+_registered: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {}
 
 
 def register(name: str, collect_: Callable[[], Any], restore_: Callable[[Any], None]) -> None:
     """Let something else be saved, and restored, with the rest."""
-    _more[name] = collect_, restore_
+    _registered[name] = collect_, restore_
 
 
 def begin() -> None:
@@ -78,7 +78,7 @@ def collect() -> State:
             for name, value in _pandas_options(pandas).items()
             if _first_pandas_options.get(name, value) != value
         }
-    items |= {name: collect_ for name, (collect_, _) in _more.items()}
+    items |= {name: collect_ for name, (collect_, _) in _registered.items()}
     state: State = {}
     for name, item in items.items():
         try:
@@ -92,11 +92,11 @@ def collect() -> State:
 
 
 def _matplotlib_options(matplotlib: Any) -> dict[str, Any]:
-    begun = _parameters or matplotlib.rcParamsDefault
+    initial = _parameters or matplotlib.rcParamsDefault
     return {
         name: value
         for name, value in matplotlib.rcParams.items()
-        if not name.startswith("backend") and begun.get(name) != value
+        if not name.startswith("backend") and initial.get(name) != value
     }
 
 
@@ -132,7 +132,7 @@ def restore(state: State) -> None:
     sys.path += [entry for entry in state.get("path", ()) if entry not in sys.path]
     if "random" in state:
         random.setstate(state["random"])
-    for name, (_, restore_) in _more.items():
+    for name, (_, restore_) in _registered.items():
         if name in state:
             restore_(state[name])
     if "directory" in state:

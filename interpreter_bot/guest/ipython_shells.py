@@ -95,16 +95,16 @@ class GuestShell(package_requests.InstallingShell):
         """Write all of a displayed table; the bot calls it by this name."""
         return dataframe_displays.save(handle, name)
 
-    def look_at_table(self, handle: str, wanted: str) -> None:
+    def look_at_table(self, handle: str, request: str) -> None:
         """Show a part of a displayed table; nothing if it is gone. The bot calls it so."""
-        found = dataframe_displays.look(handle, wanted, self.execution_count)
-        if found is not None:
-            self.display_pub.publish({"application/json": found})
+        answer = dataframe_displays.look(handle, request, self.execution_count)
+        if answer is not None:
+            self.display_pub.publish({"application/json": answer})
 
     def open_table(self, name: str, sheet: str) -> None:
         """Read a file as a table, and show how it is looked at; the bot calls it by this name."""
-        found = table_files.open_file(os.path.join(self.kernel.home, name), sheet)
-        self.display_pub.publish({"application/json": json.dumps(found, ensure_ascii=False)})
+        description = table_files.open_file(os.path.join(self.kernel.home, name), sheet)
+        self.display_pub.publish({"application/json": json.dumps(description, ensure_ascii=False)})
 
     def describe_files(self, names: list[str], mark: str) -> None:
         """Print what files are and hold; the bot calls it by this name."""
@@ -113,13 +113,13 @@ class GuestShell(package_requests.InstallingShell):
 
     def describe_variables(self) -> None:
         """Show what variables there are; the bot calls it by this name."""
-        found = variable_descriptions.describe(self._newest())
-        self.display_pub.publish({"application/json": json.dumps(found, ensure_ascii=False)})
+        descriptions = variable_descriptions.describe(self._newest())
+        self.display_pub.publish({"application/json": json.dumps(descriptions, ensure_ascii=False)})
 
     def complete_code(self, before: str) -> None:
         """Show how code may go on; the bot calls it by this name."""
-        found = completions.answer(self, json.loads(before))
-        self.display_pub.publish({"application/json": json.dumps(found, ensure_ascii=False)})
+        completion = completions.answer(self, json.loads(before))
+        self.display_pub.publish({"application/json": json.dumps(completion, ensure_ascii=False)})
 
     def variables(self) -> dict[str, Any]:
         """Return the names that code has defined, newest first, and how many there are."""
@@ -157,7 +157,7 @@ class GuestShell(package_requests.InstallingShell):
     def restore_variables(self, number: int) -> None:
         """Bring a generation back, and show what failed; the bot calls it by this name."""
         failed = snapshot_readers.restore(self.user_ns, self.variables_directory, number)
-        dataframe_displays.bring_back(self.user_ns)
+        dataframe_displays.restore_handles(self.user_ns)
         self.display_pub.publish({"application/json": json.dumps(failed)})
 
     def show_scaled(self, names: list[str], contents: list[str], **bounds: int) -> None:
@@ -168,19 +168,19 @@ class GuestShell(package_requests.InstallingShell):
 
     def use_packages(self, paths: list[str]) -> None:
         """Let imports find packages of the session; the bot calls it by this name."""
-        package_requests.use(paths)
+        package_requests.add_to_path(paths)
 
-    def open_doors(self, *, offered: list[str], **told: Any) -> None:
+    def open_doors(self, *, offered: list[str], **ports: Any) -> None:
         """Let code find what the bot offers in this network; the bot calls it by this name.
 
         Args:
             offered: kinds of what is behind the services' door, beside hosts.
             told: of the doors; `proxy` is 0 where nothing outside may be reached.
         """
-        if told["proxy"]:
-            proxy_environment.set_for(**told)
+        if ports["proxy"]:
+            proxy_environment.set_for(**ports)
         if "connections" in offered:
-            data_connection_objects.install(self.user_ns, self.user_ns_hidden, told["services"])
+            data_connection_objects.install(self.user_ns, self.user_ns_hidden, ports["services"])
 
     def refuse_doors(self, reason: str) -> None:
         """Let code that uses a data connection learn why there are none."""
@@ -188,10 +188,10 @@ class GuestShell(package_requests.InstallingShell):
 
     def transform_cell(self, raw_cell: str) -> str:
         """Turn magics into Python: once, though ipykernel and IPython both ask before a cell."""
-        found = self._transformed
-        if found is None or found[0] != raw_cell:
-            self._transformed = found = raw_cell, super().transform_cell(raw_cell)
-        return found[1]
+        cached = self._transformed
+        if cached is None or cached[0] != raw_cell:
+            self._transformed = cached = raw_cell, super().transform_cell(raw_cell)
+        return cached[1]
 
     async def run_cell_async(self, raw_cell: str, *args: Any, **options: Any) -> Any:
         """Run a cell; within it and after it, the same text may mean something else."""
@@ -260,13 +260,13 @@ class GuestShell(package_requests.InstallingShell):
         if isinstance(error, SystemExit) and not error.code:
             return
         sys.last_type, sys.last_value, sys.last_traceback = kind, error, tb
-        said = self.said_of_import(error)
-        if said is None:
+        notice = self.handle_missing_import(error)
+        if notice is None:
             return
         self._has_failed = True
         # Sent as text already: formatting the user's exception may raise another.
         lines = compact_tracebacks.compact(kind, error, tb)
-        lines[-1:-1] = [said] if said else []
+        lines[-1:-1] = [notice] if notice else []
         self._showtraceback(kind, compact_tracebacks.message(error), lines)
 
     def showsyntaxerror(self, filename: str | None = None, **_: Any) -> None:
@@ -276,12 +276,12 @@ class GuestShell(package_requests.InstallingShell):
     def system(self, cmd: str) -> None:
         """Run `!command` without the terminal that IPython would ask for."""
         command = self.var_expand(cmd, depth=1)
-        wanted = package_requests.arguments(command) if self.can_install else None
-        if wanted is not None:
-            self.user_ns["_exit_code"] = int(not package_requests.install(self.kernel, wanted))
+        packages = package_requests.arguments(command) if self.can_install else None
+        if packages is not None:
+            self.user_ns["_exit_code"] = int(not package_requests.install(self.kernel, packages))
             return
-        done = subprocess.run([_SHELL, "-c", command], stdin=subprocess.DEVNULL, check=False)
-        self.user_ns["_exit_code"] = done.returncode
+        completed = subprocess.run([_SHELL, "-c", command], stdin=subprocess.DEVNULL, check=False)
+        self.user_ns["_exit_code"] = completed.returncode
 
     system_piped = system
     system_raw = system
@@ -298,7 +298,7 @@ class GuestShell(package_requests.InstallingShell):
         """Enable nothing: there is no screen to open windows on."""
 
 
-def _warn_of_no_exit(message: Any, *args: Any, **options: Any) -> None:
+def _warn_unless_exit_advice(message: Any, *args: Any, **options: Any) -> None:
     # After `sys.exit()`, IPython explains how to leave a terminal.
     if not str(message).startswith("To exit:"):
         warnings.warn(message, *args, **options)
@@ -309,7 +309,7 @@ def make(profile_directory: str) -> GuestShell:
     from IPython.core.profiledir import ProfileDir
 
     os.makedirs(profile_directory, exist_ok=True)
-    interactiveshell.warn = _warn_of_no_exit
+    interactiveshell.warn = _warn_unless_exit_advice
     interactiveshell.InteractiveShell.colors.default_value = "nocolor"
     shell: GuestShell = GuestShell.instance(
         profile_dir=ProfileDir.create_profile_dir(profile_directory),

@@ -124,7 +124,7 @@ def _join(link: socket.socket) -> dict[str, Any]:
 
 def _confine(link: socket.socket, spec: dict[str, Any]) -> None:
     """Confine this process, which becomes the kernel."""
-    confinement.give_up_first()
+    confinement.prefer_as_oom_victim()
     _detach()
     is_walled = spec["walls"] == confinement.NAMESPACES
     if is_walled:

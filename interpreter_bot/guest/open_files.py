@@ -34,7 +34,7 @@ _RESULTS = (
     *(".csv", ".tsv", ".txt", ".json", ".jsonl", ".md", ".html", ".pdf", ".xml", ".svg"),
     *(".png", ".jpg", ".jpeg", ".gif", ".webp", ".db", ".sqlite", ".pkl", ".wav", ".mp3"),
 )
-_MAX_LOOKED_AT = 2000
+_MAX_FILES = 2000
 _MAX_NAMED = 5
 # The times of files are behind the clock by up to a tick.
 _CLOCK_NANOSECONDS = 20_000_000
@@ -48,18 +48,18 @@ class OpenFiles:
         self._home = home
         # What descriptors are named by, even if `home` is a link.
         self._real_home = os.path.realpath(home)
-        self._known: dict[str, int] = {}
-        self._began = 0
-        self._told: set[str] = set()
+        self._times_before: dict[str, int] = {}
+        self._began_ns = 0
+        self._reported: set[str] = set()
 
     def begin(self) -> None:
         """Remember what lies elsewhere, before a cell runs."""
-        self._known = dict(self._elsewhere())
-        self._began = time.time_ns() - _CLOCK_NANOSECONDS
+        self._times_before = dict(self._find_results())
+        self._began_ns = time.time_ns() - _CLOCK_NANOSECONDS
 
     def end(self) -> None:
         """Write what waits in buffers, and say what a person would miss."""
-        opened = dict(_open_for_writing())
+        opened = dict(_find_open_files())
         if opened:
             _flush(opened)
         unfinished = {
@@ -67,27 +67,27 @@ class OpenFiles:
             for path in opened.values()
             if path.startswith(self._real_home + "/") and path.lower().endswith(_CLOSED_LAST)
         }
-        for path in sorted(unfinished - self._told)[:_MAX_NAMED]:
+        for path in sorted(unfinished - self._reported)[:_MAX_NAMED]:
             name = os.path.relpath(path, self._real_home)
             sys.stderr.write(f"{name} is still open, so it is not complete: close it.\n")
-        self._told = unfinished
+        self._reported = unfinished
         # The working directory may be another one than before.
         new = {
             path
-            for path, changed in self._elsewhere()
-            if changed >= self._began and self._known.get(path) != changed
+            for path, changed in self._find_results()
+            if changed >= self._began_ns and self._times_before.get(path) != changed
         }
         if new:
             names = ", ".join(sorted(new)[:_MAX_NAMED]) + (", …" if len(new) > _MAX_NAMED else "")
             sys.stderr.write(f"Only files in {self._home} are given back, not: {names}\n")
 
-    def _elsewhere(self) -> Iterator[tuple[str, int]]:
+    def _find_results(self) -> Iterator[tuple[str, int]]:
         """Find results in the other places where code writes, with their times."""
         places = [tempfile.gettempdir()]
         with contextlib.suppress(OSError):
             if not f"{os.getcwd()}/".startswith(f"{os.path.realpath(places[0])}/"):
                 places.append(os.getcwd())
-        left = _MAX_LOOKED_AT
+        remaining = _MAX_FILES
         for place in dict.fromkeys(places):
             if place == self._home or place.startswith(self._home + "/"):
                 continue
@@ -96,25 +96,25 @@ class OpenFiles:
                 folders[:] = [name for name in folders if not name.startswith((".", "tmp"))]
                 folders[:] = [name for name in folders if f"{directory}/{name}" != self._home]
                 for name in names:
-                    left -= 1
+                    remaining -= 1
                     if name.lower().endswith(_RESULTS) and not name.startswith((".", "tmp")):
                         path = f"{directory}/{name}"
                         with contextlib.suppress(OSError):
                             yield path, os.stat(path).st_mtime_ns
-                if left < 0 or directory.count("/") - place.count("/") > 2:
+                if remaining < 0 or directory.count("/") - place.count("/") > 2:
                     folders.clear()
-                if left < 0:
+                if remaining < 0:
                     break
 
 
-def _open_for_writing() -> Iterator[tuple[int, str]]:
+def _find_open_files() -> Iterator[tuple[int, str]]:
     """Find the regular files that this process has open and may write to."""
     for name in os.listdir(_FILES):
         with contextlib.suppress(OSError, ValueError):
             number = int(name)
             if stat.S_ISREG(os.fstat(number).st_mode):
-                with open(f"/proc/self/fdinfo/{name}") as described:
-                    flags = int(described.read().partition("flags:")[2].split()[0], 8)
+                with open(f"/proc/self/fdinfo/{name}") as info:
+                    flags = int(info.read().partition("flags:")[2].split()[0], 8)
                 if flags & os.O_ACCMODE != os.O_RDONLY:
                     yield number, os.readlink(f"{_FILES}/{name}")
 

@@ -21,9 +21,11 @@ _INSTALLERS = ("pip", "conda", "mamba", "micromamba")
 _PYTHON = re.compile(r"python[\d.]*")
 _PIP = re.compile(r"pip[\d.]*")
 # What people write behind a command so that it prints less.
-_QUIETED = re.compile(r"(\s*(&?[12]?>>?(?!=)\s*\S+|\|\s*(tail|head|grep|cat)\b[^|;&]*))+\s*$")
-_MOST_AGAIN = 10
-_MOST_LOOKED_AT = 50_000
+_OUTPUT_REDIRECTION = re.compile(
+    r"(\s*(&?[12]?>>?(?!=)\s*\S+|\|\s*(tail|head|grep|cat)\b[^|;&]*))+\s*$"
+)
+_MAX_REPEATS = 10
+_MAX_FILES = 50_000
 _SKILLS = "/skills"
 _CODE = (".py", ".pyc", ".pyi", ".so", ".ipynb", ".pyx", ".zip")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,60}")
@@ -31,7 +33,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,60}")
 
 def arguments(command: str) -> list[str] | None:
     """Return what stands after `install` in a command that does nothing but install packages."""
-    plain = _QUIETED.sub("", command)
+    plain = _OUTPUT_REDIRECTION.sub("", command)
     if "\n" in plain.strip() or re.search(r"[;&|`]|\$\(", plain):
         return None
     try:
@@ -54,15 +56,15 @@ def _after_program(words: list[str]) -> list[str]:
     return words[1:] if _PIP.fullmatch(program) or program in _INSTALLERS else []
 
 
-def install(kernel: Any, wanted: list[str]) -> bool:
+def install(kernel: Any, packages: list[str]) -> bool:
     """Ask the bot for packages and use them; say what came of it. Returns whether it worked.
 
     Args:
         kernel: whose channel for input the question takes.
         wanted: as after `pip install`.
     """
-    said, has_failed = _ask(kernel, wanted)
-    print(said, file=sys.stderr if has_failed else sys.stdout)
+    notice, has_failed = _ask(kernel, packages)
+    print(notice, file=sys.stderr if has_failed else sys.stdout)
     return not has_failed
 
 
@@ -88,23 +90,23 @@ def install_for_import(kernel: Any, error: BaseException) -> tuple[str, bool]:
 def is_own(module: str, directories: Iterable[str]) -> bool:
     """Whether files of these directories have a module's name, wherever: no index is to hear it."""
     for directory in directories:
-        left = _MOST_LOOKED_AT
+        remaining = _MAX_FILES
         for _, subdirectories, files in os.walk(directory):
             if module in subdirectories:
                 return True
             if any(name.partition(".")[0] == module and name.endswith(_CODE) for name in files):
                 return True
-            left -= len(files) + len(subdirectories)
-            if left < 0:
+            remaining -= len(files) + len(subdirectories)
+            if remaining < 0:
                 # Of so many, one may be it.
                 return True
     return False
 
 
-def _ask(kernel: Any, wanted: list[str] | str) -> tuple[str, bool]:
+def _ask(kernel: Any, packages_or_module: list[str] | str) -> tuple[str, bool]:
     """Ask the bot, and use what it installed; returns what it said, and whether it did not."""
-    answer = kernel.ask_bot({"install": wanted})
-    use(answer["paths"])
+    answer = kernel.ask_bot({"install": packages_or_module})
+    add_to_path(answer["paths"])
     return answer["said"], answer["has_failed"]
 
 
@@ -116,14 +118,14 @@ class InstallingShell(zmqshell.ZMQInteractiveShell):
     _may_offer = False
     _installed = ""
 
-    def said_of_import(self, error: BaseException) -> str | None:
+    def handle_missing_import(self, error: BaseException) -> str | None:
         """Return what is said of a missing module, mostly nothing; None if the cell runs again."""
         if not (self.can_install and self._may_offer):
             return ""
-        said, has_failed = install_for_import(self.kernel, error)
+        notice, has_failed = install_for_import(self.kernel, error)
         if has_failed:
-            return said
-        self._installed = said
+            return notice
+        self._installed = notice
         return None
 
     async def run_cell_async(self, raw_cell: str, store_history: bool = False, **how: Any) -> Any:
@@ -131,7 +133,7 @@ class InstallingShell(zmqshell.ZMQInteractiveShell):
         before, self._may_offer = self._may_offer, store_history
         try:
             result = await super().run_cell_async(raw_cell, store_history, **how)
-            for _ in range(_MOST_AGAIN):
+            for _ in range(_MAX_REPEATS):
                 if not self._installed:
                     break
                 display.clear_output()
@@ -145,7 +147,7 @@ class InstallingShell(zmqshell.ZMQInteractiveShell):
             self._may_offer, self._installed = before, ""
 
 
-def use(paths: list[str]) -> None:
+def add_to_path(paths: list[str]) -> None:
     """Let imports find what is in these directories, after all that is there already."""
     new = [path for path in paths if path not in sys.path]
     sys.path.extend(new)

@@ -13,8 +13,8 @@ from typing import Any
 from . import bounded_children
 
 _FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
-_MOST_PIXELS = 64_000_000
-_MOST_SECONDS = 8.0
+_MAX_PIXELS = 64_000_000
+_MAX_SECONDS = 8.0
 _MODES = ("L", "LA", "RGB", "RGBA")
 _JPEG_QUALITY = 85
 
@@ -44,8 +44,8 @@ def _apart(source: str | bytes, most_side: int, most_bytes: int) -> tuple[str, b
     """Scale one picture in a child process."""
     answer = bounded_children.run(
         lambda: _scaled(source, most_side, most_bytes),
-        seconds=_MOST_SECONDS,
-        most_bytes=2 * most_bytes,
+        seconds=_MAX_SECONDS,
+        max_bytes=2 * most_bytes,
     )
     mime, _, data = answer.partition(b"\n")
     return (mime.decode("ascii", "replace"), data) if data else None
@@ -57,7 +57,7 @@ def _scaled(source: str | bytes, most_side: int, most_bytes: int) -> bytes:
 
     opened = io.BytesIO(source) if isinstance(source, bytes) else source
     with Image.open(opened, formats=_FORMATS) as image:
-        if image.width * image.height > _MOST_PIXELS:
+        if image.width * image.height > _MAX_PIXELS:
             return b""
         is_photograph = image.format in ("JPEG", "WEBP")
         image.draft("RGB", (most_side, most_side))

@@ -6,8 +6,8 @@ import base64
 import re
 from typing import Any
 
-_MOST_POINTS = 20_000
-_MOST_LABELS = 30
+_MAX_POINTS = 20_000
+_MAX_LABELS = 30
 _RGB = re.compile(r"rgba?\(\s*([\d.]+)[\s,]+([\d.]+)[\s,]+([\d.]+)(?:[\s,/]+([\d.]+))?\s*\)")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?)?")
 _DASHES = {"dash": "--", "dot": ":", "dashdot": "-."}
@@ -30,11 +30,11 @@ def scatter(axes: Any, traces: Traces, _: str) -> None:
             axes.plot(x, y, color=colour, linestyle=style, label=name)
         if "markers" in mode:
             shades, sizes = numbers(marker.get("color")), numbers(marker.get("size"))
-            most = max(sizes, default=0.0) or 1.0
+            largest = max(sizes, default=0.0) or 1.0
             axes.scatter(
                 x,
                 y,
-                s=[16 + 300 * one / most for one in sizes] if len(sizes) == len(y) else 18,
+                s=[16 + 300 * size / largest for size in sizes] if len(sizes) == len(y) else 18,
                 **({"c": shades, "cmap": "plasma"} if len(shades) == len(y) else {"color": colour}),
                 alpha=0.8,
                 label=None if "lines" in mode else name,
@@ -46,48 +46,62 @@ def bars(axes: Any, traces: Traces, mode: str) -> None:
     is_flat = traces[0][0].get("orientation") == "h"
     is_piled = mode in ("stack", "relative")
     columns = [points(trace, *("yx" if is_flat else "xy")) for trace, _ in traces]
-    keys = list(dict.fromkeys(key for found, _ in columns for key in found))
+    keys = list(dict.fromkeys(key for positions, _ in columns for key in positions))
     places = {key: place for place, key in enumerate(keys)}
     width = 0.8 if is_piled or mode == "overlay" else 0.8 / len(traces)
     tops = [0.0] * len(keys)
     draw = axes.barh if is_flat else axes.bar
-    for number, ((trace, colour), (found, heights)) in enumerate(zip(traces, columns, strict=True)):
+    for number, ((trace, colour), (positions, heights)) in enumerate(
+        zip(traces, columns, strict=True)
+    ):
         shift = 0.0 if width == 0.8 else (number + 0.5) * width - 0.4
-        at = [places[key] for key in found]
-        low = [tops[place] if is_piled else 0.0 for place in at]
-        draw([place + shift for place in at], heights, width, low, color=colour, label=_name(trace))
-        for place, height in zip(at, heights, strict=True):
+        bar_positions = [places[key] for key in positions]
+        bottoms = [tops[place] if is_piled else 0.0 for place in bar_positions]
+        draw(
+            [place + shift for place in bar_positions],
+            heights,
+            width,
+            bottoms,
+            color=colour,
+            label=_name(trace),
+        )
+        for place, height in zip(bar_positions, heights, strict=True):
             tops[place] += float(height or 0) if is_piled else 0.0
-    step = -(-len(keys) // _MOST_LABELS) or 1
+    step = -(-len(keys) // _MAX_LABELS) or 1
     labels = [_label(key) for key in keys[::step]]
     if is_flat:
         axes.set_yticks(range(0, len(keys), step), labels)
         return
     is_long = sum(map(len, labels)) > 90
-    turned = {"rotation": 40, "ha": "right"} if is_long else {}
-    axes.set_xticks(range(0, len(keys), step), labels, **turned)
+    options = {"rotation": 40, "ha": "right"} if is_long else {}
+    axes.set_xticks(range(0, len(keys), step), labels, **options)
 
 
 def histograms(axes: Any, traces: Traces, mode: str) -> None:
     """Draw histograms."""
     is_flat = traces[0][0].get("x") is None
-    columns = [(one, colour, values(one.get("y" if is_flat else "x"))) for one, colour in traces]
-    if any(isinstance(one, str) for *_, found in columns for one in found):
-        counted = []
-        for trace, colour, found in columns:
-            kinds = dict.fromkeys(found)
-            counts: dict[str, Any] = {"x": list(kinds), "y": [found.count(one) for one in kinds]}
+    columns = [
+        (value, colour, values(value.get("y" if is_flat else "x"))) for value, colour in traces
+    ]
+    if any(isinstance(value, str) for *_, column in columns for value in column):
+        counted_traces = []
+        for trace, colour, column in columns:
+            kinds = dict.fromkeys(column)
+            counts: dict[str, Any] = {
+                "x": list(kinds),
+                "y": [column.count(value) for value in kinds],
+            }
             if is_flat:
                 counts = {"x": counts["y"], "y": counts["x"], "orientation": "h"}
-            counted.append(({"name": trace.get("name")} | counts, colour))
-        bars(axes, counted, mode or "stack")
+            counted_traces.append(({"name": trace.get("name")} | counts, colour))
+        bars(axes, counted_traces, mode or "stack")
         return
-    cleaned = [[one for one in found if one is not None] for *_, found in columns]
-    wanted = traces[0][0].get("nbinsx") or traces[0][0].get("nbinsy")
-    most = max(map(len, cleaned))
+    present_values = [[value for value in column if value is not None] for *_, column in columns]
+    bin_count = traces[0][0].get("nbinsx") or traces[0][0].get("nbinsy")
+    largest = max(map(len, present_values))
     axes.hist(
-        cleaned,
-        bins=min(int(wanted), 500) if wanted else min(max(int(most**0.5), 8), 60),
+        present_values,
+        bins=min(int(bin_count), 500) if bin_count else min(max(int(largest**0.5), 8), 60),
         color=[colour for _, colour, _ in columns],
         label=[_name(trace) for trace, *_ in columns],
         orientation="horizontal" if is_flat else "vertical",
@@ -103,13 +117,13 @@ def heatmaps(axes: Any, traces: Traces, _: str) -> None:
     trace = traces[-1][0]
     rows = [numbers(row) for row in values(trace.get("z"))]
     cells = np.array(rows, dtype=float)
-    shown = axes.imshow(cells, aspect="auto", origin="lower", cmap="plasma")
+    image = axes.imshow(cells, aspect="auto", origin="lower", cmap="plasma")
     axes.grid(visible=False)
     for side, count in (("x", cells.shape[1]), ("y", cells.shape[0])):
-        names = [_label(one) for one in values(trace.get(side))]
-        if len(names) == count <= _MOST_LABELS:
+        names = [_label(label) for label in values(trace.get(side))]
+        if len(names) == count <= _MAX_LABELS:
             getattr(axes, f"set_{side}ticks")(range(count), names)
-    axes.figure.colorbar(shown, ax=axes)
+    axes.figure.colorbar(image, ax=axes)
 
 
 def boxes(axes: Any, traces: Traces, _: str) -> None:
@@ -118,13 +132,13 @@ def boxes(axes: Any, traces: Traces, _: str) -> None:
     is_flat = traces[0][0].get("y") is None
     value_side, key_side = "xy" if is_flat else "yx"
     for trace, colour in traces:
-        found, keys = values(trace.get(value_side)), values(trace.get(key_side))
-        for number, one in enumerate(found):
-            key = _label(keys[number]) if len(keys) == len(found) else _name(trace) or ""
-            if one is not None:
-                groups.setdefault(key, ([], colour))[0].append(float(one))
+        data, keys = values(trace.get(value_side)), values(trace.get(key_side))
+        for number, value in enumerate(data):
+            key = _label(keys[number]) if len(keys) == len(data) else _name(trace) or ""
+            if value is not None:
+                groups.setdefault(key, ([], colour))[0].append(float(value))
     drawn = axes.boxplot(
-        [found for found, _ in groups.values()],
+        [data for data, _ in groups.values()],
         tick_labels=list(groups),
         orientation="horizontal" if is_flat else "vertical",
         patch_artist=True,
@@ -134,40 +148,40 @@ def boxes(axes: Any, traces: Traces, _: str) -> None:
         patch.set_facecolor(group[1])
 
 
-def values(found: Any) -> list[Any]:
+def values(field: Any) -> list[Any]:
     """Return the values of a field: a list, or numbers packed into base64."""
-    if isinstance(found, dict) and "bdata" in found:
+    if isinstance(field, dict) and "bdata" in field:
         import numpy as np
 
-        packed = np.frombuffer(base64.b64decode(found["bdata"]), dtype=found["dtype"])
-        if shape := found.get("shape"):
-            packed = packed.reshape([int(one) for one in str(shape).split(",")])
+        packed = np.frombuffer(base64.b64decode(field["bdata"]), dtype=field["dtype"])
+        if shape := field.get("shape"):
+            packed = packed.reshape([int(length) for length in str(shape).split(",")])
         unpacked: list[Any] = packed.tolist()
         return unpacked
-    return list(found) if isinstance(found, list | tuple) else []
+    return list(field) if isinstance(field, list | tuple) else []
 
 
-def numbers(found: Any) -> list[float]:
+def numbers(field: Any) -> list[float]:
     """Return the values of a field if all are numbers or missing; else an empty list."""
-    known = values(found) if not isinstance(found, list) else found
-    if not all(one is None or isinstance(one, int | float) for one in known):
+    items = values(field) if not isinstance(field, list) else field
+    if not all(item is None or isinstance(item, int | float) for item in items):
         return []
-    return [float("nan") if one is None else float(one) for one in known]
+    return [float("nan") if item is None else float(item) for item in items]
 
 
 def points(trace: dict[str, Any], keys: str, heights: str) -> tuple[list[Any], list[Any]]:
     """Return x and y values of equal number, dates as such; very many are thinned out."""
     import numpy as np
 
-    up = [float("nan") if one is None else one for one in values(trace.get(heights))]
+    up = [float("nan") if value is None else value for value in values(trace.get(heights))]
     along = values(trace.get(keys)) or list(range(len(up)))
     count = min(len(up), len(along))
-    step = -(-count // _MOST_POINTS) or 1
+    step = -(-count // _MAX_POINTS) or 1
     along, up = along[:count:step], up[:count:step]
-    if along and all(isinstance(one, str) and _DATE.fullmatch(one) for one in along):
+    if along and all(isinstance(value, str) and _DATE.fullmatch(value) for value in along):
         along = list(np.array(along, dtype="datetime64[ms]").tolist())
-    elif not all(isinstance(one, int | float) for one in along):
-        along = [_label(one) for one in along]
+    elif not all(isinstance(value, int | float) for value in along):
+        along = [_label(value) for value in along]
     return along, up
 
 
@@ -181,13 +195,13 @@ def colour(trace: dict[str, Any]) -> Any:
     return _known(named) if isinstance(named, str) else None
 
 
-def _known(named: str) -> Any:
+def _known(name: str) -> Any:
     from matplotlib import colors
 
-    if found := _RGB.fullmatch(named.strip()):
-        parts = [min(float(one) / 255, 1.0) for one in found.groups()[:3]]
-        return (*parts, min(float(found[4] or 1), 1.0))
-    return named if colors.is_color_like(named) else None
+    if match := _RGB.fullmatch(name.strip()):
+        parts = [min(float(part) / 255, 1.0) for part in match.groups()[:3]]
+        return (*parts, min(float(match[4] or 1), 1.0))
+    return name if colors.is_color_like(name) else None
 
 
 def _name(trace: dict[str, Any]) -> str | None:

@@ -111,7 +111,9 @@ class MountTrees:
         self._hidden = [path for path in hidden if os.path.isdir(path) and self._is_covered(path)]
 
     def _is_covered(self, path: str) -> bool:
-        return any(pathlib.PurePath(path).is_relative_to(shown) for shown in self._readable)
+        return any(
+            pathlib.PurePath(path).is_relative_to(path_shown) for path_shown in self._readable
+        )
 
     def enter(self, *, cores: int) -> None:
         """Build the root, move into it and detach the host's.
@@ -123,8 +125,8 @@ class MountTrees:
         syscalls.mount("root", root, "tmpfs", syscalls.MS_NOSUID, "size=16m,mode=0755")
         os.chdir(root)
         optional = {SKILLS: self._skills, LAYERS: self._layers}
-        shown = self._readable | {path: tree for path, tree in optional.items() if tree >= 0}
-        for path, tree in shown.items():
+        trees = self._readable | {path: tree for path, tree in optional.items() if tree >= 0}
+        for path, tree in trees.items():
             flags = syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID
             syscalls.set_mount_flags(tree, flags | syscalls.MOUNT_ATTR_NODEV)
             is_directory = path in {SKILLS, LAYERS, *self._directories}

@@ -31,11 +31,11 @@ _BRACKETS: dict[type, tuple[str, str]] = {
 }
 _MODULES = frozenset({types.ModuleType})
 _ZONES = frozenset({type(None), datetime.timezone, zoneinfo.ZoneInfo})
-_MOST_CHARACTERS = 400
+_MAX_CHARACTERS = 400
 _INT_BITS = 2000
-_MOST_NAMES = 20_000
-_DEEPEST = 3
-_MOST_NESTED = 20
+_MAX_NAMES = 20_000
+_MAX_DEPTH = 3
+_MAX_NESTED = 20
 
 _homes: dict[type, str] = {}
 """Libraries of classes that they hold. Found once: of a large column, each value is asked."""
@@ -67,9 +67,9 @@ def is_from(kind: type, library: str) -> bool:
     return is_held
 
 
-def plain_names(held: Mapping[Any, Any]) -> dict[str, Any]:
+def plain_names(variables: Mapping[Any, Any]) -> dict[str, Any]:
     """Return what stands under plain texts: of another key, its class compares it to any name."""
-    first = itertools.islice(held.items(), _MOST_NAMES)
+    first = itertools.islice(variables.items(), _MAX_NAMES)
     return {name: value for name, value in first if type(name) is str}
 
 
@@ -96,20 +96,20 @@ def text(value: Any, depth: int = 0) -> str | None:
     if is_among(kind, _PLAIN):
         return clipped(str(value))
     if kind is fractions.Fraction or is_among(kind, _BRACKETS):
-        return _composed(value, kind, depth)
+        return _container_text(value, kind, depth)
     if kind is bytes:
-        return clipped(repr(value[:_MOST_CHARACTERS]))
+        return clipped(repr(value[:_MAX_CHARACTERS]))
     if is_among(kind, _TIMED):
         return str(value) if is_known_zone(value.tzinfo) else f"<{class_name(value)}>"
-    return _of_library(value, kind, depth)
+    return _library_text(value, kind, depth)
 
 
 def clipped(words: str) -> str:
     """Return a text, or as much of it as is shown."""
-    return words if len(words) <= _MOST_CHARACTERS else words[:_MOST_CHARACTERS] + "…"
+    return words if len(words) <= _MAX_CHARACTERS else words[:_MAX_CHARACTERS] + "…"
 
 
-def _of_library(value: Any, kind: type, depth: int) -> str | None:
+def _library_text(value: Any, kind: type, depth: int) -> str | None:
     name = class_name(value)
     if is_from(kind, "numpy") and issubclass(
         kind, sys.modules["numpy"].number | sys.modules["numpy"].bool
@@ -128,21 +128,21 @@ def _of_library(value: Any, kind: type, depth: int) -> str | None:
     return f"<{name}>"
 
 
-def _composed(value: Any, kind: type, depth: int) -> str:
+def _container_text(value: Any, kind: type, depth: int) -> str:
     if kind is fractions.Fraction:
         return f"{text(value.numerator)}/{text(value.denominator)}"
-    if depth >= _DEEPEST:
+    if depth >= _MAX_DEPTH:
         return "…"
-    first = itertools.islice(value.items() if kind is dict else value, _MOST_NESTED)
+    first = itertools.islice(value.items() if kind is dict else value, _MAX_NESTED)
     if kind is dict:
-        parts = [f"{_inner(key, depth)}: {_inner(one, depth)}" for key, one in first]
+        parts = [f"{_nested_text(key, depth)}: {_nested_text(item, depth)}" for key, item in first]
     else:
-        parts = [_inner(one, depth) for one in first]
+        parts = [_nested_text(item, depth) for item in first]
     opening, closing = _BRACKETS[kind]
-    more = ", …" if len(value) > _MOST_NESTED else ""
+    more = ", …" if len(value) > _MAX_NESTED else ""
     return clipped(f"{opening}{', '.join(parts)}{more}{closing}")
 
 
-def _inner(value: object, depth: int) -> str:
+def _nested_text(value: object, depth: int) -> str:
     words = text(value, depth + 1)
     return "None" if words is None else repr(words) if type(value) is str else words

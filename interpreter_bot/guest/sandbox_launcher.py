@@ -20,7 +20,7 @@ from . import confinement, landlock, rootfs, syscalls
 _NAMESPACES = syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWUTS
 _FAILED = 125
 # How names and certificates are found.
-_OF_NETWORK = (
+_NETWORK_FILES = (
     *("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services"),
     *("/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted"),
 )
@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> NoReturn:
         OSError: a wall cannot be built; nothing runs then.
     """
     if not arguments:
-        sys.exit(_refusal())
+        sys.exit(_try_namespaces())
     spec, program = json.loads(arguments[0]), arguments[1:]
     for entrance in spec["entrances"]:
         os.write(entrance, b"0")
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> NoReturn:
     _run(spec, program)
 
 
-def _refusal() -> str | None:
+def _try_namespaces() -> str | None:
     """Return why this process cannot have namespaces of its own; None once it has."""
     try:
         syscalls.unshare(_NAMESPACES)
@@ -71,11 +71,11 @@ def _enter(spec: dict[str, Any]) -> None:
     readable = spec["readable"]
     syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
     trees = rootfs.MountTrees(readable, [], "", skills="", layers="")
-    names = _OF_NETWORK if spec["has_network"] else ()
-    shown = {path: syscalls.open_tree(path) for path in names if os.path.exists(path)}
-    directories = {path for path in shown if os.path.isdir(path)}
+    names = _NETWORK_FILES if spec["has_network"] else ()
+    network_trees = {path: syscalls.open_tree(path) for path in names if os.path.exists(path)}
+    directories = {path for path in network_trees if os.path.isdir(path)}
     trees.enter(cores=os.cpu_count() or 1)
-    for path, tree in shown.items():
+    for path, tree in network_trees.items():
         flags = syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID
         syscalls.set_mount_flags(tree, flags | syscalls.MOUNT_ATTR_NODEV)
         rootfs.attach(tree, path, is_directory=path in directories)
@@ -96,14 +96,14 @@ def _run(spec: dict[str, Any], program: list[str]) -> NoReturn:
     child = os.fork()
     if not child:
         syscalls.die_with_parent(signal.SIGKILL)
-        confinement.give_up_first()
+        confinement.prefer_as_oom_victim()
         # While /proc can be written to, which ends with what the other process does then.
         confinement.enter_user_namespace(os.getuid())
         os.write(enter, b"0")
         os.close(mask)
         if not os.read(masked, 1):
             os._exit(_FAILED)
-        _become(spec, program)
+        _exec_program(spec, program)
     os.close(enter)
     if os.read(entered, 1):
         confinement.mask_proc({})
@@ -118,7 +118,7 @@ def _run(spec: dict[str, Any], program: list[str]) -> NoReturn:
             os._exit(_status(status))
 
 
-def _become(spec: dict[str, Any], program: list[str]) -> NoReturn:
+def _exec_program(spec: dict[str, Any], program: list[str]) -> NoReturn:
     confinement.limit(spec["rlimits"])
     if not landlock.restrict_kernel(spec["readable"]) and spec["has_network"]:
         # Sockets of the host that have no file would be within reach.

@@ -15,19 +15,19 @@ _TEMPORARY = ("/tmp/", "/dev/shm/")
 
 def install(home: str, *, workspace_bytes: int, cpu_cores: float) -> None:
     """Let `shutil.disk_usage`, `os.statvfs` and `os.cpu_count` tell the session's limits."""
-    measure, real_home = os.statvfs, os.path.realpath(home)
+    statvfs_of, real_home = os.statvfs, os.path.realpath(home)
     cores = max(min(math.ceil(cpu_cores), os.cpu_count() or 1), 1)
 
     def statvfs(path: Any) -> os.statvfs_result:
-        real = measure(path)
-        if _is_temporary(path, real_home) or not real.f_frsize:
-            return real
-        workspace = measure(home)
-        total = workspace_bytes // real.f_frsize
-        used = _used_bytes(home) // real.f_frsize
-        available = workspace.f_bavail * workspace.f_frsize // real.f_frsize
+        status = statvfs_of(path)
+        if _is_temporary(path, real_home) or not status.f_frsize:
+            return status
+        workspace = statvfs_of(home)
+        total = workspace_bytes // status.f_frsize
+        used = _used_bytes(home) // status.f_frsize
+        available = workspace.f_bavail * workspace.f_frsize // status.f_frsize
         free = max(min(total - used, available), 0)
-        fields = list(real)
+        fields = list(status)
         fields[2:5] = [total, free, free]
         return os.statvfs_result(fields)
 
@@ -52,7 +52,7 @@ def _is_temporary(path: Any, home: str) -> bool:
 
 def _used_bytes(home: str) -> int:
     """Return the bytes that the workspace holds, up to what is counted."""
-    used, left = 0, _MAX_COUNTED
+    used, remaining = 0, _MAX_COUNTED
     for directory, _, names in os.walk(home):
         for name in names:
             try:
@@ -60,7 +60,7 @@ def _used_bytes(home: str) -> int:
             except OSError:
                 # Deleted meanwhile.
                 continue
-            left -= 1
-        if left < 0:
+            remaining -= 1
+        if remaining < 0:
             break
     return used

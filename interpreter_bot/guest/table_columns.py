@@ -108,7 +108,7 @@ def _of_pandas(table: Any, *, is_series: bool) -> Source:
     pandas = sys.modules["pandas"]
     index = table.index
     columns = index if is_series else table.columns
-    if not all(safe_reprs.is_from(type(one), "pandas") for one in (index, columns)):
+    if not all(safe_reprs.is_from(type(part), "pandas") for part in (index, columns)):
         raise ForeignTableError
     levels = index.nlevels
     count = 1 if is_series else len(columns)
@@ -117,10 +117,10 @@ def _of_pandas(table: Any, *, is_series: bool) -> Source:
 
     def name(number: int) -> str:
         if number < levels:
-            found = index.names[number]
+            label = index.names[number]
         else:
-            found = table.name if is_series else columns[number - levels]
-        return "" if found is None else heading(found)
+            label = table.name if is_series else columns[number - levels]
+        return "" if label is None else heading(label)
 
     def column(number: int) -> Column:
         if number < levels:
@@ -271,7 +271,7 @@ def _is_plain_polars(dtype: Any) -> bool:
         return False
     if not dtype.is_nested():
         return True
-    inner = [dtype.inner] if hasattr(dtype, "inner") else [one.dtype for one in dtype.fields]
+    inner = [dtype.inner] if hasattr(dtype, "inner") else [field.dtype for field in dtype.fields]
     return all(map(_is_plain_polars, inner))
 
 

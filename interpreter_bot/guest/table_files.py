@@ -29,23 +29,23 @@ from . import (
     table_columns,
 )
 
-_MOST_ROWS = 100_000
-_MOST_CELLS = 3_000_000
-_MOST_SHEET_ROWS = 20_000
+_MAX_ROWS = 100_000
+_MAX_CELLS = 3_000_000
+_MAX_SHEET_ROWS = 20_000
 _BATCH_ROWS = 10_000
-_MOST_SECONDS = 15.0
-_MOST_ANSWER_BYTES = 32_000_000
+_MAX_SECONDS = 15.0
+_MAX_ANSWER_BYTES = 32_000_000
 # Rows of a sheet are read one by one, but its texts all at once.
-_MOST_UNPACKED_BYTES = 100_000_000
-_MOST_SHEETS = 50
-_KEPT = 2
-_TOO_MUCH = "It takes too much memory or time to read this file here. Let the code read it."
-_ABOVE = "{count} rows stand above the table."
+_MAX_UNPACKED_BYTES = 100_000_000
+_MAX_SHEETS = 50
+_MAX_KEPT_TABLES = 2
+_TOO_LARGE = "It takes too much memory or time to read this file here. Let the code read it."
+_ROWS_ABOVE = "{count} rows stand above the table."
 _NO_TABLE = "There is no table in this file."
 _LARGE_BOOK = "The workbook is too large for that. Let the code read it."
 
 _Read = tuple[Any, bool, list[str], list[str]]
-_opened: collections.OrderedDict[tuple[Any, ...], _Read] = collections.OrderedDict()
+_cache: collections.OrderedDict[tuple[Any, ...], _Read] = collections.OrderedDict()
 
 
 def open_file(path: str, sheet: str) -> dict[str, Any]:
@@ -64,40 +64,43 @@ def open_file(path: str, sheet: str) -> dict[str, Any]:
     """
     status = os.stat(path)
     key = (path, sheet, status.st_mtime_ns, status.st_size)
-    if key not in _opened:
-        _opened[key] = _read(path, sheet)
-        while len(_opened) > _KEPT:
-            _opened.popitem(last=False)
-    table, is_cut, sheets, notes = _opened[key]
+    if key not in _cache:
+        _cache[key] = _read_in_child(path, sheet)
+        while len(_cache) > _MAX_KEPT_TABLES:
+            _cache.popitem(last=False)
+    table, is_cut, sheets, notes = _cache[key]
     handle = dataframe_displays.handle_of(table)
     return {"handle": handle, "is_cut": is_cut, "sheets": sheets, "notes": notes}
 
 
-def _read(path: str, sheet: str) -> _Read:
+def _read_in_child(path: str, sheet: str) -> _Read:
     kind, sentence = file_kinds.find_kind(path)
-    read, libraries = _lines, ["pandas", "charset_normalizer"]
+    reader, libraries = _read_lines, ["pandas", "charset_normalizer"]
     if kind == "workbook":
-        read, libraries = functools.partial(_workbook, sheet=sheet), ["pandas", "python_calamine"]
+        reader, libraries = (
+            functools.partial(_read_workbook, sheet=sheet),
+            ["pandas", "python_calamine"],
+        )
     elif path.lower().endswith((".parquet", ".pq")):
-        read, libraries = _parquet, ["pyarrow.parquet"]
+        reader, libraries = _read_parquet, ["pyarrow.parquet"]
     elif kind != "text":
         raise ValueError(sentence or _NO_TABLE)
     for library in libraries:
         with contextlib.suppress(ImportError):
             importlib.import_module(library)
     answer = bounded_children.run(
-        lambda: _told(read, path), seconds=_MOST_SECONDS, most_bytes=_MOST_ANSWER_BYTES
+        lambda: _pickle_answer(reader, path), seconds=_MAX_SECONDS, max_bytes=_MAX_ANSWER_BYTES
     )
-    told: dict[str, Any] = pickle.loads(answer) if answer else {"problem": _TOO_MUCH}
-    if "problem" in told:
-        raise ValueError(told["problem"])
-    return told["table"], told["is_cut"], told["sheets"], told["notes"]
+    result: dict[str, Any] = pickle.loads(answer) if answer else {"problem": _TOO_LARGE}
+    if "problem" in result:
+        raise ValueError(result["problem"])
+    return result["table"], result["is_cut"], result["sheets"], result["notes"]
 
 
-def _told(read: Callable[[str], _Read], path: str) -> bytes:
+def _pickle_answer(reader: Callable[[str], _Read], path: str) -> bytes:
     """Return a problem, or what was read; of that no more rows than fit."""
     try:
-        table, is_cut, sheets, notes = read(path)
+        table, is_cut, sheets, notes = reader(path)
     except MemoryError:
         raise
     except Exception as error:
@@ -106,21 +109,21 @@ def _told(read: Callable[[str], _Read], path: str) -> bytes:
     numpy: Any = importlib.import_module("numpy")
     while True:
         data = pickle.dumps({"table": table, "is_cut": is_cut, "sheets": sheets, "notes": notes})
-        if len(data) <= _MOST_ANSWER_BYTES:
+        if len(data) <= _MAX_ANSWER_BYTES:
             return data
         # A slice would still hold all.
         table, is_cut = table.take(numpy.arange(len(table) // 2)), True
 
 
-def _parquet(path: str) -> _Read:
+def _read_parquet(path: str) -> _Read:
     arrow: Any = importlib.import_module("pyarrow")
     file = importlib.import_module("pyarrow.parquet").ParquetFile(path, pre_buffer=False)
-    left = _most_rows(len(file.schema_arrow))
+    remaining = _max_rows(len(file.schema_arrow))
     batches = []
     for batch in file.iter_batches(batch_size=_BATCH_ROWS, use_threads=False):
-        batches.append(batch.slice(0, left))
-        left -= batch.num_rows
-        if left <= 0:
+        batches.append(batch.slice(0, remaining))
+        remaining -= batch.num_rows
+        if remaining <= 0:
             break
     table = arrow.Table.from_batches(batches, schema=file.schema_arrow)
     for number, kind in enumerate(table.schema.types):
@@ -140,19 +143,19 @@ def open_workbook(path: str) -> tuple[list[str], Callable[[str, int], list[list[
     calamine: Any = importlib.import_module("python_calamine")
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as packed:
-            if sum(one.file_size for one in packed.infolist()) > _MOST_UNPACKED_BYTES:
+            if sum(member.file_size for member in packed.infolist()) > _MAX_UNPACKED_BYTES:
                 raise ValueError(_LARGE_BOOK)
     book = calamine.CalamineWorkbook.from_path(path)
-    sheets = [str(name) for name in book.sheet_names][:_MOST_SHEETS]
+    sheets = [str(name) for name in book.sheet_names][:_MAX_SHEETS]
 
-    def read(sheet: str, most: int) -> list[list[Any]]:
+    def read(sheet: str, max_rows: int) -> list[list[Any]]:
         rows = book.get_sheet_by_name(sheet).iter_rows()
-        return [list(map(_cell, row)) for row in itertools.islice(rows, most)]
+        return [list(map(_cell_value, row)) for row in itertools.islice(rows, max_rows)]
 
     return sheets, read
 
 
-def _cell(value: Any) -> Any:
+def _cell_value(value: Any) -> Any:
     """Return a cell's value; a workbook has no whole numbers, but people do."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
@@ -176,37 +179,43 @@ class SheetTable:
     is_cut: bool
 
 
-def read_sheet(read: Callable[[str, int], list[list[Any]]], sheet: str, most: int) -> SheetTable:
+def read_sheet(
+    read: Callable[[str, int], list[list[Any]]], sheet: str, max_rows: int
+) -> SheetTable:
     """Read the table of a sheet, with at most so many rows."""
-    rows = read(sheet, most + 1)
+    rows = read(sheet, max_rows + 1)
     texts = [["" if value is None else str(value) for value in row] for row in rows]
     lengths = [max((n for n, text in enumerate(row, 1) if text), default=0) for row in texts]
-    places = [place for place, length in enumerate(lengths) if length]
-    if not places:
+    filled_rows = [row_number for row_number, length in enumerate(lengths) if length]
+    if not filled_rows:
         return SheetTable([], [], 0, is_cut=False)
-    header, _ = delimited_text.locate([texts[place][: lengths[place]] for place in places])
-    first = places[header]
-    width = max(lengths[first:])
-    names = [*texts[first], *[""] * width][:width]
-    below = [[*row[:width], *[None] * (width - len(row))] for row in rows[first + 1 :]]
-    return SheetTable(delimited_text.unique(names), below[:most], first, len(rows) > most)
+    header, _ = delimited_text.locate(
+        [texts[row_number][: lengths[row_number]] for row_number in filled_rows]
+    )
+    header_row = filled_rows[header]
+    width = max(lengths[header_row:])
+    names = [*texts[header_row], *[""] * width][:width]
+    below = [[*row[:width], *[None] * (width - len(row))] for row in rows[header_row + 1 :]]
+    return SheetTable(
+        delimited_text.unique(names), below[:max_rows], header_row, len(rows) > max_rows
+    )
 
 
-def _workbook(path: str, *, sheet: str) -> _Read:
+def _read_workbook(path: str, *, sheet: str) -> _Read:
     pandas: Any = importlib.import_module("pandas")
     sheets, read = open_workbook(path)
     if not sheets:
         raise ValueError(_NO_TABLE)
-    table = read_sheet(read, sheet or sheets[0], _MOST_SHEET_ROWS)
-    notes = [_ABOVE.format(count=table.above)] if table.above else []
+    table = read_sheet(read, sheet or sheets[0], _MAX_SHEET_ROWS)
+    notes = [_ROWS_ABOVE.format(count=table.above)] if table.above else []
     return pandas.DataFrame(table.rows, columns=table.names), table.is_cut, sheets, notes
 
 
-def _lines(path: str) -> _Read:
+def _read_lines(path: str) -> _Read:
     pandas: Any = importlib.import_module("pandas")
     layout = delimited_text.find_layout(path)
     names = layout.names
-    rows, sentence = delimited_text.read_rows(path, layout, _most_rows(len(names)))
+    rows, sentence = delimited_text.read_rows(path, layout, _max_rows(len(names)))
     width = max([len(names), *map(len, rows)])
     names = delimited_text.unique([*names, *[""] * (width - len(names))])
     text = io.StringIO()
@@ -225,5 +234,5 @@ def _lines(path: str) -> _Read:
     return table, bool(sentence), [], notes
 
 
-def _most_rows(columns: int) -> int:
-    return max(min(_MOST_ROWS, _MOST_CELLS // max(columns, 1)), 1)
+def _max_rows(columns: int) -> int:
+    return max(min(_MAX_ROWS, _MAX_CELLS // max(columns, 1)), 1)

@@ -17,19 +17,19 @@ from typing import Any
 
 from . import safe_reprs, table_columns
 
-_MOST_CHARACTERS = 200_000
-_SHORTEST_CELL = 20
-_MOST_SORTED = 10_000_000
-_MOST_TEXTS = 3_000_000
-_MOST_SEARCHED = 12_000_000
+_MAX_CHARACTERS = 200_000
+_MIN_CELL_CHARACTERS = 20
+_MAX_SORTED = 10_000_000
+_MAX_TEXTS = 3_000_000
+_MAX_SEARCHED = 12_000_000
 # About as long as these take it to begin with a column.
 _COLUMN_COST_ROWS = 500
-_SAMPLED = 200_000
+_SAMPLE_ROWS = 200_000
 _BINS = 24
-_TOP = 5
-_KEPT_ORDERS = 4
-_KEPT_BYTES = 40_000_000
-_FEW = 0.05
+_TOP_COUNT = 5
+_MAX_CACHED_ORDERS = 4
+_MAX_CACHED_BYTES = 40_000_000
+_MAX_CATEGORY_SHARE = 0.05
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
     "≠": operator.ne,
@@ -48,7 +48,7 @@ class ViewError(ValueError):
     """What is wanted cannot be had; the text says why, to people."""
 
 
-def answer(table: Any, wanted: str, about: tuple[str, int]) -> str:
+def answer(table: Any, request_json: str, table_version: tuple[str, int]) -> str:
     """Answer a question about a table.
 
     Args:
@@ -59,54 +59,56 @@ def answer(table: Any, wanted: str, about: tuple[str, int]) -> str:
     Returns:
         JSON: what was found, or the sentence why not as its "problem".
     """
-    asked = json.loads(wanted)
+    request = json.loads(request_json)
     try:
         importlib.import_module("numpy")
         source = table_columns.read(table)
-        if "summaries" in asked:
-            found: dict[str, Any] = {
-                "summaries": [_summary(source, one) for one in asked["summaries"]]
+        if "summaries" in request:
+            result: dict[str, Any] = {
+                "summaries": [_summarize(source, number) for number in request["summaries"]]
             }
         else:
-            found = _page(source, asked, (*about, source.row_count))
+            result = _page(source, request, (*table_version, source.row_count))
     except table_columns.ForeignTableError:
-        found = {"problem": "This table is of a class of its own: it can only be saved."}
+        result = {"problem": "This table is of a class of its own: it can only be saved."}
     except (ViewError, ImportError) as error:
-        found = {"problem": f"{error}"}
-    return json.dumps(found, ensure_ascii=False)
+        result = {"problem": f"{error}"}
+    return json.dumps(result, ensure_ascii=False)
 
 
-def _page(source: table_columns.Source, asked: dict[str, Any], about: tuple[Any, ...]) -> Any:
-    order = _order(source, asked, about)
+def _page(
+    source: table_columns.Source, request: dict[str, Any], table_version: tuple[Any, ...]
+) -> Any:
+    order = _row_order(source, request, table_version)
     count = source.row_count if order is None else len(order)
-    (first, rows), (left, columns) = asked["rows"], asked["columns"]
+    (first, rows), (first_column, columns) = request["rows"], request["columns"]
     first = max(min(first, count - rows), 0)
     last = min(first + rows, count)
     places = slice(first, last) if order is None else order[first:last]
-    numbers = range(left, min(left + columns, source.column_count))
-    read = [source.column(number) for number in numbers]
-    cells = [list(map(safe_reprs.text, one.cells(places))) for one in read]
+    column_numbers = range(first_column, min(first_column + columns, source.column_count))
+    page_columns = [source.column(number) for number in column_numbers]
+    cells = [list(map(safe_reprs.text, column.cells(places))) for column in page_columns]
     return {
         "first": first,
         "found": count,
-        "rows": _fitting([list(row) for row in zip(*cells, strict=True)]),
+        "rows": _shorten_cells([list(row) for row in zip(*cells, strict=True)]),
         "row_count": source.row_count,
         "column_count": source.column_count,
         "index_count": source.index_count,
-        "left": left,
+        "left": first_column,
         "columns": [
-            {"name": source.name(number), "dtype": one.dtype, "kind": one.kind}
-            for number, one in zip(numbers, read, strict=True)
+            {"name": source.name(number), "dtype": column.dtype, "kind": column.kind}
+            for number, column in zip(column_numbers, page_columns, strict=True)
         ],
     }
 
 
-def _fitting(rows: list[list[str | None]]) -> list[list[str | None]]:
+def _shorten_cells(rows: list[list[str | None]]) -> list[list[str | None]]:
     """Shorten long cells where all are too much for one message."""
     count = sum(map(len, rows))
-    if sum(len(cell) for row in rows for cell in row if cell) <= _MOST_CHARACTERS:
+    if sum(len(cell) for row in rows for cell in row if cell) <= _MAX_CHARACTERS:
         return rows
-    most = max(_MOST_CHARACTERS // count, _SHORTEST_CELL)
+    most = max(_MAX_CHARACTERS // count, _MIN_CELL_CHARACTERS)
     return [
         [cell if cell is None or len(cell) <= most else cell[:most] + "…" for cell in row]
         for row in rows
@@ -116,35 +118,42 @@ def _fitting(rows: list[list[str | None]]) -> list[list[str | None]]:
 # ---- which rows, in which order
 
 
-def _order(source: table_columns.Source, asked: dict[str, Any], about: tuple[Any, ...]) -> Any:
+def _row_order(
+    source: table_columns.Source, request: dict[str, Any], table_version: tuple[Any, ...]
+) -> Any:
     """Return the positions of the rows that are wanted, in order; None for all as they are."""
-    sort, search, filters = asked.get("sort"), asked.get("search", ""), asked.get("filters", [])
+    sort, search, filters = (
+        request.get("sort"),
+        request.get("search", ""),
+        request.get("filters", []),
+    )
     if sort is None and not search and not filters:
         return None
-    key = (*about, json.dumps([sort, search, filters]))
+    key = (*table_version, json.dumps([sort, search, filters]))
     if key not in _orders:
-        if source.row_count > _MOST_SORTED:
+        if source.row_count > _MAX_SORTED:
             raise ViewError(_LARGE)
-        for old in [old for old in _orders if old[1] != about[1]]:
-            del _orders[old]
-        _orders[key] = _ordered(source, sort, search, filters)
+        for stale in [old for old in _orders if old[1] != table_version[1]]:
+            del _orders[stale]
+        _orders[key] = _select_rows(source, sort, search, filters)
         while len(_orders) > 1 and (
-            len(_orders) > _KEPT_ORDERS or sum(one.nbytes for one in _orders.values()) > _KEPT_BYTES
+            len(_orders) > _MAX_CACHED_ORDERS
+            or sum(rows.nbytes for rows in _orders.values()) > _MAX_CACHED_BYTES
         ):
             _orders.popitem(last=False)
     _orders.move_to_end(key)
     return _orders[key]
 
 
-def _ordered(source: table_columns.Source, sort: Any, search: str, filters: Any) -> Any:
+def _select_rows(source: table_columns.Source, sort: Any, search: str, filters: Any) -> Any:
     numpy: Any = sys.modules["numpy"]
-    kept = numpy.ones(source.row_count, dtype=bool)
+    is_selected = numpy.ones(source.row_count, dtype=bool)
     for number, operation, text in filters:
-        kept &= _matching(source, number, operation, text)
+        is_selected &= _rows_matching(source, number, operation, text)
     if search:
-        kept &= _found(source, search)
-    rows = numpy.flatnonzero(kept)
-    return rows if sort is None else _sorted(source, sort, rows)
+        is_selected &= _rows_with_text(source, search)
+    rows = numpy.flatnonzero(is_selected)
+    return rows if sort is None else _sort_rows(source, sort, rows)
 
 
 def _column(source: table_columns.Source, number: int) -> table_columns.Column:
@@ -153,7 +162,7 @@ def _column(source: table_columns.Source, number: int) -> table_columns.Column:
     return source.column(number)
 
 
-def _array(column: table_columns.Column) -> tuple[Any, Any]:
+def _comparable_array(column: table_columns.Column) -> tuple[Any, Any]:
     """Return the values of a column, and which are missing.
 
     Raises:
@@ -164,28 +173,28 @@ def _array(column: table_columns.Column) -> tuple[Any, Any]:
     values, missing = column.array()
     numpy: Any = sys.modules["numpy"]
     if values.dtype.kind == "O":
-        if len(values) > _MOST_TEXTS:
+        if len(values) > _MAX_TEXTS:
             raise ViewError(_LARGE)
-        missing = numpy.array(_gaps(values.tolist()), dtype=bool)
+        missing = numpy.array(_missing_texts(values.tolist()), dtype=bool)
     elif missing is None:
         is_float = values.dtype.kind == "f"
         missing = numpy.isnan(values) if is_float else numpy.zeros(len(values), dtype=bool)
     return values, missing
 
 
-def _gaps(values: list[Any]) -> list[bool]:
+def _missing_texts(values: list[Any]) -> list[bool]:
     if set(map(type, values)) <= {str, type(None)}:
-        return [one is None for one in values]
-    return [type(one) is not str and safe_reprs.text(one) is None for one in values]
+        return [value is None for value in values]
+    return [type(value) is not str and safe_reprs.text(value) is None for value in values]
 
 
-def _sorted(source: table_columns.Source, sort: tuple[int, bool], rows: Any) -> Any:
+def _sort_rows(source: table_columns.Source, sort: tuple[int, bool], rows: Any) -> Any:
     numpy: Any = sys.modules["numpy"]
     number, is_descending = sort
     column = _column(source, number)
-    values, missing = _array(column) if column.ranks is None else column.ranks()
-    gaps = missing[rows]
-    there, keys = rows[~gaps], values[rows[~gaps]]
+    values, missing = _comparable_array(column) if column.ranks is None else column.ranks()
+    is_missing = missing[rows]
+    present, keys = rows[~is_missing], values[rows[~is_missing]]
     if keys.dtype.kind == "O":
         keys = _ranks(keys)
     if is_descending:
@@ -193,7 +202,7 @@ def _sorted(source: table_columns.Source, sort: tuple[int, bool], rows: Any) -> 
         places = len(keys) - 1 - numpy.argsort(keys[::-1], kind="stable")[::-1]
     else:
         places = numpy.argsort(keys, kind="stable")
-    return numpy.concatenate([there[places], rows[gaps]])
+    return numpy.concatenate([present[places], rows[is_missing]])
 
 
 def _ranks(values: Any) -> Any:
@@ -201,32 +210,32 @@ def _ranks(values: Any) -> Any:
     numpy: Any = sys.modules["numpy"]
     keys = values.tolist()
     distinct = set(keys) if set(map(type, keys)) == {str} else None
-    if distinct is not None and len(distinct) > _FEW * len(keys):
+    if distinct is not None and len(distinct) > _MAX_CATEGORY_SHARE * len(keys):
         with contextlib.suppress(UnicodeEncodeError):
             return values.astype(numpy.dtypes.StringDType())
     if distinct is None:
-        keys = [(1, one) if type(one) is str else _key(one) for one in keys]
+        keys = [(1, key) if type(key) is str else _sort_key(key) for key in keys]
     ranks = {key: rank for rank, key in enumerate(sorted(distinct or set(keys)))}
     return numpy.fromiter(map(ranks.__getitem__, keys), "int64", len(keys))
 
 
-def _key(value: Any) -> tuple[int, Any]:
+def _sort_key(value: Any) -> tuple[int, Any]:
     if type(value) in (int, float, bool):
         return 0, value
     return 2, safe_reprs.text(value) or ""
 
 
-def _matching(source: table_columns.Source, number: int, operation: str, text: str) -> Any:
+def _rows_matching(source: table_columns.Source, number: int, operation: str, text: str) -> Any:
     column = _column(source, number)
-    values, missing = _array(column)
+    values, missing = _comparable_array(column)
     if operation in ("missing", "present"):
         return missing if operation == "missing" else ~missing
     if column.kind == "text":
-        return _texts_matching(values, operation, text) & ~missing
-    return _OPERATORS[operation](values, _limit(column, text)) & ~missing
+        return _texts_that_match(values, operation, text) & ~missing
+    return _OPERATORS[operation](values, _parse_operand(column, text)) & ~missing
 
 
-def _limit(column: table_columns.Column, text: str) -> float:
+def _parse_operand(column: table_columns.Column, text: str) -> float:
     """Turn what a person typed into what a column's values are compared with.
 
     Raises:
@@ -242,37 +251,37 @@ def _limit(column: table_columns.Column, text: str) -> float:
             return column.moment(text)
     except (ValueError, KeyError, OverflowError):
         examples = {"number": "12.5", "truth": "true", "time": "2026-01-31"}
-        wanted = {"number": "number", "truth": "truth value", "time": "date"}[column.kind]
-        raise ViewError(f"That is no {wanted}; {examples[column.kind]} would be one.") from None
+        kind = {"number": "number", "truth": "truth value", "time": "date"}[column.kind]
+        raise ViewError(f"That is no {kind}; {examples[column.kind]} would be one.") from None
     raise ViewError("This column can only be asked for what is missing.")
 
 
-def _texts_matching(values: Any, operation: str, text: str) -> Any:
+def _texts_that_match(values: Any, operation: str, text: str) -> Any:
     numpy: Any = sys.modules["numpy"]
-    wanted = text.casefold()
+    folded = text.casefold()
     if operation == "contains":
-        matches: Callable[[str], Any] = lambda one: wanted in one.casefold()  # noqa: E731
+        is_matching: Callable[[str], Any] = lambda cell: folded in cell.casefold()  # noqa: E731
     elif operation in ("=", "≠"):
-        matches = lambda one: (one == text) is (operation == "=")  # noqa: E731
+        is_matching = lambda cell: (cell == text) is (operation == "=")  # noqa: E731
     else:
         compare = _OPERATORS[operation]
-        matches = lambda one: compare(one, text)  # noqa: E731
-    known: dict[str, Any] = {}
+        is_matching = lambda cell: compare(cell, text)  # noqa: E731
+    results: dict[str, Any] = {}
 
     def is_match(value: Any) -> Any:
-        words = value if type(value) is str else safe_reprs.text(value) or ""
-        if words not in known:
-            known[words] = matches(words)
-        return known[words]
+        cell_text = value if type(value) is str else safe_reprs.text(value) or ""
+        if cell_text not in results:
+            results[cell_text] = is_matching(cell_text)
+        return results[cell_text]
 
     return numpy.fromiter(map(is_match, values), bool, len(values))
 
 
-def _found(source: table_columns.Source, search: str) -> Any:
+def _rows_with_text(source: table_columns.Source, search: str) -> Any:
     """Return which rows have a text with these words in it, or just this number or date."""
     numpy: Any = sys.modules["numpy"]
-    found = numpy.zeros(source.row_count, dtype=bool)
-    if source.column_count * (source.row_count + _COLUMN_COST_ROWS) > _MOST_SEARCHED:
+    is_found = numpy.zeros(source.row_count, dtype=bool)
+    if source.column_count * (source.row_count + _COLUMN_COST_ROWS) > _MAX_SEARCHED:
         raise ViewError(_LARGE)
     for number in range(source.column_count):
         column = source.column(number)
@@ -280,44 +289,47 @@ def _found(source: table_columns.Source, search: str) -> Any:
             continue
         try:
             operation = "contains" if column.kind == "text" else "="
-            found |= _matching(source, number, operation, search)
+            is_found |= _rows_matching(source, number, operation, search)
         except ViewError:
             # No number, or no date: then it is in none of this column.
             continue
-    return found
+    return is_found
 
 
 # ---- what is in a column
 
 
-def _summary(source: table_columns.Source, number: int) -> dict[str, Any]:
+def _summarize(source: table_columns.Source, number: int) -> dict[str, Any]:
     """Sum up a column: how many are missing, how the others are spread."""
     numpy: Any = sys.modules["numpy"]
     column = _column(source, number)
-    step = max(source.row_count // _SAMPLED, 1)
-    told: dict[str, Any] = {"column": number, "is_sampled": step > 1}
+    step = max(source.row_count // _SAMPLE_ROWS, 1)
+    summary: dict[str, Any] = {"column": number, "is_sampled": step > 1}
     if column.kind in ("number", "time"):
-        values, missing = _array(column)
-        told["missing"] = int(missing.sum())
+        values, missing = _comparable_array(column)
+        summary["missing"] = int(missing.sum())
         places = numpy.flatnonzero(~missing)
-        told |= _spread(column, values[places], places) if len(places) else {}
-        return told
+        summary |= _summarize_numbers(column, values[places], places) if len(places) else {}
+        return summary
     # To look at each text of a large table would take as long as a cell of its own.
-    read = column.cells(numpy.arange(0, source.row_count, step)) if source.row_count else []
-    words = [safe_reprs.text(one) for one in read]
-    counted = collections.Counter(one for one in words if one is not None)
-    told["missing"] = (len(words) - counted.total()) * step
-    told["distinct"] = len(counted)
-    told["top"] = [[one[:80], times * step] for one, times in counted.most_common(_TOP)]
-    return told
+    sampled = column.cells(numpy.arange(0, source.row_count, step)) if source.row_count else []
+    texts = [safe_reprs.text(value) for value in sampled]
+    counts = collections.Counter(value for value in texts if value is not None)
+    summary["missing"] = (len(texts) - counts.total()) * step
+    summary["distinct"] = len(counts)
+    summary["top"] = [[value[:80], times * step] for value, times in counts.most_common(_TOP_COUNT)]
+    return summary
 
 
-def _spread(column: table_columns.Column, values: Any, places: Any) -> dict[str, Any]:
+def _summarize_numbers(column: table_columns.Column, values: Any, places: Any) -> dict[str, Any]:
     """Count the values in steps from the least to the greatest, whose texts are given too."""
     numpy: Any = sys.modules["numpy"]
-    sample = values[:: max(len(values) // _SAMPLED, 1)].astype("float64")
+    sample = values[:: max(len(values) // _SAMPLE_ROWS, 1)].astype("float64")
     finite = sample[numpy.isfinite(sample)]
-    ends = [int(places[one]) for one in (values.argmin(), values.argmax())]
-    texts = [safe_reprs.text(column.cells(slice(one, one + 1))[0]) or "" for one in ends]
+    extremes = [int(places[position]) for position in (values.argmin(), values.argmax())]
+    texts = [
+        safe_reprs.text(column.cells(slice(position, position + 1))[0]) or ""
+        for position in extremes
+    ]
     counts = numpy.histogram(finite, bins=_BINS)[0].tolist() if len(finite) else []
     return {"bins": counts, "least": texts[0], "most": texts[1]}

@@ -28,8 +28,8 @@ CHANNEL = threading.RLock()
 """Held by whoever asks the bot: one question waits at a time."""
 _POLL_MILLISECONDS = 100
 _MAX_CHARACTERS = 256 * 1024
-_MOST_FOUND = 10
-_DISPLAYED = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif"}
+_MAX_FOUND = 10
+_PICTURE_FORMATS = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif"}
 _TYPES = {
     "string": "str",
     "integer": "int",
@@ -40,7 +40,7 @@ _TYPES = {
     "null": "None",
 }
 _NOT_NOW = "Tools can be used only while code runs that a person, or a model for them, sent."
-_NONE = "There is no tool {name!r} here. find_tools('words') finds them."
+_NO_TOOL = "There is no tool {name!r} here. find_tools('words') finds them."
 
 
 class ToolError(Exception):
@@ -100,26 +100,26 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def find(self, words: str = "") -> list[str]:
         """Return the tools that fit some words best, each as it is called; all without words."""
-        wanted = set(re.findall(r"\w+", words.lower()))
+        search_words = set(re.findall(r"\w+", words.lower()))
         scored = []
-        for server, described in self._servers.items():
-            for tool in described["tools"]:
+        for server, server_info in self._servers.items():
+            for tool in server_info["tools"]:
                 text = f"{server} {tool['function']} {tool['description']}".lower()
-                named = f"{server} {tool['function']}".lower()
-                score = sum((word in text) + 2 * (word in named) for word in wanted)
-                if score or not wanted:
+                title = f"{server} {tool['function']}".lower()
+                score = sum((word in text) + 2 * (word in title) for word in search_words)
+                if score or not search_words:
                     first = tool["description"].strip().partition("\n")[0][:160]
-                    scored.append((-score, f"{_called(server, tool)}: {first}"))
-        scored.sort(key=lambda one: one[0])
-        return [line for _, line in (scored[:_MOST_FOUND] if wanted else scored)]
+                    scored.append((-score, f"{_call_text(server, tool)}: {first}"))
+        scored.sort(key=lambda scored_line: scored_line[0])
+        return [line for _, line in (scored[:_MAX_FOUND] if search_words else scored)]
 
     def describe(self, name: str) -> str:
         """Return how a tool is called, and what for; `name` is as `find_tools` writes it."""
         server, _, function = name.partition("(")[0].removeprefix(f"{PACKAGE}.").partition(".")
         for tool in self._servers.get(server, {}).get("tools", ()):
             if tool["function"] == function:
-                return f"{_called(server, tool)}\n\n{_documented(tool)}"
-        raise ToolError(_NONE.format(name=name))
+                return f"{_call_text(server, tool)}\n\n{_docstring(tool)}"
+        raise ToolError(_NO_TOOL.format(name=name))
 
     def _refresh(self) -> None:
         try:
@@ -134,7 +134,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             if isinstance(value, types.FunctionType) and hasattr(value, "tool"):
                 delattr(module, name)
         for tool in described["tools"]:
-            setattr(module, tool["function"], _function(self._kernel, server, tool))
+            setattr(module, tool["function"], _make_function(self._kernel, server, tool))
 
 
 class _Module(types.ModuleType):
@@ -155,25 +155,25 @@ class _Module(types.ModuleType):
         return [name for name in self.__dict__ if not name.startswith("_")]
 
 
-def ask(kernel: Any, wanted: dict[str, Any]) -> Any:
+def ask(kernel: Any, request: dict[str, Any]) -> Any:
     """Ask the bot.
 
     Raises:
         ToolError: it cannot be asked now, or refuses.
     """
     parent = kernel.get_parent("shell")
-    text = json.dumps(wanted, default=_plain)
+    text = json.dumps(request, default=_plain)
     if len(text) > _MAX_CHARACTERS:
         size = f"{len(text):,} characters; {_MAX_CHARACTERS:,} are allowed"
         raise ToolError(f"The call is too large: {size}. Put the data into a file, or send less.")
     with CHANNEL:
-        answer = _asked(kernel, parent, text)
+        answer = _send_and_wait(kernel, parent, text)
     if "error" in answer:
         raise ToolError(answer["error"])
     return answer
 
 
-def _asked(kernel: Any, parent: Any, text: str) -> Any:
+def _send_and_wait(kernel: Any, parent: Any, text: str) -> Any:
     execution = parent.get("header", {}).get("msg_id")
     # A child that code forked has the same sockets, and must not use them.
     if os.getpid() != kernel.session.pid:
@@ -182,12 +182,12 @@ def _asked(kernel: Any, parent: Any, text: str) -> Any:
         raise ToolError(_NOT_NOW)
     content = {"prompt": {"tools": text}, "password": False}
     channel, identity = kernel.stdin_socket, kernel.requester
-    sent = kernel.session.send(channel, "input_request", content, parent, ident=identity)
+    question = kernel.session.send(channel, "input_request", content, parent, ident=identity)
     # A thread that waits must not keep the channel from the next execution.
     while kernel.execution == execution:
         if channel.poll(_POLL_MILLISECONDS):
             _, reply = kernel.session.recv(channel, zmq.NOBLOCK)
-            if reply and reply["parent_header"].get("msg_id") == sent["header"]["msg_id"]:
+            if reply and reply["parent_header"].get("msg_id") == question["header"]["msg_id"]:
                 return json.loads(reply["content"]["value"])
     raise ToolError(_NOT_NOW)
 
@@ -204,23 +204,23 @@ def _plain(value: Any) -> Any:
     raise ToolError(f"A tool cannot be sent a {type(value).__name__}.")
 
 
-def _function(kernel: Any, server: str, tool: dict[str, Any]) -> types.FunctionType:
+def _make_function(kernel: Any, server: str, tool: dict[str, Any]) -> types.FunctionType:
     """Make the function of a tool."""
     signature = _signature(tool)
-    names = {one["parameter"]: one["name"] for one in tool["parameters"]}
+    names = {parameter["parameter"]: parameter["name"] for parameter in tool["parameters"]}
 
     def function(*args: Any, **kwargs: Any) -> Any:
         try:
-            given = signature.bind(*args, **kwargs).arguments
+            values = signature.bind(*args, **kwargs).arguments
         except TypeError as error:
-            raise TypeError(f"{error}. It is called as {_called(server, tool)}") from None
-        arguments = {names[name]: value for name, value in given.items()}
-        called = {"server": server, "tool": tool["name"], "arguments": arguments}
-        return _result(ask(kernel, {"do": "call", "id": secrets.token_hex(16), **called}))
+            raise TypeError(f"{error}. It is called as {_call_text(server, tool)}") from None
+        arguments = {names[name]: value for name, value in values.items()}
+        call = {"server": server, "tool": tool["name"], "arguments": arguments}
+        return _convert_result(ask(kernel, {"do": "call", "id": secrets.token_hex(16), **call}))
 
     function.__name__ = function.__qualname__ = tool["function"]
     function.__module__ = f"{PACKAGE}.{server}"
-    function.__doc__ = _documented(tool)
+    function.__doc__ = _docstring(tool)
     function.__signature__ = signature  # type: ignore[attr-defined]
     function.tool = tool["name"]  # type: ignore[attr-defined]
     return function  # type: ignore[return-value]
@@ -230,36 +230,36 @@ def _signature(tool: dict[str, Any]) -> inspect.Signature:
     return inspect.Signature(
         [
             inspect.Parameter(
-                one["parameter"],
+                parameter["parameter"],
                 inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                default=inspect.Parameter.empty if one["is_required"] else None,
+                default=inspect.Parameter.empty if parameter["is_required"] else None,
             )
-            for one in tool["parameters"]
+            for parameter in tool["parameters"]
         ]
     )
 
 
-def _called(server: str, tool: dict[str, Any]) -> str:
+def _call_text(server: str, tool: dict[str, Any]) -> str:
     return f"{PACKAGE}.{server}.{tool['function']}{_signature(tool)}"
 
 
-def _documented(tool: dict[str, Any]) -> str:
+def _docstring(tool: dict[str, Any]) -> str:
     lines = [tool["description"]]
     if tool["parameters"]:
         lines += ["", "Args:"]
-    for one in tool["parameters"]:
-        kind = one["kind"] if isinstance(one["kind"], list) else [one["kind"]]
-        said = " | ".join(_TYPES.get(name, "any") for name in kind)
-        lines.append(f"    {one['parameter']} ({said}): {one['description']}")
+    for parameter in tool["parameters"]:
+        kind = parameter["kind"] if isinstance(parameter["kind"], list) else [parameter["kind"]]
+        kinds = " | ".join(_TYPES.get(name, "any") for name in kind)
+        lines.append(f"    {parameter['parameter']} ({kinds}): {parameter['description']}")
     return "\n".join(lines)
 
 
-def _result(answer: dict[str, Any]) -> Any:
+def _convert_result(answer: dict[str, Any]) -> Any:
     """Return what a tool returned: its structured value, else its text or picture, or a list."""
-    parts = [_part(part) for part in answer["parts"]]
+    parts = [_convert_part(part) for part in answer["parts"]]
     if answer["is_error"]:
-        told = "\n".join(part for part in parts if isinstance(part, str))
-        raise ToolError(told or "The tool failed, and says no more.")
+        message = "\n".join(part for part in parts if isinstance(part, str))
+        raise ToolError(message or "The tool failed, and says no more.")
     if answer["structured"] is not None:
         value = answer["structured"]
         # What is no object is wrapped in one by servers.
@@ -269,14 +269,14 @@ def _result(answer: dict[str, Any]) -> Any:
     return parts[0] if len(parts) == 1 else parts
 
 
-def _part(part: dict[str, str]) -> Any:
+def _convert_part(part: dict[str, str]) -> Any:
     if "text" in part:
         return part["text"]
     content = base64.b64decode(part["data"])
-    if shown := _DISPLAYED.get(part["media_type"]):
+    if picture_format := _PICTURE_FORMATS.get(part["media_type"]):
         from IPython.display import Image
 
-        return Image(data=content, format=shown)
+        return Image(data=content, format=picture_format)
     return Data(part["media_type"], content)
 
 

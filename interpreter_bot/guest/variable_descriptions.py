@@ -9,9 +9,9 @@ from typing import Any
 
 from . import dataframe_displays, safe_reprs, table_columns
 
-_MOST_CHARACTERS = 120
+_MAX_CHARACTERS = 120
 # The newest names, history included, of which each cell leaves one or two.
-_MOST_LOOKED_AT = 20_000
+_MAX_LOOKED_AT = 20_000
 _SHOWN_NAMES = 100
 _NAME_CHARACTERS = 40
 _TABLES = frozenset({"DataFrame", "Series", "Table", "RecordBatch"})
@@ -27,15 +27,15 @@ def newest(space: dict[Any, Any], hidden: dict[Any, Any]) -> dict[str, Any]:
         space: all that is defined.
         hidden: what each kernel begins with, and history.
     """
-    begun_with, nothing = _public(hidden.items()), object()
-    found = _public(reversed(space.items())).items()
-    return {name: value for name, value in found if value is not begun_with.get(name, nothing)}
+    initial, missing = _public(hidden.items()), object()
+    public = _public(reversed(space.items())).items()
+    return {name: value for name, value in public if value is not initial.get(name, missing)}
 
 
 def _public(names: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
     """Return what is neither private nor history; plain texts only, as in `plain_names`."""
     # Taken at once: threads of code may define more meanwhile.
-    first = list(itertools.islice(names, _MOST_LOOKED_AT))
+    first = list(itertools.islice(names, _MAX_LOOKED_AT))
     return {name: value for name, value in first if type(name) is str and name[:1] != "_"}
 
 
@@ -52,25 +52,25 @@ def describe(variables: Mapping[str, Any]) -> list[dict[str, Any]]:
     Args:
         variables: in the order in which they are wanted.
     """
-    return [{"name": name} | _described(variables[name]) for name in shown(variables)]
+    return [{"name": name} | _describe(variables[name]) for name in shown(variables)]
 
 
-def _described(value: Any) -> dict[str, Any]:
+def _describe(value: Any) -> dict[str, Any]:
     kind, name = type(value), safe_reprs.class_name(value)
     if name in _TABLES:
-        return {"type": name} | _table(value)
+        return {"type": name} | _describe_table(value)
     if name == "ndarray" and safe_reprs.is_from(kind, "numpy"):
         dtype, shape = f"{name}, {value.dtype.name}", list(value.shape)
         return {"type": dtype, "shape": shape, "size_bytes": int(value.nbytes)}
     text = safe_reprs.text(value)
     text = ("None" if value is None else "missing") if text is None else text
-    words: dict[str, Any] = {"type": name, "text": text[:_MOST_CHARACTERS]}
+    words: dict[str, Any] = {"type": name, "text": text[:_MAX_CHARACTERS]}
     if safe_reprs.is_among(kind, _SIZED):
         words |= {"shape": [len(value)], "size_bytes": sys.getsizeof(value)}
     return words
 
 
-def _table(value: Any) -> dict[str, Any]:
+def _describe_table(value: Any) -> dict[str, Any]:
     """Say how large a table is; nothing of one that is of a class of its own."""
     try:
         source = table_columns.read(value)

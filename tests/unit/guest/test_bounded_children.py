@@ -11,7 +11,7 @@ from interpreter_bot.guest import bounded_children
 
 
 def _run(work):
-    return bounded_children.run(work, seconds=20.0, most_bytes=100)
+    return bounded_children.run(work, seconds=20.0, max_bytes=100)
 
 
 @pytest.fixture
@@ -50,5 +50,5 @@ def test_code_may_have_many_files_open():
 
 def test_work_that_hangs_is_ended():
     began = time.monotonic()
-    assert bounded_children.run(lambda: time.sleep(60), seconds=0.5, most_bytes=100) == b""
+    assert bounded_children.run(lambda: time.sleep(60), seconds=0.5, max_bytes=100) == b""
     assert time.monotonic() - began < 30

@@ -142,7 +142,7 @@ def test_a_chart_whose_library_is_missing_stays_something_to_be_read(monkeypatch
     monkeypatch.setitem(sys.modules, "altair", versions)
     monkeypatch.setitem(sys.modules, "altair.utils.html", made)
     monkeypatch.setattr(html_displays, "_has_room_for_v8", lambda: False)
-    monkeypatch.setattr(html_displays, "_told", set())
+    monkeypatch.setattr(html_displays, "_printed", set())
     for _ in range(2):
         data = completed({"application/vnd.vegalite.v6+json": {"title": "T", "mark": "bar"}})
         assert data["text/html"] == '{"title": "T", "mark": "bar"}'
@@ -167,7 +167,7 @@ def test_links_of_a_map_are_written_out():
         '<link rel="stylesheet" href="https://x.example/a.css"/>'
         '<script src="https://x.example/other.js"></script>'
     )
-    written = html_displays._LINK.sub(lambda link: html_displays._inlined(library, link), page)
+    written = html_displays._LINK.sub(lambda link: html_displays._inline_link(library, link), page)
     assert written == (
         "<script>a('<\\/script>')</script><style>p {}</style>"
         '<script src="https://x.example/other.js"></script>'
