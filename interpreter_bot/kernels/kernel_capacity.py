@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import dataclasses
 import math
 import time
@@ -34,15 +35,9 @@ _LOOK_SECONDS: Final = 1.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Room:
-    """Room for one kernel.
-
-    Attributes:
-        spare: a ready one that fills it, if any.
-        claim: on the spare that is being started, if any.
-    """
+    """Room for one kernel, with the spare that fills it, if one was ready."""
 
     spare: launchers.LaunchedKernel | None = None
-    claim: asyncio.Future[launchers.LaunchedKernel | None] | None = None
 
 
 class RoomReservations:
@@ -77,7 +72,7 @@ class RoomReservations:
         # Starters look for room one after the other: together they would evict too many.
         self._looking = asyncio.Lock()
         self._reserved: collections.Counter[str] = collections.Counter()
-        self._changes: set[asyncio.Future[None]] = set()
+        self._change = asyncio.Event()
         self._waits: dict[str, str] = {}
 
     async def reserve(self, key: str, person: str, among: spares.Spares) -> Room:
@@ -113,6 +108,9 @@ class RoomReservations:
                 if self._shutdowns:
                     await self._shutdowns.wait_for_any()
                     continue
+                if among.launching is not None:
+                    await asyncio.wait({among.launching})
+                    continue
                 other = find_to_evict(person, self._live, self._holders)
                 if (saving := self._save(other)) is not None:
                     return saving
@@ -127,9 +125,7 @@ class RoomReservations:
 
     async def _free_room(self, among: spares.Spares) -> Room | None:
         if (spare := await among.take()) is not None:
-            return Room(spare=spare)
-        if (claim := among.claim()) is not None:
-            return Room(claim=claim)
+            return Room(spare)
         return Room() if self.has_room(among) else None
 
     def wait(self, key: str) -> str:
@@ -138,17 +134,13 @@ class RoomReservations:
 
     def note_change(self) -> None:
         """Let waiting starts look again: a kernel may have become free."""
-        for change in self._changes:
-            if not change.done():
-                change.set_result(None)
+        self._change.set()
+        self._change = asyncio.Event()
 
     async def _changed(self) -> None:
-        change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._changes.add(change)
-        try:
-            await asyncio.wait({change}, timeout=_LOOK_SECONDS)
-        finally:
-            self._changes.discard(change)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LOOK_SECONDS):
+                await self._change.wait()
 
     def free(self, person: str) -> None:
         """Free what was reserved for one kernel of a person's."""

@@ -271,8 +271,6 @@ class Pool:
         room = await self._rooms.reserve(key, person, self._spares)
         launched = room.spare
         try:
-            if room.claim is not None:
-                launched = await self._spares.receive(room.claim)
             if launched is None:
                 async with self._admissions.place(key, person):
                     launched = await self._launch()

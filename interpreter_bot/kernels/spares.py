@@ -86,8 +86,8 @@ class Spares:
         self._rest_seconds = rest_seconds or math.inf
         self._used = time.monotonic()
         self._ready: list[launchers.LaunchedKernel] = []
-        self._is_launching = False
-        self._claim: asyncio.Future[launchers.LaunchedKernel | None] | None = None
+        self.launching: asyncio.Future[None] | None = None
+        """Is done once the spare that is being started is ready, or cannot be started."""
         self._refilling: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
@@ -96,13 +96,8 @@ class Spares:
 
     @property
     def places(self) -> int:
-        """How many places they take, with the one being started unless it is claimed."""
-        return len(self._ready) + (self._is_launching and not self._is_claimed)
-
-    @property
-    def _is_claimed(self) -> bool:
-        """Whether anybody waits for the one being started: whoever does not has cancelled."""
-        return self._claim is not None and not self._claim.cancelled()
+        """How many places they take, with the one being started."""
+        return len(self._ready) + (self.launching is not None)
 
     async def take(self) -> launchers.LaunchedKernel | None:
         """Return a live one, if there is any."""
@@ -113,25 +108,6 @@ class Spares:
             _log.warning("a spare kernel had died")
             await self._end(launched)
         return None
-
-    def claim(self) -> asyncio.Future[launchers.LaunchedKernel | None] | None:
-        """Claim the one being started, for `receive`; None if there is none, or it is claimed."""
-        if not self._is_launching or self._is_claimed:
-            return None
-        self._claim = asyncio.get_running_loop().create_future()
-        return self._claim
-
-    async def receive(
-        self, claim: asyncio.Future[launchers.LaunchedKernel | None]
-    ) -> launchers.LaunchedKernel | None:
-        """Wait for the one that was claimed; None where it could not be started."""
-        try:
-            return await claim
-        except asyncio.CancelledError:
-            if not claim.cancelled() and (launched := claim.result()) is not None:
-                # It came at the moment of the cancellation.
-                self._ready.append(launched)
-            raise
 
     async def tend(self, *, used: float, is_needed: bool) -> None:
         """Start the missing ones; where no session needs a kernel, and used none for long, have
@@ -160,11 +136,11 @@ class Spares:
             await self._prepare()
             if not self._may_launch():
                 return
-            self._is_launching = True
+            launching = self.launching = asyncio.get_running_loop().create_future()
             launched = None
             try:
                 launched = await self._launch()
-                if not (self._is_claimed or launched.provisioner.starts_when_attached):
+                if not launched.provisioner.starts_when_attached:
                     await launched.kernel.execute(
                         _NOTHING,
                         show=lambda _: None,
@@ -176,15 +152,10 @@ class Spares:
                 _log.exception("no spare kernel could be started")
                 return
             finally:
-                self._is_launching = False
-                self._arrive(launched)
-
-    def _arrive(self, launched: launchers.LaunchedKernel | None) -> None:
-        claim, self._claim = self._claim, None
-        if claim is not None and not claim.done():
-            claim.set_result(launched)
-        elif launched is not None:
-            self._ready.append(launched)
+                if launched is not None:
+                    self._ready.append(launched)
+                self.launching = None
+                launching.set_result(None)
 
     async def close(self) -> list[launchers.LaunchedKernel]:
         """Start no more; returns the ready ones, which are the caller's to close."""

@@ -615,40 +615,29 @@ async def test_so_many_kernels_start_at_a_time_the_first_to_come_first(
         assert before_spares == [0, 7]
 
 
-async def test_a_session_takes_the_spare_that_is_being_started(opened, slow_starts, monkeypatch):
+async def test_a_session_starts_beside_the_spare_that_is_being_started(opened, slow_starts):
     async with opened(starts=4, concurrent=20, spares=1) as pool:
         await _until(lambda: slow_starts.count == 1)
-        first = await pool.take("a")
-        assert slow_starts.count == 1
-        assert (await _run(first, "1"))[0] == "1"
-        # It is one session's: of two that come at once the other starts its own beside it.
-        await _until(lambda: slow_starts.count == 2)
-        await asyncio.gather(pool.take("b"), pool.take("c"))
-        # Looked at as the first of the two is there: then the next spare is on its way soon.
-        assert slow_starts.at_ends[1] == 3
-        # Should it fail, its session has another; nor is it lost when nobody wants it any more.
-        await _until(lambda: slow_starts.count == 4)
-        with monkeypatch.context() as patch:
-            patch.setattr(pool._launcher, "launch", _refusing(pool._launcher.launch))
-            await _until(lambda: pool.spare_count == 1)
-            await pool.take("d")
-            await _until(lambda: pool._spares.places)
-            assert (await pool.take("e")).is_alive
-    assert slow_starts.most == 2
+        assert (await _run(await pool.take("a"), "1"))[0] == "1"
+        assert slow_starts.count == 2
+        await _until(lambda: pool.spare_count == 1)
+        assert slow_starts.count == 2
 
 
-def _refusing(launch):
-    """Let the first start fail that begins from now on."""
-    calls = []
+async def test_a_session_needs_the_place_of_a_spare_that_cannot_be_started(opened, monkeypatch):
+    async with opened(concurrent=1, spares=1) as pool:
+        launch, refused = pool._launcher.launch, []
 
-    async def launch_later():
-        calls.append(None)
-        if len(calls) == 1:
+        async def refuse_once():
+            if refused:
+                return await launch()
+            refused.append(True)
             await asyncio.sleep(0.2)
             raise errors.KernelStartError
-        return await launch()
 
-    return launch_later
+        monkeypatch.setattr(pool._launcher, "launch", refuse_once)
+        await _until(lambda: pool._spares.places)
+        assert (await pool.take("a")).is_alive
 
 
 async def test_the_time_for_a_start_does_not_run_while_it_waits(opened):

@@ -1,20 +1,23 @@
-"""The spare being started, and who waits for it."""
+"""The spare being started: it takes a place, and whoever needs that place waits for it."""
 
 import asyncio
 import types
 
 import pytest
 
+from interpreter_bot import errors
 from interpreter_bot.kernels import spares
 
 
 @pytest.fixture
 async def one():
-    """One spare, which is being started until `one.started.set()`."""
-    started = asyncio.Event()
+    """One spare, which is being started until `one.started.set()`; `one.fault` keeps it away."""
+    started, ended = asyncio.Event(), []
 
     async def launch():
         await started.wait()
+        if one.fault is not None:
+            raise one.fault
         return types.SimpleNamespace(
             kernel=types.SimpleNamespace(is_alive=True),
             provisioner=types.SimpleNamespace(starts_when_attached=True),
@@ -23,48 +26,48 @@ async def one():
     async def ready():
         pass
 
-    one = spares.Spares(1, launch=launch, may_launch=lambda: True, prepare=ready, end=None)
-    one.started = started
+    async def end(launched):
+        ended.append(launched)
+
+    one = spares.Spares(1, launch=launch, may_launch=lambda: True, prepare=ready, end=end)
+    one.started, one.ended, one.fault = started, ended, None
     one.refill_soon()
     async with asyncio.timeout(30):
-        while not one.places:  # noqa: ASYNC110 - it has no event
+        while not one.launching:  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0.01)
+    assert (len(one), one.places) == (0, 1)
     yield one
     await one.close()
 
 
-async def test_who_goes_away_leaves_the_spare_to_the_next(one):
-    waiting = asyncio.create_task(one.receive(one.claim()))
-    await asyncio.sleep(0)
-    assert one.claim() is None
-    assert one.places == 0
-    waiting.cancel()
-    # Before the task has even noticed.
-    assert one.places == 1
-    claim = one.claim()
-    await asyncio.wait({waiting})
-    assert waiting.cancelled()
-    assert one.claim() is None
+async def test_who_waits_for_the_spare_being_started_finds_it_ready(one):
+    launching = one.launching
     one.started.set()
-    assert (await one.receive(claim)).kernel.is_alive
-    assert len(one) == 0
-
-
-async def test_none_is_started_once_they_are_closed(one):
-    one.started.set()
-    assert all(spare.kernel.is_alive for spare in await one.close())
-    one.refill_soon()
-    await asyncio.wait({one._refilling})
+    await asyncio.wait({launching})
+    assert (len(one), one.places, one.launching) == (1, 1, None)
+    assert (await one.take()).kernel.is_alive
     assert (len(one), one.places) == (0, 0)
 
 
-async def test_who_goes_away_as_it_comes_leaves_it_ready(one):
-    claim = one.claim()
-    waiting = asyncio.create_task(one.receive(claim))
+async def test_place_of_a_spare_that_cannot_be_started_is_free_again(one):
+    launching, one.fault = one.launching, errors.KernelStartError()
     one.started.set()
-    while not claim.done():  # noqa: ASYNC110 - to be there before the one that waits
-        await asyncio.sleep(0)
-    waiting.cancel()
-    await asyncio.wait({waiting})
-    assert waiting.cancelled()
-    assert len(one) == 1
+    await asyncio.wait({launching})
+    assert (len(one), one.places, await one.take()) == (0, 0, None)
+
+
+async def test_nobody_waits_for_a_spare_that_is_broken_off(one):
+    launching = one.launching
+    await one.close()
+    assert launching.done()
+    assert (len(one), one.places) == (0, 0)
+
+
+async def test_none_is_started_once_they_are_closed(one):
+    launching = one.launching
+    one.started.set()
+    await asyncio.wait({launching})
+    await one.close()
+    one.refill_soon()
+    await asyncio.sleep(0.1)
+    assert (len(one), one.places) == (0, 0)
