@@ -51,7 +51,7 @@ class RoomReservations:
         holders: leases.Holders,
         shutdowns: launchers.Shutdowns,
         save: Callable[[str], asyncio.Task[None] | None],
-        evict: Callable[[str, str], Awaitable[None]],
+        end_kernel: Callable[[str, str], Awaitable[None]],
     ) -> None:
         """Reserve nothing yet.
 
@@ -59,16 +59,16 @@ class RoomReservations:
             kernels: the settings.
             live: all kernels of the pool, by session.
             holders: who has leases.
-            shutdowns: kernels that are being closed.
+            shutdowns: kernels that are being ended.
             save: begins to save a session's variables; returns None if there is nothing to save.
-            evict: closes a session's kernel, for a reason.
+            end_kernel: ends a session's kernel, for a reason.
         """
         self._kernels = kernels
         self._live = live
         self._holders = holders
         self._shutdowns = shutdowns
         self._save = save
-        self._evict = evict
+        self._end_kernel = end_kernel
         # Starters look for room one after the other: together they would evict too many.
         self._looking = asyncio.Lock()
         self._reserved: collections.Counter[str] = collections.Counter()
@@ -103,7 +103,7 @@ class RoomReservations:
             while (own := self._own_to_evict(person)) is not None:
                 if (saving := self._save(own)) is not None:
                     return saving
-                await self._evict(own, _FOR_OWN)
+                await self._end_kernel(own, _FOR_OWN)
             while (room := await self._free_room(among)) is None:
                 if self._shutdowns:
                     await self._shutdowns.wait_for_any()
@@ -114,7 +114,7 @@ class RoomReservations:
                 other = find_to_evict(person, self._live, self._holders)
                 if (saving := self._save(other)) is not None:
                     return saving
-                await self._evict(other, _FOR_OTHERS)
+                await self._end_kernel(other, _FOR_OTHERS)
         except errors.PoolFullError as error:
             if key not in self._holders:
                 raise

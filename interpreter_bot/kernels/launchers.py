@@ -1,8 +1,7 @@
 """Start and end of kernels.
 
 jupyter_client's kernel manager has no part in it: it takes a kernel for a process that trusts its
-client, and writes a connection file that code in the kernel could read. Kernels are closed in tasks
-that survive cancellation of the caller.
+client, and writes a connection file that code in the kernel could read.
 """
 
 from __future__ import annotations
@@ -63,10 +62,9 @@ class LaunchedKernel:
         self.provisioner.is_used = True
         self.workspace = workspace
 
-    async def close(self) -> None:
+    async def end(self) -> None:
         """Kill the kernel and clean up after it."""
-        await self.kernel.close()
-        await _end(self.provisioner)
+        await _end(self.provisioner, self.connection)
 
 
 class Launcher:
@@ -94,10 +92,8 @@ class Launcher:
                 if not provisioner.starts_when_attached:
                     await _open(connection, provisioner, seconds=self._kernels.start_seconds)
         except BaseException as error:
-            if connection is not None:
-                connection.close()
             if provisioner.has_process:
-                await _end(provisioner)
+                await _end(provisioner, connection)
             if isinstance(error, TimeoutError):
                 raise errors.KernelStartError from error
             raise
@@ -131,9 +127,13 @@ async def _open(
         ended.cancel()
 
 
-async def _end(provisioner: provisioners.ForkProvisioner) -> None:
+async def _end(
+    provisioner: provisioners.ForkProvisioner, connection: clients.Client | None
+) -> None:
     """Kill a kernel, wait until nothing of it runs, and clean up after it."""
     await provisioner.kill()
+    if connection is not None:
+        connection.close()
     try:
         async with asyncio.timeout(_DEATH_SECONDS):
             await provisioner.wait()
@@ -143,7 +143,7 @@ async def _end(provisioner: provisioners.ForkProvisioner) -> None:
 
 
 class Shutdowns:
-    """All kernels that are being closed."""
+    """All kernels that are being ended, in tasks that survive cancellation of the caller."""
 
     def __init__(self) -> None:
         self._all: set[asyncio.Task[None]] = set()
@@ -154,14 +154,14 @@ class Shutdowns:
     def __len__(self) -> int:
         return len(self._all)
 
-    async def close(self, launched: LaunchedKernel, key: str = "") -> None:
-        """Close a kernel.
+    async def end(self, launched: LaunchedKernel, key: str = "") -> None:
+        """End a kernel, and return when nothing of it runs.
 
         Args:
             launched: the kernel.
             key: the session it belonged to; see `wait_for`.
         """
-        ending = asyncio.create_task(self._close(launched), name="end kernel")
+        ending = asyncio.create_task(self._end(launched), name="end kernel")
         self._all.add(ending)
         ending.add_done_callback(self._all.discard)
         if key:
@@ -170,21 +170,21 @@ class Shutdowns:
         await asyncio.shield(ending)
 
     async def wait_for(self, key: str) -> None:
-        """Wait until nothing of a session's closed kernel runs any more."""
+        """Wait until nothing of a session's ended kernel runs any more."""
         if (ending := self._by_key.get(key)) is not None:
             await asyncio.wait({ending})
 
     async def wait_for_any(self) -> None:
-        """Wait until one of them is closed; there must be one."""
+        """Wait until one of them has ended; there must be one."""
         await asyncio.wait(self._all, return_when=asyncio.FIRST_COMPLETED)
 
     async def wait_for_all(self) -> list[BaseException | None]:
-        """Wait until all are closed; returns the exception of each, or None."""
+        """Wait until all have ended; returns the exception of each, or None."""
         return await asyncio.gather(*self._all, return_exceptions=True)
 
-    async def _close(self, launched: LaunchedKernel) -> None:
+    async def _end(self, launched: LaunchedKernel) -> None:
         async with self._slots:
-            await launched.close()
+            await launched.end()
 
     def _ended(self, key: str, ending: asyncio.Task[None]) -> None:
         if self._by_key.get(key) is ending:

@@ -358,11 +358,6 @@ class Kernel:
                     self.provisioner.kill(), name="condemned kernel"
                 )
 
-    async def close(self) -> None:
-        """Kill the kernel and close its connection."""
-        await self.provisioner.kill()
-        self._connection.close()
-
 
 def _is_interrupt(output: values.Output) -> bool:
     return isinstance(output, values.Error) and output.name == "KeyboardInterrupt"

@@ -72,14 +72,14 @@ class Pool:
             holders=self._holders,
             shutdowns=self._shutdowns,
             save=self._begin_saving,
-            evict=self._evict,
+            end_kernel=self.end_kernel,
         )
         self._spares = spares.Spares(
             config.kernels.spares,
             launch=self._launch_spare,
             prepare=host.host_context.server.is_complete.wait,
             may_launch=lambda: self._admissions.is_free and self._rooms.has_room(self._spares),
-            end=self._shutdowns.close,
+            end=self._shutdowns.end,
             rest_seconds=config.kernels.rest_seconds,
             rest=lambda: host.rest(self._is_wanted),
         )
@@ -253,12 +253,11 @@ class Pool:
             await asyncio.wait({after})
         # The owner of its files changes only when its last process is gone.
         await self._shutdowns.wait_for(key)
-        if (former := self._live.pop(key, None)) is not None:
-            await self._shutdowns.close(former)
-            await self._report_loss(key, former, former.kernel.loss_reason)
+        if (former := self._live.get(key)) is not None:
+            await self.end_kernel(key, former.kernel.loss_reason)
         launched = await self._obtain(key)
         if not await self.snapshots.restore(launched):
-            await self._close_kernel(key, "")
+            await self.end_kernel(key)
             launched = await self._obtain(key)
             await self.snapshots.note_unread(launched)
         if former is not None:
@@ -279,7 +278,7 @@ class Pool:
                 await self.locks.take(workspace)
                 await self._host.attach(launched, workspace, key)
             except BaseException:
-                await self._shutdowns.close(launched)
+                await self._shutdowns.end(launched)
                 raise
             launched.kernel.last_used = time.monotonic()
             launched.person = person
@@ -302,9 +301,23 @@ class Pool:
     def _begin_saving(self, key: str) -> asyncio.Task[None] | None:
         return self.snapshots.begin_saving(self._live[key])
 
-    async def _evict(self, key: str, reason: str) -> None:
-        """Close a session's kernel, and let other processes have the session."""
-        await self._close_kernel(key, reason)
+    async def end_kernel(self, key: str, reason: str = "") -> None:
+        """End a session's kernel, if it has one, and let other processes have the session.
+
+        Args:
+            key: of the session.
+            reason: why, a sentence for its people; empty if a person asked for it.
+        """
+        launched = self._live.pop(key, None)
+        if launched is None:
+            return
+        _log.info("a kernel ended: %s", reason or "as asked")
+        launched.kernel.kill_with_reason(values.Ending.STOPPED, reason or _AS_ASKED)
+        await self._shutdowns.end(launched, key)
+        if key not in self._live and key not in self._starting:
+            await self.snapshots.tidy(launched.workspace)
+        if reason and self.on_loss is not None:
+            await self.on_loss(key, launched.kernel, reason)
         self._leave(key)
 
     def _leave(self, key: str) -> None:
@@ -312,22 +325,8 @@ class Pool:
         if not any(key in here for here in (self._live, self._starting, self._forgetting)):
             self.locks.leave(workspaces.Workspaces.name_of(key))
 
-    async def _close_kernel(self, key: str, reason: str) -> None:
-        launched = self._live.pop(key, None)
-        if launched is not None:
-            _log.info("a kernel ended: %s", reason or "as asked")
-            launched.kernel.kill_with_reason(values.Ending.STOPPED, reason or _AS_ASKED)
-            await self._shutdowns.close(launched, key)
-            if key not in self._live and key not in self._starting:
-                await self.snapshots.tidy(launched.workspace)
-            await self._report_loss(key, launched, reason)
-
-    async def _report_loss(self, key: str, launched: launchers.LaunchedKernel, reason: str) -> None:
-        if reason and self.on_loss is not None:
-            await self.on_loss(key, launched.kernel, reason)
-
     async def reap(self, idle_seconds: float | None = None) -> int:
-        """Close kernels that died or were idle for too long; returns how many.
+        """End kernels that died or were idle for too long; returns how many.
 
         Args:
             idle_seconds: how long that is; by default what the settings say.
@@ -336,11 +335,11 @@ class Pool:
         usual_seconds = self.settings.kernels.idle_seconds
         oldest = time.monotonic() - (usual_seconds if idle_seconds is None else idle_seconds)
         everyone = [self._reap(key, one, oldest) for key, one in self._live.items()]
-        # At once: each close takes time, in which others may be taken again.
+        # At once: each end takes time, in which others may be taken again.
         results = await asyncio.gather(*everyone, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
-                _log.error("a kernel was not closed", exc_info=result)
+                _log.error("a kernel was not ended", exc_info=result)
         return results.count(True)
 
     async def _reap(self, key: str, launched: launchers.LaunchedKernel, oldest: float) -> bool:
@@ -351,12 +350,12 @@ class Pool:
             return False
         if kernel.is_alive and self.snapshots.checkpoint(launched):
             return False  # The next time, with its variables saved.
-        await self._evict(key, _UNUSED if kernel.is_alive else kernel.loss_reason)
+        await self.end_kernel(key, _UNUSED if kernel.is_alive else kernel.loss_reason)
         return True
 
     async def end_spares(self) -> None:
         """Have no more spare kernels."""
-        await asyncio.gather(*map(self._shutdowns.close, await self._spares.close()))
+        await self._spares.close()
 
     async def save_variables(self, key: str) -> None:
         """Save those of a live session that nobody uses, if code ran since they were saved."""
@@ -368,16 +367,15 @@ class Pool:
         return saved.summary if saved is not None else None
 
     async def release(self, key: str) -> None:
-        """Close a session's kernel, at a person's request."""
-        await self._let_go(key, (self._starting.get(key),), self._forget)
-        self._leave(key)
+        """End a session's kernel and forget its variables, at a person's request."""
+        await self.let_go(key, self._forget)
 
     async def forget(self, key: str) -> None:
-        """Close a session's kernel and delete its files; a start in between waits."""
+        """End a session's kernel and delete its files; a start in between waits."""
         await self.let_go(key, self._remove)
 
     async def let_go(self, key: str, work: FileWork) -> None:
-        """Close a session's kernel and do work on its files; of several, one after the other."""
+        """End a session's kernel and do work on its files; of several, one after the other."""
         # Later starts wait for this task, so it must not wait for them.
         before = self._forgetting.get(key), self._starting.get(key)
         doing = asyncio.create_task(self._let_go(key, before, work), name=f"let go {key}")
@@ -389,12 +387,12 @@ class Pool:
         self, key: str, before: Iterable[asyncio.Task[Any] | None], work: FileWork
     ) -> None:
         """Wait for what was under way before, and do it."""
-        if waited_for := set(filter(None, before)):
-            await asyncio.wait(waited_for)
+        if under_way := set(filter(None, before)):
+            await asyncio.wait(under_way)
         workspace = self._workspaces.named(key)
         # Another process may have its kernel.
         await self.locks.take(workspace)
-        await self._close_kernel(key, "")
+        await self.end_kernel(key)
         await work(workspace)
 
     def _let_be(self, key: str, done: asyncio.Task[None]) -> None:
@@ -416,11 +414,11 @@ class Pool:
         for task in (starting := list(self._starting.values())):
             task.cancel()
         await asyncio.gather(*starting, return_exceptions=True)
-        everyone = [*self._live.values(), *await self._spares.close()]
+        live = list(self._live.values())
         self._live.clear()
-        closing = [*map(self._shutdowns.close, everyone), *self._forgetting.values()]
-        results = await asyncio.gather(*closing, return_exceptions=True)
+        ends = [self._spares.close(), *map(self._shutdowns.end, live), *self._forgetting.values()]
+        results = await asyncio.gather(*ends, return_exceptions=True)
         for result in [*results, *await self._shutdowns.wait_for_all()]:
             if isinstance(result, BaseException):
-                _log.error("a kernel was not closed", exc_info=result)
+                _log.error("a kernel was not ended", exc_info=result)
         self.locks.close()

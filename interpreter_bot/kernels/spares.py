@@ -73,7 +73,7 @@ class Spares:
             launch: starts a kernel.
             may_launch: returns whether one more kernel fits, and delays no session.
             prepare: waits until those that are started have everything imported.
-            end: closes a kernel.
+            end: ends a kernel.
             rest_seconds: so long after a kernel was used there are none; 0 means never.
             rest: is called then.
         """
@@ -121,7 +121,7 @@ class Spares:
         if is_needed or time.monotonic() - self._used < self._rest_seconds:
             self.refill_soon()
             return
-        await asyncio.gather(*map(self._end, await self._emptied()))
+        await self._end_all()
         if self._rest is not None:
             await self._rest()
 
@@ -157,15 +157,15 @@ class Spares:
                 self.launching = None
                 launching.set_result(None)
 
-    async def close(self) -> list[launchers.LaunchedKernel]:
-        """Start no more; returns the ready ones, which are the caller's to close."""
+    async def close(self) -> None:
+        """End the ready ones, and start no more."""
         self._count = 0
-        return await self._emptied()
+        await self._end_all()
 
-    async def _emptied(self) -> list[launchers.LaunchedKernel]:
-        """Break off what is being started; returns the ready ones."""
+    async def _end_all(self) -> None:
+        """Break off what is being started, and end the ready ones."""
         if self._refilling is not None:
             self._refilling.cancel()
             await asyncio.gather(self._refilling, return_exceptions=True)
-        remaining, self._ready = self._ready, []
-        return remaining
+        ready, self._ready = self._ready, []
+        await asyncio.gather(*map(self._end, ready))

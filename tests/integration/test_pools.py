@@ -353,6 +353,17 @@ async def test_a_release_takes_no_longer_than_the_end_of_the_processes(opened):
     assert min(seconds) < 0.1, seconds
 
 
+async def test_a_release_whose_caller_goes_away_is_finished(opened):
+    async with opened() as pool:
+        kernel = await pool.take("a")
+        releasing = asyncio.create_task(pool.release("a"))
+        await asyncio.sleep(0)
+        releasing.cancel()
+        again = await pool.take("a")
+        assert not kernel.is_alive
+        assert (await _run(again, "6 * 7"))[0] == "42"
+
+
 async def test_reaping_lets_the_unused_go_and_the_busy_stay(opened):
     async with opened(idle_seconds=0.2) as pool:
         busy = await pool.take("busy")
