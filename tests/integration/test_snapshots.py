@@ -413,7 +413,7 @@ async def test_code_that_fills_the_directory_of_snapshots_is_stopped(opened):
         kernel = await pool.take("a")
         shown: list[values.Output] = []
         finished = await kernel.execute(fill + "\nwhile True: pass", show=shown.append, seconds=20)
-        assert "directory in which variables are saved" in finished.reason, finished
+        assert "folder that is reserved for saved variables" in finished.reason, finished
 
 
 async def test_what_a_lost_kernel_left_there_is_deleted_at_once(opened):
