@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final
 
-from interpreter_bot import encryption, errors, private_files, settings, values
+from interpreter_bot import encryption, errors, private_files, settings
 from interpreter_bot.hosts import host_addresses, host_sockets, kernel_doors, ports
 
 if TYPE_CHECKING:
@@ -141,8 +141,8 @@ async def open_hosts(
         kernels_outlive=kernels_outlive,
     )
     async with opening as hosts:
-        if doorkeeper is not None and hosts.sandbox_level is values.SandboxLevel.CONTAINER:
-            doorkeeper.refuse(kernel_doors.NOT_IN_CONTAINERS)
+        if doorkeeper is not None and not hosts.has_doors:
+            doorkeeper.refuse(kernel_doors.NOT_HERE)
         yield hosts
 
 

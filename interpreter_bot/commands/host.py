@@ -153,7 +153,6 @@ async def _opened(
             bot_uid=_uid(config.host.bot_user),
             fingerprint=config.kernel_fingerprint,
             private=config.private_paths,
-            has_doors=config.has_doors,
             tls=_tls(config),
             archives=archives,
         )

@@ -40,6 +40,7 @@ _CHECKS_AT_EVERY_LEVEL: Final = {
     "environment": "environment",
     "descriptors": "descriptors",
     "network": "network",
+    "doors": "doors",
     "privileges": "privileges",
     "system calls": "system_calls",
     "nested namespaces": "nested",
@@ -53,7 +54,6 @@ _CHECKS: Final = {
         "second wall of files": "landlock",
         "proc": "proc",
         "host name": "host_name",
-        "doors": "doors",
         **_CHECKS_AT_EVERY_LEVEL,
     },
     forkserver_clients.Walls.CONTAINER: {
@@ -83,9 +83,8 @@ _WALLS: Final = {
 }
 _NOT_IN_CONTAINERS: Final = {
     "host name": "the container's own",
-    "doors": (
-        "not at the level 'container' yet: code reaches nothing of `egress` and `connections`, and "
-        "no server of `mcp_servers` that is a program starts"
+    "programs of tools": (
+        "not at the level 'container': no server of `mcp_servers` that is a program starts"
     ),
     "idle sessions": (
         "not at the level 'container' without control groups: nothing is frozen, and what code "
@@ -236,12 +235,9 @@ def _missing_in_container(
     for name, detail in _NOT_IN_CONTAINERS.items():
         if name == "idle sessions" and results.can_freeze:
             continue
-        is_missing = name == "doors" and _needs_doors(config)
+        needs_programs = any(server.command for server in config.mcp_servers)
+        is_missing = name == "programs of tools" and needs_programs
         yield _finding(name, False if is_missing else None, detail, fix=advice.STRONGER)
-
-
-def _needs_doors(config: settings.Settings) -> bool:
-    return config.has_doors or any(server.command for server in config.mcp_servers)
 
 
 def _uid_per_session(results: trial_kernels.ProbeResults) -> Finding:

@@ -131,19 +131,51 @@ def _signal_by_descriptor(pid: int) -> None:
 def network(facts: Facts) -> CheckResult:
     """Try to make sockets of every kind, and to connect to the bot's."""
     breaches = []
+    # With which nothing is reached but doors.
+    of_doors = (socket.AF_INET, socket.SOCK_STREAM) if facts["doors"] else None
     kinds = (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW, socket.SOCK_SEQPACKET)
     for family in range(_LAST_FAMILY + 1):
         for kind in kinds:
             is_own = family == socket.AF_UNIX and kind in (kinds[0], kinds[3])
+            is_own |= (family, kind) == of_doors
             if not is_own and attempt(lambda: socket.socket(family, kind).close()) == ALLOWED:  # noqa: B023
                 breaches.append(f"there are sockets of family {family} and kind {int(kind)}")
     for name, address in (("abstract", f"\0{facts['abstract']}"), ("named", facts["socket_file"])):
         with socket.socket(socket.AF_UNIX) as unix:
             if not unix.connect_ex(address):
                 breaches.append(f"the bot's {name} socket can be reached")
+    for address in ("127.0.0.1", "127.0.0.2", "0.0.0.0"):  # noqa: S104 - nobody listens.
+        if attempt(lambda: _connect(address, facts["port"])) == ALLOWED:  # noqa: B023
+            breaches.append(f"the container's {address} can be reached")
     foreign = _foreign_sockets()
     breaches += [f"{foreign} of the sockets it was given are of a network"] if foreign else []
-    return breaches, "no sockets but those between the session's own processes; nothing connects"
+    return (
+        breaches,
+        "no sockets but those between the session's own processes, and of doors; nothing connects",
+    )
+
+
+def _connect(address: str, port: int) -> None:
+    with socket.socket() as client:
+        client.settimeout(1)
+        client.connect((address, port))
+
+
+def doors(facts: Facts) -> CheckResult:
+    """Connect to where the bot listens, and try to listen there, or anywhere, instead."""
+    if not facts["doors"]:
+        return [facts["doors_refusal"]], ""
+    breaches = []
+    for port in facts["doors"]:
+        answer = attempt(lambda: _connect("127.0.0.1", port))  # noqa: B023
+        breaches += [f"port {port} does not answer: {answer}"] if answer != ALLOWED else []
+        with socket.socket() as server:
+            if attempt(lambda: server.bind(("127.0.0.1", port))) == ALLOWED:  # noqa: B023
+                breaches.append(f"code can listen on port {port}")
+            if attempt(server.listen) == ALLOWED:
+                breaches.append("code can listen on a port of the container")
+    detail = f"ports {' and '.join(map(str, facts['doors']))} lead to the bot, which is asked for "
+    return breaches, f"{detail}each connection, and are open where `egress` lists something"
 
 
 def _foreign_sockets() -> int:
@@ -176,4 +208,4 @@ def shared_objects(facts: Facts) -> CheckResult:
     return breaches, detail
 
 
-CHECKS = (changes, other_processes, signals, network, shared_objects)
+CHECKS = (changes, other_processes, signals, network, doors, shared_objects)

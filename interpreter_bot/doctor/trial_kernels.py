@@ -24,6 +24,7 @@ from interpreter_bot.kernels import (
 from interpreter_bot.kernels.provisioning import (
     forkserver_clients,
     provisioners,
+    start_parameters,
     subordinate_ids,
 )
 from interpreter_bot.skills import accepted_skills
@@ -211,6 +212,7 @@ async def _probe_kernels(
     facts = facts | {
         "has_namespaces": walls is forkserver_clients.Walls.NAMESPACES,
         "has_own_ids": context.uids.are_own,
+        "doors_refusal": context.server.doors_refusal,
         "own_places": (*_own_places(first, walls), *facts["shared_places"]),
     }
     facts |= await _foreign_targets(second, facts)
@@ -294,9 +296,13 @@ def _listen_at_doors(provisioner: provisioners.ForkProvisioner) -> Iterator[list
         return
     *sockets, process = doors
     for door in sockets:
-        door.listen()
+        if door.family == socket.AF_UNIX:
+            # To the keeper, which is asked for each connection.
+            door.send(b"{}")
+        else:
+            door.listen()
     try:
-        yield [door.getsockname()[1] for door in sockets]
+        yield [*start_parameters.DOOR_PORTS]
     finally:
         for door in sockets:
             door.close()

@@ -13,10 +13,17 @@ import os
 import select
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from . import confinement, container_walls, control_channels, init_processes, syscalls
+from . import (
+    confinement,
+    container_walls,
+    control_channels,
+    init_processes,
+    supervised_connections,
+    syscalls,
+)
 
 
 class Keeper(init_processes.Init):
@@ -38,12 +45,23 @@ class Keeper(init_processes.Init):
         """
         super().__init__(channel, spec)
         self._run_kernel = run_kernel
+        self._doors: dict[int, supervised_connections.Door] = {}
+        self._supervisor: supervised_connections.Supervisor | None = None
+        self._poll = select.poll()
 
     def _enter(self) -> None:
         confinement.prefer_as_oom_victim()
         syscalls.set_dumpable(False)
         syscalls.adopt_orphans()
         os.setsid()
+
+    def _make_doors(self, ports: Iterable[int]) -> list[int]:
+        far_ends = []
+        for port in ports:
+            own, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._doors[port] = supervised_connections.Door(own)
+            far_ends.append(far_end.detach())
+        return far_ends
 
     def _begin_kernel(
         self, told: dict[str, Any], entrances: list[int], listeners: list[int]
@@ -56,7 +74,8 @@ class Keeper(init_processes.Init):
                 os.close(descriptor)
             signal.set_wakeup_fd(-1)
             # With these, code could speak for its keeper.
-            for endpoint in (self._channel, self._link, *self._wakers):
+            doors = (door.channel for door in self._doors.values())
+            for endpoint in (self._channel, self._link, *self._wakers, *doors):
                 endpoint.close()
             self._run_kernel(self._far_end, told | {"listeners": listeners})
         self._far_end.close()
@@ -66,20 +85,30 @@ class Keeper(init_processes.Init):
         self._hear("entered")
 
     def _serve(self, wakeup: socket.socket) -> int:
-        poll = select.poll()
-        for endpoint in (self._channel, wakeup):
-            poll.register(endpoint, select.POLLIN)
+        doors = {door.channel.fileno(): door for door in self._doors.values()}
+        for endpoint in (self._channel.fileno(), wakeup.fileno(), *doors):
+            self._poll.register(endpoint, select.POLLIN)
         try:
             while True:
-                for descriptor, _ in poll.poll():
+                for descriptor, events in self._poll.poll():
                     if descriptor == wakeup.fileno():
                         wakeup.recv(512)
                     # Before any request, which an ended kernel would fail without saying why.
                     if (status := container_walls.reap().get(self._kernel)) is not None:
                         self._say({"event": "ended", "status": status})
                         return 0
-                    if descriptor == self._channel.fileno() and not self._obey():
-                        return 0
+                    if descriptor == self._channel.fileno():
+                        if not self._obey():
+                            return 0
+                    elif descriptor in doors:
+                        if not doors[descriptor].update():
+                            self._poll.unregister(descriptor)
+                    elif self._supervisor is not None and descriptor == self._supervisor.listener:
+                        if events & select.POLLIN:
+                            self._supervisor.answer()
+                        else:
+                            # No process is left that could connect.
+                            self._poll.unregister(descriptor)
         finally:
             self._end_all()
 
@@ -95,9 +124,19 @@ class Keeper(init_processes.Init):
             control_channels.send(self._link, request, descriptors)
             for descriptor in descriptors:
                 os.close(descriptor)
-            self._hear("confined")
+            _, descriptors = self._hear("confined")
+            for listener in descriptors:
+                self._supervise(listener)
             self._say({"event": "attached"})
         return bool(request["op"] != "end")
+
+    def _supervise(self, listener: int) -> None:
+        """Answer from now on what the session wants to connect to."""
+        if self._spec["has_own_id"]:
+            # As its parent with its user id, where root may not look into every process.
+            syscalls.access_files_as(self._spec["uid"])
+        self._supervisor = supervised_connections.Supervisor(listener, self._doors)
+        self._poll.register(listener, select.POLLIN)
 
     def _end_all(self) -> None:
         """Kill every process of the session, and wait until none is left."""

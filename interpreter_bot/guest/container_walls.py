@@ -220,14 +220,15 @@ def pin(directories: Sequence[int]) -> None:
         _pin(descriptor, number)
 
 
-def confine(spec: dict[str, Any]) -> dict[str, Any]:
+def confine(spec: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
     """Confine this process, whose only thread this is; irrevocable. `pin` comes before.
 
     Args:
         spec: of the kernel.
 
     Returns:
-        the spec, with the places where the kernel finds its files and saved variables.
+        the spec, with the places where the kernel finds its files and saved variables; and, if it
+        has doors, the descriptor for whoever answers what it wants to connect to.
     """
     real_home = os.readlink(_path(_DATA))
     # With the rights of now: its own id may not be able to walk to all of it.
@@ -259,13 +260,13 @@ def confine(spec: dict[str, Any]) -> dict[str, Any]:
     os.environ["PWD"] = home
     _name_home(real_home, home)
     syscalls.drop_capabilities()
-    syscalls.install_filter(
-        seccomp.build(
-            has_namespaces=False,
-            has_shared_id=not spec["has_own_id"],
-        )
+    has_doors = bool(spec["doors"])
+    program = seccomp.build(
+        has_namespaces=False, has_shared_id=not spec["has_own_id"], has_doors=has_doors
     )
-    return spec | {"home": home, "variables": _path(_VARIABLES)}
+    listener = syscalls.install_filter(program, is_supervised=has_doors)
+    own = spec | {"home": home, "variables": _path(_VARIABLES)}
+    return own, [listener] if has_doors else []
 
 
 def _path(descriptor: int) -> str:

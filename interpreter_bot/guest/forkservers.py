@@ -22,6 +22,7 @@ from . import (
     kernel_processes,
     rootfs,
     seccomp,
+    supervised_connections,
     syscalls,
 )
 
@@ -297,9 +298,12 @@ class _ContainerForkServer(_ForkServer):
         if lack := container_walls.missing(has_own_ids=has_own_ids):
             raise OSError(lack)
         # Once for all that are forked.
-        seccomp.build(has_namespaces=False, has_shared_id=not has_own_ids)
+        for has_doors in (False, True):
+            seccomp.build(has_namespaces=False, has_shared_id=not has_own_ids, has_doors=has_doors)
         self._place = place
-        self._said = {"shared_id_reason": refusal}
+        uid = start["first_uid"] if has_own_ids else 0
+        doors_refusal = supervised_connections.refusal(uid)
+        self._said = {"shared_id_reason": refusal, "doors_refusal": doors_refusal}
         # Whatever a session leaves behind whose keeper was killed.
         syscalls.adopt_orphans()
         syscalls.set_dumpable(False)

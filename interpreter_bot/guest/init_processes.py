@@ -59,19 +59,6 @@ def _sockets(count: int) -> list[int]:
     return [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).detach() for _ in range(count)]
 
 
-def _doors(ports: Iterable[int]) -> list[int]:
-    """Make sockets that are bound on this network's loopback and do not listen.
-
-    So code is refused there, and can put nothing in their place, until the bot lets them listen.
-    """
-    doors = []
-    for port in ports:
-        door = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        door.bind(("127.0.0.1", port))
-        doors.append(door.detach())
-    return doors
-
-
 def _close(descriptors: Iterable[int]) -> None:
     for descriptor in descriptors:
         os.close(descriptor)
@@ -97,6 +84,10 @@ class Init(abc.ABC):
         """Confine this process."""
 
     @abc.abstractmethod
+    def _make_doors(self, ports: Iterable[int]) -> list[int]:
+        """Return what the bot listens by at ports of the session's loopback."""
+
+    @abc.abstractmethod
     def _begin_kernel(self, told: Spec, entrances: list[int], listeners: list[int]) -> None:
         """Have the kernel forked, which is told what it is to be; sets `_kernel_fd`."""
 
@@ -111,7 +102,7 @@ class Init(abc.ABC):
         # The bot gives these an address, which nobody in here can look up.
         listeners = _sockets(spec["channels"])
         pidfd = os.pidfd_open(os.getpid())
-        doors = _doors(spec["doors"])
+        doors = self._make_doors(spec["doors"])
         self._say({"event": "separated"}, pidfd, *listeners, *doors)
         _close([pidfd, *doors])
         received = control_channels.receive(self._channel)
@@ -177,6 +168,19 @@ class _NamespaceInit(Init):
         confinement.prefer_as_oom_victim()
         if self._has_namespaces:
             syscalls.set_dumpable(False)
+
+    def _make_doors(self, ports: Iterable[int]) -> list[int]:
+        """Make sockets that are bound on this network's loopback and do not listen.
+
+        So code is refused there, and can put nothing in their place, until the bot lets them
+        listen.
+        """
+        doors = []
+        for port in ports:
+            door = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            door.bind(("127.0.0.1", port))
+            doors.append(door.detach())
+        return doors
 
     def _begin_kernel(self, told: Spec, entrances: list[int], listeners: list[int]) -> None:
         with self._kernel_requests:

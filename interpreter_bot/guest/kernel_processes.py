@@ -69,8 +69,11 @@ def run_in_container(
         # While so many descriptors are allowed.
         container_walls.pin(directories)
         _come_last(spec)
-        own = container_walls.confine(spec)
-        control_channels.send(link, {"event": "confined"}, [])
+        own, listeners = container_walls.confine(spec)
+        control_channels.send(link, {"event": "confined"}, listeners)
+        for listener in listeners:
+            # With it, code could answer for its keeper.
+            os.close(listener)
         return own
 
     _run(link, confined, run_kernel)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import ssl
 
-from . import interpreter_state, rootfs
+from . import interpreter_state
 
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 _LOCAL = "localhost,127.0.0.1,::1"
@@ -28,7 +28,7 @@ def set_for(*, proxy: int, services: int, authority: str) -> None:
         services: port where hosts have plain addresses.
         authority: certificate of what the bot answers with in the place of a host.
     """
-    bundle = f"{rootfs.HOME}/authorities.pem"
+    bundle = f"{os.environ['HOME']}/authorities.pem"
     with open(bundle, "w") as file:
         file.write(_usual_authorities() + authority)
     address = f"http://127.0.0.1:{proxy}"

@@ -101,7 +101,8 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "semget": (64, 190),
 }
 # What namespaces would do: these reach objects and processes that all sessions of a container
-# share, some of them by numbers that can be guessed. And a session may connect to nobody.
+# share, some of them by numbers that can be guessed. And nobody may come to a session: a socket
+# that listens without an address would get a port of the container's.
 _DENIED_WITHOUT_NAMESPACES = {
     "shmget": (29, 194),
     "shmat": (30, 196),
@@ -116,7 +117,8 @@ _DENIED_WITHOUT_NAMESPACES = {
     "mq_unlink": (241, 181),
     "get_robust_list": (274, 100),
     "sched_setattr": (314, 274),
-    "connect": (42, 203),
+    "bind": (49, 200),
+    "listen": (50, 201),
 }
 # Where sessions have the bot's user id, Landlock does not keep them from changing modes, groups and
 # attributes of the bot's files: by their paths, or once they are open, which takes the right to
@@ -176,6 +178,7 @@ _NEWEST = 469
 _CLONE = (56, 220)
 _IOCTL = (16, 29)
 _SOCKETS = ((41, 198), (53, 199))  # socket, socketpair
+_CONNECT = (42, 203)
 _SETSOCKOPT = (54, 208)
 _GETSOCKOPT = (55, 209)
 _PRCTL = (157, 167)
@@ -203,6 +206,7 @@ _LOAD, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _JUMP_SET, _AND, _RETURN = (
 _ALLOW = 0x7FFF0000
 _KILL = 0x80000000
 _ERRNO = 0x00050000
+_SUPERVISE = 0x7FC00000
 _NUMBER, _ARCHITECTURE = 0, 4
 _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT, _FOURTH_ARGUMENT = 16, 24, 32, 40
 _HIGH_HALF = 4
@@ -236,18 +240,23 @@ _PR_SET_SECCOMP, _PR_FUTEX_HASH = 22, 78
 _F_NOTIFY, _F_OFD = 1026, (36, 37, 38)
 # Whoever opens a file of a lease waits for its holder.
 _F_SETLEASE = 1024
-_MSG_OOB = 1
+# The second connects, by a call that says nothing of it.
+_MSG_OOB, _MSG_FASTOPEN = 1, 0x20000000
 _MAP_HUGETLB, _MFD_HUGETLB = 0x40000, 4
-_SOL_SOCKET = 1
+_SOL_IP, _SOL_SOCKET, _SOL_TCP = 0, 1, 6
+# Hands a socket to another protocol: SMC, or TLS in the kernel.
+_TCP_ULP = 31
 # The variants that exceed the system's limits by force are refused to unprivileged callers.
 _BUFFER_OPTIONS = (7, 8)  # SO_SNDBUF, SO_RCVBUF
 # SO_ATTACH_FILTER, _BPF, _REUSEPORT_CBPF, _REUSEPORT_EBPF: from the same pool as seccomp filters.
 _PROGRAM_OPTIONS = (26, 50, 51, 52)
 _SO_PASSPIDFD, _SO_PEERPIDFD = 76, 77
 _UNIX, _INTERNET = 1, (2, 10)
+_INTERNET_OF_DOORS = 2
 # 0 is the usual one of the two. The others (MPTCP, SMC, SCTP, DCCP, L2TP, …) lead nowhere on a
 # loopback, hold memory of their own, and make the host load modules.
 _INTERNET_PROTOCOLS = (0, 6, 17)  # TCP, UDP
+_STREAM_PROTOCOLS = (0, 6)
 _STREAM, _DATAGRAM, _RAW, _SEQUENCED_PACKETS, _KIND = 1, 2, 3, 5, 0xF
 # libzmq lists interfaces; the other netlink protocols (audit, netfilter, generic, …) list nothing
 # that analysis needs and are a large part of the host kernel.
@@ -308,17 +317,20 @@ def _arguments(column: int) -> bytes:
         _MMAP: _no_huge_pages(_FOURTH_ARGUMENT, _MAP_HUGETLB),
         _MEMFD_CREATE: _no_huge_pages(_SECOND_ARGUMENT, _MFD_HUGETLB),
         **{numbers: _sockets() for numbers in _SOCKETS},
-        **{numbers: _not_urgent(offset) for numbers, offset in _SENDS.items()},
+        **{numbers: _in_order(offset) for numbers, offset in _SENDS.items()},
     }
     return b"".join(_only(numbers[column], rule) for numbers, rule in rules.items())
 
 
-def _arguments_without_namespaces(column: int) -> bytes:
+def _arguments_without_namespaces(column: int, *, has_doors: bool) -> bytes:
     """Build the rules for what namespaces would do; they go on where they refuse nothing.
 
-    `PINNED` descriptors cannot be closed or replaced: paths of the session lead through them.
+    `PINNED` descriptors cannot be closed or replaced: paths of the session lead through them. For
+    doors there are sockets of TCP, which can do nothing by themselves: whoever supervises the
+    session connects in their place.
     """
-    first, second = (_instruction(_LOAD, at) for at in (_FIRST_ARGUMENT, _SECOND_ARGUMENT))
+    offsets = _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT
+    first, second, third = (_instruction(_LOAD, offset) for offset in offsets)
     number, allow = _instruction(_LOAD, _NUMBER), _instruction(_RETURN, _ALLOW)
     lowest, highest = PINNED[0], PINNED[-1]
     is_own = _instruction(_JUMP_EQUAL, 0, 1, 0)
@@ -327,6 +339,17 @@ def _arguments_without_namespaces(column: int) -> bytes:
     # A datagram can be sent to an address without a connection.
     kind += _only(_STREAM, allow) + _only(_SEQUENCED_PACKETS, allow)
     kind += _answer(errno.EPROTONOSUPPORT)
+    # What code gets to read: the network is unreachable.
+    closed = _answer(errno.ENETUNREACH)
+    tcp = third + b"".join(_only(number, allow) for number in _STREAM_PROTOCOLS) + closed
+    tcp = second + _instruction(_AND, _KIND) + _only(_STREAM, tcp) + closed
+    families = first + _only(_UNIX, kind)
+    families += _only(_INTERNET_OF_DOORS, tcp) if has_doors else b""
+    families += b"".join(_only(family, closed) for family in _INTERNET)
+    families += _answer(errno.EAFNOSUPPORT)
+    # Of IP, a group could be joined, of which the container's network hears.
+    level = second + _only(_SOL_IP, _answer(errno.ENOPROTOOPT))
+    level += _only(_SOL_TCP, third + _refused((_TCP_ULP,))) + number
     # Libraries close everything before another program begins. What is not to be inherited closes
     # then by itself, so this may do nothing.
     spans = second + _instruction(_JUMP_GREATER_EQUAL, lowest, 0, 1) + _answer(0)
@@ -351,10 +374,9 @@ def _arguments_without_namespaces(column: int) -> bytes:
         },
         # libzmq calls these with the id of its own thread, and ends the process where it may not.
         **{numbers: first + is_own + _answer(0) + allow for numbers in _SET_SCHEDULERS},
-        **{
-            numbers: first + _only(_UNIX, kind) + _answer(errno.EAFNOSUPPORT)
-            for numbers in _SOCKETS
-        },
+        **dict.fromkeys(_SOCKETS, families),
+        _SETSOCKOPT: level,
+        _CONNECT: _instruction(_RETURN, _SUPERVISE) if has_doors else _answer(errno.EPERM),
     }
     return b"".join(_only(numbers[column], rule) for numbers, rule in rules.items())
 
@@ -374,9 +396,12 @@ def _with_shared_id(column: int) -> bytes:
     return b"".join(_only(numbers[column], rule) for numbers, rule in rules)
 
 
-def _not_urgent(offset: int) -> bytes:
-    """Build the rule against out-of-band data: rarely used, often flawed code of the kernel."""
-    flags = _instruction(_LOAD, offset) + _instruction(_JUMP_SET, _MSG_OOB, 0, 1)
+def _in_order(offset: int) -> bytes:
+    """Build the rule against data out of band, rarely used and often flawed code of the kernel, and
+    ahead of a connection.
+    """
+    flags = _instruction(_LOAD, offset)
+    flags += _instruction(_JUMP_SET, _MSG_OOB | _MSG_FASTOPEN, 0, 1)
     return flags + _answer(errno.ENOTSUP) + _instruction(_RETURN, _ALLOW)
 
 
@@ -419,12 +444,15 @@ def _no_huge_pages(offset: int, flag: int) -> bytes:
 
 
 @functools.cache
-def build(*, has_namespaces: bool = True, has_shared_id: bool = False) -> bytes:
+def build(
+    *, has_namespaces: bool = True, has_shared_id: bool = False, has_doors: bool = False
+) -> bytes:
     """Build the BPF program for this machine.
 
     Args:
         has_namespaces: of its own; without them, also deny calls that reach beyond the session.
         has_shared_id: it has the bot's user id.
+        has_doors: without namespaces, its connections are supervised, rather than refused.
 
     Raises:
         OSError: there is no table for this machine's architecture.
@@ -446,7 +474,7 @@ def build(*, has_namespaces: bool = True, has_shared_id: bool = False) -> bytes:
     if not has_namespaces:
         for denied in _DENIED_WITHOUT_NAMESPACES.values():
             program += _only(denied[column], _answer(errno.EPERM))
-        program += _arguments_without_namespaces(column)
+        program += _arguments_without_namespaces(column, has_doors=has_doors)
     if has_shared_id:
         program += _with_shared_id(column)
     return program + _arguments(column) + _instruction(_RETURN, _ALLOW)

@@ -47,6 +47,7 @@ _NR_LANDLOCK_CREATE_RULESET = 444
 _NR_LANDLOCK_ADD_RULE = 445
 _NR_LANDLOCK_RESTRICT_SELF = 446
 _NR_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}.get(os.uname().machine, -1)
+_NR_SECCOMP = {"x86_64": 317, "aarch64": 277}.get(os.uname().machine, -1)
 _NR_CAPSET = {"x86_64": 126, "aarch64": 91}.get(os.uname().machine, -1)
 _NR_IOPRIO_SET = {"x86_64": 251, "aarch64": 30}.get(os.uname().machine, -1)
 _SYNC_FILE_RANGE_WRITE = 2
@@ -54,13 +55,12 @@ _IOPRIO_WHO_PROCESS, _IOPRIO_LAST_BEST_EFFORT = 1, 2 << 13 | 7
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
-_PR_SET_SECCOMP = 22
 _PR_CAPBSET_DROP = 24
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
-_SECCOMP_MODE_FILTER = 2
+_SECCOMP_SET_MODE_FILTER, _SECCOMP_FILTER_FLAG_NEW_LISTENER = 1, 8
 _LINUX_CAPABILITY_VERSION_3 = 0x20080522
 _LAST_CAPABILITY = 63
 _LANDLOCK_CREATE_RULESET_VERSION = 1
@@ -146,6 +146,18 @@ def set_dumpable(is_dumpable: bool) -> None:
     _check(_libc.prctl(_PR_SET_DUMPABLE, int(is_dumpable), 0, 0, 0), "PR_SET_DUMPABLE")
 
 
+def access_files_as(user: int) -> None:
+    """Have the rights of a user and group, of the same number, to files and processes' /proc.
+
+    Without the capability to look into all processes, root may look into its own only. What else
+    this process may do stays as it is, and so does who may signal it.
+    """
+    _libc.setfsgid(user)
+    _libc.setfsuid(user)
+    # The change of credentials may have allowed it.
+    set_dumpable(False)
+
+
 def die_with_parent(signal_number: int) -> None:
     """Ask for a signal when the parent thread that forked this process ends."""
     _check(_libc.prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0), "PR_SET_PDEATHSIG")
@@ -189,13 +201,22 @@ def begin_writing_back(file: int, begin: int, size: int) -> None:
     _libc.sync_file_range(file, *place, _SYNC_FILE_RANGE_WRITE)
 
 
-def install_filter(program: bytes) -> None:
-    """Install a seccomp program, a whole number of 8-byte BPF instructions."""
+def install_filter(program: bytes, *, is_supervised: bool = False) -> int:
+    """Install a seccomp program, a whole number of 8-byte BPF instructions.
+
+    Args:
+        program: the instructions.
+        is_supervised: another process answers calls that the program hands over.
+
+    Returns:
+        if it is, the descriptor by which that process learns of them and answers; else 0.
+    """
     buffer = ctypes.create_string_buffer(program, len(program))
     address = ctypes.addressof(buffer)
     descriptor = struct.pack("HxxxxxxQ", len(program) // 8, address)
-    result = _libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, descriptor, 0, 0)
-    _check(result, "PR_SET_SECCOMP")
+    flags = _SECCOMP_FILTER_FLAG_NEW_LISTENER if is_supervised else 0
+    result = _libc.syscall(_NR_SECCOMP, _SECCOMP_SET_MODE_FILTER, flags, descriptor)
+    return _check(result, "seccomp")
 
 
 def landlock_abi() -> int:

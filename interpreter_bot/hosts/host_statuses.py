@@ -25,12 +25,7 @@ _STUCK: Final = "The process that keeps the Python kernels does not answer."
 _REFUSED: Final = "The host at {address} closed the connection: {reason}."
 _NO_DOORS: Final = (
     "The host at {address} has no doors for `egress` and `connections`: start it with "
-    "INTERPRETER_BOT_KERNELS__DOORS=true."
-)
-_WEAK_LEVEL: Final = (
-    "The host at {address} runs code at the sandbox level 'container', at which `egress` and "
-    "`connections` are not available yet: `interpreter-bot doctor` there says how to get a "
-    "stronger one."
+    "INTERPRETER_BOT_KERNELS__DOORS=true. If it was, `interpreter-bot doctor` there says why."
 )
 _COPY: Final = (
     "The data directory of the host at {address} is a copy of another host's: end that host, "
@@ -60,7 +55,7 @@ class HostStatus:
     Attributes:
         id: of its process, new after each start.
         data_id: of its data directory, the same after each start.
-        has_doors: whether the bot can listen in the networks of its kernels.
+        has_doors: whether the bot can listen where code of its kernels connects.
         data_file: digest of machine and inode of the data id's file; differs for a copy.
         protocol: see `host_messages.PROTOCOL`.
         release: of the program.
@@ -118,8 +113,6 @@ class HostStatus:
         Raises:
             HostUnusableError: the sentence says what to do.
         """
-        if needs_doors and self.level is values.SandboxLevel.CONTAINER:
-            raise errors.HostUnusableError(_WEAK_LEVEL.format(address=address))
         if needs_doors and not self.has_doors:
             raise errors.HostUnusableError(_NO_DOORS.format(address=address))
         for other in others:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import abc
 import asyncio
+import contextlib
 import dataclasses
 import os
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeAlias
 
-from interpreter_bot import code_activity, values
+from interpreter_bot import code_activity, errors, values
+from interpreter_bot.kernels.provisioning import control_channels, start_parameters
 
 PROXY: Final = 0
 """Number of the door for what code wants of the outside."""
@@ -48,8 +51,10 @@ class Doors(Protocol):
         """Accept no more."""
 
 
-class LocalDoors:
-    """Doors of a kernel of this process: sockets that are bound in the kernel's own network."""
+class LocalDoors(abc.ABC):
+    """Doors of a kernel of this process."""
+
+    ports: Final = start_parameters.DOOR_PORTS
 
     def __init__(
         self, proxy: socket.socket, services: socket.socket, process: int, ask: Ask
@@ -57,30 +62,27 @@ class LocalDoors:
         """Listen.
 
         Args:
-            proxy: bound on the loopback of the kernel's network.
+            proxy: what its provisioner gives for that door.
             services: likewise.
             process: descriptor of the kernel's first process, readable once that has ended. The
                 sockets alone would keep its network.
             ask: see `Doors`.
         """
         self.ask = ask
-        self.ports = proxy.getsockname()[1], services.getsockname()[1]
         self._sockets = proxy, services
         self._process = process
         self._ended = asyncio.Event()
         for door in self._sockets:
             door.setblocking(False)
-            door.listen(_BACKLOG)
         asyncio.get_running_loop().add_reader(process, self._end)
 
     def _end(self) -> None:
         asyncio.get_running_loop().remove_reader(self._process)
         self._ended.set()
 
+    @abc.abstractmethod
     async def accept(self, door: int) -> socket.socket:
         """Return the next connection; see `Doors.accept`."""
-        endpoint, _ = await asyncio.get_running_loop().sock_accept(self._sockets[door])
-        return endpoint
 
     async def wait_closed(self) -> None:
         """Return once the kernel has ended."""
@@ -92,6 +94,45 @@ class LocalDoors:
         for door in self._sockets:
             door.close()
         os.close(self._process)
+
+
+class ListeningDoors(LocalDoors):
+    """Sockets that are bound in the kernel's own network."""
+
+    def __init__(
+        self, proxy: socket.socket, services: socket.socket, process: int, ask: Ask
+    ) -> None:
+        super().__init__(proxy, services, process, ask)
+        for door in self._sockets:
+            door.listen(_BACKLOG)
+
+    async def accept(self, door: int) -> socket.socket:
+        """Return the next connection; see `Doors.accept`."""
+        endpoint, _ = await asyncio.get_running_loop().sock_accept(self._sockets[door])
+        return endpoint
+
+
+class SupervisedDoors(LocalDoors):
+    """Sockets to the keeper of a session without a network, which connects in its place.
+
+    See `guest/supervised_connections`.
+    """
+
+    async def accept(self, door: int) -> socket.socket:
+        """Return the next connection; see `Doors.accept`."""
+        channel = control_channels.ControlChannel(self._sockets[door])
+        packet = None
+        with contextlib.suppress(errors.KernelStartError):
+            await channel.send({"op": "accept"})
+            packet = await channel.receive()
+        if packet is None:
+            # The keeper is gone. As with a socket that listens, nothing comes any more.
+            await asyncio.get_running_loop().create_future()
+            raise ConnectionError
+        (descriptor,) = packet.descriptors
+        endpoint = socket.socket(fileno=descriptor)
+        endpoint.setblocking(False)
+        return endpoint
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -111,9 +152,9 @@ def show_nobody(_: values.Output) -> None:
     """Drop what the bot's own code shows."""
 
 
-NOT_IN_CONTAINERS: Final = (
-    "Data connections and the hosts of `egress` are not available at the sandbox level 'container' "
-    "yet; `interpreter-bot doctor` says how to get a stronger level."
+NOT_HERE: Final = (
+    "Data connections and the hosts of `egress` cannot be offered to code here; `interpreter-bot "
+    "doctor` says why."
 )
 
 

@@ -201,6 +201,11 @@ class LocalHost:
         return self.pool.sandbox_level
 
     @property
+    def has_doors(self) -> bool:
+        """Whether the bot can listen where code connects."""
+        return self.pool.has_doors
+
+    @property
     def packages(self) -> Mapping[str, str]:
         """Packages that code may import, with their versions."""
         return self.pool.packages
@@ -241,7 +246,10 @@ class LocalHost:
         doors = None if launched is None else launched.provisioner.doors()
         if doors is None:
             return None
-        return kernel_doors.LocalDoors(*doors, ask=functools.partial(self.ask, kernel_id))
+        ask = functools.partial(self.ask, kernel_id)
+        if self.sandbox_level is values.SandboxLevel.CONTAINER:
+            return kernel_doors.SupervisedDoors(*doors, ask=ask)
+        return kernel_doors.ListeningDoors(*doors, ask=ask)
 
     async def ask(self, kernel_id: str, request: values.InputRequested) -> str:
         """Ask the person who runs a kernel's present code, whose time limit is paused meanwhile.

@@ -269,6 +269,10 @@ class Hosts(Protocol):
         """The sandbox level; of several hosts, the weakest."""
 
     @property
+    def has_doors(self) -> bool:
+        """Whether the bot can listen where code connects; of several hosts, on all."""
+
+    @property
     def outlives_bot(self) -> bool:
         """Whether kernels and executions go on when this process is killed."""
 

@@ -193,6 +193,11 @@ class RemoteHost:
         """Do nothing: a single remote host does not end with a bot."""
 
     @property
+    def has_doors(self) -> bool:
+        """Whether the bot can listen where code connects."""
+        return self.connection.status.has_doors
+
+    @property
     def sandbox_level(self) -> values.SandboxLevel:
         """What keeps code apart."""
         return self.connection.status.level

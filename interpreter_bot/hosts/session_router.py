@@ -39,6 +39,11 @@ class SessionRouter(abc.ABC):
         """What keeps code apart; the weakest of all hosts."""
         return values.SandboxLevel.weakest(host.sandbox_level for host in self.hosts)
 
+    @property
+    def has_doors(self) -> bool:
+        """Whether the bot can listen where code connects, on all hosts."""
+        return all(host.has_doors for host in self.hosts)
+
     async def variables(self, key: str) -> session_variables.HeldVariables:
         """Return what a session has of variables."""
         return await (await self.host_of(key)).variables(key)

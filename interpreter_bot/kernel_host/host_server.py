@@ -79,7 +79,6 @@ class HostServer:
         is_lingering: bool,
         fingerprint: str,
         private: Collection[pathlib.Path],
-        has_doors: bool,
         archives: session_archives.SessionArchives | None,
     ) -> None:
         self._host = host
@@ -88,7 +87,6 @@ class HostServer:
         self._is_lingering = is_lingering
         self._fingerprint = fingerprint
         self._private = private
-        self._has_doors = has_doors
         self._allowed_uids = frozenset(allowed_uids)
         self.id = uuid.uuid4().hex
         self._data_id = self._data_inode = ""
@@ -116,7 +114,6 @@ class HostServer:
         bot_uid: int | None = None,
         fingerprint: str = "",
         private: Collection[pathlib.Path] = (),
-        has_doors: bool = False,
         tls: host_addresses.TlsAddress | None = None,
         archives: session_archives.SessionArchives | None = None,
     ) -> AsyncIterator[HostServer]:
@@ -130,7 +127,6 @@ class HostServer:
             bot_uid: another user whose bots may connect.
             fingerprint: of the settings of its kernels.
             private: paths that kernels may not see.
-            has_doors: whether bots can listen in the networks of kernels.
             tls: address for bots of other machines.
             archives: of its sessions, if machines share a store.
 
@@ -145,7 +141,6 @@ class HostServer:
             is_lingering=is_lingering,
             fingerprint=fingerprint,
             private=private,
-            has_doors=has_doors,
             archives=archives,
         )
         server._data_id, server._data_inode = await asyncio.to_thread(_identity, host.data)
@@ -278,8 +273,7 @@ class HostServer:
                 "id": self.id,
                 "data_id": self._data_id,
                 "data_file": self._data_inode,
-                "has_doors": self._has_doors
-                and self._host.sandbox_level is not values.SandboxLevel.CONTAINER,
+                "has_doors": self._host.has_doors,
                 "protocol": host_messages.PROTOCOL,
                 "release": metadata.version("interpreter-bot"),
                 "pid": os.getpid(),

@@ -105,7 +105,7 @@ class MachineSetup:
 
 def _host_context(machine: machines.Machine) -> provisioners.ProvisionerContext:
     config, server = machine.config, machine.server
-    has_doors = config.has_doors and server.walls is forkserver_clients.Walls.NAMESPACES
+    has_doors = config.has_doors and not server.doors_refusal
     return provisioners.ProvisionerContext(
         server=server,
         groups=machine.groups,

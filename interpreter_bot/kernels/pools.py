@@ -132,6 +132,11 @@ class Pool:
         return self._host.host_context.level
 
     @property
+    def has_doors(self) -> bool:
+        """Whether the bot can listen where code of the kernels connects."""
+        return bool(self._host.host_context.doors)
+
+    @property
     def live(self) -> MappingProxyType[str, launchers.LaunchedKernel]:
         """Live kernels, by session."""
         return MappingProxyType(self._live)

@@ -36,9 +36,8 @@ _REFUSED = (
 )
 _WEAKER = (
     "Code runs at the sandbox level 'container', without namespaces (%s). Sessions share this "
-    "container's process list, a flaw of the kernel endangers all that runs in it, memory is "
-    "watched and not bounded, and code has no network. `interpreter-bot doctor` says how to get a "
-    "stronger level."
+    "container's process list, a flaw of the kernel endangers all that runs in it, and memory is "
+    "watched and not bounded. `interpreter-bot doctor` says how to get a stronger level."
 )
 _SHARED_ID = (
     "All sessions have the bot's user id (%s): Landlock and the system call filter alone keep them "
@@ -121,6 +120,8 @@ class ForkServer:
         """Why namespaces were refused, where they were tried."""
         self.shared_id_reason = ""
         """Why sessions without namespaces have the bot's user id, where they do."""
+        self.doors_refusal = ""
+        """Why sessions without namespaces cannot have doors, where they cannot."""
         self._turn = asyncio.Lock()
         self._unanswered: set[object] = set()
         self._silences = 0
@@ -312,6 +313,7 @@ class ForkServer:
             if self.has_own_ids or not self.shared_id_reason:
                 _log.warning(_SHARED_ID, reason)
             self.has_own_ids, self.shared_id_reason = False, reason
+        self.doors_refusal = packet.text("doors_refusal")
         self.python = packet.text("python")
         missing = packet.content.get("missing")
         if isinstance(missing, dict) and missing:

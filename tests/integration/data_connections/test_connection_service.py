@@ -20,10 +20,8 @@ from interpreter_bot.hosts import cancellable_executions
 from tests.integration.data_connections.conftest import PASSWORD
 from tests.integration.egress import test_proxies
 
-# Data connections are reached through doors.
 pytestmark = [
     pytest.mark.kernel,
-    pytest.mark.namespaces,
     pytest.mark.asyncio(loop_scope="module"),
 ]
 

@@ -19,7 +19,6 @@ from tests.fakes import outside
 
 pytestmark = [
     pytest.mark.kernel,
-    pytest.mark.namespaces,
     pytest.mark.asyncio(loop_scope="module"),
 ]
 

@@ -10,7 +10,7 @@ from interpreter_bot.sessions import requests
 from tests.fakes import openai_server, replies
 from tests.integration.sessions import conftest
 
-pytestmark = [pytest.mark.kernel, pytest.mark.namespaces]
+pytestmark = pytest.mark.kernel
 
 SECRET = "a-secret-of-the-bot"
 

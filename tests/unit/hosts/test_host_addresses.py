@@ -45,12 +45,15 @@ def test_host_of_any_release_has_a_level(fields, level):
     assert status.level == level
 
 
-def test_host_in_an_ordinary_container_is_refused_if_code_is_to_reach_something():
-    fields = {"sandbox_level": "container", "has_doors": False}
+def test_host_without_doors_is_refused_if_code_is_to_reach_something():
+    fields = {"sandbox_level": "container"}
     status = host_messages.read(host_statuses.HostStatus, STATUS | fields)
     status.check_beside([], "a:1", needs_doors=False)
-    with pytest.raises(errors.HostUnusableError, match="sandbox level 'container'"):
+    with pytest.raises(errors.HostUnusableError, match="has no doors"):
         status.check_beside([], "a:1", needs_doors=True)
+    fields["has_doors"] = True
+    status = host_messages.read(host_statuses.HostStatus, STATUS | fields)
+    status.check_beside([], "a:1", needs_doors=True)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ const SNIPPETS = [
   ["Look around", "import os, sys\n\nprint(sys.version)\nprint(os.listdir(\"/mnt/data\"))"],
 ];
 
-const OF_CONTAINERS = "Sandbox level: container. Sessions share this container's process list, memory is watched and not bounded, and code has no network. interpreter-bot doctor says how to get a stronger level.";
+const OF_CONTAINERS = "Sandbox level: container. Sessions share this container's process list, and memory is watched and not bounded. interpreter-bot doctor says how to get a stronger level.";
 
 export function welcome({ models, model_notice: notice, can_choose_model: canChoose, sandbox_level: level }, { write, pick, take }) {
   const hasModel = models.length > 0;

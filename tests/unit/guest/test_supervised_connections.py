@@ -1,0 +1,29 @@
+"""Whether connections can be supervised is found by trying."""
+
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import struct, sys
+from interpreter_bot.guest import supervised_connections, syscalls
+allow = struct.pack("HBBI", 0x06, 0, 0, 0x7FFF0000)
+if sys.argv[1:]:
+    syscalls.forbid_new_privileges()
+    listener = syscalls.install_filter(allow, is_supervised=True)
+print(supervised_connections.refusal(0))
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refusal"),
+    [
+        ([], ""),
+        (["supervised"], "connections cannot be supervised (Device or resource busy)"),
+    ],
+)
+def test_what_is_supervised_already_cannot_be(arguments, refusal):
+    command = [sys.executable, "-c", SCRIPT, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.strip() == refusal
