@@ -151,7 +151,7 @@ async def _opened(
             path,
             is_lingering=linger_seconds is not None,
             bot_uid=_uid(config.host.bot_user),
-            fingerprint=config.kernel_fingerprint,
+            fingerprint=host_processes.fingerprint(config),
             private=config.private_paths,
             tls=_tls(config),
             archives=archives,

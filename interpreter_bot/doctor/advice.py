@@ -98,6 +98,10 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
         "Run `interpreter-bot libraries`, install what is missing for the kernels' Python, or set "
         "kernels.python or kernels.preload.",
     ),
+    "libraries for code": (
+        "Code runs with the versions of its libraries that an older release of the bot named.",
+        "Run `interpreter-bot libraries` where the package index can be reached.",
+    ),
     "disk": (
         "Sessions cannot keep files.",
         "Free space, or set paths.data to a directory that the bot may write to and that has room.",

@@ -21,6 +21,7 @@ from interpreter_bot import encryption, errors, settings
 from interpreter_bot.doctor import advice, trial_kernels
 from interpreter_bot.kernels import machine_exhaustion
 from interpreter_bot.kernels.files import directory_contents, workspace_io
+from interpreter_bot.kernels.libraries import kernel_environment
 from interpreter_bot.kernels.metering import session_metering
 from interpreter_bot.kernels.provisioning import forkserver_clients
 from interpreter_bot.mcp_servers import accepted_definitions
@@ -119,7 +120,8 @@ def diagnose(config: settings.Settings) -> tuple[Finding, ...]:
     Tries the walls even if `sandbox.enabled` is false. Raises nothing if the machine lacks one.
     """
     host_findings = (
-        *(_disk(config), _reserve(config), _runtime(config), _open_files(config)),
+        *(_libraries(config), _disk(config), _reserve(config), _runtime(config)),
+        _open_files(config),
         *_skills(config),
         *_tools(config),
         *_logins(config),
@@ -248,6 +250,12 @@ def _uid_per_session(results: trial_kernels.ProbeResults) -> Finding:
         return _finding("user id per session", is_active, detail)
     detail += f": {results.shared_id_reason}" if results.shared_id_reason else ""
     return Finding("user id per session", False, *advice.SHARED_ID_IN_CONTAINER, detail)
+
+
+def _libraries(config: settings.Settings) -> Finding:
+    problem = kernel_environment.problem(config)
+    detail = config.kernels.python or f"{kernel_environment.name(config)}, as this release names"
+    return _finding("libraries for code", not problem, problem or str(detail))
 
 
 def _disk(config: settings.Settings) -> Finding:

@@ -34,6 +34,7 @@ from interpreter_bot.hosts import (
     remote_host,
     rolling_hosts,
 )
+from interpreter_bot.kernels.libraries import kernel_environment
 
 _log = logging.getLogger(__name__)
 
@@ -95,13 +96,18 @@ async def drain_others(path: pathlib.Path) -> None:
                 _log.info("the host at %s is gone", other)
 
 
+def fingerprint(config: settings.Settings) -> str:
+    """Return what tells the kernels of a host from others: their settings, and their libraries."""
+    return f"{config.kernel_fingerprint}/{kernel_environment.name(config)}"
+
+
 def _is_compatible(status: host_statuses.HostStatus, config: settings.Settings) -> bool:
     """Return whether a host makes the kernels that this process would make."""
     return (
         not status.is_draining
         and status.release == metadata.version("interpreter-bot")
         and status.is_sandboxed == config.sandbox.enabled
-        and status.fingerprint == config.kernel_fingerprint
+        and status.fingerprint == fingerprint(config)
         and set(map(str, config.private_paths)) <= set(status.private)
     )
 

@@ -60,7 +60,7 @@ class HostStatus:
         protocol: see `host_messages.PROTOCOL`.
         release: of the program.
         pid: of its process.
-        fingerprint: see `settings.Settings.kernel_fingerprint`.
+        fingerprint: see `host_processes.fingerprint`.
         private: paths that code in its kernels may not see.
         is_sandboxed: whether its kernels are sandboxed.
         sandbox_level: of its kernels; empty from releases that do not send it.

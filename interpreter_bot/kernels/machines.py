@@ -98,8 +98,9 @@ async def opened(
         await files.sweep()
         has_own_ids = await asyncio.to_thread(_has_own_ids, sandbox, groups, directory)
         layers = await asyncio.to_thread(_layers, config) if config.package_index.url else None
+        python = stack.enter_context(kernel_environment.in_use(config))
         server = forkserver_clients.ForkServer(
-            python=kernel_environment.python(config),
+            python=python,
             kernels=walled.kernels,
             limits=walled.limits,
             sandbox=sandbox,

@@ -15,7 +15,7 @@ from interpreter_bot.kernels.libraries import kernel_environment
 ROOT = pathlib.Path(__file__).parents[2]
 CELL = "import sys, pandas; print(sys.prefix)"
 
-pytestmark = [pytest.mark.kernel, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kernel, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
@@ -73,7 +73,8 @@ def test_a_wheel_makes_the_kernels_environment_at_its_first_start(prefix, offlin
     assert (failed.returncode, failed.stdout) == (2, "")
     assert "The libraries for code could not be installed: " in failed.stderr
     first = offline(*command)
-    assert first.stdout == f"{prefix}/kernels\n", first.stderr
+    made = pathlib.Path(first.stdout.strip())
+    assert made == (prefix / "kernels").resolve(), first.stderr
     assert "Installing" in first.stderr
     second = offline(*command)
     assert second.stdout == first.stdout
@@ -82,8 +83,6 @@ def test_a_wheel_makes_the_kernels_environment_at_its_first_start(prefix, offlin
     state = prefix / "kernels" / kernel_environment.STATE
     added = offline(bot, "libraries", "media")
     assert added.returncode == 0, added.stderr
-    chosen = json.loads(state.read_text())
-    assert chosen["groups"] == ["core", "media"]
-    state.write_text(json.dumps(chosen | {"locks": "of an older release"}))
-    assert "Installing" in offline(*command).stderr
-    assert json.loads(state.read_text()) == chosen
+    assert json.loads(state.read_text())["groups"] == ["core", "media"]
+    assert not made.exists()
+    assert "Installing" not in offline(*command).stderr

@@ -13,7 +13,7 @@ from interpreter_bot.guest import rootfs
 from tests.attacks import boxes
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
-PREFIX = os.path.join(sys.prefix, "kernels")
+PREFIX = os.path.realpath(os.path.join(sys.prefix, "kernels"))
 CREATE = "os.O_WRONLY | os.O_CREAT"
 TARGETS = {
     "a file that all the host may read": lambda bot: bot.canaries.public,

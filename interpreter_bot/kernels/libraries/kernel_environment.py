@@ -1,31 +1,43 @@
 """The environment that code runs in: where it is, and how uv makes it from the locks.
 
-It is apart from the bot's, so that code sees none of the bot's libraries.
+It is apart from the bot's, so that code sees none of the bot's libraries. What is in use is not
+changed: for other locks, another one is made beside it, and the link at its place is switched once
+that is complete. Who uses an environment holds a lock on its directory, so that it stays.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
+import logging
+import math
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from interpreter_bot import errors
 
 if TYPE_CHECKING:
     from interpreter_bot import settings
 
+_log = logging.getLogger(__name__)
+
 GROUPS: Final = ("core", "full", "media")
 STATE: Final = ".libraries.json"
-"""In an environment that was made here: which groups it has, and of which locks."""
+"""In a complete environment that was made here: which groups it has, and of which locks."""
+_FAILURE: Final = ".failure"
+# A bot starts other processes that would try at once again.
+_RETRY_SECONDS: Final = 600.0
+_DIGITS: Final = 12
 _HERE: Final = pathlib.Path(__file__).parent
 _NAME: Final = re.compile(r"[\w.-]+")
 # Compiles all but tests. Templates, and code for other Pythons, cannot be compiled.
@@ -39,6 +51,9 @@ _CERTIFICATES: Final = "/etc/ssl/certs/ca-certificates.crt"
 _MISSING: Final = (
     "The Python for code is not installed yet ({place}). Run `interpreter-bot libraries`, or set "
     "kernels.python."
+)
+_OUTDATED: Final = (
+    "The libraries for code are older than this bot: run `interpreter-bot libraries`."
 )
 _FAILED: Final = (
     "The libraries for code could not be installed: {reason}. Try `interpreter-bot libraries` "
@@ -54,26 +69,78 @@ def python(config: settings.Settings) -> pathlib.Path:
     """
     if config.kernels.python is not None:
         return config.kernels.python
-    executable = _executable(_place(config))
+    executable = _executable(_current(_place(config)))
     if not executable.exists():
-        raise errors.KernelStartError(_MISSING.format(place=executable.parents[1]))
+        raise errors.KernelStartError(_MISSING.format(place=_place(config)))
     return executable
+
+
+@contextlib.contextmanager
+def in_use(config: settings.Settings) -> Iterator[pathlib.Path]:
+    """Give the kernels' Python, whose environment is not removed meanwhile.
+
+    Raises:
+        KernelStartError: it is to be made by `ensure`, and was not.
+    """
+    executable = python(config)
+    if config.kernels.python is not None:
+        yield executable
+        return
+    while True:
+        descriptor = os.open(executable.parents[1], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            # Another one may have taken its place before, and then it may have been removed.
+            former, executable = executable, python(config)
+            if executable == former:
+                yield executable
+                return
+        finally:
+            os.close(descriptor)
+
+
+def name(config: settings.Settings) -> str:
+    """Return what tells the environment from another one that was or will be in its place."""
+    return _current(_place(config)).name
+
+
+def problem(config: settings.Settings) -> str:
+    """Return why the environment is not what the locks name; empty if it is."""
+    place = _place(config)
+    expected = _expected(_groups(place))
+    if config.kernels.python is not None or _is_complete(place, expected):
+        return ""
+    return _failure(_built(place, expected)) or _OUTDATED
 
 
 def ensure(config: settings.Settings, report: Callable[[str], object]) -> None:
     """Make the kernels' environment if it is missing, or older than the locks.
 
-    Its modules are compiled behind it, in a process that outlives this one.
+    Its modules are compiled behind it, in a process that outlives this one. If it cannot be made,
+    the former one is used.
 
     Raises:
-        KernelStartError: it cannot be made; the sentence says why.
+        KernelStartError: it cannot be made, and there is none; the sentence says why.
     """
     if config.kernels.python is not None:
         return
     place = _place(config)
-    is_made_by_another_user = _executable(place).exists() and not os.access(place, os.W_OK)
-    if not is_made_by_another_user and _fill(place, _groups(place), report):
-        _compile(place, _IDLE_PRIORITY)
+    has_former = _executable(place).exists()
+    if has_former and not os.access(place.parent, os.W_OK):
+        return
+    expected = _expected(_groups(place))
+    reason = has_former and _failure(_built(place, expected), _RETRY_SECONDS)
+    try:
+        if not reason and _fill(place, expected, report):
+            _compile(_current(place), _IDLE_PRIORITY)
+    except errors.KernelStartError as error:
+        if not has_former:
+            raise
+        reason = str(error)
+    if reason:
+        _log.warning("%s Until then, code runs with the former ones.", reason)
+    else:
+        _remove_left_over(place)
 
 
 def install(
@@ -86,41 +153,100 @@ def install(
     """
     place = _place(config)
     chosen = {*groups, *_groups(place)}
-    _fill(place, [group for group in GROUPS if group in chosen], report)
-    _compile(place).wait()
+    _fill(place, _expected([group for group in GROUPS if group in chosen]), report)
+    _compile(_current(place)).wait()
+    _remove_left_over(place)
 
 
-def _fill(place: pathlib.Path, groups: Collection[str], report: Callable[[str], object]) -> bool:
-    """Fill an environment with what the locks of some groups name; says whether it was another.
+def _fill(
+    place: pathlib.Path, expected: Mapping[str, Any], report: Callable[[str], object]
+) -> bool:
+    """Put an environment in its place, made beside the former one; says whether it was another.
 
     Raises:
         KernelStartError: it cannot be made; the sentence says why.
     """
-    expected = _expected(groups)
-    if _state(place) == expected:
+    if _is_complete(place, expected):
         return False
     try:
         place.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
         with open(f"{place}.lock", "w") as turn:
             fcntl.flock(turn, fcntl.LOCK_EX)
-            state = _state(place)
-            if state == expected:
+            if _is_complete(place, expected):
                 return False
-            report(f"Installing {_count(groups)} libraries for code…\n")
-            began = time.monotonic()
-            if state.get("python") != expected["python"] or not _executable(place).exists():
-                import venv
-
-                # A copied Python has an AppArmor profile of its own, so this one is copied too.
-                links = sys.prefix == sys.base_prefix or os.path.islink(sys.executable)
-                venv.EnvBuilder(clear=True, symlinks=links).create(place)
-            (place / STATE).write_text(json.dumps(expected | {"locks": ""}))
-            _sync(place, groups)
-            (place / STATE).write_text(json.dumps(expected))
-            report(f"Installed them in {time.monotonic() - began:.0f} s.\n")
+            built = _built(place, expected)
+            if not _is_complete(built, expected):
+                _build(built, expected, turn.fileno(), report)
+            _switch(place, built)
     except OSError as error:
         raise errors.KernelStartError(_FAILED.format(reason=error)) from error
     return True
+
+
+def _build(
+    directory: pathlib.Path,
+    expected: Mapping[str, Any],
+    turn: int,
+    report: Callable[[str], object],
+) -> None:
+    """Fill a new environment with what the locks of some groups name.
+
+    Raises:
+        KernelStartError: it cannot be made; the sentence says why, and is kept.
+    """
+    import venv
+
+    groups = expected["groups"]
+    report(f"Installing {_count(groups)} libraries for code…\n")
+    began = time.monotonic()
+    # A copied Python has an AppArmor profile of its own, so this one is copied too.
+    links = sys.prefix == sys.base_prefix or os.path.islink(sys.executable)
+    venv.EnvBuilder(clear=True, symlinks=links).create(directory)
+    try:
+        _sync(directory, groups, turn)
+    except errors.KernelStartError as error:
+        (directory / _FAILURE).write_text(str(error))
+        report("They could not be installed.\n")
+        raise
+    (directory / STATE).write_text(json.dumps(expected))
+    report(f"Installed them in {time.monotonic() - began:.0f} s.\n")
+
+
+def _switch(place: pathlib.Path, directory: pathlib.Path) -> None:
+    """Let a place lead to a directory beside it, at once."""
+    if place.is_dir() and not place.is_symlink():
+        # Older releases made the environment at the place itself.
+        place.rename(_beside(place, "former"))
+    link = place.with_name(f"{place.name}.new")
+    link.unlink(missing_ok=True)
+    link.symlink_to(directory.name)
+    link.replace(place)
+
+
+def _remove_left_over(place: pathlib.Path) -> None:
+    """Remove environments that nobody uses any more, or that were not completed."""
+    left = [path for path in place.parent.glob(f"{place.name}-*") if path != _current(place)]
+    if not left:
+        return
+    try:
+        with open(f"{place}.lock", "w") as turn:
+            fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for directory in left:
+                _remove_unused(directory)
+    except OSError as error:
+        # The next start tries again.
+        _log.info("former libraries for code are left behind: %s", error)
+
+
+def _remove_unused(directory: pathlib.Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(directory)
+    except BlockingIOError:
+        _log.info("%s is still in use", directory)
+    finally:
+        os.close(descriptor)
 
 
 def _compile(place: pathlib.Path, niceness: int = 0) -> subprocess.Popen[bytes]:
@@ -137,8 +263,7 @@ def _compile(place: pathlib.Path, niceness: int = 0) -> subprocess.Popen[bytes]:
 
 def promised() -> frozenset[str]:
     """Return the names of all packages that the lists name, not of what those need."""
-    lines = [line for group in GROUPS for line in _lines(_HERE / f"{group}.in")]
-    return frozenset(match[0].lower() for match in map(_NAME.match, lines) if match)
+    return frozenset(name for group in GROUPS for name in _names(group))
 
 
 def _place(config: settings.Settings) -> pathlib.Path:
@@ -149,8 +274,35 @@ def _place(config: settings.Settings) -> pathlib.Path:
     return config.paths.data / "kernels"
 
 
+def _current(place: pathlib.Path) -> pathlib.Path:
+    return place.parent / os.readlink(place) if place.is_symlink() else place
+
+
+def _beside(place: pathlib.Path, suffix: str) -> pathlib.Path:
+    return place.with_name(f"{place.name}-{suffix}")
+
+
+def _built(place: pathlib.Path, expected: Mapping[str, Any]) -> pathlib.Path:
+    """Return where an environment is made before it is in its place, and stays."""
+    digest = hashlib.sha256(json.dumps(expected).encode()).hexdigest()
+    return _beside(place, digest[:_DIGITS])
+
+
 def _executable(place: pathlib.Path) -> pathlib.Path:
     return place / "bin" / "python"
+
+
+def _is_complete(place: pathlib.Path, expected: Mapping[str, Any]) -> bool:
+    return _state(place) == expected and _executable(place).exists()
+
+
+def _failure(directory: pathlib.Path, seconds: float = math.inf) -> str:
+    """Return why an environment could not be made within the last seconds; empty if it could."""
+    file = directory / _FAILURE
+    try:
+        return file.read_text() if time.time() - file.stat().st_mtime < seconds else ""
+    except OSError:
+        return ""
 
 
 def _state(place: pathlib.Path) -> dict[str, object]:
@@ -165,7 +317,7 @@ def _groups(place: pathlib.Path) -> list[str]:
     return [group for group in groups if group in GROUPS] if isinstance(groups, list) else ["core"]
 
 
-def _expected(groups: Collection[str]) -> dict[str, object]:
+def _expected(groups: Collection[str]) -> dict[str, Any]:
     locks = b"".join(_lock(group).read_bytes() for group in groups)
     return {
         "groups": list(groups),
@@ -178,6 +330,11 @@ def _lock(group: str) -> pathlib.Path:
     return _HERE / f"{group}.lock"
 
 
+def _names(group: str) -> list[str]:
+    """Return the names of the packages that a group's list names."""
+    return [match[0].lower() for match in map(_NAME.match, _lines(_HERE / f"{group}.in")) if match]
+
+
 def _lines(path: pathlib.Path) -> list[str]:
     return [line for line in path.read_text().splitlines() if line and line[0] not in " #"]
 
@@ -186,8 +343,10 @@ def _count(groups: Collection[str]) -> int:
     return len({line for group in groups for line in _lines(_lock(group))})
 
 
-def _sync(place: pathlib.Path, groups: Collection[str]) -> None:
+def _sync(place: pathlib.Path, groups: Collection[str], turn: int) -> None:
     """Run uv, with the index and the cache that it is set up with.
+
+    It holds the lock `turn`, too: killed, this process leaves it behind, and it writes on.
 
     Raises:
         KernelStartError: it failed; the sentence says why.
@@ -201,6 +360,7 @@ def _sync(place: pathlib.Path, groups: Collection[str]) -> None:
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
+        pass_fds=[turn],
         check=False,
     )
     if done.returncode:

@@ -147,7 +147,7 @@ def status(config, **fields):
         "protocol": host_messages.PROTOCOL,
         "release": metadata.version("interpreter-bot"),
         "pid": 1,
-        "fingerprint": config.kernel_fingerprint,
+        "fingerprint": host_processes.fingerprint(config),
         "private": list(map(str, config.private_paths)),
         "is_sandboxed": True,
         "keeps_variables": True,

@@ -1,0 +1,157 @@
+"""The libraries of code: made beside those in use, and not at the cost of what works.
+
+In place of uv there is a program that lends the libraries of this checkout, as there is no network.
+"""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+import venv
+
+import pytest
+
+from interpreter_bot.kernels.libraries import kernel_environment
+
+ROOT = pathlib.Path(__file__).parents[2]
+CELL = "import sys; print(sys.prefix)"
+UV = """#!/bin/sh
+echo begin >>{place}/calls
+sleep "$(cat {place}/seconds 2>/dev/null || echo 0)"
+echo end >>{place}/calls
+[ ! -e {place}/unreachable ] || {{ echo "error: no route to the index" >&2; exit 1; }}
+while [ "$1" != --python ]; do shift; done
+echo "{lent}
+import sys; sys.modules['polars'] = None" >"$(dirname "$2")/../lib/{version}/site-packages/lent.pth"
+"""
+
+pytestmark = pytest.mark.kernel
+
+
+class Bot:
+    """A bot in an environment of its own."""
+
+    def __init__(self, place):
+        self.place = place
+        self.prefix = place / "bot"
+        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        venv.create(self.prefix)
+        packages = self.prefix / "lib" / version / "site-packages"
+        packages.joinpath("lent.pth").write_text(f"{sysconfig.get_path('purelib')}\n{ROOT}\n")
+        kernels = pathlib.Path(sys.prefix, "kernels").resolve()
+        lent = kernels / "lib" / version / "site-packages"
+        uv = self.prefix / "bin" / "uv"
+        uv.write_text(UV.format(place=place, lent=lent, version=version))
+        uv.chmod(0o755)
+
+    def start(self, *command):
+        paths = {"DATA": self.place / "data", "RUNTIME": self.place / "runtime"}
+        return subprocess.Popen(
+            [self.prefix / "bin" / "python", "-m", "interpreter_bot", *command],
+            env=os.environ | {f"INTERPRETER_BOT_PATHS__{name}": str(paths[name]) for name in paths},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *command):
+        process = self.start(*command)
+        said, warned = process.communicate(timeout=60)
+        return process.returncode, said, warned
+
+    def used(self):
+        """Return the environment that code has now."""
+        status, said, warned = self.run("exec", "--cell", CELL)
+        assert status == 0, warned
+        return pathlib.Path(said.strip()), warned
+
+    def calls(self):
+        return (self.place / "calls").read_text().split()
+
+    def grow_old(self):
+        """Make the environment what another release would have left; return it."""
+        link = self.prefix / "kernels"
+        old = self.prefix / "kernels-of-another-release"
+        link.resolve().rename(old)
+        link.unlink()
+        link.symlink_to(old.name)
+        state = json.loads((old / kernel_environment.STATE).read_text())
+        (old / kernel_environment.STATE).write_text(json.dumps(state | {"locks": "of another"}))
+        return old
+
+
+@pytest.fixture
+def bot(short_path):
+    return Bot(short_path)
+
+
+def test_a_kernel_that_runs_keeps_the_libraries_it_began_with(bot):
+    first, warned = bot.used()
+    assert "Installing" in warned
+    cell = "import sys, time; print('here', flush=True); time.sleep(8); print(sys.prefix)"
+    running = bot.start("exec", "--cell", cell)
+    assert running.stdout.readline() == "here\n"
+    assert bot.run("libraries", "media")[0] == 0
+    second, warned = bot.used()
+    assert second != first
+    assert "Installing" not in warned
+    said, _ = running.communicate(timeout=60)
+    assert said == f"{first}\n"
+    assert first.exists()
+    assert bot.used() == (second, "")
+    assert not first.exists()
+    assert second == (bot.prefix / "kernels").resolve()
+
+
+def test_libraries_that_cannot_be_installed_leave_the_former_ones_in_use(bot):
+    bot.used()
+    old = bot.grow_old()
+    (bot.place / "unreachable").touch()
+    for calls in (4, 4):
+        status, said, warned = bot.run("--verbose", "exec", "--cell", CELL)
+        assert (status, said) == (0, f"{old}\n")
+        assert "could not be installed: error: no route to the index. Try" in warned
+        assert "Until then, code runs with the former ones." in warned
+        # Not at once again.
+        assert len(bot.calls()) == calls
+    _, said, _ = bot.run("doctor", "--json")
+    (row,) = (row for row in json.loads(said)["findings"] if row["name"] == "libraries for code")
+    assert not row["active"]
+    assert "no route to the index" in row["detail"]
+    assert bot.run("libraries")[0] == 2
+    (bot.place / "unreachable").unlink()
+    assert bot.run("libraries")[0] == 0
+    used, warned = bot.used()
+    assert (used == old, warned) == (False, "")
+    assert not old.exists()
+
+
+def test_what_a_killed_bot_left_behind_is_waited_for_and_made_anew(bot):
+    (bot.place / "seconds").write_text("3")
+    killed = bot.start("libraries")
+    while not (bot.place / "calls").exists():
+        time.sleep(0.05)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    used, _ = bot.used()
+    assert bot.calls() == ["begin", "end", "begin", "end"]
+    assert [path for path in bot.prefix.glob("kernels-*") if path.is_dir()] == [used]
+
+
+def test_an_environment_of_an_older_layout_is_used_and_replaced(bot):
+    bot.used()
+    link = bot.prefix / "kernels"
+    directory = bot.grow_old()
+    link.unlink()
+    directory.rename(link)
+    state = link / kernel_environment.STATE
+    current = json.loads(state.read_text())
+    used, warned = bot.used()
+    assert (used.name == "kernels", "Installing" in warned) == (False, True)
+    assert json.loads(state.read_text()) != current
+    assert link.resolve() == used
