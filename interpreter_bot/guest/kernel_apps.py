@@ -433,6 +433,7 @@ def warm_up(start: dict[str, Any]) -> None:
     """Create the shell and run cells in it, so that kernels do nothing for the first time."""
     shell = ipython_shells.make(os.environ["HOME"] + "/.ipython")
     shell.can_install = bool(start["layers"])
+    shell.absent = start["absent"]
     _app().make_kernel()
     shell.displayhook.pub_socket = shell.display_pub.pub_socket = _Nowhere()
     shell.set_parent({})

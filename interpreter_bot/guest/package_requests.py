@@ -11,7 +11,8 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterable
+import types
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ipykernel import zmqshell
@@ -28,6 +29,10 @@ _MAX_REPEATS = 10
 _MAX_FILES = 50_000
 _SKILLS = "/skills"
 _CODE = (".py", ".pyc", ".pyi", ".so", ".ipynb", ".pyx", ".zip")
+_IN_GROUP = (
+    "{module} is in the group '{group}' of libraries, which is not installed here. Whoever runs "
+    "this bot can add it: `interpreter-bot libraries {group}`, and restart the bot."
+)
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,60}")
 
 
@@ -115,12 +120,16 @@ class InstallingShell(zmqshell.ZMQInteractiveShell):
 
     can_install = False
     """Whether the bot can be asked for packages."""
+    absent: Mapping[str, str] = types.MappingProxyType({})
+    """Groups of libraries that are not installed, by the modules that they have."""
     _may_offer = False
     _installed = ""
 
     def handle_missing_import(self, error: BaseException) -> str | None:
         """Return what is said of a missing module, mostly nothing; None if the cell runs again."""
-        if not (self.can_install and self._may_offer):
+        if not self.can_install:
+            return _group_hint(self.absent, error)
+        if not self._may_offer:
             return ""
         notice, has_failed = install_for_import(self.kernel, error)
         if has_failed:
@@ -145,6 +154,17 @@ class InstallingShell(zmqshell.ZMQInteractiveShell):
             return result
         finally:
             self._may_offer, self._installed = before, ""
+
+
+def _group_hint(absent: Mapping[str, str], error: BaseException) -> str:
+    """Return which group has the module that an import lacked; empty if none has."""
+    # Libraries raise errors of their own where one is missing that they use.
+    for failure in (error, error.__cause__):
+        if isinstance(failure, ModuleNotFoundError) and isinstance(failure.name, str):
+            module = failure.name.partition(".")[0]
+            if module in absent:
+                return _IN_GROUP.format(module=module, group=absent[module])
+    return ""
 
 
 def add_to_path(paths: list[str]) -> None:

@@ -155,3 +155,18 @@ def test_an_environment_of_an_older_layout_is_used_and_replaced(bot):
     assert (used.name == "kernels", "Installing" in warned) == (False, True)
     assert json.loads(state.read_text()) != current
     assert link.resolve() == used
+
+
+def test_a_module_of_a_group_that_is_not_installed_is_told(bot):
+    status, said, warned = bot.run("exec", "--cell", "import polars.selectors")
+    assert status == 1
+    warned += said
+    assert "polars is in the group 'full' of libraries, which is not installed here." in warned
+    assert "`interpreter-bot libraries full`" in warned
+    # Not those that are in no group.
+    _, said, warned = bot.run("exec", "--cell", "import nothing_such")
+    assert "group" not in said + warned
+    assert bot.run("libraries", "full")[0] == 0
+    _, said, warned = bot.run("exec", "--cell", "import polars")
+    assert "ModuleNotFoundError" in said + warned
+    assert "group" not in said + warned

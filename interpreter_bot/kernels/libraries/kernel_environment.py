@@ -266,6 +266,18 @@ def promised() -> frozenset[str]:
     return frozenset(name for group in GROUPS for name in _names(group))
 
 
+def absent_modules(prefix: pathlib.Path) -> dict[str, str]:
+    """Return the modules that groups have which an environment was made without, by their names.
+
+    Args:
+        prefix: of the environment; of one that was not made here, nothing is known.
+    """
+    if not _state(prefix):
+        return {}
+    missing = [group for group in GROUPS if group not in _groups(prefix)]
+    return {name.replace("-", "_"): group for group in missing for name in _names(group)}
+
+
 def _place(config: settings.Settings) -> pathlib.Path:
     beside = pathlib.Path(sys.prefix, "kernels")
     has_own_prefix = sys.prefix != sys.base_prefix

@@ -287,6 +287,7 @@ class ForkServer:
             "readable": environment.readable,
             "hidden": environment.hidden,
             "packages": list(environment.packages),
+            "absent": dict(environment.absent),
             "workspaces": str(self._workspaces),
             "layers": str(self._layers or ""),
             "skills": str(self._skills),

@@ -56,6 +56,7 @@ class Environment:
         path: PATH for programs it starts.
         packages: versions of what code may import, by the names they are installed by.
         distributions: versions of all that is installed.
+        absent: groups of libraries that are not installed, by the modules that they have.
     """
 
     executable: str
@@ -64,6 +65,7 @@ class Environment:
     path: str
     packages: Mapping[str, str]
     distributions: Mapping[str, str]
+    absent: Mapping[str, str]
 
 
 def spawn(
@@ -129,6 +131,7 @@ def interrogate(python: pathlib.Path) -> Environment:
         f"{prefix}/bin:/usr/local/bin:/usr/bin:/bin:{TOOLS}",
         _packages(found, is_ours=(pathlib.Path(prefix) / kernel_environment.STATE).exists()),
         {_normal(name): version for name, (version, _) in found.items()},
+        kernel_environment.absent_modules(pathlib.Path(prefix)),
     )
 
 
