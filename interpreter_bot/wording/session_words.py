@@ -18,6 +18,18 @@ COPY: Final = (
     "This is a copy of another conversation, with its variables, files and history. Continue here."
 )
 COPIED: Final = "I copied this conversation to a new thread in this channel."
+PRIVATE_THREAD: Final = "This thread is private, and a copy of it would not be."
+NO_THREAD_FOR_COPY: Final = "I can't open a thread for a copy here. Try it in another channel."
+ENDED_BY_ADMIN: Final = "An admin ended this session: its variables are gone, its files are kept."
+DELETED_BY_ADMIN: Final = "An admin deleted this session: variables, files and history are gone."
+NO_SUCH_SESSION: Final = "There is no such session."
+NOT_YOUR_SESSION: Final = "That session is not yours."
+INTERRUPTED: Final = "This answer was interrupted when I was restarted."
+
+
+def reset(*, files_deleted: bool) -> str:
+    files = "deleted" if files_deleted else "kept"
+    return f"Reset. Variables and history are cleared; files are {files}."
 
 
 def undone(request: str, missed_runs: int, files_flaw: str) -> str:

@@ -16,17 +16,16 @@ from interpreter_bot.platforms.discord import (
     markdown,
     message_layout,
     modals,
-    persistent_buttons,
     subcommands,
 )
 from interpreter_bot.platforms.rendering import past_code, query_listings
 from interpreter_bot.sessions import pending_questions
 from interpreter_bot.text import code_reading, safe_text
+from interpreter_bot.wording import command_words, discord_words, question_words, run_words
 
 _CHOICES: Final = frozenset({"once", "session", "install", "yes", "no"})
 _IN_WINDOWS: Final = frozenset({"answer", "change"})
 _QUESTIONS: Final = frozenset({"run", "refuse"}) | _IN_WINDOWS | _CHOICES
-_SLOW: Final = "That took too long. Please press the button again."
 
 
 class ButtonActions:
@@ -57,7 +56,7 @@ class ButtonActions:
             await self._stop(interaction, button)
         elif not (place.is_member or is_owner):
             # Where the bot is no member, a session is one person's, however public an answer is.
-            await self._handler.tell(interaction, modals.NOT_YOURS)
+            await self._handler.tell(interaction, question_words.NOT_YOURS)
         elif button.verb == "again":
             await self._handler.again(interaction, place, button.number)
         elif await self._handler.begins(interaction):
@@ -82,20 +81,20 @@ class ButtonActions:
             name = await self._service.save_table(place.key, handle, person)
             await subcommands.hand_out(self._handler, interaction, place, name)
         else:
-            raise errors.BotError(persistent_buttons.UNKNOWN)
+            raise errors.BotError(command_words.NEWER_BUTTON)
 
     async def _stop(
         self, interaction: discord.Interaction[Any], button: message_layout.Button
     ) -> None:
         is_moderator = interaction.permissions.manage_messages
         if interaction.user.id != button.owner and not is_moderator:
-            await self._handler.tell(interaction, modals.NOT_YOURS)
+            await self._handler.tell(interaction, question_words.NOT_YOURS)
             return
         if not await self._handler.begins(interaction, is_silent=True):
             return
         in_flight = self._handler.in_flight
         if not await in_flight.cancel(button.number):
-            await self._handler.tell(interaction, "Nothing is running.")
+            await self._handler.tell(interaction, run_words.NOTHING_RUNS)
             if not await in_flight.is_running(button.number):
                 # Fetched anew: the person may have pressed the button on an older state.
                 message = await interaction.original_response()
@@ -123,7 +122,7 @@ class ButtonActions:
     ) -> None:
         verb, number = button.verb, str(button.number)
         if interaction.user.id != button.owner and not modals.is_admin(interaction):
-            await self._handler.tell(interaction, modals.NOT_YOURS)
+            await self._handler.tell(interaction, question_words.NOT_YOURS)
         elif verb in _IN_WINDOWS:
             if await self._handler.admits(interaction):
                 await self._open_window(interaction, verb, number)
@@ -146,11 +145,11 @@ class ButtonActions:
             async with asyncio.timeout(modals.LOOK_SECONDS):
                 question = await self._handler.in_flight.questions.find_anywhere(number)
         except TimeoutError as error:
-            raise errors.BotError(_SLOW) from error
+            raise errors.BotError(command_words.SLOW_BUTTON) from error
         if question is None:
             await self._handler.tell(interaction, pending_questions.LATE)
         elif not modals.may_answer(interaction, question):
-            await self._handler.tell(interaction, modals.NOT_YOURS)
+            await self._handler.tell(interaction, question_words.NOT_YOURS)
         elif verb == "answer":
             await interaction.response.send_modal(self._answering(question))
         else:
@@ -169,7 +168,7 @@ class ButtonActions:
     def _answering(self, question: pending_questions.Question) -> modals.CodeModal:
         return modals.CodeModal(
             "Answer",
-            "What the code asked for",
+            discord_words.INPUT_TITLE,
             self._resolving(question),
             self._handler.failed,
             kind=modals.ANSWER,
@@ -183,12 +182,10 @@ class ButtonActions:
     ) -> None:
         code = question.code
         if not modals.may_answer(interaction, question, edits=True):
-            await self._show_to_approve(
-                interaction, question, "Only the person who asked can edit it."
-            )
+            await self._show_to_approve(interaction, question, question_words.EDITED_BY_ASKER)
             return
         if len(code) > modals.MOST_CHARACTERS:
-            await self._show_to_approve(interaction, question, "It is too long to be edited here.")
+            await self._show_to_approve(interaction, question, question_words.TOO_LONG_TO_EDIT)
             return
         await interaction.response.send_modal(
             modals.CodeModal(
@@ -216,7 +213,7 @@ class ButtonActions:
         warning = f"⚠️ {readable.warning}" if readable.warning else ""
         await self._handler.tell(
             interaction,
-            f"{reason} All of the code: {warning}".rstrip(),
+            question_words.all_code(reason, warning).rstrip(),
             uploads=(subcommands.in_memory("to-approve.py", readable.text.encode()),),
             offered=tuple(
                 message_layout.Button(verb, int(question.id), int(question.person))

@@ -17,6 +17,7 @@ import discord
 from interpreter_bot import errors, settings, values
 from interpreter_bot.platforms.discord import api_errors, rate_limits
 from interpreter_bot.sessions import requests, session_service
+from interpreter_bot.wording import discord_words, session_words
 
 PLATFORM: Final = "discord"
 _OWN_MARK: Final = "person-"
@@ -29,9 +30,6 @@ _log = logging.getLogger(__name__)
 
 _Minutes: TypeAlias = Literal[60, 1440, 4320, 10080]
 
-_NO_THREAD: Final = "I cannot open a thread for a copy here. Try it in another channel."
-_PRIVATE: Final = "This thread is private, and a copy of it would not be."
-_COPY: Final = "Copy of a conversation"
 _MOST_PAST: Final = 20
 _MOST_KNOWN: Final = 10_000
 _LOOK_SECONDS: Final = 0.1
@@ -147,21 +145,21 @@ async def thread_for_copy(
     """
     channel = interaction.channel
     if isinstance(channel, discord.Thread) and channel.is_private():
-        raise errors.BotError(_PRIVATE)
+        raise errors.BotError(session_words.PRIVATE_THREAD)
     parent = channel.parent if isinstance(channel, discord.Thread) else channel
     if not isinstance(parent, discord.TextChannel) or not of_interaction(interaction).is_member:
-        raise errors.BotError(_NO_THREAD)
+        raise errors.BotError(session_words.NO_THREAD_FOR_COPY)
     try:
         nobody = discord.AllowedMentions.none()
         sending = parent.send(words, allowed_mentions=nobody)
         message = await limits.within(_MAX_OPENING_SECONDS, sending)
     except api_errors.ANY as error:
-        raise errors.BotError(_NO_THREAD) from error
+        raise errors.BotError(session_words.NO_THREAD_FOR_COPY) from error
     is_open = False
     try:
-        is_open = await open_thread(limits, message, _COPY)
+        is_open = await open_thread(limits, message, discord_words.COPY_TITLE)
         if not is_open:
-            raise errors.BotError(_NO_THREAD)
+            raise errors.BotError(session_words.NO_THREAD_FOR_COPY)
         yield message.id
     except BaseException:
         with contextlib.suppress(*api_errors.ANY):

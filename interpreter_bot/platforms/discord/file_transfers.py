@@ -32,6 +32,7 @@ from interpreter_bot.platforms.discord import (
 )
 from interpreter_bot.sessions import requests
 from interpreter_bot.text import quantities
+from interpreter_bot.wording import discord_words, file_words
 
 _log = logging.getLogger(__name__)
 
@@ -75,17 +76,17 @@ class Attachments:
             ) as response:
                 if response.status != _OK:
                     _log.info("Discord answered %d for a file", response.status)
-                    raise errors.BotError("Discord no longer has this file.")
+                    raise errors.BotError(file_words.NOT_ON_DISCORD)
                 async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
                     left -= len(chunk)
                     if left < 0:
-                        raise errors.BotError("The file is larger than Discord said.")
+                        raise errors.BotError(file_words.LARGER_THAN_SAID)
                     yield chunk
         except api_errors.CONNECTION as error:
             _log.info("a file could not be read", exc_info=error)
-            raise errors.BotError("The file could not be read from Discord.") from error
+            raise errors.BotError(file_words.NOT_READ_FROM_DISCORD) from error
         if left:
-            raise errors.BotError("The download from Discord broke off.")
+            raise errors.BotError(file_words.DOWNLOAD_BROKE_OFF)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -206,14 +207,14 @@ class UploadSpool:
         if path is None or artifact.sha256 in self._shown:
             return ()
         if _id(artifact.name) in self._refused:
-            return (self._refusal(artifact, "Discord refused it"),)
+            return (self._refusal(artifact, discord_words.FILE_REFUSED),)
         if artifact.size_bytes <= self._most_bytes:
             return (self._upload(artifact.name, path, artifact.size_bytes),)
         try:
             return await asyncio.to_thread(self._packed, artifact, path)
         except OSError as error:
             _log.warning("a file could not be packed", exc_info=error)
-            return (self._refusal(artifact, "it could not be packed"),)
+            return (self._refusal(artifact, discord_words.NOT_PACKED),)
 
     def _packed(
         self, artifact: values.Artifact, path: pathlib.Path
@@ -226,21 +227,17 @@ class UploadSpool:
         size = packed.stat().st_size
         name = f"{artifact.name}.zip"
         if any(known.startswith(_id(name)) for known in self._refused):
-            return (self._refusal(artifact, "Discord refused it in parts, too"),)
+            return (self._refusal(artifact, discord_words.PARTS_REFUSED),)
         if size <= self._most_bytes:
             return (self._upload(name, packed, size),)
         count = -(-size // self._most_bytes)
         if count > self._parts:
             packed.unlink()
-            had, most = quantities.size(size), quantities.size(self._most_bytes)
-            reason = f"compressed it is {had}, and the limit is {most}"
+            reason = file_words.compressed_too_large(size, self._most_bytes)
             return (self._refusal(artifact, reason),)
         whole_name = discord_file_name(short)
         command = markdown.line(f"cat {whole_name}.zip.* > {whole_name}.zip")
-        told = (
-            f"{markdown.line(artifact.name)} comes compressed and in {count} parts; put them "
-            f"together with {command}."
-        )
+        told = file_words.in_parts(markdown.line(artifact.name), count, command)
         parts: list[message_layout.Part] = [markdown.small(f"🔹 {told}")]
         with packed.open("rb") as whole:
             for number in range(1, count + 1):
@@ -264,15 +261,12 @@ class UploadSpool:
         )
 
     def _refusal(self, artifact: values.Artifact, reason: str) -> str:
-        size = quantities.size(artifact.size_bytes)
-        return (
-            f"⚠️ {markdown.line(artifact.name)} ({size}) is too large to send here: {reason}. "
-            "It stays in /mnt/data; ask for part of it, or for a smaller version."
+        return file_words.too_large_to_send(
+            markdown.line(artifact.name), artifact.size_bytes, reason
         )
 
     def _oversized(self, name: str, size_bytes: int) -> str:
-        size, most = quantities.size(size_bytes), quantities.size(self._most_bytes)
-        return f"⚠️ {markdown.line(name)} ({size}) is too large: the limit here is {most}."
+        return file_words.too_large_to_attach(markdown.line(name), size_bytes, self._most_bytes)
 
 
 def _id(name: str) -> str:

@@ -28,6 +28,7 @@ from interpreter_bot.platforms.discord import (
     requests_in_flight,
 )
 from interpreter_bot.sessions import event_claims
+from interpreter_bot.wording import command_words
 
 _log = logging.getLogger(__name__)
 
@@ -163,7 +164,7 @@ class _Client(discord.Client):
         elif interaction.type is discord.InteractionType.component and not (
             persistent_buttons.is_known(custom_id)
         ):
-            await self.handler.failed(interaction, errors.BotError(persistent_buttons.UNKNOWN))
+            await self.handler.failed(interaction, errors.BotError(command_words.NEWER_BUTTON))
 
     async def on_message(self, message: discord.Message) -> None:
         """Handle a message."""

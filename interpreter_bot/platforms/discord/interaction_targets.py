@@ -16,13 +16,13 @@ from interpreter_bot.platforms.discord import (
     message_targets,
     persistent_buttons,
 )
+from interpreter_bot.wording import command_words
 
 _log = logging.getLogger(__name__)
 
 _TOKEN_ERRORS: Final = frozenset(
     {api_errors.TOKEN_OVER, api_errors.UNKNOWN_WEBHOOK, api_errors.MOST_FOLLOW_UPS}
 )
-_ELSEWHERE: Final = "🔹 The answer is in your direct messages."
 
 
 class InteractionTarget:
@@ -138,7 +138,10 @@ class InteractionTarget:
             return
         try:
             await self._interaction.edit_original_response(
-                content=_ELSEWHERE, attachments=[], view=None, allowed_mentions=self._config
+                content=command_words.ANSWER_IN_DIRECT_MESSAGES,
+                attachments=[],
+                view=None,
+                allowed_mentions=self._config,
             )
             for number in self._followed:
                 await self._interaction.followup.delete_message(number)

@@ -23,12 +23,10 @@ from interpreter_bot.platforms.discord import (
     requests_in_flight,
 )
 from interpreter_bot.sessions import requests, session_service
-from interpreter_bot.wording import run_words
+from interpreter_bot.wording import command_words, file_words, run_words
 
 _log = logging.getLogger(__name__)
 
-_TOO_LARGE: Final = "⚠️ Discord refuses the file as too large. It stays in /mnt/data."
-_LEAVING: Final = "I am about to be restarted. Please try again in a moment."
 _ANSWERED: Final = frozenset({api_errors.ALREADY_ANSWERED, api_errors.UNKNOWN_INTERACTION})
 _ACKNOWLEDGED: Final = "acknowledged"
 _AWAITED: Final = "awaited"
@@ -68,7 +66,7 @@ class InteractionHandler:
 
         Enough to open a modal: what is submitted with it is checked again.
         """
-        refusal = _LEAVING if self.is_leaving else ""
+        refusal = command_words.RESTARTING if self.is_leaving else ""
         if not self._members.is_unknown(interaction.user, interaction.guild_id):
             refusal = refusal or permissions.refusal(_asker(interaction), self.config)
         return not await self._refuses(interaction, refusal)
@@ -234,7 +232,7 @@ class InteractionHandler:
             (t for t in await self.service.queries.history(place.key) if t.id == turn_id), None
         )
         if past is None:
-            await self.tell(interaction, "That answer is too old to show.")
+            await self.tell(interaction, command_words.ANSWER_TOO_OLD)
             return
         await self._start(
             interaction, place, past.request, is_code=past.is_code, files=past.attachments
@@ -273,7 +271,7 @@ class InteractionHandler:
             text = f"⚠️ {markdown.plain(str(cause))}"
         elif api_errors.code_of(cause) in api_errors.FILES_REFUSED:
             _log.info("Discord refused a file", exc_info=cause)
-            text = _TOO_LARGE
+            text = file_words.REFUSED_BY_DISCORD
         elif api_errors.code_of(cause) in _ANSWERED:
             _log.warning("an interaction was answered too late, or by somebody else")
             return

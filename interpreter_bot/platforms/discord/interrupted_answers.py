@@ -19,11 +19,12 @@ from interpreter_bot.platforms.discord import (
     persistent_buttons,
     turn_rendering,
 )
+from interpreter_bot.wording import discord_words
 
 _log = logging.getLogger(__name__)
 
 _MOST_LOOKED_AT: Final = 30
-_ENDED: Final = markdown.small("⏹️ This answer was interrupted.")
+_ENDED: Final = markdown.small(f"⏹️ {discord_words.INTERRUPTED}")
 
 IsRunning = Callable[[int], Awaitable[bool]]
 """Says whether a request is in flight anywhere, by its number."""

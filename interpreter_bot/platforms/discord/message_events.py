@@ -35,23 +35,12 @@ from interpreter_bot.sessions import (
     session_service,
 )
 from interpreter_bot.text import code_reading
-from interpreter_bot.wording import run_words
+from interpreter_bot.wording import access_words, command_words, question_words, run_words
 
 _log = logging.getLogger(__name__)
 
 _KINDS: Final = frozenset({discord.MessageType.default, discord.MessageType.reply})
 _MOST_TOLD: Final = 1000
-_EMPTY: Final = (
-    "Write what you want to know, or send a file with it. `/interpreter help` says more."
-)
-_BLIND: Final = "I can only read messages here that mention me or reply to me."
-_CROWD: Final = "Several people write here, so I answer only if you mention me or reply to me."
-_UNFOLLOWED: Final = "I answer here only if you mention me or reply to me."
-_FORM_ONLY: Final = (
-    "I don't take passwords from messages. Press Answer, and delete the message if it held one."
-)
-_NOTHING_RUNS: Final = "Nothing is running."
-_RUNS_IN_THREAD: Final = "That is running in {}. Say stop there."
 _MAX_THREADS: Final = 5
 _ANSWERS: Final = frozenset({"answer", "once", "session", "install", "yes", "no"})
 
@@ -120,7 +109,7 @@ class MessageEvents:
                 await stack.enter_async_context(events.settled(*claimed))
                 if question is not None:
                     if question.place is None:
-                        await self._say(channel, _FORM_ONLY)
+                        await self._say(channel, question_words.NO_PASSWORDS)
                         return False
                     text = message_parsing.words(message.content, message.mentions, self._me)
                     if text and question.resolve(text):
@@ -234,12 +223,12 @@ class MessageEvents:
         original = message_parsing.referred(message)
         reason = ""
         if not chosen.follow_threads:
-            reason = _UNFOLLOWED
+            reason = access_words.MENTION_OR_REPLY
         elif not self._client.intents.message_content:
-            reason = _BLIND
+            reason = access_words.MENTION_OR_REPLY_TO_BE_READ
         elif original is None or original.author.id != self._me:
             is_alone = await self._threads.is_of_one_person(channel, message.author.id)
-            reason = "" if is_alone else _CROWD
+            reason = "" if is_alone else access_words.MENTION_OR_REPLY_IN_CROWD
         if reason and is_told:
             # People may leave the thread, or settings change: it is not to be taken at a later
             # start. One that was claimed already answered a question, and only came twice.
@@ -279,7 +268,7 @@ class MessageEvents:
         chosen = await self._in_flight.chosen_by(place, channels_and_threads.person(message.author))
         said = await self.parsed(message, await self._before(message, channel))
         if not said.text and not said.attachments:
-            await self._say(channel, _EMPTY)
+            await self._say(channel, access_words.WRITE_SOMETHING)
             return
         if stop_words.is_stop(said.text) and not said.attachments:
             await self._stop(message, channel)
@@ -310,9 +299,9 @@ class MessageEvents:
         is_stopped, threads = await self._in_flight.cancel_in(place, person)
         if threads:
             links = ", ".join(f"<#{thread}>" for thread in threads[:_MAX_THREADS])
-            await self._say(channel, _RUNS_IN_THREAD.format(links))
+            await self._say(channel, command_words.running_elsewhere(links))
         elif not is_stopped:
-            await self._say(channel, _NOTHING_RUNS)
+            await self._say(channel, run_words.NOTHING_RUNS)
 
     async def _before(
         self, message: discord.Message, channel: discord.abc.MessageableChannel

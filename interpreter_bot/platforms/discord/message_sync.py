@@ -27,6 +27,7 @@ from interpreter_bot.platforms.discord import (
     turn_rendering,
 )
 from interpreter_bot.sessions import ports
+from interpreter_bot.wording import discord_words, file_words
 
 _log = logging.getLogger(__name__)
 
@@ -49,10 +50,6 @@ _CLOSED: Final = api_errors.CANNOT_DIRECT | {
     )
 }
 _TOO_LARGE: Final = 413
-_NO_FILES: Final = (
-    "⚠️ I may not attach files in this channel. Use `/interpreter files` with a name to get one, or "
-    "`/interpreter notebook` to get the whole conversation. An admin can let me attach files."
-)
 _MAX_NAMES: Final = 3
 _MAX_CONTENT: Final = 1950
 _RUN: Final = frozenset({"run", ports.FOR_SESSION})
@@ -409,16 +406,16 @@ def _without(
         names = [markdown.line(upload.name, 60) for upload in draft.uploads]
         more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
         note = f"-# 📎 {', '.join(names[:_MAX_NAMES])}{more}"
-        note += "" if is_told else f"\n{_NO_FILES}"
+        note += "" if is_told else f"\n{file_words.NO_ATTACHMENTS}"
     elif error.status == 400 and error.code not in _CLOSED:
         _log.error("Discord refused a message", exc_info=error)
-        return message_layout.MessageDraft("⚠️ Discord refused to show this part of the answer.")
+        return message_layout.MessageDraft(discord_words.PART_REFUSED)
     else:
         return None
     # People approve only code that they can see: the button that is left shows it whole, or refuses
     # it.
     offered = tuple(button for button in draft.buttons if button.verb not in _RUN)
     if offered != draft.buttons:
-        note += " So you cannot see all of the code here: press Edit to see it, or refuse it."
+        note += f" {discord_words.CODE_PARTLY_HIDDEN}"
     content = f"{draft.content[: _MAX_CONTENT - len(note)]}\n{note}".strip()
     return dataclasses.replace(draft, content=content, uploads=(), buttons=offered)

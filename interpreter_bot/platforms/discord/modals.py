@@ -24,6 +24,7 @@ from interpreter_bot.platforms.discord import (
 )
 from interpreter_bot.sessions import pending_questions
 from interpreter_bot.text import code_reading
+from interpreter_bot.wording import command_words, file_words, question_words
 
 Submitted: TypeAlias = Callable[
     [discord.Interaction[Any], str, tuple[discord.Attachment, ...]], Awaitable[None]
@@ -38,10 +39,8 @@ _OPEN_SECONDS: Final = 30 * 60.0
 CODE, QUESTION, ANSWER, CHANGE = "code", "question", "answer", "change"
 """Kinds of modals; they stay in their ids."""
 _KINDS: Final = frozenset({CODE, QUESTION, ANSWER, CHANGE})
-_UNKNOWN: Final = "This form is from another version of me. Please open it again."
 _ID: Final = re.compile(r"ibw:(?P<kind>[a-z]+):(?P<number>[0-9]{1,20}):[0-9a-f]+")
 _TAKEN: Final = "taken"
-NOT_YOURS: Final = "Only the person who asked can do that."
 
 _log = logging.getLogger(__name__)
 
@@ -102,7 +101,7 @@ class CodeModal(discord.ui.Modal):
             self._files = discord.ui.FileUpload(
                 custom_id="files", required=False, min_values=0, max_values=_MOST_FILES
             )
-            self.add_item(discord.ui.Label(text="Files for /mnt/data", component=self._files))
+            self.add_item(discord.ui.Label(text=file_words.FOR_DATA, component=self._files))
 
     async def on_submit(self, interaction: discord.Interaction[Any], /) -> None:
         """Pass on what was submitted."""
@@ -127,7 +126,7 @@ def sent_off(interaction: discord.Interaction[Any]) -> SubmittedModal | None:
     told = cast("Mapping[str, Any]", interaction.data or {})
     found = _ID.fullmatch(str(told.get("custom_id", "")))
     if found is None or found["kind"] not in _KINDS:
-        raise errors.BotError(_UNKNOWN)
+        raise errors.BotError(command_words.NEWER_FORM)
     if _TAKEN in interaction.extras:
         return None
     known = (told.get("resolved") or {}).get("attachments") or {}
@@ -222,7 +221,7 @@ async def resolve(
     questions = handler.in_flight.questions
     question = await questions.find_anywhere(number)
     if question is not None and not may_answer(interaction, question, edits=edits):
-        await handler.tell(interaction, NOT_YOURS)
+        await handler.tell(interaction, question_words.NOT_YOURS)
     elif question is None or not await questions.resolve(question, answer(question)):
         await handler.tell(interaction, pending_questions.LATE)
 

@@ -17,6 +17,7 @@ import discord
 
 from interpreter_bot import settings
 from interpreter_bot.platforms.discord import api_errors, channels_and_threads, rate_limits
+from interpreter_bot.wording import access_words
 
 _log = logging.getLogger(__name__)
 
@@ -24,9 +25,6 @@ _KNOWN_SECONDS: Final = 300.0
 _MOST_KNOWN: Final = 1000
 _MOST_GUILDS: Final = 25
 _LOOK_SECONDS: Final = 20.0
-
-_PERSON: Final = "You don't have access to me here. Ask an admin."
-_PLACE: Final = "I can't be used here."
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -135,24 +133,24 @@ class Member:
 def refusal(member: Member, config: settings.Discord) -> str:
     """Return why a person may not use the bot, as a sentence; empty if they may."""
     if not (member.is_bot_there or config.user_install):
-        return _PLACE
+        return access_words.NOT_HERE
     if member.guild_id is None:
         if not config.direct_messages:
-            return _PLACE
+            return access_words.NOT_HERE
     else:
         if config.guilds and member.guild_id not in config.guilds:
-            return _PLACE
+            return access_words.NOT_HERE
         if config.channels and not set(config.channels).intersection(member.channel_ids):
-            return _PLACE
+            return access_words.NOT_HERE
     if not (config.people or config.roles):
         # Where the place does not count, the servers of the person do.
         is_elsewhere = member.guild_id is None and bool(config.guilds or config.channels)
-        return _PERSON if is_elsewhere and not member.is_member else ""
+        return access_words.NOT_LISTED if is_elsewhere and not member.is_member else ""
     is_known = member.user_id in config.people
     has_role = not set(config.roles).isdisjoint(member.role_ids)
-    return "" if is_known or has_role else _PERSON
+    return "" if is_known or has_role else access_words.NOT_LISTED
 
 
 def is_about_place(sentence: str) -> bool:
     """Say whether a refusal is about the place: there the bot answers no one."""
-    return sentence == _PLACE
+    return sentence == access_words.NOT_HERE

@@ -11,6 +11,7 @@ import discord
 from interpreter_bot.platforms.discord import message_layout
 from interpreter_bot.platforms.rendering import past_code
 from interpreter_bot.sessions import share_links
+from interpreter_bot.wording import question_words
 
 _LOOKS: Final = {
     "stop": ("Stop", discord.ButtonStyle.danger),
@@ -24,12 +25,11 @@ _LOOKS: Final = {
     "change": ("Edit", discord.ButtonStyle.secondary),
     "refuse": ("Refuse", discord.ButtonStyle.danger),
     "once": ("Once", discord.ButtonStyle.primary),
-    "session": ("For this session", discord.ButtonStyle.secondary),
+    "session": (question_words.FOR_SESSION, discord.ButtonStyle.secondary),
     "install": ("Install and run again", discord.ButtonStyle.primary),
     "yes": ("Yes", discord.ButtonStyle.primary),
     "no": ("No", discord.ButtonStyle.danger),
 }
-UNKNOWN: Final = "This button is from another version of me. Use a newer one, or ask again."
 _TEMPLATE: Final = r"ib:(?P<verb>[a-z]+):(?P<number>[0-9]{1,19}):(?P<owner>[0-9]{1,20})"
 _ID: Final = re.compile(_TEMPLATE)
 

@@ -8,6 +8,7 @@ from typing import Any, Final, get_args
 
 from interpreter_bot import errors, settings
 from interpreter_bot.sessions import approval_policy, requests
+from interpreter_bot.wording import access_words
 
 _YES: Final = frozenset({"on", "yes", "true"})
 _NO: Final = frozenset({"off", "no", "false"})
@@ -15,14 +16,6 @@ _SWITCHES: Final = ("threads", "follow_threads", "show_code")
 APPROVAL: Final = approval_policy.NAME
 NAMES: Final = (APPROVAL, "model", *_SWITCHES)
 """Names of all preferences."""
-ABOUT: Final = {
-    APPROVAL: "ask a person before the model's code runs: never, once per answer (plan), or every "
-    "time; the strictest choice here applies",
-    "model": "the model I use if a conversation has not chosen another",
-    "threads": "a mention opens a thread",
-    "follow_threads": "I answer in my threads without a mention",
-    "show_code": "code stays visible after it has run",
-}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,7 +59,7 @@ def check(name: str) -> None:
         BotError: there is none of that name.
     """
     if name not in NAMES:
-        raise errors.BotError(f"There is no such setting. You can choose {', '.join(NAMES)}.")
+        raise errors.BotError(access_words.no_such_setting(", ".join(NAMES)))
 
 
 def parse(name: str, text: str, models: tuple[str, ...]) -> object | None:
@@ -84,4 +77,4 @@ def parse(name: str, text: str, models: tuple[str, ...]) -> object | None:
     if name not in _SWITCHES and text in suggestions(name, models):
         return text
     known = ", ".join((*suggestions(name, models), "default"))
-    raise errors.BotError(f"{name} can be one of: {known}.")
+    raise errors.BotError(access_words.setting_choices(name, known))

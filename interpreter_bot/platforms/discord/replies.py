@@ -22,16 +22,11 @@ from interpreter_bot.platforms.discord import (
     turn_rendering,
 )
 from interpreter_bot.sessions import pending_questions, ports, turn_stops
-from interpreter_bot.wording import run_words
+from interpreter_bot.wording import discord_words, question_words, run_words
 
 _log = logging.getLogger(__name__)
 
 _MOST_TABLES = 5
-_REFUSED = (
-    "I cannot answer in <#{id}>: I am not allowed to write there. Ask an admin to let me send "
-    "messages, or ask me here."
-)
-_LOST = "Discord does not let me show anything there any more."
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +142,9 @@ class DiscordReply:
         await self._sync.is_lost.wait()
         await on_lost()
         if self._sync.is_refused:
-            await self._tell(self._style.owner, _REFUSED.format(id=self._style.channel_id))
+            await self._tell(
+                self._style.owner, discord_words.not_allowed_to_write(self._style.channel_id)
+            )
 
     async def _show(self) -> None:
         """Sync the answer until all of it stands, including artifacts."""
@@ -190,7 +187,7 @@ class DiscordReply:
         offered = [message_layout.Button(verb, end.turn_id, owner) for verb in verbs]
         tables = self._contents.tables[:_MOST_TABLES]
         for count, number in enumerate(tables, start=1):
-            label = f"Table {count} as CSV" if len(tables) > 1 else ""
+            label = discord_words.table_as_csv(count) if len(tables) > 1 else ""
             offered.append(message_layout.Button("csv", number, owner, label))
         return tuple(offered)
 
@@ -253,7 +250,7 @@ class DiscordReply:
     async def ask(self, cell: int, request: values.InputRequested) -> str:
         """Ask where the request came from."""
         if self._sync.is_lost.is_set():
-            raise errors.BotError(_LOST)
+            raise errors.BotError(discord_words.NOT_SHOWN)
         entry = answer_contents.Question(0, request.prompt, is_password=request.is_password)
         with self._asking(entry, verbs=request.choices or ("answer",)) as question:
             answer = await question.answer or ""
@@ -275,11 +272,15 @@ class DiscordReply:
         verbs = ("run", *choices, "change", "refuse")
         with self._asking(entry, verbs=verbs, code=code, is_personal=is_personal) as question:
             answer = await question.answer
-            entry.verdict = "🚫 refused" if answer is None else "✔️ approved"
+            entry.verdict = (
+                f"🚫 {question_words.DECLINED}"
+                if answer is None
+                else f"✔️ {question_words.APPROVED}"
+            )
             if answer in choices:
-                entry.verdict = "✔️ approved for this session"
+                entry.verdict = f"✔️ {question_words.APPROVED_FOR_SESSION}"
             elif answer is not None and answer != code:
-                entry.verdict = "✔️ approved, after it was edited"
+                entry.verdict = f"✔️ {question_words.APPROVED_AS_EDITED}"
             return answer
 
     @contextlib.contextmanager
@@ -307,7 +308,7 @@ class DiscordReply:
             try:
                 yield question
             finally:
-                entry.verdict = entry.verdict or "not answered any more"
+                entry.verdict = entry.verdict or question_words.EXPIRED
                 self._buttons = ()
                 self._sync.change(is_urgent=True)
 

@@ -16,9 +16,7 @@ from interpreter_bot.platforms.discord import (
     subcommands,
 )
 from interpreter_bot.text import code_reading
-
-RUN = "Run this message"
-ASK = "Ask about this message"
+from interpreter_bot.wording import command_words
 
 _MOST_CHOICES: Final = 25
 _MOST_CHOICE: Final = 100
@@ -37,7 +35,7 @@ def add_menus(
         code = code_reading.code_of(message.content)
         if not code:
             if await handler.admits(interaction):
-                await handler.tell(interaction, "There is no code in that message.")
+                await handler.tell(interaction, command_words.NO_CODE)
             return
         await handler.request(
             interaction, code, attachments=tuple(message.attachments), is_code=True
@@ -56,8 +54,8 @@ def add_menus(
             await handler.request(sent, text, attachments=attachments, recent=(about,))
 
         modal = modals.CodeModal(
-            "Ask about this message",
-            "What do you want to know?",
+            command_words.ASK_ABOUT_MESSAGE,
+            command_words.YOUR_QUESTION,
             submitted,
             handler.failed,
             kind=modals.QUESTION,
@@ -66,8 +64,8 @@ def add_menus(
         )
         await interaction.response.send_modal(modal)
 
-    tree.add_command(app_commands.ContextMenu(name=RUN, callback=run))
-    tree.add_command(app_commands.ContextMenu(name=ASK, callback=ask))
+    tree.add_command(app_commands.ContextMenu(name=command_words.RUN_MESSAGE, callback=run))
+    tree.add_command(app_commands.ContextMenu(name=command_words.ASK_ABOUT_MESSAGE, callback=ask))
 
 
 def add_commands(
@@ -115,7 +113,7 @@ def _py(handler: interactions.InteractionHandler) -> app_commands.Command[Any, A
             await handler.request(sent, source, attachments=(*files, *more), is_code=True)
 
         modal = modals.CodeModal(
-            "Run Python",
+            command_words.RUN_TITLE,
             "Code",
             submitted,
             handler.failed,

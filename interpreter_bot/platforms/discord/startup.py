@@ -33,18 +33,10 @@ from interpreter_bot.platforms.discord import (
     subcommands,
 )
 from interpreter_bot.sessions import requests, session_service, suspended_turns
+from interpreter_bot.wording import discord_words
 
 _log = logging.getLogger(__name__)
 
-_NO_CONTENT: Final = (
-    "Discord does not grant the message-content intent. In channels only messages that mention the "
-    "bot or reply to it are read; messages in its threads need a mention. Switch the intent on in "
-    "the developer portal to have that too."
-)
-_OPEN: Final = (
-    "Anyone on Discord may use this bot: name discord.guilds, channels, roles or people, and "
-    "switch Public Bot off in the developer portal."
-)
 IDENTIFY_SECONDS: Final = 5.0
 """Between two IDENTIFY calls: Discord rejects a second one within them."""
 _NOTICE_SECONDS: Final = 60.0
@@ -52,14 +44,6 @@ _CHECK_SECONDS: Final = 10.0
 # What discord.py calls the thread of each connection.
 _HEARTBEAT: Final = "keep-alive-handler"
 _HEARTBEAT_SECONDS: Final = 2.0
-_CLOSES: Final = {
-    4004: "Discord does not accept the token.",
-    4010: "Discord does not accept the shards.",
-    4011: "Discord requires sharding for this many servers: set discord.sharding.",
-    4013: "Discord does not know the intents.",
-    4014: "Discord does not grant the message-content intent: switch it on in the developer "
-    "portal, or set discord.message_content to auto.",
-}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,9 +70,9 @@ async def serve(
         DiscordError: it does not let the bot in, or not any more.
     """
     async with running(service, config, token=token) as connected:
-        lost = "" if connected.has_content else f" {_NO_CONTENT}"
-        open_ = f" {_OPEN}" if config.is_open else ""
-        yield f"connected as {connected.name}.{lost}{open_}"
+        notes = [] if connected.has_content else [discord_words.NO_CONTENT_INTENT]
+        notes += [discord_words.OPEN_TO_ALL] if config.is_open else []
+        yield discord_words.connected(connected.name, *notes)
 
 
 @contextlib.asynccontextmanager
@@ -111,7 +95,7 @@ async def running(
     """
     logs.add_secrets((token,))
     if config.is_open:
-        _log.warning(_OPEN)
+        _log.warning(discord_words.OPEN_TO_ALL)
     with_content = config.message_content != "off"
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(_heartbeats_over)
@@ -124,8 +108,8 @@ async def running(
             )
         except discord.PrivilegedIntentsRequired:
             if config.message_content == "required":
-                raise api_errors.DiscordLoginError(_CLOSES[4014]) from None
-            _log.warning(_NO_CONTENT)
+                raise api_errors.DiscordLoginError(discord_words.CLOSES[4014]) from None
+            _log.warning(discord_words.NO_CONTENT_INTENT)
             await asyncio.sleep(IDENTIFY_SECONDS)
             client, connection = await _connect(
                 service, config, in_flight, session, token=token, with_content=False
@@ -218,7 +202,7 @@ async def _connect(
                     waiting.cancel()
                 if connection.done():
                     _raise_first(connection)
-                    raise api_errors.DiscordLostError("Discord ended the connection at once.")
+                    raise api_errors.DiscordLostError(discord_words.CLOSED_AT_ONCE)
     except BaseException:
         await client.close()
         if connection is not None:
@@ -270,7 +254,7 @@ def _raise_first(connection: asyncio.Task[None]) -> None:
         connection.result()
     except AttributeError as error:
         # How the library (2.7) ends when the very first connection is closed before its greeting.
-        raise api_errors.DiscordLostError("Discord closed the connection at once.") from error
+        raise api_errors.DiscordLostError(discord_words.CLOSED_AT_ONCE) from error
 
 
 async def _watch(connection: asyncio.Task[None], config: settings.Discord) -> None:
@@ -284,9 +268,9 @@ async def _watch(connection: asyncio.Task[None], config: settings.Discord) -> No
             await asyncio.shield(connection)
     except discord.PrivilegedIntentsRequired as error:
         if config.message_content == "required":
-            raise api_errors.DiscordError(_CLOSES[4014]) from error
-        raise api_errors.DiscordLostError(_NO_CONTENT) from error
-    raise api_errors.DiscordLostError("The connection to Discord has ended.")
+            raise api_errors.DiscordError(discord_words.CLOSES[4014]) from error
+        raise api_errors.DiscordLostError(discord_words.NO_CONTENT_INTENT) from error
+    raise api_errors.DiscordLostError(discord_words.ENDED)
 
 
 @contextlib.contextmanager
@@ -295,21 +279,21 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except discord.LoginFailure as error:
-        raise api_errors.DiscordLoginError(_CLOSES[4004]) from error
+        raise api_errors.DiscordLoginError(discord_words.CLOSES[4004]) from error
     except discord.PrivilegedIntentsRequired:
         raise
     except discord.ConnectionClosed as error:
-        if error.code in _CLOSES:
-            raise api_errors.DiscordError(_CLOSES[error.code]) from error
-        told = f"Discord closed the connection ({error.code})."
+        if error.code in discord_words.CLOSES:
+            raise api_errors.DiscordError(discord_words.CLOSES[error.code]) from error
+        told = discord_words.closed(error.code)
         raise api_errors.DiscordLostError(told) from error
     except TimeoutError as error:
-        raise api_errors.DiscordLostError("Discord did not answer in time.") from error
+        raise api_errors.DiscordLostError(discord_words.NO_ANSWER) from error
     except discord.HTTPException as error:
-        told = f"Discord rejected the bot (status {error.status}, code {error.code})."
+        told = discord_words.rejected(error.status, error.code)
         raise api_errors.DiscordLostError(told) from error
     except (*api_errors.CONNECTION, discord.GatewayNotFound) as error:
-        raise api_errors.DiscordLostError("Discord cannot be reached.") from error
+        raise api_errors.DiscordLostError(discord_words.UNREACHABLE) from error
 
 
 async def _close(
@@ -352,7 +336,7 @@ def _notifying(
             sending = channel.send(markdown.small(f"🔹 {markdown.plain(sentence)}"))
             await in_flight.limits.within(_NOTICE_SECONDS, sending)
         except api_errors.ANY as error:
-            raise api_errors.DiscordError("Discord rejected the message.") from error
+            raise api_errors.DiscordError(discord_words.MESSAGE_REFUSED) from error
         if client.user is not None:
             # The notice may be that the bot was killed in the midst of an answer.
             await interrupted_answers.mend_all(channel, client.user.id, in_flight.is_running)

@@ -21,26 +21,19 @@ from interpreter_bot.platforms.discord import (
 from interpreter_bot.platforms.rendering import offered_commands, session_facts
 from interpreter_bot.sessions import share_links
 from interpreter_bot.text import quantities
-from interpreter_bot.wording import session_words
+from interpreter_bot.wording import (
+    access_words,
+    command_words,
+    discord_words,
+    file_words,
+    model_words,
+    session_words,
+)
 
 # What `_moment` writes, once it was escaped as all foreign text is.
 _ESCAPED_MOMENT: Final = re.compile(r"\\<t:(\d{1,12}):f\\>")
 _Interaction = discord.Interaction[Any]
 _MOST_FILES: Final = 40
-_HELP: Final = """\
-**I run Python** in a sandbox with the usual data libraries, and keep its variables and files for \
-as long as a conversation lasts.
-• Mention me in a channel: I open a thread, and the thread is the conversation.
-• Write to me directly, with files if you like.
-• `/py code:` runs code as it is; `/py` alone opens an editor and takes files.
-• On any message: Apps → *Run this message* or *Ask about this message*.
-• Edit your message, and I answer again.
-• `/interpreter` has: {commands}."""
-_COMMANDS: Final = "reset, undo, fork, again, files, variables, limits, notebook, usage, settings"
-_NO_CONTENT: Final = (
-    "🔹 In channels I can read only messages that mention me or reply to me, commands, and what "
-    "you choose from Apps: Discord does not grant me the message-content intent."
-)
 
 
 async def hand_out(
@@ -57,10 +50,7 @@ async def hand_out(
     with tempfile.TemporaryFile() as spool:
         async with handler.service.queries.reading(place.key, name) as (info, chunks):
             if info.size_bytes > place.file_bytes:
-                most = quantities.size(place.file_bytes)
-                raise errors.BotError(
-                    f"The file is larger than the {most} allowed here. It stays in /mnt/data."
-                )
+                raise errors.BotError(file_words.not_sent_whole(place.file_bytes))
             async for chunk in chunks:
                 spool.write(chunk)
         size = spool.tell()
@@ -82,8 +72,8 @@ async def notebook(
     """
     data = await handler.service.queries.notebook(place.key)
     if len(data) > place.file_bytes:
-        raise errors.BotError("The notebook is larger than Discord lets me send.")
-    told = "This conversation as a Jupyter notebook:"
+        raise errors.BotError(file_words.NOTEBOOK_TOO_LARGE)
+    told = file_words.NOTEBOOK
     await handler.tell(interaction, told, uploads=(in_memory("conversation.ipynb", data),))
 
 
@@ -133,11 +123,7 @@ class CommandEffects:
         """Reset a session. Everybody in the channel sees it."""
         place = channels_and_threads.of_interaction(interaction)
         await self._service.reset(place.key, files=files)
-        sentence = "Variables and history are reset"
-        sentence += (
-            ", and the files are deleted." if files else "; the files in /mnt/data are kept."
-        )
-        await self._handler.tell(interaction, f"🧹 {sentence}")
+        await self._handler.tell(interaction, f"🧹 {session_words.reset(files_deleted=files)}")
 
     async def files(self, interaction: _Interaction, name: str) -> None:
         """List files, or send one."""
@@ -158,12 +144,13 @@ class CommandEffects:
     async def limits(self, interaction: _Interaction) -> None:
         """Show the limits of code."""
         queries, place = self._service.queries, channels_and_threads.of_interaction(interaction)
-        sent = session_facts.Fact("A file I send here", quantities.size(place.file_bytes))
+        sent = session_facts.Fact(discord_words.FILE_I_SEND, quantities.size(place.file_bytes))
         text = _listed(
-            "What your code may use", [*session_facts.limits(queries.limits, queries.kernels), sent]
+            discord_words.CODE_LIMITS,
+            [*session_facts.limits(queries.limits, queries.kernels), sent],
         )
         is_open = queries.sandbox_level is values.SandboxLevel.NONE
-        walls = "\n• ⚠️ **there is no sandbox**" if is_open else ""
+        walls = f"\n• ⚠️ **{discord_words.NO_SANDBOX}**" if is_open else ""
         await self._handler.tell(interaction, f"{text}{walls}")
 
     async def network(self, interaction: _Interaction) -> None:
@@ -245,12 +232,12 @@ class CommandEffects:
         place = channels_and_threads.of_interaction(interaction)
         person = channels_and_threads.person(interaction.user)
         names = [
-            _COMMANDS,
+            command_words.DISCORD_COMMANDS,
             *await offered_commands.offered(self._service, place.key, person),
         ]
-        lines = [_HELP.format(commands=", ".join(names))]
+        lines = [command_words.discord_help(commands=", ".join(names))]
         if not self._client.intents.message_content:
-            lines.append(markdown.small(_NO_CONTENT))
+            lines.append(markdown.small(discord_words.NO_CONTENT))
         if self._service.model_notice:
             lines.append(markdown.small(f"🔹 {markdown.plain(self._service.model_notice)}"))
         await self._handler.tell(interaction, "\n".join(lines))
@@ -262,11 +249,11 @@ class CommandEffects:
             current = await self._service.queries.model(place.key)
             told = _listed("Models", session_facts.models(self._service.queries.models, current))
             if not self._service.queries.models:
-                told = f"There is no model. {markdown.plain(self._service.model_notice)}"
+                told = markdown.plain(self._service.model_notice or model_words.NONE)
             await self._handler.tell(interaction, _cut(told))
             return
         await self._service.choose_model(place.key, None if name == "default" else name)
-        told = f"This conversation now uses {markdown.line(name)}."
+        told = model_words.now_used(markdown.line(name))
         await self._handler.tell(interaction, told)
 
     async def settings(self, interaction: _Interaction, name: str, value: str, scope: str) -> None:
@@ -280,15 +267,13 @@ class CommandEffects:
             return
         chosen = preferences.parse(name, value, self._service.queries.models)
         await self._service.choose(_scope(interaction, place, scope), name, chosen)
-        where = {"me": "for you", "channel": "in this channel", "server": "on this server"}[scope]
-        sentence = f"{markdown.line(name)} is now {markdown.line(value)} {where}."
-        if chosen is None:
-            sentence = f"{markdown.line(name)} is reset to the default {where}."
+        shown = None if chosen is None else markdown.line(value)
+        sentence = discord_words.setting_changed(markdown.line(name), shown, scope)
         if name == preferences.APPROVAL:
             holds = await self._service.queries.approval(place.scope(str(interaction.user.id)))
             if chosen not in (None, holds):
-                sentence += " It is weaker than another setting here, so the stricter one applies."
-            sentence += f" In effect for you here: {markdown.line(holds)}."
+                sentence += f" {access_words.WEAKER}"
+            sentence += f" {discord_words.in_effect(markdown.line(holds))}"
         await self._handler.tell(interaction, sentence)
 
     async def _show_settings(
@@ -296,16 +281,16 @@ class CommandEffects:
     ) -> None:
         person = channels_and_threads.person(interaction.user)
         holds = await self._handler.in_flight.chosen_by(place, person)
-        lines = ["**Your settings here**"]
+        lines = [f"**{discord_words.SETTINGS_TITLE}**"]
         for name in names:
             value: object = getattr(holds, name, "")
             if name == preferences.APPROVAL:
                 value = await self._service.queries.approval(place.scope(person.id))
             shown = {True: "on", False: "off", "": "default"}.get(value, value)
-            lines.append(f"• {markdown.line(name)}: {shown} ({preferences.ABOUT[name]})")
+            lines.append(f"• {markdown.line(name)}: {shown} ({discord_words.SETTINGS[name]})")
         if len(names) == 1:
             choices = ", ".join(preferences.suggestions(names[0], self._service.queries.models))
-            lines.append(markdown.small(f"To change it, choose a value: {choices} or default."))
+            lines.append(markdown.small(discord_words.how_to_change(choices)))
         await self._handler.tell(interaction, _cut("\n".join(lines)))
 
 
@@ -320,14 +305,14 @@ def _scope(
     if scope == "me":
         return values.Scope(channels_and_threads.PLATFORM, person=str(interaction.user.id))
     if place.guild_id is None or not place.is_member:
-        raise errors.BotError("Here you can choose for yourself only.")
+        raise errors.BotError(access_words.ONLY_FOR_YOURSELF)
     held = interaction.permissions
     if scope == "channel":
         if not (held.manage_channels or held.manage_guild):
-            raise errors.BotError("Only people who manage this channel can choose for it.")
+            raise errors.BotError(access_words.CHANNEL_MANAGERS_ONLY)
         return values.Scope(channels_and_threads.PLATFORM, place.key.workspace, place.key.channel)
     if not held.manage_guild:
-        raise errors.BotError("Only people who manage this server can choose for it.")
+        raise errors.BotError(access_words.SERVER_MANAGERS_ONLY)
     return values.Scope(channels_and_threads.PLATFORM, place.key.workspace)
 
 

@@ -18,7 +18,7 @@ from interpreter_bot.platforms.rendering import (
 )
 from interpreter_bot.sessions import ports
 from interpreter_bot.text import quantities, safe_text
-from interpreter_bot.wording import run_words
+from interpreter_bot.wording import discord_words, question_words, run_words
 
 Wrap: TypeAlias = Callable[[str, str, bytes], message_layout.Upload | str]
 """Makes an upload of a name within the turn, a description and bytes; or says why there is none."""
@@ -142,10 +142,10 @@ class TurnRenderer:
             if is_held_back or rest:
                 yield _status("✍️ writing …")
             return
-        yield markdown.small(f"… {missing:,} characters are only in the file, then the end.")
+        yield markdown.small(discord_words.rest_in_file(missing))
         which = self._contents.entries.index(entry)
         data = entry.text.encode("utf-8", "replace")
-        yield self._wrap(f"answer-{which + 1}.md", "The whole answer", data)
+        yield self._wrap(f"answer-{which + 1}.md", discord_words.WHOLE_ANSWER, data)
         yield from tail
 
     def _now(self) -> Iterator[message_layout.Part]:
@@ -153,19 +153,19 @@ class TurnRenderer:
         log = self._contents
         last = log.entries[-1] if log.entries else None
         if log.ahead is not None:
-            yield _status(f"⏳ {run_words.queued(log.ahead) or 'one moment …'}")
+            yield _status(f"⏳ {run_words.queued(log.ahead) or discord_words.ONE_MOMENT}")
         elif log.awaited:
             yield _status(f"⏳ {markdown.plain(log.awaited)} ({_began(log.since)})")
         elif log.draft:
             yield markdown.code(_tail(log.draft, _CODE_LINES, _CODE_CHARACTERS), "py")
-            yield _status("✍️ writing code …")
+            yield _status(f"✍️ {discord_words.WRITING_CODE}")
         elif isinstance(last, answer_contents.Cell) and last.finished is None:
             yield _status(f"⏳ running … ({_began(last.began)}, at most {self._limit})")
         elif isinstance(last, answer_contents.Question) and not last.verdict:
             return
         elif not (isinstance(last, answer_contents.Words) and last.text.strip()):
             thinking = f"⏳ thinking … ({_began(log.since)})"
-            yield _status(thinking if log.has_begun else "⏳ one moment …")
+            yield _status(thinking if log.has_begun else f"⏳ {discord_words.ONE_MOMENT}")
 
     def _end(self, end: ports.End) -> Iterator[message_layout.Part]:
         yield from self._sentence(end)
@@ -237,14 +237,14 @@ class TurnRenderer:
         yield message_layout.Break(pings=True)
         owner = f"<@{self._contents.owner}>"
         if entry.is_approval:
-            yield f"{owner} **Run this code?**"
+            yield f"{owner} **{question_words.RUN_THIS}**"
             yield from self._code_to_approve(entry.prompt)
             return
-        yield f"{owner} ⌨️ **Your code asks for input.**"
+        yield f"{owner} ⌨️ **{question_words.asks('')}**"
         if entry.is_password:
-            yield "It asks for a password: press Answer, so that nobody else reads it."
+            yield question_words.PASSWORD
         else:
-            yield "Reply to this message, or press Answer."
+            yield question_words.REPLY_OR_BUTTON
         yield markdown.code(_tail(entry.prompt, 10, _MOST_PROMPT))
 
     def _code_to_approve(self, code: str) -> Iterator[message_layout.Part]:
@@ -257,8 +257,8 @@ class TurnRenderer:
         yield block
         if head != revealed.text.strip("\n") or head.strip() not in block:
             # Three backticks cannot be written within a block.
-            yield markdown.small("The whole code, as it will run, is in the file.")
-            yield self._wrap("to-approve.py", "The whole code", revealed.text.encode())
+            yield markdown.small(question_words.WHOLE_CODE_IN_FILE)
+            yield self._wrap("to-approve.py", question_words.WHOLE_CODE, revealed.text.encode())
 
     def _item(self, item: display_items.Item) -> Iterator[message_layout.Part]:
         match item:

@@ -12,9 +12,9 @@ from interpreter_bot import errors, values
 from interpreter_bot.platforms.rendering import display_items, output_selection
 from interpreter_bot.sessions import past_turns
 from interpreter_bot.text import output_screens
+from interpreter_bot.wording import command_words
 
 BUTTON: Final = "Show code"
-TOO_LONG_AGO: Final = "That answer is too old to show."
 ABOUT: Final = "What I ran for that answer:"
 FILE_NAME: Final = "code.py"
 OUTPUT: Final = "Output:"
@@ -58,7 +58,7 @@ def turn_of(past: Iterable[past_turns.PastTurn], turn_id: str) -> past_turns.Pas
     for turn in past:
         if str(turn.id) == turn_id:
             return turn
-    raise errors.BotError(TOO_LONG_AGO)
+    raise errors.BotError(command_words.ANSWER_TOO_OLD)
 
 
 def runs(turn: past_turns.PastTurn) -> Sequence[RunCode]:
@@ -82,7 +82,7 @@ def runs(turn: past_turns.PastTurn) -> Sequence[RunCode]:
                 if not isinstance(output, values.StoredDisplay):
                     screens[cell].show(output)
     if not made:
-        raise errors.BotError(TOO_LONG_AGO)
+        raise errors.BotError(command_words.ANSWER_TOO_OLD)
     return [
         dataclasses.replace(run, output=_text(cell, screen))
         for run, (cell, screen) in zip(made, screens.items(), strict=True)

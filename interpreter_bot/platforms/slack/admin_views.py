@@ -10,6 +10,7 @@ from typing import Any, Final, get_args
 from interpreter_bot.platforms.rendering import session_facts
 from interpreter_bot.platforms.slack import blocks, home_and_modal_views, markdown, permissions
 from interpreter_bot.sessions import past_turns, requests
+from interpreter_bot.wording import slack_words
 
 KILL: Final = "home_kill"
 DELETE: Final = "home_delete"
@@ -29,7 +30,6 @@ _NAMES: Final = (
     *(permissions.APPROVAL, permissions.FOLLOWING),
     *(permissions.TOKENS, permissions.MONEY),
 )
-_HINT: Final = "Leave empty to use the operator's setting."
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class AdminForm:
 
 def admin_section(governed: AdminForm) -> list[blocks.Block]:
     """Build the admins' part of the home tab."""
-    made = [home_and_modal_views.heading("All sessions")]
+    made = [home_and_modal_views.heading(slack_words.ALL_SESSIONS)]
     for overview in governed.everybody[:_MOST_SESSIONS]:
         made += _session(overview)
     holds = governed.holds
@@ -71,13 +71,13 @@ def admin_section(governed: AdminForm) -> list[blocks.Block]:
     lines.append(f"*Answers without a mention:* {'yes' if holds.follows_threads else 'no'}")
     change = blocks.actions(blocks.button("Change", CHANGE, "change"))
     made += [
-        home_and_modal_views.heading("Access and limits"),
+        home_and_modal_views.heading(slack_words.ACCESS),
         blocks.section("\n".join(lines)),
         change,
     ]
     good, bad = governed.feedback
     made += [
-        home_and_modal_views.heading("Usage and budgets"),
+        home_and_modal_views.heading(slack_words.USAGE),
         blocks.section(f"Answers: {good} good, {bad} bad"),
     ]
     if governed.usage is not None:
@@ -97,7 +97,7 @@ def _chooser(person: str) -> blocks.Block:
     made = {
         "type": "users_select",
         "action_id": PERSON,
-        "placeholder": blocks.plain("Show usage for…"),
+        "placeholder": blocks.plain(slack_words.SHOW_USAGE),
     }
     return made | ({"initial_user": person} if person else {})
 
@@ -107,13 +107,11 @@ def _session(overview: past_turns.SessionOverview) -> list[blocks.Block]:
     kill = blocks.button("Kill", KILL, key)
     delete = blocks.button("Delete", DELETE, key, style="danger")
     kill["confirm"] = _confirmation(
-        "Kill this session?",
-        "Running code is stopped and variables are deleted; files are kept.",
+        slack_words.KILL,
+        slack_words.KILLED,
         "Kill",
     )
-    delete["confirm"] = _confirmation(
-        "Delete this session?", "Its variables, files and history are gone for good.", "Delete"
-    )
+    delete["confirm"] = _confirmation(slack_words.DELETE, slack_words.DELETED, "Delete")
     return [
         blocks.section(home_and_modal_views.session_text(overview)),
         blocks.actions(kill, delete),
@@ -143,25 +141,25 @@ def form(chosen: Mapping[str, Any]) -> home_and_modal_views.View:
     return {
         "type": "modal",
         "callback_id": FORM,
-        "title": blocks.plain("Access and limits", 24),
+        "title": blocks.plain(slack_words.ACCESS, 24),
         "submit": blocks.plain("Save", 24),
         "close": blocks.plain("Cancel", 24),
         "blocks": [
-            _input(permissions.PEOPLE, "People who may use me", people),
-            _input(permissions.GROUPS, "User groups (S…) who may", groups),
-            _input(permissions.CHANNELS, "Channels where I work", channels),
+            _input(permissions.PEOPLE, slack_words.PEOPLE, people),
+            _input(permissions.GROUPS, slack_words.GROUPS, groups),
+            _input(permissions.CHANNELS, slack_words.CHANNELS, channels),
             _input(
                 permissions.APPROVAL,
-                "Ask a person before the model's code runs",
+                slack_words.APPROVAL,
                 _select(get_args(requests.Approval), approval),
             ),
             _input(
                 permissions.FOLLOWING,
-                "Answer without a mention in threads of one person",
+                slack_words.FOLLOWING,
                 _select(tuple(_SWITCH), switch),
             ),
-            _input(permissions.TOKENS, "Tokens one person may use in a day", tokens),
-            _input(permissions.MONEY, "Money one person may use in a day", money),
+            _input(permissions.TOKENS, slack_words.TOKENS, tokens),
+            _input(permissions.MONEY, slack_words.MONEY, money),
         ],
     }
 
@@ -192,7 +190,7 @@ def _input(name: str, label: str, element: blocks.Block) -> blocks.Block:
         "type": "input",
         "block_id": name,
         "label": blocks.plain(label, 200),
-        "hint": blocks.plain(_HINT, 200),
+        "hint": blocks.plain(slack_words.OPERATORS_SETTING, 200),
         "element": {**element, "action_id": name},
         "optional": True,
     }

@@ -11,17 +11,7 @@ from interpreter_bot import values
 from interpreter_bot.platforms.rendering import past_code
 from interpreter_bot.sessions import ports
 from interpreter_bot.text import fences, quantities
-
-TITLES: Final = {
-    values.Ending.OK: "Ran Python",
-    values.Ending.ERROR: "Python failed",
-    values.Ending.TIMED_OUT: "Python took too long",
-    values.Ending.OUT_OF_MEMORY: "Python ran out of memory",
-    values.Ending.CRASHED: "Python crashed",
-    values.Ending.STOPPED: "Stopped Python",
-    values.Ending.REFUSED: "Python was not run",
-}
-"""Titles of finished executions."""
+from interpreter_bot.wording import slack_words
 
 State: TypeAlias = Literal["in_progress", "complete", "error"]
 _MARKS: Final[dict[str, str]] = {"in_progress": "⏳", "complete": "✓", "error": "✗"}
@@ -50,7 +40,7 @@ def small_print(end: ports.End, spent: values.Usage | None, *, is_fresh: bool = 
     if spent is not None:
         facts.append(f"{spent.input_tokens + spent.output_tokens:,} tokens")
     if is_fresh:
-        facts.append("This thread has its own Python: reply here to continue")
+        facts.append(slack_words.OWN_PYTHON)
     return " · ".join(facts)
 
 

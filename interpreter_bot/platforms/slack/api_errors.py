@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from interpreter_bot import errors
+from interpreter_bot.wording import slack_words
 
 # Slack does not accept the token.
 GONE: Final = frozenset(
@@ -40,21 +41,6 @@ LACKING: Final = frozenset(
         *("restricted_plan_level", "team_not_eligible", "unknown_method"),
     }
 )
-_SENTENCES: Final = {
-    "account_inactive": "the bot's account was deactivated",
-    "channel_not_found": "the bot cannot see that channel; invite it",
-    "file_upload_size_restricted": "this workspace does not accept files of that size",
-    "file_uploads_disabled": "this workspace does not accept files",
-    "invalid_auth": "the token is not valid",
-    "is_archived": "the channel is archived",
-    "missing_scope": "the app lacks a permission; install it again with the current manifest",
-    "not_allowed_token_type": "it is a token of another kind",
-    "not_in_channel": "the bot is not in that channel; invite it",
-    "restricted_action": "this workspace does not let the bot do that",
-    "storage_limit_reached": "this workspace's storage is full",
-    "token_expired": "the token has expired",
-    "token_revoked": "the token was revoked",
-}
 
 
 class SlackError(errors.BotError):
@@ -70,8 +56,7 @@ class RefusedError(SlackError):
     """
 
     def __init__(self, method: str, code: str) -> None:
-        reason = _SENTENCES.get(code, code)
-        super().__init__(f"Slack refused {method}: {reason}.")
+        super().__init__(slack_words.refused(method, code))
         self.method = method
         self.code = code
 

@@ -12,6 +12,7 @@ from interpreter_bot.platforms.rendering import message_splitting, past_code, qu
 from interpreter_bot.platforms.slack import markdown
 from interpreter_bot.sessions import ports, share_links
 from interpreter_bot.text import fences, quantities, safe_text
+from interpreter_bot.wording import question_words, slack_words
 
 Block: TypeAlias = dict[str, Any]
 
@@ -25,7 +26,7 @@ CONFIRM, DISMISS = "command_confirm", "command_dismiss"
 RUN, EDIT, CANCEL, ANSWER = "approval_run", "approval_edit", "approval_cancel", "input_answer"
 CHOICE: Final = "input_choice_"
 """Beginning of the actions that answer with one of the choices, which follows."""
-_CHOICES: Final = {ports.FOR_SESSION: "For this session"}
+_CHOICES: Final = {ports.FOR_SESSION: question_words.FOR_SESSION}
 
 _TABLE_ROWS: Final = 100
 _TABLE_COLUMNS: Final = 20
@@ -200,7 +201,7 @@ def table_download_buttons(key: str, found: Sequence[tuple[str, str]]) -> list[B
 
 def _download_button(key: str, number: int, handle: str, about: str) -> Block:
     # Each element of a row needs an action id of its own.
-    return button(f"All {about} as CSV", f"{WHOLE}_{number}", f"{key}/{handle}")
+    return button(slack_words.all_as_csv(about), f"{WHOLE}_{number}", f"{key}/{handle}")
 
 
 def visit(key: str) -> Block:
@@ -270,8 +271,8 @@ def feedback(key: str) -> Block:
     element = {
         "type": "feedback_buttons",
         "action_id": FEEDBACK,
-        "positive_button": {"text": plain("Good answer"), "value": f"up {key}"},
-        "negative_button": {"text": plain("Bad answer"), "value": f"down {key}"},
+        "positive_button": {"text": plain(slack_words.GOOD_ANSWER), "value": f"up {key}"},
+        "negative_button": {"text": plain(slack_words.BAD_ANSWER), "value": f"down {key}"},
     }
     return {"type": "context_actions", "elements": [element]}
 

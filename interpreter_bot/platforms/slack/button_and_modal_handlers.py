@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Any, Final
+from typing import Any
 
 from slack_bolt.kwargs_injection.async_args import AsyncArgs
 
@@ -22,10 +22,9 @@ from interpreter_bot.platforms.slack import (
     subcommands,
 )
 from interpreter_bot.text import code_reading
+from interpreter_bot.wording import command_words
 
 _log = logging.getLogger(__name__)
-
-_FEEDBACK: Final = "Thank you; noted."
 
 
 class ButtonAndModalHandlers:
@@ -111,7 +110,7 @@ class ButtonAndModalHandlers:
                 await self._permissions.require(workspace, user, channel)
                 await self._feedback.note(workspace.team, user, turn, opinion)
                 if tell:
-                    await tell(_FEEDBACK)
+                    await tell(command_words.THANKS)
             case blocks.RUN:
                 question = await form.question(workspace, user, channel, value)
                 await form.resolve(question, question.code)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable
-from typing import Final
 
 from slack_bolt.async_app import AsyncRespond
 
@@ -26,13 +25,9 @@ from interpreter_bot.platforms.slack import (
 )
 from interpreter_bot.sessions import past_turns, requests
 from interpreter_bot.text import fences
-from interpreter_bot.wording import run_words
+from interpreter_bot.wording import command_words, file_words, run_words
 
 _log = logging.getLogger(__name__)
-
-_NOTHING: Final = "Nothing is running."
-_SENT: Final = "That is too long to show here, so I sent it to you as a file."
-_NO_SESSION: Final = "There is no such conversation here."
 
 
 def teller(respond: AsyncRespond) -> subcommands.Tell:
@@ -150,7 +145,7 @@ class CommandActions:
         if key is None or key.workspace != workspace.team or key.channel != channel:
             return
         if not await self._in_flight.cancel(key, request_id):
-            raise errors.BotError(_NOTHING)
+            raise errors.BotError(run_words.NOTHING_RUNS)
 
     async def stop_thread(
         self, workspace: installations.InstalledWorkspace, user: str, channel: str, root: str
@@ -174,7 +169,7 @@ class CommandActions:
             status="active",
         )
         await self._in_flight.close_unfinished(key)
-        await message_posting.whisper(self._api, place, _NOTHING)
+        await message_posting.whisper(self._api, place, run_words.NOTHING_RUNS)
 
     async def send_table(
         self,
@@ -192,7 +187,7 @@ class CommandActions:
         session, _, handle = value.rpartition("/")
         key = requests_in_flight.key_of(session)
         if key is None or (key.workspace, key.channel) != (workspace.team, place.channel):
-            raise errors.BotError("There is no such table.")
+            raise errors.BotError(command_words.NO_TABLE)
         name = await self._service.save_table(key, handle, requests.Person(user))
         if complaints := await self._commands.send_file(key, place, name):
             raise errors.BotError(complaints)
@@ -212,7 +207,7 @@ class CommandActions:
         await self._permissions.require(workspace, user, place.channel)
         key = requests_in_flight.key_of(value)
         if key is None or (key.workspace, key.channel) != (workspace.team, place.channel):
-            raise errors.BotError(_NO_SESSION)
+            raise errors.BotError(command_words.NO_CONVERSATION)
         await self._commands.send_link(key, place)
 
     async def queries(
@@ -225,7 +220,7 @@ class CommandActions:
         """
         turn = await self._turn(workspace, user, channel, value)
         if not turn.queries:
-            raise errors.BotError(past_code.TOO_LONG_AGO)
+            raise errors.BotError(command_words.ANSWER_TOO_OLD)
         return fences.fenced(query_listings.script(turn.queries), language="sql")
 
     async def show_code(self, place: message_posting.Place, value: str) -> None:
@@ -248,7 +243,7 @@ class CommandActions:
         if complaints := await self._uploads.send(direct, direct.thread, files):
             raise errors.BotError("\n".join(complaints))
         if direct is not place:
-            await message_posting.whisper(self._api, place, _SENT)
+            await message_posting.whisper(self._api, place, file_words.SENT_AS_FILE)
 
     async def _turn(
         self, workspace: installations.InstalledWorkspace, user: str, channel: str, value: str
@@ -262,7 +257,7 @@ class CommandActions:
         session, _, turn_id = value.rpartition("/")
         key = requests_in_flight.key_of(session)
         if key is None or (key.workspace, key.channel) != (workspace.team, channel):
-            raise errors.BotError(past_code.TOO_LONG_AGO)
+            raise errors.BotError(command_words.ANSWER_TOO_OLD)
         return past_code.turn_of(await self._service.queries.history(key), turn_id)
 
     async def rename(

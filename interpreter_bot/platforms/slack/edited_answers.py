@@ -27,6 +27,7 @@ from interpreter_bot.platforms.slack import (
     unfinished_answers,
     web_api,
 )
+from interpreter_bot.wording import slack_words
 
 _log = logging.getLogger(__name__)
 
@@ -140,7 +141,7 @@ class EditedAnswer:
         """
         await self._up_to_pictures(answer)
         text = f"{self._text(answer)}\n\n{live}".strip("\n")
-        shown = text or "_Working on it…_"
+        shown = text or f"_{slack_words.WORKING}_"
         await self._messages.show(shown, below=below, payload=self._payload, is_first_sign=not text)
 
     async def finish(self, answer: answer_contents.Answer, below: Sequence[blocks.Block]) -> None:

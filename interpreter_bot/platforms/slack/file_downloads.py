@@ -12,17 +12,11 @@ import aiohttp
 from interpreter_bot import errors, settings
 from interpreter_bot.platforms.slack import api_errors, installations, web_api
 from interpreter_bot.sessions import requests
-from interpreter_bot.text import quantities
+from interpreter_bot.wording import file_words
 
 _CHUNK_BYTES: Final = 64 * 1024
 _MOST_REDIRECTS: Final = 3
 _STALL_SECONDS: Final = 60
-_REFUSED_ACCESS: Final = {
-    "access_denied": "the bot may not see it",
-    "file_not_found": "it was deleted",
-    "hidden_by_limit": "this workspace's plan hides it",
-    "tombstone": "it was deleted",
-}
 
 
 class DownloadError(errors.BotError):
@@ -69,7 +63,7 @@ class FileDownloads:
         async for chunk in self.open(workspace, file):
             data += chunk
             if len(data) > most_bytes:
-                raise DownloadError(f"{name_of(file)} is too long to be run.")
+                raise DownloadError(file_words.too_long_to_run(name_of(file)))
         return data.decode("utf-8", "replace")
 
     async def open(
@@ -84,19 +78,17 @@ class FileDownloads:
         name = name_of(known)
         url = known.get("url_private_download") or known.get("url_private") or ""
         if known.get("mode") == "external" or known.get("is_external"):
-            raise DownloadError(f"{name} is hosted outside Slack, so I can't fetch it.")
+            raise DownloadError(file_words.outside_slack(name))
         if (known.get("size") or 0) > self._most_bytes:
             raise self._too_large(name)
         try:
             async for chunk in self._fetch(workspace, str(url), known):
                 yield chunk
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise DownloadError(f"{name} could not be fetched from Slack.") from error
+            raise DownloadError(file_words.not_fetched(name)) from error
 
     def _too_large(self, name: str) -> DownloadError:
-        return DownloadError(
-            f"{name} is larger than the {quantities.size(self._most_bytes)} allowed."
-        )
+        return DownloadError(file_words.too_large(name, self._most_bytes))
 
     async def _complete_description(
         self, workspace: installations.InstalledWorkspace, file: Mapping[str, Any]
@@ -112,13 +104,15 @@ class FileDownloads:
                 answer = await self._api.call(workspace, "files.info", file=file.get("id"))
             except api_errors.SlackError as error:
                 code = getattr(error, "code", "")
-                reason = _REFUSED_ACCESS.get(code, str(error))
-                raise DownloadError(f"{name_of(file)} could not be fetched: {reason}") from error
+                reason = file_words.SLACK_ACCESS.get(code, str(error))
+                raise DownloadError(file_words.not_fetched(name_of(file), reason)) from error
             file = answer["file"]
             access = file.get("file_access", "visible")
-        if access in _REFUSED_ACCESS or file.get("mode") in _REFUSED_ACCESS:
-            reason = _REFUSED_ACCESS.get(access) or _REFUSED_ACCESS[str(file["mode"])]
-            raise DownloadError(f"{name_of(file)} could not be fetched: {reason}.")
+        if access in file_words.SLACK_ACCESS or file.get("mode") in file_words.SLACK_ACCESS:
+            reason = (
+                file_words.SLACK_ACCESS.get(access) or file_words.SLACK_ACCESS[str(file["mode"])]
+            )
+            raise DownloadError(file_words.not_fetched(name_of(file), reason))
         return file
 
     async def _fetch(
@@ -129,7 +123,7 @@ class FileDownloads:
         for _ in range(_MOST_REDIRECTS):
             if not self._is_slack(url):
                 # The token goes to no other host.
-                raise DownloadError(f"{name_of(file)} is not a Slack file.")
+                raise DownloadError(file_words.not_on_slack(name_of(file)))
             async with self._api.session.get(
                 url, headers=headers, allow_redirects=False, timeout=timeout
             ) as response:
@@ -139,20 +133,19 @@ class FileDownloads:
                 async for chunk in self._read(response, file):
                     yield chunk
                 return
-        raise DownloadError(f"{name_of(file)} could not be fetched: too many redirects.")
+        raise DownloadError(file_words.not_fetched(name_of(file), file_words.TOO_MANY_REDIRECTS))
 
     async def _read(
         self, response: aiohttp.ClientResponse, file: Mapping[str, Any]
     ) -> AsyncIterator[bytes]:
         name = name_of(file)
         if response.status != 200:
-            raise DownloadError(f"{name} could not be fetched: Slack answers {response.status}.")
+            raise DownloadError(
+                file_words.not_fetched(name, file_words.answered_status(response.status))
+            )
         if response.content_type == "text/html" and not _is_page(file):
             # Slack's way to say that the token lacks permission.
-            raise DownloadError(
-                f"{name} could not be fetched: I'm not allowed to read it. "
-                "The app may lack the permission files:read."
-            )
+            raise DownloadError(file_words.not_fetched(name, file_words.NOT_READABLE))
         if (response.content_length or 0) > self._most_bytes:
             raise self._too_large(name)
         size = 0
@@ -163,9 +156,7 @@ class FileDownloads:
             yield chunk
         if file.get("size") and size != file["size"]:
             # A page to log in, or a connection that ended without a word.
-            raise DownloadError(
-                f"{name} could not be fetched: {quantities.size(size)} came, not all of it."
-            )
+            raise DownloadError(file_words.not_fetched(name, file_words.fetched_partly(size)))
 
     def _is_slack(self, url: str) -> bool:
         parts = parse.urlsplit(url)

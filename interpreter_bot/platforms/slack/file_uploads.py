@@ -17,6 +17,7 @@ import aiohttp
 
 from interpreter_bot.platforms.slack import api_errors, markdown, message_posting, web_api
 from interpreter_bot.text import file_names
+from interpreter_bot.wording import file_words
 
 _log = logging.getLogger(__name__)
 
@@ -93,11 +94,9 @@ class FileUploads:
             if missing:
                 _log.warning("Slack took %d files and does not show them", len(missing))
                 missing = await self._try(place, thread, missing, complaints)
-            complaints += [
-                f"{one.name} could not be uploaded to Slack (tried twice)." for one in missing
-            ]
+            complaints += [file_words.not_uploaded(one.name) for one in missing]
         except api_errors.SlackError as error:
-            complaints.append(f"The files could not be sent: {error}")
+            complaints.append(file_words.not_sent("The files", error))
         finally:
             for outgoing in batch:
                 outgoing.file.close()
@@ -123,7 +122,7 @@ class FileUploads:
             except api_errors.GoneError:
                 raise
             except api_errors.SlackError as error:
-                complaints.append(f"{outgoing.name} could not be sent: {error}")
+                complaints.append(file_words.not_sent(outgoing.name, error))
             else:
                 sent[named[-1]["id"]] = outgoing
         if not named:
@@ -148,7 +147,7 @@ class FileUploads:
         until = time.monotonic() + self._api.config.sharing_seconds
         ids = [one["id"] for one in named]
         if not all(await _all(self._look(place, file, _is_picture, until) for file in ids)):
-            raise api_errors.SlackError("Slack does not accept these files as pictures.")
+            raise api_errors.SlackError(file_words.NO_PICTURES_FOR_SLACK)
         return ids
 
     async def _look(
@@ -184,7 +183,7 @@ class FileUploads:
         """
         size = outgoing.file.seek(0, io.SEEK_END)
         if not size:
-            raise api_errors.SlackError("it is empty, and Slack accepts no empty files.")
+            raise api_errors.SlackError(file_words.EMPTY_FOR_SLACK)
         try:
             if size > _MOST_BYTES:
                 raise api_errors.RefusedError("the file", "file_upload_size_restricted")

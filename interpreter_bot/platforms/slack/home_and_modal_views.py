@@ -10,6 +10,7 @@ from interpreter_bot.platforms.rendering import session_facts
 from interpreter_bot.platforms.slack import blocks, markdown, requests_in_flight
 from interpreter_bot.sessions import past_turns
 from interpreter_bot.text import quantities
+from interpreter_bot.wording import slack_words
 
 RUN_FORM: Final = "run_form"
 ASK_FORM: Final = "ask_form"
@@ -88,14 +89,14 @@ class Home:
 
 def home(shown: Home) -> View:
     """Make the home tab."""
-    made: list[blocks.Block] = [heading("Your sessions")]
+    made: list[blocks.Block] = [heading(slack_words.YOUR_SESSIONS)]
     if shown.notice:
         made.append(blocks.note(shown.notice))
     if not shown.own:
-        made.append(blocks.section("None yet. Mention me in a channel, or send me a message."))
+        made.append(blocks.section(slack_words.NO_SESSIONS))
     for overview in shown.own[:_MOST_OWN]:
         made += _session(overview, shown.models)
-    made += [heading("Your use today"), blocks.section(session_facts.today(shown.usage))]
+    made += [heading(slack_words.YOUR_USE), blocks.section(session_facts.today(shown.usage))]
     made += shown.more
     made.append(blocks.actions(blocks.button("Refresh", HOME_REFRESH, "home")))
     made.append(blocks.section(markdown.escaped(shown.help.replace("**", "*"))))
@@ -116,7 +117,7 @@ def session_text(overview: past_turns.SessionOverview) -> str:
     """Describe a session as mrkdwn."""
     title = markdown.escaped(quantities.one_line(overview.title, 100)) or "Untitled"
     where = overview.key.channel
-    place = "a direct message" if where.startswith("D") else f"<#{where}>"
+    place = slack_words.DIRECT_MESSAGE if where.startswith("D") else f"<#{where}>"
     state = "running" if overview.is_busy else "idle" if overview.has_kernel else "stopped"
     memory = ""
     if overview.memory_bytes is not None:

@@ -22,6 +22,7 @@ from interpreter_bot.platforms.slack import (
     subcommands,
 )
 from interpreter_bot.sessions import requests
+from interpreter_bot.wording import access_words, session_words, slack_words
 
 if TYPE_CHECKING:
     from interpreter_bot.sessions import session_service
@@ -33,14 +34,6 @@ _KINDS: Final = ("up", "down")
 _log = logging.getLogger(__name__)
 
 _MOST: Final = 20
-_KILLED: Final = "An admin ended this session: its variables are gone, its files are kept."
-_DELETED: Final = "An admin deleted this session: its variables, files and history are gone."
-PROMPTS: Final = (
-    ("Look at a file", "Here is a file. What is in it, and what is worth knowing about it?"),
-    ("Draw a chart", "Draw a chart of the data I send next."),
-    ("Calculate", "How does 10,000 grow in 20 years at 3 %, 5 % and 7 %? Draw it."),
-    ("What can you do?", "help"),
-)
 
 
 class Feedback:
@@ -110,8 +103,10 @@ class HomeTab:
             workspace,
             "assistant.threads.setSuggestedPrompts",
             channel_id=channel,
-            title="What would you like to know?",
-            prompts=[{"title": title, "message": message} for title, message in PROMPTS],
+            title=slack_words.GREETING,
+            prompts=[
+                {"title": title, "message": message} for title, message in slack_words.PROMPTS
+            ],
         )
 
     async def show(
@@ -208,10 +203,10 @@ class HomeTab:
             await self._service.reset(key)
         elif action == admin_views.KILL and profile.is_admin:
             await self._service.reset(key)
-            await self._tell(key, _KILLED)
+            await self._tell(key, session_words.ENDED_BY_ADMIN)
         elif action == admin_views.DELETE and profile.is_admin:
             await self._service.delete(key)
-            await self._tell(key, _DELETED)
+            await self._tell(key, session_words.DELETED_BY_ADMIN)
 
     async def _tell(self, key: values.SessionKey, sentence: str) -> None:
         try:
@@ -229,12 +224,12 @@ class HomeTab:
         """
         key = requests_in_flight.key_of(value)
         if key is None or key.workspace != workspace.team:
-            raise permissions.NotAllowedError("There is no such session.")
+            raise permissions.NotAllowedError(session_words.NO_SUCH_SESSION)
         if profile.is_admin:
             return key
         own = await self._service.recent("slack", workspace.team, person=profile.user, most=_MOST)
         if key not in {overview.key for overview in own}:
-            raise permissions.NotAllowedError("That session is not yours.")
+            raise permissions.NotAllowedError(session_words.NOT_YOUR_SESSION)
         return key
 
     async def form(self, workspace: installations.InstalledWorkspace, trigger: str) -> None:
@@ -260,7 +255,7 @@ class HomeTab:
         """
         profile = await self._permissions.require(workspace, user, "")
         if not profile.is_admin:
-            raise errors.BotError("Only admins may change that.")
+            raise errors.BotError(access_words.ADMINS_ONLY)
         scope = values.Scope("slack", workspace.team)
         for name, value in admin_views.submitted_choices(view).items():
             await self._service.choose(scope, name, value)

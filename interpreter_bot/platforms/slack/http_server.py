@@ -16,6 +16,7 @@ from slack_bolt.response import BoltResponse
 from interpreter_bot import settings
 from interpreter_bot.platforms import http_runners
 from interpreter_bot.platforms.slack import api_errors
+from interpreter_bot.wording import slack_words
 
 _log = logging.getLogger(__name__)
 
@@ -49,8 +50,7 @@ async def serving(
             await web.TCPSite(runner, config.host, config.port).start()
         except OSError as error:
             raise api_errors.SlackError(
-                f"Slack's requests cannot be listened for on {config.host}:{config.port}: "
-                f"{error.strerror}."
+                slack_words.no_listener(f"{config.host}:{config.port}", error.strerror)
             ) from error
         host, port = runner.addresses[0][:2]
         address = f"http://{host}:{port}"

@@ -30,6 +30,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from interpreter_bot import errors, logs, settings
 from interpreter_bot.platforms.slack import api_errors, http_server
+from interpreter_bot.wording import slack_words
 
 _log = logging.getLogger(__name__)
 
@@ -42,17 +43,6 @@ SCOPES: Final = (
 )
 """The scopes that the bot asks for: what it uses, and what agents need; as in the manifest."""
 
-WHOLE: Final = (
-    "This bot is installed workspace by workspace, not for a whole organisation. Install it again "
-    "and choose one workspace."
-)
-"""Shown to people who install it for an organisation."""
-
-UNKEPT: Final = (
-    "The bot cannot keep its token for this workspace at present, so it was not installed. Whoever "
-    "runs the bot finds the reason in its log."
-)
-"""Shown to people who install it while the key that encrypts the tokens is missing."""
 
 _SECRETS: Final = (
     *("bot_token", "bot_refresh_token", "user_token", "user_refresh_token"),
@@ -185,9 +175,7 @@ class InstalledWorkspaces:
             LostError: it is.
         """
         await self._is_lost.wait()
-        raise api_errors.LostError(
-            f"Slack does not accept a token of the bot any more. {self._loss}"
-        )
+        raise api_errors.LostError(slack_words.token_lost(self._loss))
 
     def is_revoked(self, team: str) -> bool:
         """Say whether the token of a workspace is no longer accepted."""
@@ -230,7 +218,7 @@ class _Flow(AsyncOAuthFlow):
     ) -> None:
         if installation.is_enterprise_install:
             _log.warning("refused to be installed for organisation %s", installation.enterprise_id)
-            raise BoltError(WHOLE)
+            raise BoltError(slack_words.WHOLE_ORGANISATION)
         logs.add_secrets([installation.bot_token or ""])
         try:
             await super().store_installation(request, installation)
@@ -238,11 +226,13 @@ class _Flow(AsyncOAuthFlow):
             _log.error(
                 "the token of workspace %s could not be kept: %s", installation.team_id, error
             )
-            raise BoltError(UNKEPT) from error
+            raise BoltError(slack_words.TOKEN_NOT_STORED) from error
 
 
 async def _refused(args: AsyncFailureArgs) -> BoltResponse:
-    status = {WHOLE: 400, UNKEPT: 500}.get(sentence := str(args.error))
+    status = {slack_words.WHOLE_ORGANISATION: 400, slack_words.TOKEN_NOT_STORED: 500}.get(
+        sentence := str(args.error)
+    )
     if status is not None:
         return BoltResponse(status=status, body=sentence, headers={"Content-Type": "text/plain"})
     return await args.default.failure(args)

@@ -24,12 +24,11 @@ from interpreter_bot.platforms.slack import (
     requests_in_flight,
 )
 from interpreter_bot.sessions import event_claims, requests
-from interpreter_bot.wording import run_words
+from interpreter_bot.wording import command_words, run_words
 
 _log = logging.getLogger(__name__)
 
 _PLATFORM: Final = "slack"
-_NO_CODE: Final = "There is no code in this message: no code block and no Python snippet."
 
 _Start: TypeAlias = Callable[[], Awaitable[None]]
 
@@ -216,7 +215,7 @@ class InteractionRequests:
         for file in facts.get("files") or ():
             if message_parsing.is_snippet(file) or str(file.get("name", "")).endswith(".py"):
                 return await self._downloads.text(workspace, file)
-        raise errors.BotError(_NO_CODE)
+        raise errors.BotError(command_words.NO_CODE)
 
     async def _at(
         self,
@@ -253,4 +252,4 @@ class InteractionRequests:
         for facts in answer.get("messages", ()):
             if facts.get("ts") == ts:
                 return dict(facts)
-        raise errors.BotError("That message is gone.")
+        raise errors.BotError(command_words.MESSAGE_GONE)

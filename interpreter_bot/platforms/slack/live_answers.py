@@ -22,6 +22,7 @@ from interpreter_bot.platforms.slack import (
     unfinished_answers,
 )
 from interpreter_bot.text import quantities, safe_text
+from interpreter_bot.wording import command_words, slack_words
 
 _log = logging.getLogger(__name__)
 
@@ -271,7 +272,7 @@ class LiveMessage:
             self._sections.adopt(stream.timestamps)
             return False
         if apart:
-            content = {"text": "The table", "blocks": apart}
+            content = {"text": slack_words.TABLE, "blocks": apart}
             await message_posting.post(self.api, self.place, content, self.thread)
         return True
 
@@ -328,7 +329,7 @@ def heading(name: str, code: str) -> str:
     readable = safe_text.revealed(code)
     shown = _head(readable.text)
     written = markdown.python(shown, readable.warning)
-    return f"**{markdown.defused(quantities.one_line(name, 80))}** ran:\n{written}"
+    return command_words.run_by(markdown.defused(quantities.one_line(name, 80)), written)
 
 
 def is_whole_in_heading(code: str) -> bool:

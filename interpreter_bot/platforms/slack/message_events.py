@@ -33,20 +33,13 @@ from interpreter_bot.platforms.slack import (
 )
 from interpreter_bot.sessions import event_claims, requests
 from interpreter_bot.text import quantities
-from interpreter_bot.wording import run_words
+from interpreter_bot.wording import access_words, question_words, run_words
 
 _log = logging.getLogger(__name__)
 
 PLATFORM: Final = "slack"
 _MOST_ANSWERS: Final = 1_000
 _PAST_LOOKED_AT: Final = 20
-_ELSEWHERE: Final = (
-    "I was restarted, so the code that asked this is no longer waiting. Mention me to start again."
-)
-_MENTION: Final = "I only answer messages here that mention me."
-_MENTION_PEOPLE: Final = (
-    "Several people write in this thread, so I only answer messages that mention me."
-)
 _Start: TypeAlias = Callable[[], Awaitable[None]]
 
 
@@ -239,7 +232,7 @@ class MessageEvents:
         if not await self._service.events.claim(PLATFORM, name):
             return
         place = message_posting.place_of(workspace, message)
-        sentence = _MENTION_PEOPLE if is_followed else _MENTION
+        sentence = access_words.MENTION_ME_IN_CROWD if is_followed else access_words.MENTION_ME
         content = {"text": sentence, "blocks": [blocks.note(sentence)]}
         payload = {message_posting.MENTION_NEEDED: True}
         await message_posting.post(self._services.api, place, content, place.thread, payload)
@@ -380,7 +373,7 @@ class MessageEvents:
         try:
             thread = await self._read_thread(workspace, message)
             if self._answers_elsewhere(thread, message) and not incoming.is_mention:
-                raise errors.BotError(_ELSEWHERE)
+                raise errors.BotError(question_words.CODE_GONE)
             request = await message_requests.build(
                 self._services, workspace, incoming, thread, profile
             )

@@ -15,9 +15,9 @@ from interpreter_bot.platforms.slack import (
     thread_history,
 )
 from interpreter_bot.sessions import requests
+from interpreter_bot.wording import command_words
 
 _MOST_FILES: Final = 20
-_LOOK: Final = "Look at what I sent and tell me what it is."
 
 
 def session_key(
@@ -74,7 +74,7 @@ async def build(
     ]
     return requests.Request(
         **about,
-        text=text or _LOOK,
+        text=text or command_words.DESCRIBE_UPLOAD,
         attachments=shared.downloads.attachments(workspace, files),
         recent=thread_history.recent(before, names),
         approval=shared.config.approval,

@@ -16,6 +16,7 @@ from interpreter_bot.platforms.slack import (
     installations,
 )
 from interpreter_bot.sessions import pending_questions
+from interpreter_bot.wording import command_words, question_words
 
 
 class Modals:
@@ -30,14 +31,24 @@ class Modals:
         self, workspace: installations.InstalledWorkspace, channel: str, trigger: str
     ) -> None:
         """Open the editor of `/py`."""
-        form = (home_and_modal_views.RUN_FORM, "Run Python", "Your code", "Run")
+        form = (
+            home_and_modal_views.RUN_FORM,
+            command_words.RUN_TITLE,
+            command_words.YOUR_CODE,
+            "Run",
+        )
         await self._open(workspace, trigger, form, {"channel": channel})
 
     async def open_ask(
         self, workspace: installations.InstalledWorkspace, channel: str, ts: str, trigger: str
     ) -> None:
         """Open the question about a message."""
-        form = (home_and_modal_views.ASK_FORM, "Ask about this", "Your question", "Ask")
+        form = (
+            home_and_modal_views.ASK_FORM,
+            command_words.ASK_TITLE,
+            command_words.YOUR_QUESTION,
+            "Ask",
+        )
         await self._open(workspace, trigger, form, {"channel": channel, "ts": ts})
 
     async def open_edit(
@@ -48,7 +59,12 @@ class Modals:
         trigger: str,
     ) -> None:
         """Open code that waits for approval."""
-        form = (home_and_modal_views.EDIT_FORM, "Edit before running", "The code", "Run")
+        form = (
+            home_and_modal_views.EDIT_FORM,
+            question_words.EDIT_TITLE,
+            question_words.CODE,
+            "Run",
+        )
         facts = {"channel": channel, "question": question.id}
         await self._open(workspace, trigger, form, facts, initial=question.code)
 
@@ -60,8 +76,8 @@ class Modals:
         trigger: str,
     ) -> None:
         """Open the answer to an `input()`."""
-        label = question.prompt or "Your answer"
-        form = (home_and_modal_views.ANSWER_FORM, "Your code asks", label, "Answer")
+        label = question.prompt or question_words.ANSWER
+        form = (home_and_modal_views.ANSWER_FORM, question_words.INPUT_TITLE, label, "Answer")
         facts = {"channel": channel, "question": question.id}
         await self._open(workspace, trigger, form, facts, is_optional=True)
 
@@ -124,5 +140,5 @@ class Modals:
         if user != question.person:
             profile = await self._permissions.require(workspace, user, channel)
             if not question.may_answer(user, is_admin=profile.is_admin, edits=edits):
-                raise errors.BotError("Only the person who asked can do that.")
+                raise errors.BotError(question_words.NOT_YOURS)
         return question

@@ -12,6 +12,7 @@ import cachetools
 from interpreter_bot import errors, settings, values
 from interpreter_bot.platforms.slack import api_errors, installations, web_api
 from interpreter_bot.sessions import approval_policy, quotas
+from interpreter_bot.wording import access_words
 
 if TYPE_CHECKING:
     from interpreter_bot.sessions import session_service
@@ -109,20 +110,20 @@ class Permissions:
         """
         config = self._config
         if config.allowed_workspaces and workspace.team not in config.allowed_workspaces:
-            raise NotAllowedError("I'm not set up for this workspace.")
+            raise NotAllowedError(access_words.NOT_IN_WORKSPACE)
         lists = await self.lists(workspace)
         is_direct = channel.startswith("D") or not channel
         if lists.channels and not is_direct and channel not in lists.channels:
-            raise NotAllowedError("I'm not set up for this channel.")
+            raise NotAllowedError(access_words.NOT_IN_CHANNEL)
         profile = await self.profile(workspace, user, user_team)
         if profile.is_bot:
-            raise NotAllowedError("I don't respond to bots.")
+            raise NotAllowedError(access_words.NO_BOTS)
         if profile.is_stranger and not config.allows_strangers:
-            raise NotAllowedError("Only people of this workspace can use me.")
+            raise NotAllowedError(access_words.NO_STRANGERS)
         if profile.is_guest and not config.allows_guests:
-            raise NotAllowedError("Guests of this workspace can't use me.")
+            raise NotAllowedError(access_words.NO_GUESTS)
         if not await self._is_listed(workspace, profile, lists):
-            raise NotAllowedError("You don't have access to this bot. Ask an admin.")
+            raise NotAllowedError(access_words.NOT_LISTED)
         return profile
 
     async def _is_listed(
@@ -176,9 +177,7 @@ class Permissions:
                 answer = await self._api.call(workspace, "users.info", user=user)
             except api_errors.SlackError as error:
                 _log.warning("%s could not be looked up", user, exc_info=error)
-                raise NotAllowedError(
-                    "I couldn't look you up in Slack. Try again later."
-                ) from error
+                raise NotAllowedError(access_words.UNKNOWN_PERSON) from error
             known = self._read(workspace, user, answer.get("user", {}))
             self._profiles[key] = known
         if user_team and user_team not in (workspace.team, workspace.enterprise):

@@ -21,6 +21,7 @@ from interpreter_bot.platforms.slack import (
 )
 from interpreter_bot.sessions import pending_questions
 from interpreter_bot.text import fences, quantities, safe_text
+from interpreter_bot.wording import question_words
 
 _log = logging.getLogger(__name__)
 
@@ -50,8 +51,10 @@ async def ask(
     prompt = quantities.one_line(request.prompt, _PROMPT_CHARACTERS)
     shown = fences.inline(prompt) if prompt else ""
     where = None if request.is_password else (place.workspace.team, place.channel, thread)
-    how = "Answer with the button." if request.is_password else "Answer here in the thread."
-    text = f"⌨️ Your code asks {shown or 'for input'}\n\n_{how}_"
+    how = (
+        question_words.ANSWER_BY_BUTTON if request.is_password else question_words.ANSWER_IN_THREAD
+    )
+    text = f"⌨️ {question_words.asks(shown)}\n\n_{how}_"
     with pending.open(place.user, where, prompt=prompt) as question:
         chosen = [
             blocks.button(choice.capitalize(), f"{blocks.CHOICE}{choice}", question.id)
@@ -59,16 +62,16 @@ async def ask(
         ]
         answering = chosen or [blocks.button("Answer", blocks.ANSWER, question.id)]
         under = [blocks.actions(*answering)]
-        content = {"text": "Your code asks for input", "blocks": [*blocks.written(text), *under]}
+        content = {"text": question_words.asks(""), "blocks": [*blocks.written(text), *under]}
         payload: dict[str, Any] = {ASKS: place.user, QUESTION: question.id} if where else {}
         payload |= _facts(request_id)
         ts = await message_posting.post(api, place, content, thread, payload)
-        said = "No longer waiting for an answer."
+        said = question_words.EXPIRED
         try:
             answer = await question.answer
-            said = "Answered."
+            said = question_words.ANSWERED
         finally:
-            done = f"⌨️ Your code asked {shown or 'for input'}\n\n_{said}_"
+            done = f"⌨️ {question_words.asked(shown)}\n\n_{said}_"
             await _settle(api, place, ts, done)
     return answer or ""
 
@@ -99,20 +102,20 @@ async def approve(
     may_edit = len(code) <= _EDITED_CHARACTERS
     with pending.open(place.user, code=code, is_personal=is_personal) as question:
         under = blocks.approval(
-            f"Run this code?\n{shown}", question.id, may_edit=may_edit, choices=choices
+            f"{question_words.RUN_THIS}\n{shown}", question.id, may_edit=may_edit, choices=choices
         )
-        content: dict[str, Any] = {"text": "Run this code?", "blocks": list(under)}
+        content: dict[str, Any] = {"text": question_words.RUN_THIS, "blocks": list(under)}
         ts = await message_posting.post(api, place, content, thread, _facts(request_id))
-        said = "No longer waiting."
+        said = question_words.EXPIRED
         try:
             answer = await question.answer
-            said = "Cancelled." if answer is None else "Approved."
+            said = question_words.DECLINED if answer is None else question_words.APPROVED
             if answer in choices:
-                said = "Approved for this session."
+                said = question_words.APPROVED_FOR_SESSION
             elif answer not in (None, code):
                 edited = safe_text.revealed(answer or "")
                 shown = markdown.python(edited.text, edited.warning)
-                said = "Approved, as edited."
+                said = question_words.APPROVED_AS_EDITED
         finally:
             await _settle(api, place, ts, f"{shown}\n_{said}_")
     return answer
@@ -129,7 +132,7 @@ async def _show_all(
     plan = file_uploads.of_bytes("plan.py", code.encode("utf-8", "replace"), "", is_image=False)
     complaints = await file_uploads.FileUploads(api).send(place, thread, [plan])
     if complaints:
-        raise api_errors.SlackError("The code is too long to be shown for approval.")
+        raise api_errors.SlackError(question_words.TOO_LONG_TO_SHOW)
 
 
 async def _settle(api: web_api.WebApi, place: message_posting.Place, ts: str, text: str) -> None:

@@ -11,7 +11,7 @@ import dataclasses
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.slack import (
@@ -28,12 +28,10 @@ from interpreter_bot.platforms.slack import (
 )
 from interpreter_bot.sessions import lanes, ports, turn_stops
 from interpreter_bot.text import output_screens, quantities, safe_text
-from interpreter_bot.wording import run_words
+from interpreter_bot.wording import run_words, slack_words
 
 _log = logging.getLogger(__name__)
 
-_RUNNING: Final = "Running Python"
-_THINKING: Final = "Waiting for the model"
 
 Cancel: TypeAlias = Callable[[], Awaitable[object]]
 
@@ -145,7 +143,7 @@ class SlackReply:
         self._has_run = True
         self._is_code_cut |= not self._shows_all_of(code)
         self._last_line = ""
-        self._task(_RUNNING, "in_progress")
+        self._task(slack_words.RUNNING, "in_progress")
 
     def output(self, cell: int, output: values.Output) -> None:
         """See the port."""
@@ -214,7 +212,7 @@ class SlackReply:
         drawn = quantities.count(pictures, "picture") if pictures else ""
         self._cell = running
         outcome = " · ".join(filter(None, (took, drawn)))
-        self._task(answer_contents.TITLES[finished.ending], state, output=outcome)
+        self._task(run_words.TITLES[finished.ending], state, output=outcome)
         self._cell = None
         for part in shown.parts:
             match part:
@@ -308,14 +306,14 @@ class SlackReply:
         note = run_words.elapsed(self._waiting_for, seconds)
         limit = self._limits.execution_seconds
         if not note and self._cell is not None:
-            running = run_words.elapsed(_RUNNING, seconds, limit)
+            running = run_words.elapsed(slack_words.RUNNING, seconds, limit)
             if self._is_code:
-                note = running if running != _RUNNING else ""
-            elif self._changed.is_set() or running != _RUNNING:
+                note = running if running != slack_words.RUNNING else ""
+            elif self._changed.is_set() or running != slack_words.RUNNING:
                 self._task(running, "in_progress", output=self._last_line)
         elif not note and not self._message.is_streaming:
-            note = run_words.elapsed(_THINKING, seconds)
-            note = note if note != _THINKING else ""
+            note = run_words.elapsed(slack_words.THINKING, seconds)
+            note = note if note != slack_words.THINKING else ""
         self._message.note = quantities.one_line(note, answer_contents.FIELD_CHARACTERS)
 
     async def _progress(self) -> None:
@@ -356,7 +354,7 @@ class SlackReply:
         if not self._is_code and end.status is values.TurnStatus.DONE and end.turn_id:
             below.append(blocks.feedback(str(end.turn_id)))
         if not (self._answer.has_anything or self._made or self._table):
-            self._answer.paragraph("_Done. No output._")
+            self._answer.paragraph(f"_{run_words.SILENT}_")
         try:
             await self._message.finish(
                 self._answer, below, leaves_out=leaves_out, is_rewritten=self._is_rewritten
@@ -377,7 +375,7 @@ class SlackReply:
         """Show that the answer could not be shown, as plainly as possible."""
         with contextlib.suppress(api_errors.SlackError):
             reason = markdown.defused(str(error))
-            await self._message.say(f"The answer could not be shown: {reason}")
+            await self._message.say(slack_words.not_shown(reason))
 
     def _live(self) -> str:
         """Return what the running code has shown until now."""

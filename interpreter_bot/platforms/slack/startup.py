@@ -41,12 +41,11 @@ from interpreter_bot.platforms.slack import (
     subcommands,
 )
 from interpreter_bot.sessions import event_claims, turn_stops
+from interpreter_bot.wording import slack_words
 
 if TYPE_CHECKING:
     from interpreter_bot.sessions import session_service
 
-_FOR_BOT: Final = "the bot token (SLACK_BOT_TOKEN)"
-_FOR_SOCKET: Final = "the app token (SLACK_APP_TOKEN)"
 _CONNECT_SECONDS: Final = 15.0
 _CHECK_SECONDS: Final = 10.0
 
@@ -144,15 +143,13 @@ def _check(config: settings.Slack, tables: installations.Tables | None) -> None:
         SlackError: a sentence about what is missing.
     """
     if config.transport == "http" and not config.signing_secret.get_secret_value():
-        raise api_errors.SlackError("Slack over HTTP needs SLACK_SIGNING_SECRET.")
+        raise api_errors.SlackError(slack_words.NO_SIGNING_SECRET)
     if config.transport == "socket" and not config.app_token.get_secret_value():
-        raise api_errors.SlackError("Slack's Socket Mode needs SLACK_APP_TOKEN (xapp-…).")
+        raise api_errors.SlackError(slack_words.NO_APP_TOKEN)
     if config.client_id and (tables is None or not config.client_secret.get_secret_value()):
-        raise api_errors.SlackError(
-            "Many workspaces need SLACK_CLIENT_SECRET and a database for their tokens."
-        )
+        raise api_errors.SlackError(slack_words.NO_CLIENT_SECRET)
     if not config.is_on:
-        raise api_errors.SlackError("Slack needs SLACK_BOT_TOKEN (xoxb-…).")
+        raise api_errors.SlackError(slack_words.NO_BOT_TOKEN)
 
 
 def _hide(config: settings.Slack) -> None:
@@ -183,9 +180,7 @@ async def _log_in(
     token = config.bot_token.get_secret_value()
     answer = await _identity(config, session)
     if answer.get("is_enterprise_install"):
-        raise api_errors.SlackError(
-            f"SLACK_BOT_TOKEN is for an organisation. {installations.WHOLE}"
-        )
+        raise api_errors.SlackError(slack_words.ORGANISATION_TOKEN)
     return installations.InstalledWorkspace(
         team=str(answer["team_id"]),
         bot_user=str(answer["user_id"]),
@@ -198,7 +193,7 @@ async def _log_in(
 async def _identity(config: settings.Slack, session: aiohttp.ClientSession) -> AsyncSlackResponse:
     token = config.bot_token.get_secret_value()
     client = AsyncWebClient(token=token, base_url=config.api_base_url, session=session)
-    with _translated(_FOR_BOT, config):
+    with _translated(slack_words.BOT_TOKEN, config):
         return await client.auth_test()
 
 
@@ -209,7 +204,7 @@ async def check_bot_token(config: settings.Slack) -> tuple[str, tuple[str, ...]]
         SlackError: Slack refuses it, or cannot be reached.
     """
     _hide(config)
-    with _translated(_FOR_BOT, config):
+    with _translated(slack_words.BOT_TOKEN, config):
         async with asyncio.timeout(_CHECK_SECONDS), aiohttp.ClientSession() as session:
             answer = await _identity(config, session)
     headers = {str(name).lower(): value for name, value in answer.headers.items()}
@@ -227,7 +222,7 @@ async def check_app_token(config: settings.Slack) -> None:
         SlackError: Slack refuses the app token, or cannot be reached.
     """
     _hide(config)
-    with _translated(_FOR_SOCKET, config):
+    with _translated(slack_words.APP_TOKEN, config):
         async with asyncio.timeout(_CHECK_SECONDS), aiohttp.ClientSession() as session:
             await _socket_address(config, config.app_token.get_secret_value(), session)
 
@@ -293,7 +288,7 @@ async def _transport(
             async with asyncio.timeout(_CONNECT_SECONDS):
                 await handler.connect_async()  # type: ignore[no-untyped-call]
         except TimeoutError as error:
-            raise api_errors.LostError("Slack's Socket Mode cannot be reached.") from error
+            raise api_errors.LostError(slack_words.NO_SOCKET) from error
         yield ""
     finally:
         await handler.close_async()  # type: ignore[no-untyped-call]
@@ -312,7 +307,7 @@ class _ConnectionClient(AsyncWebClient):
         try:
             answer = await super().apps_connections_open(app_token=app_token, **kwargs)
         except sdk_errors.SlackApiError as error:
-            refusal = api_errors.refused(_FOR_SOCKET, _code(error))
+            refusal = api_errors.refused(slack_words.APP_TOKEN, _code(error))
             self._refusals += isinstance(refusal, api_errors.GoneError)
             if isinstance(refusal, api_errors.GoneError) and self._refusals > 1:
                 self._known.lose(refusal)
@@ -330,7 +325,7 @@ async def _socket_address(
         SlackError: it is wrong, or Slack cannot be reached.
     """
     client = AsyncWebClient(base_url=config.api_base_url, session=session)
-    with _translated(_FOR_SOCKET, config):
+    with _translated(slack_words.APP_TOKEN, config):
         answer = await client.apps_connections_open(app_token=token)
     return str(answer["url"])
 
@@ -348,12 +343,10 @@ def _translated(what: str, config: settings.Slack) -> Iterator[None]:
     except sdk_errors.SlackApiError as error:
         code = _code(error)
         if not code or code in api_errors.PASSING | api_errors.LIMITED:
-            raise api_errors.LostError(
-                f"Slack did not accept {what} just now ({code or 'no reason given'})."
-            ) from error
+            raise api_errors.LostError(slack_words.refused_for_now(what, code)) from error
         raise api_errors.refused(what, code) from error
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise api_errors.LostError(f"Slack cannot be reached at {config.api_base_url}.") from error
+        raise api_errors.LostError(slack_words.unreachable(config.api_base_url)) from error
 
 
 def _code(error: sdk_errors.SlackApiError) -> str:

@@ -18,77 +18,28 @@ from interpreter_bot.platforms.slack import (
     permissions,
 )
 from interpreter_bot.sessions import requests, share_links
-from interpreter_bot.wording import session_words
+from interpreter_bot.wording import (
+    access_words,
+    command_words,
+    model_words,
+    question_words,
+    run_words,
+    session_words,
+)
 
 if TYPE_CHECKING:
     from interpreter_bot.sessions import session_service
 
-_WITH_MODEL: Final = (
-    "Mention me with a question, or send me a file in a direct message; I write Python, run it and "
-    "show the result. Variables stay alive within a thread."
-)
-_WITHOUT_MODEL: Final = (
-    "I run your Python and show the result. Variables stay alive within a thread."
-)
-_HELP: Final = (
-    (
-        "",
-        "`/py CODE` runs your own code in the channel's Python, without the model; `/py` alone "
-        "opens an editor. In a thread: mention me with `py CODE`.",
-    ),
-    (
-        "",
-        "`reset` clears variables and history (`reset files` deletes the files too) · `stop` stops "
-        "the code",
-    ),
-    (
-        "",
-        "`files` lists the files, `files NAME` sends one · `notebook` sends the conversation as a "
-        "notebook",
-    ),
-    ("page", "`page` sends you, and nobody else, a link to read this conversation on the page"),
-    ("model", "`model` lists the models, `model NAME` switches models"),
-    ("", "`usage` shows what you used, `limits` what your code may use"),
-    ("network", "`network` shows what your code may reach outside"),
-    ("tools", "`tools` lists the tools of other systems that your code may call"),
-    (
-        "connect",
-        "`connect NAME` connects your account so tools can act as you; `disconnect NAME` removes "
-        "it",
-    ),
-    (
-        "",
-        "`variables` lists variables and which are saved; `again` re-runs the cells whose "
-        "variables could not be saved",
-    ),
-    (
-        "",
-        "`fork` opens a thread with a copy of this conversation: variables, files and history · "
-        "`undo` goes back to before the last answer",
-    ),
-    (
-        "model",
-        "`approval never|plan|every` (admins): ask a person before the model's code runs",
-    ),
-    ("", "`follow on|off` (admins): answer without a mention in threads of one person"),
-)
-"""The lines of the help, each with the command that has to be offered for it, if any."""
-_WAYS: Final = """\
-Send me these in a thread, or after `/interpreter` for the channel's own Python. On a message, \
-"Run this message" runs it, and "Ask about this message" asks me about it. Edit your message and \
-I'll answer again. AI can be wrong: check what matters."""
-
 
 _QUESTIONS: Final = {
-    ("reset", ""): ("Reset? Variables are cleared; files are kept.", "Reset"),
-    ("reset", "files"): ("Reset, and delete all files of this conversation?", "Reset and delete"),
+    ("reset", ""): (command_words.RESET_QUESTION, "Reset"),
+    ("reset", "files"): (command_words.RESET_FILES_QUESTION, "Reset and delete"),
     ("undo", ""): (
-        "Undo the last answer? Variables, files and history go back to before it.",
+        command_words.UNDO_QUESTION,
         "Undo",
     ),
 }
 _NO_TURN: Final = 0
-_STOPPING: Final = "Stopping."
 Tell = Callable[[str], Awaitable[None]]
 
 
@@ -97,9 +48,17 @@ async def help_text(
 ) -> str:
     """Return help as Markdown, with the commands that do something in a session."""
     offered = await offered_commands.offered(service, key, person)
-    lines = [f"- {line}" for command, line in _HELP if not command or command in offered]
-    beginning = _WITH_MODEL if "model" in offered else _WITHOUT_MODEL
-    return "\n\n".join([beginning, "\n".join(lines), _WAYS])
+    lines = [
+        f"- {line}"
+        for command, line in command_words.SLACK_COMMANDS
+        if not command or command in offered
+    ]
+    beginning = (
+        command_words.SLACK_INTRODUCTION
+        if "model" in offered
+        else command_words.SLACK_INTRODUCTION_WITHOUT_MODEL
+    )
+    return "\n\n".join([beginning, "\n".join(lines), command_words.SLACK_WAYS])
 
 
 class CommandEffects:
@@ -155,7 +114,7 @@ class CommandEffects:
 
     async def say_stopping(self, place: message_posting.Place) -> None:
         """Say that what ran is being stopped."""
-        await self._teller(place)(_STOPPING)
+        await self._teller(place)(command_words.STOPPING)
 
     async def confirm(
         self,
@@ -194,12 +153,12 @@ class CommandEffects:
         profile = await self._services.permissions.require(workspace, place.user, place.channel)
         key, person, command = blocks.command_of(value)
         if (key.workspace, key.channel) != (workspace.team, place.channel):
-            raise errors.BotError("There is no such conversation here.")
+            raise errors.BotError(command_words.NO_CONVERSATION)
         if place.user != person and not profile.is_admin:
-            raise errors.BotError("Only the person who asked can do that.")
+            raise errors.BotError(question_words.NOT_YOURS)
         name = f"{workspace.team}/{place.channel}/{ts}/confirmed"
         if not await self._service.events.claim("slack", name):
-            raise errors.BotError("That was decided already.")
+            raise errors.BotError(question_words.DECIDED)
 
         async def tell(text: str) -> None:
             await message_posting.replace(self._services.api, place, ts, text)
@@ -210,7 +169,7 @@ class CommandEffects:
                 command = ("undo", str(_NO_TURN))
             await self.run(message_parsing.SlackCommand(*command), key, place, profile, tell=tell)
         else:
-            await tell("_Cancelled. Nothing was changed._")
+            await tell(f"_{question_words.UNCHANGED}_")
 
     def _teller(self, place: message_posting.Place) -> Tell:
         async def tell(text: str) -> None:
@@ -231,8 +190,7 @@ class CommandEffects:
         match command.name:
             case "reset":
                 await service.reset(key, files=command.argument == "files")
-                kept = "deleted" if command.argument == "files" else "kept"
-                return f"Reset. Variables cleared; files {kept}."
+                return session_words.reset(files_deleted=command.argument == "files")
             case "fork":
                 return await self._fork(key, place, person)
             case "undo":
@@ -243,7 +201,7 @@ class CommandEffects:
                 )
                 return markdown.defused(sentence)
             case "stop":
-                return _STOPPING if await service.stop(key) else "Nothing is running here."
+                return command_words.STOPPING if await service.stop(key) else run_words.NOTHING_RUNS
             case "files" if command.argument:
                 return await self.send_file(key, place, command.argument)
             case "files":
@@ -267,7 +225,7 @@ class CommandEffects:
                 return markdown.listed(session_facts.variables(held))
             case "model" if command.argument:
                 await service.choose_model(key, command.argument)
-                return f"Now using {command.argument}."
+                return model_words.now_used(command.argument)
             case "model":
                 return await self._models(key)
             case "notebook":
@@ -321,7 +279,7 @@ class CommandEffects:
     async def _models(self, key: values.SessionKey) -> str:
         service = self._service
         if not service.queries.models:
-            return service.model_notice or "No model is set up; `/py` runs your own code."
+            return service.model_notice or model_words.NONE
         current = await service.queries.model(key)
         return f"Models:\n{markdown.listed(session_facts.models(service.queries.models, current))}"
 
@@ -329,26 +287,26 @@ class CommandEffects:
         self, argument: str, key: values.SessionKey, profile: permissions.Profile
     ) -> str:
         if argument and argument not in get_args(requests.Approval):
-            raise errors.BotError("Approval is one of: never, plan, every.")
+            raise errors.BotError(command_words.APPROVAL_CHOICES)
         if argument:
             await self._choose(key, profile, permissions.APPROVAL, argument)
         scope = values.Scope("slack", key.workspace, key.channel)
         holds = await self._service.queries.approval(scope, self._config.approval)
-        more = f" `{argument}` is weaker than the setting here, so the stricter one applies."
-        return f"Approval here: {holds}.{more if argument not in ('', holds) else ''}"
+        sentence = access_words.approval(holds)
+        return sentence if argument in ("", holds) else f"{sentence} {access_words.WEAKER}"
 
     async def _following(
         self, argument: str, key: values.SessionKey, profile: permissions.Profile
     ) -> str:
         if argument and argument not in message_parsing.SWITCH:
-            raise errors.BotError("Following threads is one of: on, off.")
+            raise errors.BotError(command_words.FOLLOWING_CHOICES)
         if argument:
             await self._choose(
                 key, profile, permissions.FOLLOWING, message_parsing.SWITCH[argument]
             )
         scope = values.Scope("slack", key.workspace, key.channel)
         follows = (await self._services.permissions.preferences(scope)).follows_threads
-        return f"Answering without a mention here: {'on' if follows else 'off'}."
+        return access_words.following(follows)
 
     async def _choose(
         self, key: values.SessionKey, profile: permissions.Profile, name: str, value: object
@@ -359,7 +317,7 @@ class CommandEffects:
             BotError: that is not theirs to do.
         """
         if not profile.is_admin and not key.channel.startswith("D"):
-            raise errors.BotError("Only admins may change that for a channel.")
+            raise errors.BotError(access_words.ADMINS_ONLY_IN_CHANNEL)
         scope = values.Scope("slack", key.workspace, key.channel)
         await self._service.choose(scope, name, value)
 

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from interpreter_bot.platforms.slack import api_errors, blocks, message_posting, web_api
+from interpreter_bot.wording import question_words, session_words
 
 _log = logging.getLogger(__name__)
 
@@ -27,8 +28,6 @@ A picture that is sent as a file has no metadata, and may be one of another answ
 IS_QUESTION: Final = "is_question"
 """Metadata of a question to people during an answer."""
 
-INTERRUPTED: Final = "This answer was interrupted when I was restarted."
-UNASKED: Final = "I was restarted, so this question is closed."
 _TIMESTAMP: Final = re.compile(r"\d{6,}\.\d{6}")
 _OLDEST_SECONDS: Final = 86_400.0
 
@@ -68,7 +67,7 @@ async def find(
     for message in messages:
         facts = message_posting.facts(message)
         if facts.get(REQUEST) == request_id and facts.get(IS_QUESTION):
-            await close(api, place, message, UNASKED)
+            await close(api, place, message, question_words.RESTARTED)
         elif facts.get(REQUEST) == request_id:
             answer_messages.append(message)
         elif place.is_direct and _is_stream(message, request_id):
@@ -153,7 +152,7 @@ async def close_all(
     for message in await _own_messages(api, place, since):
         request_id = str(message_posting.facts(message).get(REQUEST, ""))
         if request_id and is_answer(message) and not await is_running(request_id):
-            await close(api, place, message, INTERRUPTED)
+            await close(api, place, message, session_words.INTERRUPTED)
 
 
 async def close(

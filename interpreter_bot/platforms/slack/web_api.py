@@ -23,6 +23,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from interpreter_bot import settings
 from interpreter_bot.platforms.slack import api_errors, installations
+from interpreter_bot.wording import slack_words
 
 _log = logging.getLogger(__name__)
 
@@ -250,7 +251,7 @@ class WebApi:
         while (until := self._not_before.get(key, 0.0)) > time.monotonic():
             seconds = until - time.monotonic()
             if seconds > most_seconds or until > deadline:
-                raise WaitError("Slack is rate-limiting me. Try again in a minute.")
+                raise WaitError(slack_words.RATE_LIMITED)
             await asyncio.sleep(seconds)
         self._not_before.pop(key, None)
 

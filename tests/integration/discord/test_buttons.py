@@ -409,7 +409,7 @@ async def test_a_question_that_nobody_answers_is_closed(discord_server, lab, con
         question.components = components
         late = await discord_server.click(alice, question, "Answer")
         await until(lambda: "has expired" in late.text)
-    assert "not answered any more" in "\n".join(m.content for m in thread.of_bots)
+    assert "This question has expired." in "\n".join(m.content for m in thread.of_bots)
 
 
 async def approved(turn):
@@ -491,7 +491,7 @@ async def test_a_tool_that_running_code_calls_is_allowed_for_the_session(
         discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
         thread = await steps.thread_in(channel)
         text = await _approve(discord_server, until, alice, thread, "For this session")
-    assert "approved for this session" in text
+    assert "Approved for this session." in text
     assert "Allowed: session" in text
 
 

@@ -305,7 +305,7 @@ async def test_settings_hold_for_person_channel_and_server(discord_server, lab, 
         assert "`every` on this server" in await choose(boss, "approval", "every", "server")
         assert "`off` in this channel" in await choose(boss, "threads", "off", "channel")
         weaker = await choose(alice, "approval", "never")
-        assert "`approval` is now `never` for you. It is weaker than" in weaker
+        assert "`approval` is now `never` for you. That is weaker than" in weaker
         assert "In effect for you here: `every`." in weaker
         shown = await finished_settings(alice)
         assert "`approval`: every" in shown

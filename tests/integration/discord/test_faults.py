@@ -115,7 +115,7 @@ async def test_without_permission_for_files_the_words_arrive(discord_server, lab
         await steps.answered(channel)
     text = "\n".join(message.content for message in channel.of_bots)
     assert "Here is the file." in text
-    assert text.count("I may not attach files in this channel") == 1
+    assert text.count("I am not allowed to attach files in this channel") == 1
 
 
 def _noise(count):

@@ -117,7 +117,7 @@ async def test_two_bots_on_one_database_answer_once(discord_server, lab, connect
         done = await discord_server.command(alice, channel, "py", {"code": "1"})
         await steps.finished(done)
         reset = await discord_server.command(alice, channel, "interpreter reset")
-        assert "history are reset" in await steps.finished(reset)
+        assert "history are cleared" in await steps.finished(reset)
     assert len(service.handled) == 2
     assert [name for name, *_ in service.calls].count("reset") == 1
     assert len(thread.of_bots) == 1

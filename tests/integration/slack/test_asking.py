@@ -95,7 +95,7 @@ async def test_feedback_buttons_follow_the_answer(slack, service, app):
     [answer] = await slack.until(lambda: slack.answers("C1", ts))
     slack.click("U1", "C1", answer["ts"], "feedback", value="up 1")
     [told] = await slack.until(lambda: slack.world.responses)
-    assert told["text"] == "Thank you; noted."
+    assert told["text"] == "Thanks for the feedback."
     assert told["replace_original"] is False
 
 
@@ -174,7 +174,7 @@ async def test_question_is_taken_back_when_the_turn_is_stopped(slack, service, a
         lambda: [m for m in slack.replies("C1", ts) if "input_answer" in str(m.get("blocks"))]
     )
     slack.press_stop("U1", "C1", ts)
-    await slack.until(lambda: "No longer waiting" in question["blocks"][0]["text"])
+    await slack.until(lambda: "This question has expired." in question["blocks"][0]["text"])
     assert len(question["blocks"]) == 1
 
 

@@ -4,7 +4,8 @@ import pathlib
 
 import yaml
 
-from interpreter_bot.platforms.slack import bolt_handlers, home_tab, installations
+from interpreter_bot.platforms.slack import bolt_handlers, installations
+from interpreter_bot.wording import slack_words
 
 MANIFEST = yaml.safe_load(
     (pathlib.Path(__file__).parents[3] / "manifest.yml").read_text(encoding="utf-8")
@@ -54,7 +55,7 @@ def test_texts_fit_and_prompts_are_those_of_the_code():
     view = MANIFEST["features"]["agent_view"]
     assert len(view["agent_description"]) <= 300
     shown = {(p["title"], p["message"]) for p in view["suggested_prompts"]}
-    assert shown <= set(home_tab.PROMPTS)
+    assert shown <= set(slack_words.PROMPTS)
     information = MANIFEST["display_information"]
     assert len(information["name"]) <= 35
     assert len(information["description"]) <= 140

@@ -243,7 +243,7 @@ async def test_command_in_words_that_takes_something_back_asks_first(
     assert "Only the person who asked" in slack.world.responses[0]["text"]
     assert not service.calls
     slack.click("U1", "C1", question["ts"], "command_confirm")
-    await slack.until(lambda: "Reset. Variables cleared" in str(question["blocks"]))
+    await slack.until(lambda: "Reset. Variables and history" in str(question["blocks"]))
     assert service.calls.count((call[0], key, *call[1:])) == 1
     assert len(service.requests) == 1
 

@@ -154,7 +154,7 @@ async def test_where_it_is_is_told(slack, service):
 async def test_port_that_is_taken_is_said_so(slack, service):
     async with connected(slack, service, transport="http", port=0) as address:
         port = int(address.rpartition(":")[2])
-        with pytest.raises(api_errors.SlackError, match="cannot be listened for"):
+        with pytest.raises(api_errors.SlackError, match="cannot listen for"):
             async with connected(slack, service, transport="http", port=port):
                 pass
 

@@ -1,0 +1,49 @@
+"""Who may use the bot, where it answers, and who may change that."""
+
+from __future__ import annotations
+
+from typing import Final
+
+NOT_LISTED: Final = "You don't have access to this bot. Ask an admin."
+NO_BOTS: Final = "I don't respond to bots."
+NO_STRANGERS: Final = "Only people of this workspace can use me."
+NO_GUESTS: Final = "Guests of this workspace can't use me."
+NOT_IN_WORKSPACE: Final = "I'm not set up for this workspace."
+NOT_IN_CHANNEL: Final = "I'm not set up for this channel."
+NOT_HERE: Final = "I can't be used here."
+UNKNOWN_PERSON: Final = "I couldn't look you up in Slack. Try again later."
+ADMINS_ONLY: Final = "Only admins can change that."
+ADMINS_ONLY_IN_CHANNEL: Final = "Only admins can change that for a channel."
+ONLY_FOR_YOURSELF: Final = "Here you can only choose for yourself."
+CHANNEL_MANAGERS_ONLY: Final = "Only people who manage this channel can choose for it."
+SERVER_MANAGERS_ONLY: Final = "Only people who manage this server can choose for it."
+
+MENTION_ME: Final = "I only answer messages here that mention me."
+MENTION_ME_IN_CROWD: Final = (
+    "Several people write in this thread, so I only answer messages that mention me."
+)
+MENTION_OR_REPLY: Final = "I only answer messages here that mention me or reply to me."
+MENTION_OR_REPLY_IN_CROWD: Final = (
+    "Several people write here, so I only answer messages that mention me or reply to me."
+)
+MENTION_OR_REPLY_TO_BE_READ: Final = "I can only read messages here that mention me or reply to me."
+WRITE_SOMETHING: Final = (
+    "Write what you want to know, or send a file with it. `/interpreter help` says more."
+)
+WEAKER: Final = "That is weaker than another setting here, so the stricter one applies."
+
+
+def no_such_setting(names: str) -> str:
+    return f"There is no such setting. You can choose {names}."
+
+
+def setting_choices(name: str, choices: str) -> str:
+    return f"{name} can be one of: {choices}."
+
+
+def approval(choice: str) -> str:
+    return f"Approval here: {choice}."
+
+
+def following(is_on: bool) -> str:
+    return f"Answering without a mention here: {'on' if is_on else 'off'}."

@@ -1,0 +1,111 @@
+"""Commands in chats: what they do, what they answer, and help."""
+
+from __future__ import annotations
+
+from typing import Final
+
+RUN_TITLE: Final = "Run Python"
+YOUR_CODE: Final = "Your code"
+RUN_MESSAGE: Final = "Run this message"
+ASK_ABOUT_MESSAGE: Final = "Ask about this message"
+ASK_TITLE: Final = "Ask about this"
+YOUR_QUESTION: Final = "What do you want to know?"
+NO_CODE: Final = "There is no code in this message: no code block and no Python snippet."
+MESSAGE_GONE: Final = "This message no longer exists."
+ANSWER_TOO_OLD: Final = "That answer is too old to show."
+NO_TABLE: Final = "There is no such table."
+NO_CONVERSATION: Final = "There is no such conversation here."
+STOPPING: Final = "Stopping."
+NEWER_BUTTON: Final = "This button is from another version of me. Use a newer one, or ask again."
+NEWER_FORM: Final = "This form is from another version of me. Please open it again."
+SLOW_BUTTON: Final = "That took too long. Please press the button again."
+RESTARTING: Final = "I am about to restart. Please try again in a moment."
+THANKS: Final = "Thanks for the feedback."
+ANSWER_IN_DIRECT_MESSAGES: Final = "🔹 The answer is in your direct messages."
+APPROVAL_CHOICES: Final = "Approval is one of: never, plan, every."
+FOLLOWING_CHOICES: Final = "Following threads is one of: on, off."
+DESCRIBE_UPLOAD: Final = "Look at what I sent and tell me what it is."
+
+RESET_QUESTION: Final = "Reset? Variables are cleared; files are kept."
+RESET_FILES_QUESTION: Final = "Reset, and delete all files of this conversation?"
+UNDO_QUESTION: Final = "Undo the last answer? Variables, files and history go back to before it."
+
+SLACK_INTRODUCTION: Final = (
+    "Mention me with a question, or send me a file in a direct message; I write Python, run it and "
+    "show the result. Variables stay alive within a thread."
+)
+SLACK_INTRODUCTION_WITHOUT_MODEL: Final = (
+    "I run your Python and show the result. Variables stay alive within a thread."
+)
+SLACK_COMMANDS: Final = (
+    (
+        "",
+        "`/py CODE` runs your own code in the channel's Python, without the model; `/py` alone "
+        "opens an editor. In a thread: mention me with `py CODE`.",
+    ),
+    (
+        "",
+        "`reset` clears variables and history (`reset files` deletes the files too) · `stop` stops "
+        "the code",
+    ),
+    (
+        "",
+        "`files` lists the files, `files NAME` sends one · `notebook` sends the conversation as a "
+        "notebook",
+    ),
+    ("page", "`page` sends only you a link to read this conversation on the page"),
+    ("model", "`model` lists the models, `model NAME` switches models"),
+    ("", "`usage` shows what you used, `limits` what your code may use"),
+    ("network", "`network` shows the hosts and data that your code may reach"),
+    ("tools", "`tools` lists the tools of other systems that your code may call"),
+    (
+        "connect",
+        "`connect NAME` connects your account so tools can act as you; `disconnect NAME` removes "
+        "it",
+    ),
+    (
+        "",
+        "`variables` lists variables and which are saved; `again` re-runs the cells whose "
+        "variables could not be saved",
+    ),
+    (
+        "",
+        "`fork` opens a thread with a copy of this conversation: variables, files and history · "
+        "`undo` goes back to before the last answer",
+    ),
+    (
+        "model",
+        "`approval never|plan|every` (admins): ask a person before the model's code runs",
+    ),
+    ("", "`follow on|off` (admins): answer without a mention in threads of one person"),
+)
+"""Each line of the list, after the command that has to be offered for it; empty for always."""
+SLACK_WAYS: Final = (
+    "Send me these in a thread, or after `/interpreter` for the channel's own Python. On a "
+    'message, "Run this message" runs it, and "Ask about this message" asks me about it. Edit your '
+    "message and I'll answer again. AI can be wrong: check what matters."
+)
+DISCORD_COMMANDS: Final = (
+    "reset, undo, fork, again, files, variables, limits, notebook, usage, settings"
+)
+
+
+def discord_help(commands: str) -> str:
+    return (
+        "**I run Python** in a sandbox with the usual data libraries, and keep its variables and "
+        "files for as long as a conversation lasts.\n"
+        "• Mention me in a channel: I open a thread, and the thread is the conversation.\n"
+        "• Write to me directly, with files if you like.\n"
+        "• `/py code:` runs code as it is; `/py` alone opens an editor and takes files.\n"
+        "• On any message: Apps → *Run this message* or *Ask about this message*.\n"
+        "• Edit your message, and I'll answer again.\n"
+        f"• `/interpreter` has: {commands}."
+    )
+
+
+def running_elsewhere(links: str) -> str:
+    return f"That is running in {links}. Say stop there."
+
+
+def run_by(name: str, code: str) -> str:
+    return f"**{name}** ran:\n{code}"

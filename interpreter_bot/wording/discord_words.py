@@ -1,0 +1,103 @@
+"""Discord: its answers, its choices, and its refusals."""
+
+from __future__ import annotations
+
+from typing import Final
+
+ONE_MOMENT: Final = "one moment …"
+WRITING_CODE: Final = "writing code …"
+WHOLE_ANSWER: Final = "The whole answer"
+INTERRUPTED: Final = "This answer was interrupted."
+COPY_TITLE: Final = "Copy of a conversation"
+NO_SANDBOX: Final = "there is no sandbox"
+FILE_I_SEND: Final = "A file I send here"
+CODE_LIMITS: Final = "What your code may use"
+INPUT_TITLE: Final = "What the code asked for"
+SETTINGS_TITLE: Final = "Your settings here"
+SETTINGS: Final = {
+    "approval": "ask a person before the model's code runs: never, once per answer (plan), or "
+    "every time; the strictest choice here applies",
+    "model": "the model I use if a conversation has not chosen another",
+    "threads": "a mention opens a thread",
+    "follow_threads": "I answer in my threads without a mention",
+    "show_code": "code stays visible after it has run",
+}
+SCOPES: Final = {"me": "for you", "channel": "in this channel", "server": "on this server"}
+PART_REFUSED: Final = "⚠️ Discord refused to show this part of the answer."
+CODE_PARTLY_HIDDEN: Final = (
+    "You cannot see all of the code here: press Edit to see it, or refuse it."
+)
+NOT_SHOWN: Final = "Discord no longer lets me show anything there."
+FILE_REFUSED: Final = "Discord refused it"
+PARTS_REFUSED: Final = "Discord refused it in parts, too"
+NOT_PACKED: Final = "it could not be compressed"
+NO_CONTENT: Final = (
+    "🔹 In channels I can read only messages that mention me or reply to me, commands, and what "
+    "you choose from Apps: Discord does not grant me the message-content intent."
+)
+
+NO_CONTENT_INTENT: Final = (
+    "Discord does not grant the message-content intent. In channels the bot reads only messages "
+    "that mention it or reply to it; messages in its threads need a mention. To change that, "
+    "switch the intent on in the developer portal."
+)
+OPEN_TO_ALL: Final = (
+    "Anyone on Discord can use this bot. To restrict it, set discord.guilds, channels, roles or "
+    "people, and switch Public Bot off in the developer portal."
+)
+CLOSES: Final = {
+    4004: "Discord does not accept the token.",
+    4010: "Discord does not accept the shards.",
+    4011: "Discord requires sharding for this many servers: set discord.sharding.",
+    4013: "Discord does not know the intents.",
+    4014: "Discord does not grant the message-content intent: switch it on in the developer "
+    "portal, or set discord.message_content to auto.",
+}
+"""Discord's codes for why it closes a connection."""
+CLOSED_AT_ONCE: Final = "Discord closed the connection at once."
+ENDED: Final = "The connection to Discord has ended."
+NO_ANSWER: Final = "Discord did not answer in time."
+UNREACHABLE: Final = "Discord cannot be reached."
+MESSAGE_REFUSED: Final = "Discord rejected the message."
+
+
+def connected(name: str, *notes: str) -> str:
+    return " ".join([f"connected as {name}.", *notes])
+
+
+def closed(code: int) -> str:
+    return f"Discord closed the connection ({code})."
+
+
+def rejected(status: int, code: int) -> str:
+    return f"Discord rejected the bot (status {status}, code {code})."
+
+
+def not_allowed_to_write(channel_id: int) -> str:
+    return (
+        f"I cannot answer in <#{channel_id}>: I am not allowed to write there. Ask an admin to let "
+        "me send messages, or ask me here."
+    )
+
+
+def rest_in_file(characters: int) -> str:
+    return f"… {characters:,} characters are only in the file; the end follows."
+
+
+def table_as_csv(number: int) -> str:
+    return f"Table {number} as CSV"
+
+
+def setting_changed(name: str, value: str | None, scope: str) -> str:
+    """Return what a setting is now; a value of None is the default."""
+    if value is None:
+        return f"{name} is reset to the default {SCOPES[scope]}."
+    return f"{name} is now {value} {SCOPES[scope]}."
+
+
+def in_effect(value: str) -> str:
+    return f"In effect for you here: {value}."
+
+
+def how_to_change(choices: str) -> str:
+    return f"To change it, choose a value: {choices} or default."

@@ -1,0 +1,95 @@
+"""Files: too large, gone, not fetched, not sent, left out."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interpreter_bot.text import quantities
+
+NOT_ON_DISCORD: Final = "Discord no longer has this file."
+LARGER_THAN_SAID: Final = "The file is larger than Discord said."
+NOT_READ_FROM_DISCORD: Final = "The file could not be read from Discord."
+DOWNLOAD_BROKE_OFF: Final = "The download from Discord broke off."
+EMPTY_FOR_SLACK: Final = "it is empty, and Slack does not accept empty files."
+NO_PICTURES_FOR_SLACK: Final = "Slack does not accept these files as pictures."
+NO_ATTACHMENTS: Final = (
+    "⚠️ I am not allowed to attach files in this channel. Use `/interpreter files` with a name to "
+    "get one, or `/interpreter notebook` to get the whole conversation. An admin can let me attach "
+    "files."
+)
+REFUSED_BY_DISCORD: Final = "⚠️ The file is too large for Discord. It stays in /mnt/data."
+NOTEBOOK_TOO_LARGE: Final = "The notebook is too large to send on Discord."
+NOTEBOOK: Final = "This conversation as a Jupyter notebook:"
+SENT_AS_FILE: Final = "That is too long to show here, so I sent it to you as a file."
+FOR_DATA: Final = "Files for /mnt/data"
+NOT_READABLE: Final = "I'm not allowed to read it. The app may lack the permission files:read"
+TOO_MANY_REDIRECTS: Final = "too many redirects"
+SLACK_ACCESS: Final = {
+    "access_denied": "I am not allowed to see it",
+    "file_not_found": "it was deleted",
+    "hidden_by_limit": "this workspace's plan hides it",
+    "tombstone": "it was deleted",
+}
+
+
+def not_sent_whole(limit_bytes: int) -> str:
+    size = quantities.size(limit_bytes)
+    return f"The file is larger than the {size} allowed here. It stays in /mnt/data."
+
+
+def too_large(name: str, limit_bytes: int) -> str:
+    return f"{name} is larger than the {quantities.size(limit_bytes)} allowed."
+
+
+def too_large_to_attach(name: str, size_bytes: int, limit_bytes: int) -> str:
+    size, limit = quantities.size(size_bytes), quantities.size(limit_bytes)
+    return f"⚠️ {name} ({size}) is too large: the limit here is {limit}."
+
+
+def too_large_to_send(name: str, size_bytes: int, reason: str) -> str:
+    return (
+        f"⚠️ {name} ({quantities.size(size_bytes)}) is too large to send here: {reason}. It stays "
+        "in /mnt/data. Ask for part of it, or for a smaller version."
+    )
+
+
+def compressed_too_large(size_bytes: int, limit_bytes: int) -> str:
+    size, limit = quantities.size(size_bytes), quantities.size(limit_bytes)
+    return f"it is {size} compressed, and the limit is {limit}"
+
+
+def in_parts(name: str, count: int, command: str) -> str:
+    return f"{name} is compressed, in {count} parts. To put them together, run {command}."
+
+
+def too_long_to_run(name: str) -> str:
+    return f"{name} is too long to run."
+
+
+def outside_slack(name: str) -> str:
+    return f"{name} is hosted outside Slack, so I can't fetch it."
+
+
+def not_on_slack(name: str) -> str:
+    return f"{name} is not a Slack file."
+
+
+def not_fetched(name: str, reason: str = "") -> str:
+    """Return that a file did not come, and why; the reason has no full stop."""
+    return f"{name} could not be fetched{f': {reason}' if reason else ' from Slack'}."
+
+
+def answered_status(status: int) -> str:
+    return f"Slack answered {status}"
+
+
+def fetched_partly(size_bytes: int) -> str:
+    return f"only {quantities.size(size_bytes)} of it arrived"
+
+
+def not_uploaded(name: str) -> str:
+    return f"{name} could not be uploaded to Slack (tried twice)."
+
+
+def not_sent(name: str, reason: object) -> str:
+    return f"{name} could not be sent: {reason}"

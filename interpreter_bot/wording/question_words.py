@@ -1,0 +1,50 @@
+"""Questions to a person: may this code run, what does its `input()` get, and who may answer."""
+
+from __future__ import annotations
+
+from typing import Final
+
+RUN_THIS: Final = "Run this code?"
+NOT_YOURS: Final = "Only the person who asked can do that."
+EXPIRED: Final = "This question has expired."
+DECIDED: Final = "This was already decided."
+APPROVED: Final = "Approved."
+APPROVED_FOR_SESSION: Final = "Approved for this session."
+APPROVED_AS_EDITED: Final = "Approved, as edited."
+DECLINED: Final = "Declined."
+ANSWERED: Final = "Answered."
+UNCHANGED: Final = "Cancelled. Nothing was changed."
+FOR_SESSION: Final = "For this session"
+EDIT_TITLE: Final = "Edit before running"
+CODE: Final = "The code"
+INPUT_TITLE: Final = "Your code asks"
+ANSWER: Final = "Your answer"
+ANSWER_BY_BUTTON: Final = "Answer with the button."
+ANSWER_IN_THREAD: Final = "Answer here in the thread."
+REPLY_OR_BUTTON: Final = "Reply to this message, or press Answer."
+PASSWORD: Final = "This is a password: press Answer, so that nobody else reads it."
+NO_PASSWORDS: Final = (
+    "I don't take passwords from messages. Press Answer, and delete the message if it held one."
+)
+WHOLE_CODE_IN_FILE: Final = "The file has the whole code, exactly as it will run."
+WHOLE_CODE: Final = "The whole code"
+TOO_LONG_TO_SHOW: Final = "The code is too long to be shown for approval."
+TOO_LONG_TO_EDIT: Final = "The code is too long to edit here."
+EDITED_BY_ASKER: Final = "Only the person who asked can edit it."
+RESTARTED: Final = "I was restarted, so this question is closed."
+CODE_GONE: Final = (
+    "I was restarted, so the code that asked this is no longer waiting. Mention me to start again."
+)
+
+
+def asks(prompt: str) -> str:
+    return f"Your code is asking: {prompt}" if prompt else "Your code is asking for input."
+
+
+def asked(prompt: str) -> str:
+    return f"Your code asked: {prompt}" if prompt else "Your code asked for input."
+
+
+def all_code(reason: str, warning: str) -> str:
+    """Return what goes with a file of code that waits for approval; the warning may be empty."""
+    return f"{reason} All of the code: {warning}".rstrip()
