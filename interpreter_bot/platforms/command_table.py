@@ -16,6 +16,7 @@ from interpreter_bot import errors, values
 from interpreter_bot.platforms.rendering import offered_commands, session_facts
 from interpreter_bot.sessions import approval_policy, requests, session_service
 from interpreter_bot.text import quantities
+from interpreter_bot.wording import command_words, file_words, model_words, run_words, session_words
 
 Platform: TypeAlias = Literal["web", "console"]
 
@@ -105,7 +106,7 @@ async def _files(place: Place, _: str) -> Answer:
     files = await place.service.queries.files(place.key)
     newest = sorted(files, key=lambda file: file.modified_ns, reverse=True)
     facts = [session_facts.Fact(file.name, quantities.size(file.size_bytes)) for file in newest]
-    return facts or "There are no files in /mnt/data."
+    return facts or file_words.NONE
 
 
 async def _connect(place: Place, server: str) -> Answer:
@@ -121,18 +122,16 @@ async def _model(place: Place, words: str) -> Answer:
     if words:
         title = model_title(words, service.queries.models)
         await service.choose_model(place.key, title)
-        return f"This conversation now uses {title}."
+        return model_words.now_used(title)
     current = await service.queries.model(place.key)
-    return session_facts.models(service.queries.models, current) or (
-        "There is no model. Your own code runs all the same: /py CODE."
-    )
+    return session_facts.models(service.queries.models, current) or (model_words.NONE)
 
 
 async def _approval(place: Place, choice: str) -> Answer:
     if choice:
         await choose_approval(place, choice.lower())
     level = await place.service.queries.approval(place.scope, place.approval)
-    return [session_facts.Fact("Asks before the model's code runs", level)]
+    return [session_facts.Fact(command_words.ASKS_BEFORE, level)]
 
 
 async def _help(place: Place, _: str) -> Answer:
@@ -148,13 +147,13 @@ async def _help(place: Place, _: str) -> Answer:
 
 async def _stop(place: Place, _: str) -> Answer:
     if not await place.service.stop(place.key):
-        raise errors.BotError("Nothing is running.")
+        raise errors.BotError(run_words.NOTHING_RUNS)
     return "Stopped."
 
 
 async def _reset(place: Place, _: str) -> Answer:
     await place.service.reset(place.key)
-    return "Reset. Variables and history are cleared; files are kept."
+    return session_words.reset(files_deleted=False)
 
 
 _WEB: Final = frozenset[Platform]({"web"})
@@ -220,20 +219,19 @@ def parse(text: str, platform: Platform, *, is_code: bool = False) -> Invocation
     command = commands.get(word.lower())
     if command is not None:
         if command.argument in ("CODE", "NAME") and not argument.strip():
-            raise errors.BotError(f"Please write it as {command.usage}.")
+            raise errors.BotError(command_words.write_as(command.usage))
         if argument and not command.argument:
-            raise errors.BotError(f"/{command.name} takes nothing after it.")
+            raise errors.BotError(command_words.takes_nothing(command.name))
         return Invocation(command, argument if command.name == "py" else argument.strip())
     elsewhere = [row for row in COMMANDS if row.name == word.lower()]
     if elsewhere and not is_code:
         place = "on the page" if elsewhere[0].platforms == _WEB else "in the terminal"
-        raise errors.BotError(f"/{word} works {place}, not here.")
+        raise errors.BotError(command_words.works_elsewhere(word, place))
     likeness = _MIN_LIKENESS if word.islower() else _MIN_LIKENESS_OF_NAMES
     alike = difflib.get_close_matches(word.lower(), commands, 1, likeness)
     if is_code or not (word.islower() or alike):
         return None
-    hint = f"Did you mean /{alike[0]}?" if alike else "Type /help for a list."
-    raise errors.BotError(f"There is no command /{word}. {hint}")
+    raise errors.BotError(command_words.unknown(word, alike[0] if alike else ""))
 
 
 async def run(invocation: Invocation, place: Place) -> Answer:
@@ -244,7 +242,7 @@ async def run(invocation: Invocation, place: Place) -> Answer:
     """
     effect = invocation.command.effect
     if effect is None:
-        raise errors.BotError(f"/{invocation.command.name} is not offered here.")
+        raise errors.BotError(command_words.not_offered(invocation.command.name))
     return await effect(place, invocation.argument)
 
 
@@ -255,7 +253,7 @@ async def choose_approval(place: Place, choice: str) -> None:
         BotError: there is no such choice, or it cannot be kept.
     """
     if choice not in get_args(requests.Approval):
-        raise errors.BotError("Please say never, plan or every.")
+        raise errors.BotError(command_words.APPROVAL_CHOICES)
     await place.service.choose(place.scope, approval_policy.NAME, choice)
 
 
@@ -271,5 +269,5 @@ def model_title(words: str, titles: Sequence[str]) -> str:
     if len(matches) == 1:
         return matches[0]
     if matches:
-        raise errors.BotError(f"Several models are called {words}: {'; '.join(matches)}.")
-    raise errors.BotError(f"There is no model {words}. There are: {'; '.join(titles) or 'none'}.")
+        raise errors.BotError(model_words.ambiguous(words, matches))
+    raise errors.BotError(model_words.unknown(words, titles))

@@ -9,6 +9,8 @@ from typing import Final, TypeVar
 
 from aiohttp import http_exceptions, web
 
+from interpreter_bot.wording import page_words
+
 _SILENT_SECONDS: Final = 20.0
 """How long a connection may be open without a complete request, and a body may take."""
 _T = TypeVar("_T")
@@ -55,4 +57,4 @@ async def body(reading: Awaitable[_T]) -> _T:
         async with asyncio.timeout(_SILENT_SECONDS):
             return await reading
     except TimeoutError as error:
-        raise web.HTTPRequestTimeout(text="The request was not sent to its end.") from error
+        raise web.HTTPRequestTimeout(text=page_words.REQUEST_CUT_OFF) from error

@@ -19,6 +19,7 @@ from aiohttp import web
 from interpreter_bot import errors, settings
 from interpreter_bot.platforms import http_runners
 from interpreter_bot.text import safe_text
+from interpreter_bot.wording import page_words
 
 if TYPE_CHECKING:
     from interpreter_bot.sessions import session_service, tool_logins
@@ -67,7 +68,6 @@ _DONE: Final = (
     "<p>The bot can now use {server} for {name}. Go back to your conversation and ask "
     "again. To log out, write <code>disconnect {server}</code> there.</p>"
 )
-_FOREIGN: Final = "That request came from another page."
 _RETURNED: Final = ("state", "code", "iss")
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -96,8 +96,12 @@ async def serve(
             await web.TCPSite(runner, config.host, config.port).start()
         except OSError as error:
             raise errors.SettingsError(
-                f"The page of logins cannot be served at {config.host}:{config.port}: "
-                f"{error.strerror}. Set another tool_logins.port."
+                page_words.not_served(
+                    "The login page",
+                    f"{config.host}:{config.port}",
+                    error.strerror,
+                    "Set another tool_logins.port.",
+                )
             ) from error
         own = f"http://127.0.0.1:{runner.addresses[0][1]}"
         pages.address = config.public_url or own
@@ -166,7 +170,7 @@ class _LoginPages:
         origin = urllib.parse.urlsplit(self.address)
         wanted = f"{origin.scheme}://{origin.netloc}"
         if request.headers.get("Origin", wanted) != wanted:
-            raise web.HTTPForbidden(text=_FOREIGN)
+            raise web.HTTPForbidden(text=page_words.OTHER_PAGE)
 
 
 def _mark(request: web.Request) -> str:

@@ -24,6 +24,7 @@ THANKS: Final = "Thanks for the feedback."
 ANSWER_IN_DIRECT_MESSAGES: Final = "🔹 The answer is in your direct messages."
 APPROVAL_CHOICES: Final = "Approval is one of: never, plan, every."
 FOLLOWING_CHOICES: Final = "Following threads is one of: on, off."
+ASKS_BEFORE: Final = "Asks before the model's code runs"
 DESCRIBE_UPLOAD: Final = "Look at what I sent and tell me what it is."
 
 RESET_QUESTION: Final = "Reset? Variables are cleared; files are kept."
@@ -101,6 +102,27 @@ def discord_help(commands: str) -> str:
         "• Edit your message, and I'll answer again.\n"
         f"• `/interpreter` has: {commands}."
     )
+
+
+def write_as(usage: str) -> str:
+    return f"Please write it as {usage}."
+
+
+def takes_nothing(name: str) -> str:
+    return f"/{name} takes nothing after it."
+
+
+def works_elsewhere(name: str, place: str) -> str:
+    return f"/{name} works {place}, not here."
+
+
+def unknown(name: str, alike: str) -> str:
+    hint = f"Did you mean /{alike}?" if alike else "Type /help for a list."
+    return f"There is no command /{name}. {hint}"
+
+
+def not_offered(name: str) -> str:
+    return f"/{name} is not available here."
 
 
 def running_elsewhere(links: str) -> str:

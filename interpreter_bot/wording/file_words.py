@@ -6,6 +6,7 @@ from typing import Final
 
 from interpreter_bot.text import quantities
 
+NONE: Final = "There are no files in /mnt/data."
 NOT_ON_DISCORD: Final = "Discord no longer has this file."
 LARGER_THAN_SAID: Final = "The file is larger than Discord said."
 NOT_READ_FROM_DISCORD: Final = "The file could not be read from Discord."
@@ -30,6 +31,40 @@ SLACK_ACCESS: Final = {
     "hidden_by_limit": "this workspace's plan hides it",
     "tombstone": "it was deleted",
 }
+MACHINE_DISK_FULL: Final = "The machine's disk is nearly full."
+DISK_FULL: Final = "the disk is full"
+TOO_LARGE_TOGETHER: Final = "Together, the files of one cell are too large."
+UNSEEN_FILES: Final = "There are too many files to check all of them, so some may be missing here."
+NONE_FETCHED: Final = "None of the files could be fetched. Send them again."
+
+
+def none_returned(error: object) -> str:
+    return f"No files are returned: {error}"
+
+
+def left_out(name: str, reason: object) -> str:
+    """Return that a file is missing; the reason is a sentence, or an end of one."""
+    return f"{name} was left out: {str(reason).removesuffix('.')}."
+
+
+def too_many(count: int, limit: int) -> str:
+    return f"Only {limit} of {count:,} changed files are returned."
+
+
+def not_saved(reason: object) -> str:
+    return f"it cannot be saved ({reason})"
+
+
+def over_upload_limit(limit_bytes: int) -> str:
+    return f"It is too large: the limit is {quantities.size(limit_bytes)} a file."
+
+
+def made(names: str) -> str:
+    return f"Files were made: {names}."
+
+
+def renamed(name: str) -> str:
+    return f"An attachment is called {name}, because its own name cannot be used."
 
 
 def not_sent_whole(limit_bytes: int) -> str:

@@ -18,6 +18,73 @@ COPY: Final = (
     "This is a copy of another conversation, with its variables, files and history. Continue here."
 )
 COPIED: Final = "I copied this conversation to a new thread in this channel."
+BUSY: Final = "Something is still running here. Try again when it is done."
+EMPTY: Final = "There is nothing in this conversation yet."
+EMPTY_MESSAGE: Final = "Your message is empty. Write a question, or send a file with one."
+RESET: Final = "Reset. Variables and history are cleared."
+
+NOTHING_TO_UNDO: Final = "There is nothing to undo."
+NOT_LAST: Final = (
+    "That is no longer the last answer here, so nothing was undone. Say undo again to take back "
+    "the last one."
+)
+UNDONE: Final = "The last answer was undone."
+NOTHING_TO_REBUILD: Final = "Nothing to rebuild: all variables are there."
+BEGAN_AS_COPY: Final = (
+    "This conversation began as a copy of another one: variables, files and history."
+)
+IS_COPY: Final = "This conversation is a copy of another one."
+QUESTION_GONE: Final = "That question was deleted, or is too old."
+BRANCH: Final = "Another branch of this conversation. "
+BRANCH_AS_BEFORE: Final = "Variables and files are as they were before this question."
+BRANCH_SHORTLY_BEFORE: Final = (
+    "Files are as they were before this question. Variables are from shortly before it, so the "
+    "code that ran in between runs again."
+)
+BRANCH_RUNS_AGAIN: Final = (
+    "The variables of that time were not saved, so all code up to here runs again. Files are as "
+    "they are now."
+)
+BRANCH_WITHOUT_VARIABLES: Final = "Python starts without variables; files are as they are now."
+
+OPEN_ON_PAGE: Final = "Open on the page"
+PAGE_LINK: Final = "Open this conversation on the page"
+ABOUT_PAGE_LINK: Final = (
+    "Only you see this link. It works once, within five minutes, in one browser."
+)
+NO_PAGE: Final = (
+    "Conversations cannot be opened on the page here. Ask whoever runs this bot to set its public "
+    "address."
+)
+PAGE_LINK_USED: Final = "This link was already used, or has expired. Ask for a new one in the chat."
+TABLE_GONE: Final = "That table is no longer there. Run its code again to get all of it."
+CUT_OFF: Final = "The bot was restarted in the middle of this."
+STOPPED_BY_PERSON: Final = "Somebody stopped this."
+
+CLOSING: Final = "The bot is being shut down. Please ask again in a moment."
+WITHDRAWN: Final = "The request was withdrawn before its turn came."
+DELETED_FIRST: Final = "The conversation was deleted before the request had its turn."
+MESSAGE_LOST: Final = (
+    "The bot was restarted before it got to the last message here. Please send it again."
+)
+ANSWER_INTERRUPTED: Final = (
+    "The bot was restarted in the middle of an answer here. Results so far and saved variables are "
+    "kept. Please ask again."
+)
+ANSWER_CONTINUES: Final = "The bot is restarting. This answer continues when it is back."
+KEPT_RUNNING: Final = "This kept running while the bot restarted."
+CODE_UNKNOWN: Final = (
+    "The bot was restarted, so it is unknown whether this code finished. Variables may be gone."
+)
+STOPPED: Final = "Stopped. Variables are kept."
+FAULT: Final = "Something went wrong inside the bot. Results so far are kept."
+NO_DATABASE: Final = (
+    "The database cannot be used right now. New messages may be missing from the history, and the "
+    "model may forget them."
+)
+REST_IN_HISTORY: Final = "… (the rest is in this conversation's history)"
+PLAN_FIRST: Final = "Not run: a plan comes first."
+DECLINED: Final = "Not run: declined."
 PRIVATE_THREAD: Final = "This thread is private, and a copy of it would not be."
 NO_THREAD_FOR_COPY: Final = "I can't open a thread for a copy here. Try it in another channel."
 ENDED_BY_ADMIN: Final = "An admin ended this session: its variables are gone, its files are kept."
@@ -49,3 +116,75 @@ def undone(request: str, missed_runs: int, files_flaw: str) -> str:
     if files_flaw:
         sentences.append(f"Files stay as they are now. {files_flaw}")
     return " ".join(sentences)
+
+
+def message_too_long(limit: int) -> str:
+    return f"This message is too long: the limit is {limit:,} characters. Send the text as a file."
+
+
+def queue_full(waiting: int) -> str:
+    return f"The queue of this conversation is full: {waiting} waiting. Try again in a minute."
+
+
+def branch_left_out(pieces: int, limit: int) -> str:
+    left = quantities.count(pieces, "piece")
+    return (
+        f" {left} of the code cannot run again, because together it has more than {limit:,} "
+        "characters. What they made is missing."
+    )
+
+
+def no_place_for_input(prompt: str) -> str:
+    return f"The code is waiting for input, but nobody can give it any more: {prompt}"
+
+
+def idle_warning(since: str, left: str, *, keeps_variables: bool) -> str:
+    stopped = (
+        "Python is stopped, and as many variables as possible are saved"
+        if keeps_variables
+        else "Python is stopped, and its variables are lost"
+    )
+    return (
+        f"Nobody has used the Python of this conversation for {since}. In {left} {stopped}; files "
+        "are kept. To keep Python running, write any message here."
+    )
+
+
+def retention_warning(days: str, left: str, size_bytes: int) -> str:
+    return (
+        f"Nobody has used this conversation for {days}. In {left} its files in /mnt/data, saved "
+        f"variables and pictures ({quantities.size(size_bytes)}) are deleted. To keep them, write "
+        "any message here."
+    )
+
+
+def deleted(size_bytes: int, reason: str) -> str:
+    return (
+        "The files of this conversation in /mnt/data, saved variables and pictures "
+        f"({quantities.size(size_bytes)}) were deleted: {reason}. Messages are kept."
+    )
+
+
+def unused(days: str) -> str:
+    return f"nobody had used it for {days}"
+
+
+def person_over_limit(limit_bytes: int) -> str:
+    return (
+        f"the conversations that one person began held more than {quantities.size(limit_bytes)} "
+        "together, and this one was used least recently"
+    )
+
+
+def all_over_limit(limit_bytes: int) -> str:
+    return (
+        f"all conversations held more than {quantities.size(limit_bytes)} together, and this one "
+        "was used least recently"
+    )
+
+
+def over_quota(what: str) -> str:
+    return (
+        f"This would be more than the {what} that one person may use in a day. It resets at "
+        "midnight UTC. Code that you run yourself costs nothing."
+    )

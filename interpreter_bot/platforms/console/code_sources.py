@@ -11,6 +11,7 @@ from typing import Final
 
 from interpreter_bot import errors
 from interpreter_bot.text import notebook_cells
+from interpreter_bot.wording import terminal_words
 
 # The lines by which editors and jupytext divide scripts; cells marked as prose are no code.
 _MARKER: Final = re.compile(r"^# ?%%(.*)$", re.MULTILINE)
@@ -33,14 +34,14 @@ def read(source: str) -> list[str]:
         InputFileError: it cannot be read, or is not what its name says.
     """
     if source == "-":
-        return _divided(_text(_bytes_of_stdin(), "Standard input"))
+        return _divided(_text(_bytes_of_stdin(), terminal_words.STDIN))
     path = pathlib.Path(source)
     try:
         if path.stat().st_size > _MOST_BYTES:
-            raise InputFileError(f"{path} is too large to be code.")
+            raise InputFileError(terminal_words.code_too_large(path))
         data = path.read_bytes()
     except (OSError, ValueError) as error:
-        raise InputFileError(f"{path} cannot be read.") from error
+        raise InputFileError(terminal_words.unreadable(path)) from error
     if path.suffix != ".ipynb":
         return _divided(_text(data, str(path)))
     try:
@@ -58,9 +59,9 @@ def _bytes_of_stdin() -> bytes:
     try:
         data = sys.stdin.buffer.read(_MOST_BYTES + 1)
     except (AttributeError, OSError, ValueError) as error:
-        raise InputFileError("Standard input cannot be read.") from error
+        raise InputFileError(terminal_words.STDIN_UNREADABLE) from error
     if len(data) > _MOST_BYTES:
-        raise InputFileError("Standard input is too large to be code.")
+        raise InputFileError(terminal_words.code_too_large(terminal_words.STDIN))
     return data
 
 
@@ -74,7 +75,7 @@ def _text(data: bytes, name: str) -> str:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         text = data.decode(encoding)
     except (SyntaxError, UnicodeDecodeError) as error:
-        raise InputFileError(f"{name} cannot be read as text.") from error
+        raise InputFileError(terminal_words.not_text(name)) from error
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -13,6 +13,7 @@ from interpreter_bot import errors, values
 from interpreter_bot.platforms.console import saved_files, terminal_input
 from interpreter_bot.sessions import ports
 from interpreter_bot.text import quantities, safe_text
+from interpreter_bot.wording import terminal_words
 
 _MAX_SHOWN_CHARACTERS: Final = 80
 _KINDS: Final = {
@@ -21,10 +22,6 @@ _KINDS: Final = {
     values.Json: "json",
     values.Notice: "notice",
 }
-
-
-_MALFORMED: Final = 'An answer is a line such as {"id": 1, "answer": "yes"}; this was ignored: '
-_ENDED: Final = "Declined: standard input has ended, so nobody can answer."
 
 
 class JsonAnswers:
@@ -58,7 +55,9 @@ class JsonAnswers:
                 answer = message.get("answer", False)
                 if answer is None or isinstance(answer, str):
                     return answer
-            on_malformed(_MALFORMED + quantities.one_line(line, _MAX_SHOWN_CHARACTERS))
+            on_malformed(
+                terminal_words.MALFORMED_ANSWER + quantities.one_line(line, _MAX_SHOWN_CHARACTERS)
+            )
 
 
 class ExecutionJsonLines:
@@ -115,7 +114,7 @@ class ExecutionJsonLines:
                 raise
             return values.END_OF_INPUT
         if answer is None:
-            raise errors.BotError("The code asked for input, and the answer was declined.")
+            raise errors.BotError(terminal_words.INPUT_DECLINED)
         return answer
 
     async def _answer(self, kind: str, cell: int, fields: dict[str, object]) -> str | None:
@@ -222,7 +221,7 @@ class TurnJsonLines(ExecutionJsonLines):
         try:
             answer = await self._answer("approve", cell, fields)
         except terminal_input.NoAnswerError:
-            self.announcement(cell, _ENDED)
+            self.announcement(cell, terminal_words.NOBODY_TO_ASK)
             return None
         return terminal_input.approved((answer or "").strip().lower(), code, choices)
 

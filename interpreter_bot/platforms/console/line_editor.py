@@ -13,11 +13,8 @@ from prompt_toolkit import completion, document, history
 
 from interpreter_bot.platforms import command_table
 from interpreter_bot.platforms.console import threaded_stdout
+from interpreter_bot.wording import terminal_words
 
-_GREETING: Final = (
-    "Ask a question, or run your own code with /py CODE. /help lists the commands. "
-    "Tab completes, Ctrl-C stops an answer, Ctrl-D ends the chat."
-)
 _CODE: Final = "/py "
 _MENU_LINES: Final = 6
 
@@ -68,7 +65,7 @@ async def lines(writer: threaded_stdout.StdoutWriter, complete: Complete) -> Asy
         complete_while_typing=False,
         reserve_space_for_menu=_MENU_LINES,
     )
-    print(_GREETING)
+    print(terminal_words.GREETING)
     while True:
         await writer.drain()
         try:

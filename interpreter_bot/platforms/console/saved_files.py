@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from interpreter_bot import errors, values
+from interpreter_bot.wording import terminal_words
 
 _FILES: Final = "files"
 _COMPONENT_BYTES: Final = 200
@@ -97,7 +98,7 @@ class SavedFiles:
         try:
             directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise errors.SettingsError(f"Nothing can be saved in {directory}.") from error
+            raise errors.SettingsError(terminal_words.nothing_saved(directory)) from error
 
     @property
     def has_failed(self) -> bool:
@@ -126,7 +127,7 @@ class SavedFiles:
                 kept.write(data)
                 kept.complete()
         except OSError as error:
-            raise SavingError(f"{path} could not be saved: {error.strerror}.") from error
+            raise SavingError(terminal_words.not_saved(path, error.strerror)) from error
         return path
 
     def path_of(self, name: str) -> pathlib.Path:

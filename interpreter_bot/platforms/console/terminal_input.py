@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Final
 
 from interpreter_bot import errors
+from interpreter_bot.wording import terminal_words
 
 _ANSWER_BYTES = 4096
 
@@ -64,7 +65,7 @@ class StdinAnswers:
             await self._fill(is_password=is_password)
         line, end, self._read = self._read.partition(b"\n")
         if not line and not end:
-            raise NoAnswerError("The code asked for input, and there is none to give.")
+            raise NoAnswerError(terminal_words.NO_INPUT)
         return line.decode("utf-8", "replace").removesuffix("\r")
 
     async def approval(self, code: str, choices: Sequence[str]) -> str | None:
@@ -212,7 +213,7 @@ class Piped:
             try:
                 chunk = await asyncio.to_thread(os.read, self.descriptor, _CHUNK_BYTES)
             except OSError as error:
-                raise PipeError("Standard input cannot be read.") from error
+                raise PipeError(terminal_words.STDIN_UNREADABLE) from error
 
 
 def piped_file() -> Piped | None:
@@ -241,16 +242,13 @@ def read_question(*, most_characters: int) -> str:
         read += chunk
         # A character takes four bytes at most.
         if len(read) > 4 * most_characters:
-            raise PipeError(
-                f"Standard input is longer than the {most_characters:,} characters that a question "
-                "may have; give the question as an argument, and it becomes a file."
-            )
+            raise PipeError(terminal_words.question_too_long(most_characters))
     try:
         question = read.decode().strip()
     except UnicodeDecodeError as error:
-        raise PipeError("Standard input is not text, so it cannot be a question.") from error
+        raise PipeError(terminal_words.STDIN_NOT_TEXT) from error
     if not question:
-        raise PipeError("There is no question; see interpreter-bot ask --help.")
+        raise PipeError(terminal_words.NO_QUESTION)
     return question
 
 
@@ -258,10 +256,10 @@ def _read(descriptor: int, most_bytes: int) -> bytes:
     try:
         if not select.select([descriptor], [], [], _SILENT_SECONDS)[0]:
             # A pipe without writer that is never closed would look like a command that hangs.
-            sys.stderr.write("Waiting for standard input; add </dev/null if there is none.\n")
+            sys.stderr.write(f"{terminal_words.STDIN_WAITED_FOR}\n")
         return os.read(descriptor, most_bytes)
     except OSError as error:
-        raise PipeError("Standard input cannot be read.") from error
+        raise PipeError(terminal_words.STDIN_UNREADABLE) from error
 
 
 def _suffix(head: bytes) -> str:

@@ -18,6 +18,7 @@ from interpreter_bot.platforms.console import (
 from interpreter_bot.platforms.rendering import query_listings, tables
 from interpreter_bot.sessions import ports
 from interpreter_bot.text import quantities, safe_text
+from interpreter_bot.wording import terminal_words
 
 _MOST_ROWS: Final = 20
 _UNTOLD_SECONDS: Final = 2.0
@@ -147,7 +148,7 @@ class ExecutionPrinter:
     def _tell_keep(self) -> None:
         if not self._has_told_keep:
             self._has_told_keep = True
-            hint = f"To save pictures and files, start with `{self._command} --keep DIR`."
+            hint = terminal_words.how_to_keep(self._command)
             self._say(hint, style=_DIM)
 
     def _say(self, text: str, *, style: str) -> None:
@@ -268,7 +269,7 @@ class TurnPrinter(ExecutionPrinter):
         if answer is not None:
             self._approved_code = code
         elif self._answers.has_ended:
-            self._say("Declined: standard input has ended, so nobody can answer.", style=_BOLD_RED)
+            self._say(terminal_words.NOBODY_TO_ASK, style=_BOLD_RED)
         self._await("Running", has_limit=True)
         return answer
 

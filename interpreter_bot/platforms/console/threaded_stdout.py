@@ -17,6 +17,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO, TextIO, TypeAlias, cast
 
+from interpreter_bot.wording import terminal_words
+
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
@@ -68,7 +70,7 @@ class StdoutWriter:
         with self._changed:
             self._check()
             if self._waiting_bytes + size_bytes > self._most_waiting_bytes:
-                raise UnreadError("Nobody reads what the cells show, and too much of it waits.")
+                raise UnreadError(terminal_words.UNREAD)
             self._waiting.append((descriptor, data, size_bytes))
             self._waiting_bytes += size_bytes
             self._changed.notify()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from interpreter_bot import code_activity, session_variables, settings, values
 from interpreter_bot.sessions import tool_listings
 from interpreter_bot.text import quantities
+from interpreter_bot.wording import file_words
 
 if TYPE_CHECKING:
     # It brings the database, which a command that shows the limits does not need.
@@ -219,6 +220,6 @@ def files(
 ) -> str:
     """List files, a few of many, each as `line` writes it."""
     if not found:
-        return "There are no files in /mnt/data."
+        return file_words.NONE
     more = [f"… and {len(found) - most:,} more"] if len(found) > most else []
     return "\n".join(["Files in /mnt/data:", *map(line, found[:most]), *more])

@@ -21,6 +21,7 @@ from aiohttp import web
 
 from interpreter_bot import errors, private_files
 from interpreter_bot.sessions import share_links
+from interpreter_bot.wording import page_words
 
 _SHAPE: Final = re.compile(r"[A-Za-z0-9_-]{32,200}")
 
@@ -53,10 +54,6 @@ _PAGES: Final = frozenset({"/", "/visit"})
 """What other pages may lead to."""
 _VISIT_ID: Final = re.compile(r"[0-9a-f]{32}")
 
-_FOREIGN: Final = (
-    "Requests from other pages are refused. If this is your page behind a proxy with TLS, the proxy"
-    " has to send X-Forwarded-Proto."
-)
 
 PROTOCOL: Final = "interpreter-bot"
 """The protocol of the page's websocket; the key comes after it."""
@@ -98,9 +95,7 @@ def load_or_create(file: pathlib.Path) -> str:
     """
     token = private_files.read_or_create(file, lambda: secrets.token_urlsafe(32))
     if _SHAPE.fullmatch(token) is None:
-        raise errors.SettingsError(
-            f"{file} holds no token of 32 to 200 letters, digits, - and _; remove it for a new one."
-        )
+        raise errors.SettingsError(page_words.bad_token_file(file))
     return token
 
 
@@ -127,9 +122,9 @@ class Access:
     async def passed(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Pass a request to its handler, or refuse it."""
         if not self._is_host_ours(request):
-            raise web.HTTPMisdirectedRequest(text="This address is not served here.")
+            raise web.HTTPMisdirectedRequest(text=page_words.OTHER_ADDRESS)
         if not self._is_asked_by_us(request):
-            raise web.HTTPForbidden(text=_FOREIGN)
+            raise web.HTTPForbidden(text=page_words.OTHER_ORIGIN)
         if request.path == "/" and request.method == "GET" and "token" in request.query:
             return self._entered(request)
         if self.visits is not None and await self._is_visit(request):
@@ -139,9 +134,7 @@ class Access:
         if request.path == "/" and "locked" in request.query:
             return _refused(request)
         if not _is_read_only(request) and not _are_equal(_key(request), self._page_key(request)):
-            raise web.HTTPForbidden(
-                text="Open the page with the full address, including its token."
-            )
+            raise web.HTTPForbidden(text=page_words.NO_TOKEN)
         return await handler(request)
 
     async def _is_visit(self, request: web.Request) -> bool:

@@ -11,6 +11,7 @@ from interpreter_bot import errors, values
 from interpreter_bot.platforms import command_table
 from interpreter_bot.platforms.web import event_json
 from interpreter_bot.sessions import approval_policy, session_service
+from interpreter_bot.wording import page_words
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ async def panel(place: command_table.Place, name: str, argument: str = "") -> ev
             return {"chosen": chosen, "holds": effective}
     command = command_table.offered("web").get(name)
     if command is None or name not in _SHOWN:
-        raise errors.BotError("There is nothing to show under that name.")
+        raise errors.BotError(page_words.NO_PANEL)
     answer = await command_table.run(command_table.Invocation(command, argument), place)
     content: event_json.Event = {"text": answer} if isinstance(answer, str) else {"rows": answer}
     if name == "limits":

@@ -14,6 +14,7 @@ from interpreter_bot import code_activity, errors, values
 from interpreter_bot.platforms.rendering import query_listings
 from interpreter_bot.sessions import live_data_views, ports
 from interpreter_bot.text import safe_text
+from interpreter_bot.wording import page_words
 
 Event: TypeAlias = dict[str, Any]
 
@@ -226,7 +227,7 @@ def stored_display(mime: str, sha256: str) -> Event:
         return {"type": "page", "sha256": sha256}
     if mime in PICTURES:
         return {"type": "picture", "sha256": sha256, "suffix": PICTURES[mime]}
-    return {"type": "text", "text": f"A display of type {mime} cannot be shown here."}
+    return {"type": "text", "text": page_words.no_display(mime)}
 
 
 def digest(data: bytes) -> str:

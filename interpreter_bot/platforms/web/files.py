@@ -13,7 +13,7 @@ from aiohttp import web
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.web import access, event_json, session_slots, validation
 from interpreter_bot.sessions import live_data_views, requests, session_service
-from interpreter_bot.text import quantities
+from interpreter_bot.wording import page_words
 
 _PIECE_BYTES: Final = 1024 * 1024
 # Browsers ask for six at a time.
@@ -51,7 +51,7 @@ class Files:
         limit = self._service.queries.limits.upload_bytes
         size = request.content_length
         if size is not None and size > limit:
-            raise errors.FileTooLargeError(too_large(limit))
+            raise errors.FileTooLargeError(page_words.too_large(limit))
         attachment = requests.Attachment(
             name or "file", lambda: _pieces(request, limit), size_bytes=size
         )
@@ -75,7 +75,7 @@ class Files:
         _, name = where(request)
         kind = _MEDIA.get(name.rpartition(".")[2].lower())
         if kind is None:
-            raise errors.FileNameError("Files of that kind are not shown here.")
+            raise errors.FileNameError(page_words.NOT_SHOWN)
         try:
             part = request.http_range
         except ValueError:
@@ -258,11 +258,6 @@ def _checkpoint(request: web.Request) -> str:
     return validation.text(dict(request.query), "checkpoint", most=_MOST_CHECKPOINT_CHARACTERS)
 
 
-def too_large(limit_bytes: int) -> str:
-    """Return the sentence for a file over the limit."""
-    return f"The file is too large: the limit is {quantities.size(limit_bytes)}."
-
-
 def disposition(name: str) -> str:
     """Return a Content-Disposition that lets a browser save a file under any name at all.
 
@@ -290,7 +285,7 @@ async def _pieces(request: web.Request, limit_bytes: int) -> AsyncIterator[bytes
         async for piece in request.content.iter_chunked(_PIECE_BYTES):
             size += len(piece)
             if size > limit_bytes:
-                raise errors.FileTooLargeError(too_large(limit_bytes))
+                raise errors.FileTooLargeError(page_words.too_large(limit_bytes))
             yield piece
     except (ConnectionError, web.RequestPayloadError) as error:
-        raise errors.WorkspaceError("The upload broke off.") from error
+        raise errors.WorkspaceError(page_words.UPLOAD_BROKE_OFF) from error

@@ -10,6 +10,7 @@ from typing import Final
 
 from interpreter_bot.platforms.web import event_json
 from interpreter_bot.sessions import pending_questions
+from interpreter_bot.wording import page_words
 
 _MOST_LOG_BYTES: Final = 4 * 1024 * 1024
 _MERGED: Final = frozenset({"text", "writing", "printed"})
@@ -62,7 +63,7 @@ class EventLog:
 
     def events(self) -> list[event_json.Event]:
         """Return the events so far."""
-        start = [event_json.announcement("Earlier output is left out while the turn runs.")]
+        start = [event_json.announcement(page_words.OUTPUT_LEFT_OUT)]
         return (start if self._is_cut else []) + [entry.whole() for entry in self._entries]
 
     def _shorten(self) -> None:

@@ -9,10 +9,10 @@ from aiohttp import web
 from interpreter_bot import errors
 from interpreter_bot.platforms.web import validation
 from interpreter_bot.sessions import model_setup, session_service
+from interpreter_bot.wording import page_words
 
 _MAX_BYTES = 8 * 1024
 _MAX_CHARACTERS = 1000
-_MALFORMED = "That is not a key and an address."
 
 
 class ModelForms:
@@ -31,7 +31,7 @@ class ModelForms:
         except (ValueError, RecursionError):
             fields = None
         if not isinstance(fields, dict):
-            raise errors.BotError(_MALFORMED)
+            raise errors.BotError(page_words.NOT_A_MODEL)
         key = validation.text(fields, "key", most=_MAX_CHARACTERS)
         address = validation.text(fields, "address", most=_MAX_CHARACTERS)
         title = await self._service.model_choices.choose(key, address)

@@ -27,16 +27,11 @@ from interpreter_bot.platforms.web import (
 )
 from interpreter_bot.sessions import past_turns, requests, session_service
 from interpreter_bot.text import notebook_cells
+from interpreter_bot.wording import page_words
 
 _MOST_BYTES: Final = 20 * 1024 * 1024
 _MOST_CELLS: Final = 300
 _RECENT_TURNS: Final = 5
-_EMPTY: Final = "{name} has no code in it."
-_LONG: Final = "{name} has {count:,} cells of code, and the limit is {most:,}."
-_RUNNING: Final = "A notebook is already running in this conversation."
-_CHANGED: Final = "{name} is another notebook now, so its remaining cells cannot be told."
-_NOTHING_LEFT: Final = "No notebook cells are left to run here."
-_ENDED: Final = "Stopped at this error. {left:,} of {count:,} cells {were} not run."
 
 
 class NotebookRuns:
@@ -61,7 +56,7 @@ class NotebookRuns:
         """
         key = validation.key(request.query.get("to"))
         if key.thread in self._running:
-            raise errors.BotError(_RUNNING)
+            raise errors.BotError(page_words.NOTEBOOK_RUNS)
         # At once: another request may come while this one is looked at.
         self._running.add(key.thread)
         with contextlib.ExitStack() as refused:
@@ -82,10 +77,9 @@ class NotebookRuns:
             data = await self._read(progress)
         cells = await asyncio.to_thread(notebook_cells.read, data, progress.name)
         if not cells:
-            raise errors.BotError(_EMPTY.format(name=progress.name))
+            raise errors.BotError(page_words.no_code(name=progress.name))
         if len(cells) > _MOST_CELLS:
-            words = {"name": progress.name, "count": len(cells), "most": _MOST_CELLS}
-            raise errors.BotError(_LONG.format(**words))
+            raise errors.BotError(page_words.too_many_cells(progress.name, len(cells), _MOST_CELLS))
         if not is_rest:
             await self._service.rename(key, pathlib.PurePath(progress.name).stem)
         sha256 = hashlib.sha256(data).hexdigest()
@@ -99,7 +93,7 @@ class NotebookRuns:
             source, name = files.where(request)
             return notebook_progress.NotebookProgress(source.thread, name, "", begun=0, count=0)
         if (progress := await notebook_progress.load(self._service, key)) is None:
-            raise errors.BotError(_NOTHING_LEFT)
+            raise errors.BotError(page_words.NO_CELLS_LEFT)
         return progress
 
     async def _unchanged(
@@ -113,14 +107,14 @@ class NotebookRuns:
             raise
         if hashlib.sha256(data).hexdigest() != progress.sha256:
             await notebook_progress.save(self._service, key, None)
-            raise errors.BotError(_CHANGED.format(name=progress.name))
+            raise errors.BotError(page_words.notebook_changed(name=progress.name))
         return data
 
     async def _read(self, progress: notebook_progress.NotebookProgress) -> bytes:
         source = values.SessionKey("web", thread=progress.thread)
         async with self._service.queries.reading(source, progress.name) as (info, pieces):
             if info.size_bytes > _MOST_BYTES:
-                raise errors.FileTooLargeError(files.too_large(_MOST_BYTES))
+                raise errors.FileTooLargeError(page_words.too_large(_MOST_BYTES))
             return b"".join([piece async for piece in pieces])
 
     async def _run(
@@ -169,7 +163,7 @@ class NotebookRuns:
     async def _end(self, key: values.SessionKey, *, left: int, count: int) -> None:
         await notebook_progress.save(self._service, key, None)
         if left:
-            sentence = _ENDED.format(left=left, count=count, were="was" if left == 1 else "were")
+            sentence = page_words.notebook_stopped(left, count)
             await self._service.notify(key, sentence)
 
     async def _turn(self, key: values.SessionKey, request_id: str) -> past_turns.PastTurn | None:

@@ -23,6 +23,7 @@ from aiohttp import web
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.web import access, event_json, files, tab_hub, validation
 from interpreter_bot.sessions import session_service
+from interpreter_bot.wording import page_words
 
 _FRAME_POLICY: Final = (
     "sandbox allow-scripts; default-src 'none';"
@@ -101,7 +102,7 @@ class Displays:
         suffix = request.query.get("suffix") or request.query.get("name", "").rpartition(".")[2]
         mime = _MIMES.get(suffix.lower())
         if mime is None:
-            raise errors.FileNameError("That is not a picture.")
+            raise errors.FileNameError(page_words.NOT_A_PICTURE)
         headers = {"Content-Type": mime, "Content-Security-Policy": _PICTURE_POLICY}
         async with self._opened(request) as (info, pieces):
             return await files.stream(request, info, pieces, headers=headers)
@@ -112,7 +113,7 @@ class Displays:
             raise web.HTTPSeeOther(f"/view?{request.query_string}")
         async with self._opened(request) as (info, pieces):
             if info.size_bytes > _MOST_PAGE_BYTES:
-                raise errors.FileTooLargeError("The page is too large to be shown; download it.")
+                raise errors.FileTooLargeError(page_words.PAGE_TOO_LARGE)
             data = b"".join([piece async for piece in pieces])[:_MOST_PAGE_BYTES]
         first = _FIRST + (_DARK if request.query.get("theme") == "dark" else b"")
         policy, body = _FRAME_POLICY, _begun(data, first) + _TAIL
@@ -154,7 +155,7 @@ class Displays:
             data = self._hub.kept_bytes(sha256)
             data = await self._service.queries.blob(sha256) if data is None else data
         if data is None:
-            raise errors.FileMissingError("It has been deleted.")
+            raise errors.FileMissingError(page_words.DELETED)
         yield values.FileInfo(sha256, len(data), 0), _one(data)
 
 

@@ -17,6 +17,7 @@ from aiohttp import web
 from interpreter_bot import errors, settings
 from interpreter_bot.platforms import http_runners
 from interpreter_bot.platforms.web import access
+from interpreter_bot.wording import page_words
 
 if TYPE_CHECKING:
     from interpreter_bot.platforms.web import routes
@@ -197,8 +198,9 @@ async def _bound(config: settings.Web) -> socket.socket:
         if door is not None:
             door.close()
         raise errors.SettingsError(
-            f"The web page cannot be served at {host}:{port}: {error.strerror or error}."
-            " Is another bot running? Otherwise set another port."
+            page_words.not_served(
+                "The web page", f"{host}:{port}", error.strerror or error, page_words.OTHER_PORT
+            )
         ) from error
     return door
 

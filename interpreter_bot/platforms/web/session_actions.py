@@ -15,7 +15,7 @@ from interpreter_bot.platforms.web import (
     validation,
 )
 from interpreter_bot.sessions import live_completions, live_data_views, session_service
-from interpreter_bot.wording import session_words
+from interpreter_bot.wording import page_words, session_words
 
 Message: TypeAlias = Mapping[str, Any]
 """What a tab said."""
@@ -24,7 +24,6 @@ Action: TypeAlias = Callable[[tab_hub.Tab, Message], Awaitable[None]]
 """Does what a tab said."""
 
 _MOST_TITLE_CHARACTERS: Final = 200
-_UNLOOKED: Final = "The table could not be read."
 
 
 class SessionActions:
@@ -87,7 +86,7 @@ class SessionActions:
     async def _rename(self, _: tab_hub.Tab, message: Message) -> None:
         title = validation.text(message, "title", most=_MOST_TITLE_CHARACTERS).strip()
         if not title:
-            raise errors.BotError("A name cannot be empty.")
+            raise errors.BotError(page_words.NO_NAME)
         for key in await self._tree(message):
             await self._service.rename(key, title)
         self._hub.is_changed.set()
@@ -128,7 +127,7 @@ def look(
     asked = ask(service, key, message)
 
     async def answer() -> None:
-        told = event_json.problem(errors.BotError(_UNLOOKED))  # If the net catches more.
+        told = event_json.problem(errors.BotError(page_words.NO_TABLE))  # If the net catches more.
         try:
             told = await asked()
         except errors.BotError as error:

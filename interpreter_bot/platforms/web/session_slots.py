@@ -5,11 +5,9 @@ from __future__ import annotations
 import collections
 import contextlib
 from collections.abc import Iterator
-from typing import Final
 
 from interpreter_bot import errors, values
-
-_BUSY: Final = "Too many downloads of this conversation are under way. Try again when one is done."
+from interpreter_bot.wording import page_words
 
 
 class SessionSlots:
@@ -32,7 +30,7 @@ class SessionSlots:
         """
         reader = key, visit
         if self._held[reader] >= self._most:
-            raise errors.BotError(_BUSY)
+            raise errors.BotError(page_words.TOO_MANY_DOWNLOADS)
         self._held[reader] += 1
         try:
             yield

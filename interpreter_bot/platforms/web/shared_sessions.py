@@ -21,11 +21,11 @@ from interpreter_bot.platforms.web import (
     validation,
 )
 from interpreter_bot.sessions import past_turns, session_service
+from interpreter_bot.wording import page_words
 
 _FIRST_TURNS: Final = 30
 _MOST_TURNS: Final = 1000
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
-_GONE: Final = "This link has expired. Ask for a new one in the chat."
 
 
 class SharedSessions:
@@ -50,7 +50,7 @@ class SharedSessions:
         """Serve what was said and shown in a conversation, and what files it has."""
         visit = request.get(access.VISIT)
         if visit is None or not await self._service.queries.exists(visit.key):
-            raise errors.FileMissingError(_GONE)
+            raise errors.FileMissingError(page_words.LINK_EXPIRED)
         wanted = request.query.get("most", "")
         most = int(wanted) if _NUMBER.fullmatch(wanted) else _FIRST_TURNS
         most = min(most, _MOST_TURNS)
@@ -71,7 +71,7 @@ class SharedSessions:
         """Copy a conversation that is visited to the page, for who has its token."""
         visit = await self._gate.visit(request)
         if visit is None:
-            raise errors.FileMissingError(_GONE)
+            raise errors.FileMissingError(page_words.LINK_EXPIRED)
         key = validation.new_key()
         await self._service.branches.fork(visit.key, key, validation.PERSON.id)
         past = await self._service.queries.history(visit.key, most=_MOST_TURNS)

@@ -13,11 +13,7 @@ from typing import Final
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.web import event_json, notebook_progress, tab_hub, validation
 from interpreter_bot.sessions import past_turns, requests, session_service, turn_stops
-
-_INTERRUPTED: Final = (
-    "The bot was restarted in the middle of this answer. Results so far are above; ask "
-    "again to continue."
-)
+from interpreter_bot.wording import page_words
 
 _STOPPED: Final = "Stopped."
 
@@ -144,7 +140,7 @@ def _over(turn: past_turns.PastTurn) -> event_json.Event:
     if turn.status == "stopped":
         sentence = _STOPPED
     if turn.status == "interrupted":
-        sentence = _INTERRUPTED
+        sentence = page_words.INTERRUPTED
     return {
         "kind": "over",
         "status": turn.status,

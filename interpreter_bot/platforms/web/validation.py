@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from interpreter_bot import errors, values
 from interpreter_bot.sessions import requests
+from interpreter_bot.wording import page_words
 
 PERSON: Final = requests.Person("web", "you")
 """The person with the token. There is only one."""
@@ -77,10 +78,7 @@ def text(message: Mapping[str, Any], name: str, *, most: int = MOST_TEXT_CHARACT
     if not isinstance(value, str):
         raise MalformedError
     if len(value) > most:
-        raise errors.BotError(
-            f"That has {len(value):,} characters, and the limit is {most:,}."
-            " Please save it as a file and attach it."
-        )
+        raise errors.BotError(page_words.too_long(len(value), most))
     return value.encode("utf-8", "replace").decode()
 
 

@@ -33,7 +33,7 @@ from interpreter_bot.sessions import (
     requests,
     session_service,
 )
-from interpreter_bot.wording import run_words
+from interpreter_bot.wording import page_words, question_words, run_words
 
 _log = logging.getLogger(__name__)
 
@@ -173,12 +173,9 @@ class TabConnection:
 
     def _check(self, text: str, files: tuple[str, ...], *, is_code: bool) -> None:
         if not text.strip() and not files:
-            raise errors.BotError("Please write something first.")
+            raise errors.BotError(page_words.WRITE_SOMETHING)
         if not is_code and not self._service.queries.models:
-            raise errors.BotError(
-                "There is no model to answer this. Press Python to run your own code. To set up a"
-                " model, run `export OPENAI_API_KEY=…` where the bot runs, and start it again."
-            )
+            raise errors.BotError(page_words.NO_MODEL)
 
     async def _branch(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
         """Say something in place of an earlier request, in a branch, and let the tab go there."""
@@ -315,12 +312,12 @@ class TabConnection:
 
     async def _stop(self, _: tab_hub.Tab, message: session_actions.Message) -> None:
         if not await self._service.stop(validation.key(message.get("thread"))):
-            raise errors.BotError("Nothing is running.")
+            raise errors.BotError(run_words.NOTHING_RUNS)
 
     async def _withdraw(self, _: tab_hub.Tab, message: session_actions.Message) -> None:
         key, turn_id = validation.key(message.get("thread")), validation.turn_id(message.get("id"))
         if not await self._service.withdraw(key, turn_id):
-            raise errors.BotError("This question has expired.")
+            raise errors.BotError(question_words.EXPIRED)
         if (turn := self._hub.turn(key.thread, turn_id)) is not None:
             turn.say(event_json.withdrawn())
 

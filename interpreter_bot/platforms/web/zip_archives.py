@@ -17,16 +17,15 @@ from interpreter_bot import cancellation, errors, values
 from interpreter_bot.platforms.web import files, session_slots
 from interpreter_bot.sessions import session_service
 from interpreter_bot.text import file_names
+from interpreter_bot.wording import page_words
 
 _FIRST_SECOND: Final = 315_532_800
 _LAST_SECOND: Final = 4_354_819_199
 # What does not pack becomes larger by a little, and 2 GiB are the most without "zip64".
 _LARGE_BYTES: Final = 2**30
 _LEFT_OUT: Final = "left-out.txt"
-_TOO_MUCH: Final = "With it, the archive would be larger than a workspace may be."
 _MAX_OF_SESSION: Final = 2
 _MAX_AT_WORK: Final = 1
-_SHRANK: Final = "It shrank while it was packed, so only its beginning is here."
 
 
 class ZipArchives:
@@ -49,7 +48,7 @@ class ZipArchives:
     ) -> web.StreamResponse:
         infos = await self._service.queries.files(key)
         if not infos:
-            raise errors.FileMissingError("There are no files yet.")
+            raise errors.FileMissingError(page_words.NO_FILES_YET)
         headers = {
             "Content-Type": "application/zip",
             "Content-Disposition": files.disposition(files.named(title, "zip")),
@@ -64,7 +63,7 @@ class ZipArchives:
             left_bytes = self._service.queries.limits.workspace_bytes
             for info in infos:
                 if info.size_bytes > left_bytes:
-                    refused.append(f"{info.name}: {_TOO_MUCH}\n")
+                    refused.append(f"{info.name}: {page_words.ARCHIVE_FULL}\n")
                     continue
                 left_bytes -= info.size_bytes
                 path = paths.path(info.name)
@@ -111,7 +110,7 @@ class ZipArchives:
                     left -= len(piece)
                     if not piece:
                         break
-        return _SHRANK if left > 0 else ""
+        return page_words.SHRANK if left > 0 else ""
 
 
 class _Packed(io.RawIOBase):

@@ -1,0 +1,88 @@
+"""The web page: its requests, uploads, downloads, notebooks and links."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interpreter_bot.text import quantities
+
+WRITE_SOMETHING: Final = "Please write something first."
+NO_MODEL: Final = (
+    "There is no model to answer this. Press Python to run your own code. To set up a model, enter "
+    "a key here, or run `interpreter-bot setup` where the bot runs."
+)
+NO_PANEL: Final = "There is nothing to show under that name."
+NO_NAME: Final = "A name cannot be empty."
+NO_TABLE: Final = "The table could not be read."
+NOT_A_MODEL: Final = "Enter a key and an address as text."
+OUTPUT_LEFT_OUT: Final = "Earlier output is left out while this runs."
+INTERRUPTED: Final = (
+    "The bot was restarted in the middle of this answer. Results so far are above; ask again to "
+    "continue."
+)
+LINK_EXPIRED: Final = "This link has expired. Ask for a new one in the chat."
+OTHER_PAGE: Final = "That request came from another page."
+OTHER_ORIGIN: Final = (
+    "Requests from other pages are refused. If this is your page behind a proxy with TLS, the "
+    "proxy has to send X-Forwarded-Proto."
+)
+OTHER_ADDRESS: Final = "This address is not served here."
+NO_TOKEN: Final = "Open the page with the full address, including its token."
+REQUEST_CUT_OFF: Final = "The request did not arrive completely."
+TOO_MANY_DOWNLOADS: Final = (
+    "Too many downloads of this conversation are running. Try again when one is done."
+)
+UPLOAD_BROKE_OFF: Final = "The upload broke off."
+NOT_SHOWN: Final = "Files of this kind are not shown here."
+NOT_A_PICTURE: Final = "That is not a picture."
+PAGE_TOO_LARGE: Final = "The page is too large to be shown. Download it instead."
+DELETED: Final = "It has been deleted."
+NO_FILES_YET: Final = "There are no files yet."
+ARCHIVE_FULL: Final = "With this file, the archive would be larger than all files may be."
+SHRANK: Final = "It shrank while it was packed, so only its beginning is here."
+OTHER_PORT: Final = "Is another bot running? Otherwise set another port."
+NOTEBOOK_RUNS: Final = "A notebook is already running in this conversation."
+NO_CELLS_LEFT: Final = "No notebook cells are left to run here."
+
+
+def no_display(mime: str) -> str:
+    return f"A display of type {mime} cannot be shown here."
+
+
+def too_large(limit_bytes: int) -> str:
+    return f"The file is too large: the limit is {quantities.size(limit_bytes)}."
+
+
+def too_long(characters: int, limit: int) -> str:
+    return (
+        f"That has {characters:,} characters, and the limit is {limit:,}. "
+        "Please save it as a file and attach it."
+    )
+
+
+def no_code(name: str) -> str:
+    return f"{name} has no code in it."
+
+
+def too_many_cells(name: str, count: int, limit: int) -> str:
+    return f"{name} has {count:,} cells of code, and the limit is {limit:,}."
+
+
+def notebook_changed(name: str) -> str:
+    return f"{name} has changed since, so its remaining cells are unknown. Run it again."
+
+
+def notebook_stopped(left: int, count: int) -> str:
+    were = "was" if left == 1 else "were"
+    return f"Stopped at this error. {left:,} of {count:,} cells {were} not run."
+
+
+def not_served(page: str, address: str, reason: object, way_out: str) -> str:
+    return f"{page} cannot be served at {address}: {reason}. {way_out}"
+
+
+def bad_token_file(file: object) -> str:
+    return (
+        f"{file} holds no token of 32 to 200 letters, digits, - and _. Remove it, and a new one is "
+        "made."
+    )
