@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from interpreter_bot import cancellation, errors, settings, values
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import ports
+from interpreter_bot.wording import file_words
 
 _log = logging.getLogger(__name__)
 
@@ -90,17 +91,17 @@ class ArtifactCollector:
             changes = await self._workspace.changes_since(mark)
         except errors.BotError as error:
             _log.warning("the workspace could not be looked through", exc_info=error)
-            self._audience.announcement(cell, f"No files are given back: {error}")
+            self._audience.announcement(cell, file_words.none_returned(error))
             return []
         for name, reason in changes.skipped:
-            self._audience.announcement(cell, f"{name} was left out: {reason}.")
+            self._audience.announcement(cell, file_words.left_out(name, reason))
         files = [info for info in changes.files if not _is_by_product(info.name)]
         tried = [await self._give(cell, info) for info in files[:_MOST_ARTIFACTS]]
         if len(files) > _MOST_ARTIFACTS:
-            told = f"Of {len(files):,} changed files only {_MOST_ARTIFACTS} are given back."
+            told = file_words.too_many(len(files), _MOST_ARTIFACTS)
             self._audience.announcement(cell, told)
         if changes.is_truncated:
-            told = "There are more files than were looked at; some may have been left out."
+            told = file_words.UNSEEN_FILES
             self._audience.announcement(cell, told)
         return [artifact for artifact in tried if artifact is not None]
 
@@ -108,12 +109,12 @@ class ArtifactCollector:
         try:
             artifact = await self._copy(cell, info)
         except errors.BotError as error:
-            self._audience.announcement(cell, f"{info.name} was left out: {error}")
+            self._audience.announcement(cell, file_words.left_out(info.name, error))
         except OSError as error:
             _log.warning("an artifact could not be saved", exc_info=error)
             is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            reason = "the disk is full" if is_full else f"it cannot be saved ({error.strerror})"
-            self._audience.announcement(cell, f"{info.name} was left out: {reason}.")
+            reason = file_words.DISK_FULL if is_full else file_words.not_saved(error.strerror)
+            self._audience.announcement(cell, file_words.left_out(info.name, reason))
         else:
             self._audience.artifact(cell, artifact)
             return artifact
@@ -121,14 +122,14 @@ class ArtifactCollector:
 
     async def _copy(self, cell: int, info: values.FileInfo) -> values.Artifact:
         if info.size_bytes > self._bytes_left:
-            raise errors.FileTooLargeError("Together, the files of one cell are too large.")
+            raise errors.FileTooLargeError(file_words.TOO_LARGE_TOGETHER)
         most_bytes = min(self._most_bytes, self._bytes_left)
         saving = self._audience.save(cell, info.name) or _NullWriter()
         with contextlib.closing(saving):
             # Many turns may copy at once: together they must leave the reserve, too.
             is_copied = not isinstance(saving, _NullWriter)
             if is_copied and _free_bytes() < self._reserve_bytes + info.size_bytes:
-                raise errors.WorkspaceFullError("The disk of the machine is nearly full.")
+                raise errors.WorkspaceFullError(file_words.MACHINE_DISK_FULL)
             artifact = await copy(self._workspace, info.name, saving, most_bytes=most_bytes)
             saving.complete()
         self._bytes_left -= artifact.size_bytes

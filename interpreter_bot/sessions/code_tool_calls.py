@@ -30,6 +30,7 @@ from interpreter_bot.sessions import (
     variable_losses,
 )
 from interpreter_bot.store import records
+from interpreter_bot.wording import tool_words
 
 if TYPE_CHECKING:
     # Who has no servers imports nothing of their protocol, and who records nothing no database.
@@ -43,26 +44,6 @@ _log = logging.getLogger(__name__)
 
 _AUDIT_CHARACTERS: Final = 4_000
 _MOST_CALLS: Final = 500
-_TOO_MANY: Final = f"The code asked for tools more than {_MOST_CALLS} times in this turn."
-_MALFORMED: Final = "That is no call of a tool."
-_NOT_APPROVED: Final = "The call to {server}'s tool {tool} was not approved."
-_EDITED: Final = "The call was not allowed as it is. This was asked for instead:\n{code}"
-_SENT: Final = (
-    "{name} is used with each person's own account, and the person who asked has not logged in. "
-    "They were just sent a link to log in, which nobody else sees. Nothing was called: ask again "
-    "after the login."
-)
-_UNSENT: Final = (
-    "{name} is used with each person's own account, and the person who asked has not logged in. "
-    "The command `connect {name}` sends a link that nobody else sees. Nothing was called."
-)
-_AS_YOU: Final = "# It is called with your own account."
-_BESIDE_OTHERS: Final = (
-    " Others ran code in this conversation, and what they left may be what calls it."
-)
-_REPEATED: Final = (
-    "The bot was restarted during this call, so it may or may not have been carried out."
-)
 
 
 class _List(pydantic.BaseModel):
@@ -138,10 +119,10 @@ class ToolRequests:
         try:
             wish = _WISHES.validate_json(told)
         except pydantic.ValidationError:
-            return json.dumps({"error": _MALFORMED})
+            return json.dumps({"error": tool_words.MALFORMED})
         self._calls += 1
         if self._calls > _MOST_CALLS:
-            return json.dumps({"error": _TOO_MANY})
+            return json.dumps({"error": tool_words.too_many_calls(_MOST_CALLS)})
         try:
             if isinstance(wish, _List):
                 # Beside the event loop: there may be many.
@@ -175,7 +156,7 @@ class ToolRequests:
             try:
                 link = await tool_logins.link(self._broker, self._key, self._person, server)
                 was_told = await self._events.tell_privately(link)
-                self._told[server] = (_SENT if was_told else _UNSENT).format(name=server)
+                self._told[server] = tool_words.login_needed(server, link_sent=was_told)
             except errors.BotError as error:
                 self._told[server] = str(error)
         return self._told[server]
@@ -209,7 +190,7 @@ class ToolRequests:
         call = dataclasses.replace(call, was_approved=was_asked)
         # Before it is made: there is no call that is not recorded.
         if not await self._audit.begin(call):
-            raise errors.BotError(_REPEATED)
+            raise errors.BotError(tool_words.RESTARTED)
         return await self._made(wish, call, server=server, definition=definition)
 
     async def _allowed(
@@ -241,10 +222,10 @@ class ToolRequests:
             self._approvals.add(self._key, kernel_id, lasting)
             return server, definition, True
         if answer is None:
-            told = _NOT_APPROVED.format(tool=definition.name, server=server.name)
+            told = tool_words.not_approved(server.name, definition.name)
             raise errors.BotError(told)
         if answer != shown:
-            raise errors.BotError(_EDITED.format(code=answer))
+            raise errors.BotError(tool_words.edited(code=answer))
         return server, definition, True
 
     async def _made(
@@ -264,7 +245,7 @@ class ToolRequests:
 
         began = time.monotonic()
         ended = functools.partial(dataclasses.replace, call, outcome="failed")
-        reason, size_bytes = "It was stopped.", 0
+        reason, size_bytes = tool_words.STOPPED, 0
         try:
             result = await self._broker.call(
                 tool_logins.account(self._key, self._person.id, server.name),
@@ -330,7 +311,9 @@ def _shown(
 ) -> str:
     """Write a call as a person is to agree to it: all of it, nothing hidden."""
     lines = [f"    {name!a}: {value!a}," for name, value in arguments.items()]
-    head = [f"# A tool outside is to be called: {definition.name} of {server.name}."]
+    head = [tool_words.approval(definition.name, server.name)]
     if server.authorization == "person":
-        head.append(_AS_YOU + (_BESIDE_OTHERS if beside_others else ""))
+        head.append(
+            tool_words.WITH_YOUR_ACCOUNT + (tool_words.OTHERS_RAN_CODE if beside_others else "")
+        )
     return "\n".join([*head, f"tools.{server.name}.{definition.function}(**{{", *lines, "})"])

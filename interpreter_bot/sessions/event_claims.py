@@ -18,10 +18,10 @@ from typing import Any, Final, TypeAlias
 
 from interpreter_bot import cancellation, encryption, errors, settings, values
 from interpreter_bot.store import databases
+from interpreter_bot.wording import session_words
 
 _log = logging.getLogger(__name__)
 
-LOST: Final = "The bot was restarted before it got to the last message here. Please send it again."
 
 # People who write more are asked to say it again.
 _MOST_CHARACTERS: Final = 256 * 1024
@@ -165,7 +165,7 @@ class EventClaims:
                     _log.warning("a message cannot be taken again", exc_info=True)
                     told[key] = None
         for key in told:
-            await self._notify(key, LOST)
+            await self._notify(key, session_words.MESSAGE_LOST)
         return tuple(told)
 
     async def _look_at_once(self) -> None:

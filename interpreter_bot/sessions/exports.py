@@ -12,14 +12,13 @@ from interpreter_bot import errors, values
 from interpreter_bot.hosts import cancellable_executions
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import past_turns
+from interpreter_bot.wording import session_words, variable_words
 
-GONE: Final = "That table is no longer there. Run its code again to get all of it."
-_FAILED: Final = "The table could not be saved: {reason}"
 _SECONDS: Final = 60.0
 
 _CUT_OFF = {
-    "interrupted": "*The bot was restarted in the middle of this.*",
-    "stopped": "*Somebody stopped this.*",
+    "interrupted": f"*{session_words.CUT_OFF}*",
+    "stopped": f"*{session_words.STOPPED_BY_PERSON}*",
 }
 _TEXTUAL = ("image/svg+xml", "text/html")
 
@@ -50,10 +49,10 @@ async def save_table(
     if isinstance(last, values.Error):
         if last.name == "FileExistsError":
             return name
-        raise errors.BotError(_FAILED.format(reason=last.message or last.name))
+        raise errors.BotError(variable_words.table_not_saved(last.message or last.name))
     if finished.reason:
-        raise errors.BotError(_FAILED.format(reason=finished.reason))
-    raise errors.BotError(GONE)
+        raise errors.BotError(variable_words.table_not_saved(finished.reason))
+    raise errors.BotError(session_words.TABLE_GONE)
 
 
 def write(turns: Iterable[past_turns.PastTurn], contents: Mapping[str, bytes]) -> bytes:

@@ -22,42 +22,10 @@ from interpreter_bot.sessions import (
     variable_uses,
 )
 from interpreter_bot.store import records
-from interpreter_bot.text import quantities
+from interpreter_bot.wording import session_words
 
 _log = logging.getLogger(__name__)
 
-_BUSY: Final = "Something is still running here. Try again when it is done."
-_EMPTY: Final = "There is nothing in this conversation yet."
-_NOTHING: Final = "There is nothing to undo."
-_NOT_LAST: Final = (
-    "That is no longer the last answer here, so nothing was undone. Say undo again to take back "
-    "the last one."
-)
-_NOTHING_LOST: Final = "Nothing to rebuild: all variables are there."
-_COPY: Final = "This conversation began as a copy of another one: variables, files and history."
-_COPIED: Final = "This conversation is a copy of another one."
-_NO_TURN: Final = "That question was deleted, or is too old."
-_BRANCH: Final = "Another branch of this conversation. "
-_AS_BEFORE: Final = "Variables and files are as they were before this question."
-_VARIABLES_BEFORE: Final = "Variables are as they were before this question."
-_SHORTLY_BEFORE: Final = (
-    "Files are as they were before this question, variables as shortly before it; the code that "
-    "ran since runs again."
-)
-_VARIABLES_SHORTLY_BEFORE: Final = (
-    "Variables are as they were shortly before this question; the code that ran since runs again."
-)
-_FILES_NOW: Final = " Files stay as they are now. {flaw}"
-_RUN_AGAIN: Final = (
-    "The variables of that time are not kept, so the code until here runs again; files are as they "
-    "are now."
-)
-_LEFT_OUT: Final = (
-    " Of its code, {left} of more than {most:,} characters cannot run again: what that made is "
-    "missing."
-)
-_ANEW: Final = "Python starts without variables; files are as they are now."
-_UNDONE: Final = "The last answer was undone."
 # People see the end of an answer a moment before it is recorded.
 _RECORDING_SECONDS: Final = 3.0
 _MOST_CELLS: Final = 300
@@ -136,9 +104,9 @@ class SessionBranches:
                     source,
                     new_key,
                     person=person,
-                    notice=_COPY,
+                    notice=session_words.BEGAN_AS_COPY,
                     title=title,
-                    kernel=row | {"reason": _COPIED} if row else row,
+                    kernel=row | {"reason": session_words.IS_COPY} if row else row,
                 )
             except errors.SessionExistsError:
                 raise
@@ -174,16 +142,20 @@ class SessionBranches:
                 row, state = await self._restored(source, new_key, start.checkpoint)
                 if state is None:
                     cells = start.cells(_MOST_CELLS)
-                    told = _RUN_AGAIN if cells else _ANEW
+                    told = (
+                        session_words.BRANCH_RUNS_AGAIN
+                        if cells
+                        else session_words.BRANCH_WITHOUT_VARIABLES
+                    )
                 else:
                     cells = start.cells(state.missed_runs)
-                    told = _notice(state)
+                    told = session_words.branch(state.missed_runs, state.files_flaw)
                 cells, left_out = self._short(cells)
                 await database.session_copies.add(
                     source,
                     new_key,
                     person=person,
-                    notice=_BRANCH + told + left_out,
+                    notice=session_words.BRANCH + told + left_out,
                     title=source.title,
                     kernel=row,
                     before=start.turn.id,
@@ -202,9 +174,7 @@ class SessionBranches:
         short = tuple(one for one in cells if len(one) <= most)
         if len(short) == len(cells):
             return cells, ""
-        return short, _LEFT_OUT.format(
-            left=quantities.count(len(cells) - len(short), "piece"), most=most
-        )
+        return short, session_words.branch_left_out(len(cells) - len(short), most)
 
     async def _start(self, source: records.Session, turn_id: int) -> _BranchStart:
         """Find out where a branch begins."""
@@ -212,7 +182,7 @@ class SessionBranches:
         turns = await database.turns.of_session(source.id, most=_MOST_TURNS)
         at = next((n for n, one in enumerate(turns) if one.id == turn_id), None)
         if at is None or not (turns[at].request or turns[at].attachments):
-            raise errors.BotError(_NO_TURN)
+            raise errors.BotError(session_words.QUESTION_GONE)
         turn = turns[at]
         if at and turns[at - 1].instead_of is not None:
             # The notice with which a branch began: this is one more alternative to the same turn.
@@ -247,7 +217,7 @@ class SessionBranches:
                 if not checkpoint and source.kernel.get("kernel") == saved.kernel:
                     missed_runs = max(source.kernel.get("runs", 0) - saved.runs, 0)
                     state = dataclasses.replace(state, missed_runs=missed_runs)
-                return self._row(source, state, _COPIED), state
+                return self._row(source, state, session_words.IS_COPY), state
             if checkpoint or not source.kernel:
                 return {}, state
         await hosts.release(address)
@@ -281,9 +251,9 @@ class SessionBranches:
         async with self._to_ourselves(key) as session:
             turn = await self._last(session)
             if turn is None:
-                raise errors.BotError(_NOTHING)
+                raise errors.BotError(session_words.NOTHING_TO_UNDO)
             if turn_id not in (None, turn.id):
-                raise errors.BotError(_NOT_LAST)
+                raise errors.BotError(session_words.NOT_LAST)
             state = await cancellation.shielded(self._take_back(session, turn))
             return Undone(turn.request, state.missed_runs, state.files_flaw)
 
@@ -310,7 +280,7 @@ class SessionBranches:
         if not last or not (last[0].request or last[0].attachments):
             return None
         if last[0].status is values.TurnStatus.RUNNING:
-            raise errors.BotError(_BUSY)
+            raise errors.BotError(session_words.BUSY)
         return last[0]
 
     async def _take_back(
@@ -325,7 +295,7 @@ class SessionBranches:
         state = await self._services.hosts.go_back(
             values.text(session.key), f"{turn.id}", is_whole=is_whole
         )
-        row = self._row(session, state, _UNDONE)
+        row = self._row(session, state, session_words.UNDONE)
 
         async def write() -> bool:
             try:
@@ -366,7 +336,7 @@ class SessionBranches:
         """
         session = await self._services.database.sessions.find(key)
         if session is None:
-            raise errors.BotError(_EMPTY)
+            raise errors.BotError(session_words.EMPTY)
         held = await self._services.hosts.variables(values.text(key))
         lost = dict(held.saved.lost).keys() - held.names if held.saved is not None else ()
         executions = await self._services.database.executions.of_session(
@@ -375,7 +345,7 @@ class SessionBranches:
         codes = [one.code for one in executions if one.ending is values.Ending.OK]
         cells = await asyncio.to_thread(variable_uses.latest_assignments, codes, lost)
         if not cells:
-            raise errors.BotError(_NOTHING_LOST)
+            raise errors.BotError(session_words.NOTHING_TO_REBUILD)
         return cells
 
     @contextlib.asynccontextmanager
@@ -387,16 +357,8 @@ class SessionBranches:
                 async with asyncio.timeout(_RECORDING_SECONDS):
                     await stack.enter_async_context(turn)
             except TimeoutError:
-                raise errors.BotError(_BUSY) from None
+                raise errors.BotError(session_words.BUSY) from None
             session = await self._services.database.sessions.find(key)
             if session is None:
-                raise errors.BotError(_EMPTY)
+                raise errors.BotError(session_words.EMPTY)
             yield session
-
-
-def _notice(state: session_variables.RestoredState) -> str:
-    """Return what a branch says of variables and files that it begins with."""
-    if state.files_flaw:
-        variables = _VARIABLES_SHORTLY_BEFORE if state.missed_runs else _VARIABLES_BEFORE
-        return variables + _FILES_NOW.format(flaw=state.files_flaw)
-    return _SHORTLY_BEFORE if state.missed_runs else _AS_BEFORE

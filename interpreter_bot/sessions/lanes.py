@@ -12,15 +12,9 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import AsyncIterator, Callable
-from typing import Final
 
 from interpreter_bot import errors, values
-
-CLOSED: Final = "The bot is being shut down. Please ask again in a moment."
-_FULL: Final = "The queue of this conversation is full: {count} waiting. Try again in a minute."
-_WITHDRAWN: Final = "The request was withdrawn before its turn came."
-
-_EMPTIED: Final = "The conversation was deleted before the request had its turn."
+from interpreter_bot.wording import session_words
 
 
 class LaneError(errors.BotError):
@@ -109,7 +103,7 @@ class Lanes:
         """Withdraw a request that still waits; return whether it did."""
         for ticket in self._lanes.get(key, ()):
             if ticket.request_id == request_id and not ticket.granted.done():
-                ticket.granted.set_exception(LaneError(_WITHDRAWN))
+                ticket.granted.set_exception(LaneError(session_words.WITHDRAWN))
                 return True
         return False
 
@@ -117,14 +111,14 @@ class Lanes:
         """Refuse all that wait in a session; the turn that runs goes on."""
         for ticket in self._lanes.get(key, ()):
             if not ticket.granted.done():
-                ticket.granted.set_exception(LaneError(_EMPTIED))
+                ticket.granted.set_exception(LaneError(session_words.DELETED_FIRST))
 
     def close(self) -> None:
         """Refuse new and waiting requests; running turns go on."""
         self.is_closed = True
         for ticket in [ticket for lane in self._lanes.values() for ticket in lane]:
             if not ticket.granted.done():
-                ticket.granted.set_exception(LaneError(CLOSED))
+                ticket.granted.set_exception(LaneError(session_words.CLOSING))
 
     async def drained(self) -> None:
         """Wait until no turn runs."""
@@ -140,10 +134,10 @@ class Lanes:
     ) -> _Ticket:
         lane = self._lanes.get(key, collections.deque())
         if self.is_closed:
-            raise LaneError(CLOSED)
+            raise LaneError(session_words.CLOSING)
         is_first = is_first or self._expected.get(key) == request_id
         if len(lane) >= self._most_waiting and not is_first:
-            raise LaneError(_FULL.format(count=len(lane)))
+            raise LaneError(session_words.queue_full(len(lane)))
         self._arrivals += 1
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         ticket = _Ticket(key, person, request_id, tell, granted, self._arrivals, is_first)

@@ -19,6 +19,7 @@ from interpreter_bot.hosts import cancellable_executions
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import requests
 from interpreter_bot.text import safe_text
+from interpreter_bot.wording import variable_words
 
 _SECONDS: Final = 30.0
 START_SECONDS: Final = 20.0
@@ -30,10 +31,6 @@ _MOST_SUMMARIES: Final = 20
 _MOST_VARIABLES: Final = 200
 _WORDS_CHARACTERS: Final = 200
 _CELL_CHARACTERS: Final = 500
-_FAILED: Final = "The table could not be read: {reason}"
-_NO_ROOM: Final = "All your Python sessions are busy. Try again when one is done or stopped."
-_STARTING: Final = "Python is still starting. Try again in a minute."
-_STRANGE: Final = "Python sent an unreadable answer about the table. Try again."
 
 
 T = TypeVar("T")
@@ -205,7 +202,7 @@ def read_question(told: object) -> View | Columns:
     try:
         return (View if is_view else Columns).model_validate_json(json.dumps(told))
     except (pydantic.ValidationError, ValueError) as error:
-        raise errors.BotError("That is nothing that can be asked of a table.") from error
+        raise errors.BotError(variable_words.NOT_A_QUESTION) from error
 
 
 @contextlib.asynccontextmanager
@@ -229,7 +226,9 @@ async def leased_kernel(
             async with asyncio.timeout(START_SECONDS):
                 kernel = await lease.kernel(waiting=waits.append)
         except TimeoutError as error:
-            raise errors.BotError(_NO_ROOM if any(waits) else _STARTING) from error
+            raise errors.BotError(
+                variable_words.NO_ROOM if any(waits) else variable_words.STARTING
+            ) from error
         yield kernel
 
 
@@ -288,7 +287,7 @@ async def run_for_json(hosts: host_ports.Hosts, kernel: host_ports.Kernel, code:
         reason = finished.reason
         if isinstance(last, values.Error):
             reason = reason or last.message or last.name
-        raise errors.BotError(_FAILED.format(reason=reason))
+        raise errors.BotError(variable_words.table_unreadable(reason))
     if not isinstance(last, values.Json):
         raise TableGoneError
     return last.json
@@ -303,7 +302,7 @@ def read_answer(kind: pydantic.TypeAdapter[T], shown: str) -> T:
     try:
         return kind.validate_json(_unquoted(shown))
     except (pydantic.ValidationError, ValueError, RecursionError) as error:
-        raise errors.BotError(_STRANGE) from error
+        raise errors.BotError(variable_words.UNREADABLE_ANSWER) from error
 
 
 def _unquoted(told: str) -> str:

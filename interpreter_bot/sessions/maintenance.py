@@ -12,10 +12,10 @@ from interpreter_bot.sessions import (
     session_dependencies,
     session_service,
     suspended_turns,
-    turn_stops,
 )
 from interpreter_bot.store import records
 from interpreter_bot.text import quantities
+from interpreter_bot.wording import session_words
 
 _WARN_SECONDS: Final = 15.0
 # Two measures of one moment differ by what lies between asking for them and getting them.
@@ -26,13 +26,6 @@ _ORPHANS_SECONDS: Final = 3.0
 _ARREARS_SECONDS: Final = 20.0
 _TIDY_SECONDS: Final = 3600.0
 _EVENTS_AGE: Final = datetime.timedelta(days=1)
-
-_WARNING: Final = (
-    "Nobody has used the Python of this conversation for {since}. In {left} {what}; "
-    "files are kept. To keep Python running, write any message here."
-)
-_LOSES: Final = "its variables are let go"
-_SAVES: Final = "it is let go, and its variables are saved, as far as they can be"
 
 
 class Maintenance:
@@ -69,7 +62,7 @@ class Maintenance:
         )
         if not warning:
             return 0
-        what = _SAVES if self._services.hosts.keeps_variables else _LOSES
+        keeps_variables = self._services.hosts.keeps_variables
         statuses = await self._services.hosts.statuses()
         now = time.monotonic()
         self._warned = {key: at for key, at in self._warned.items() if key in statuses}
@@ -85,7 +78,7 @@ class Maintenance:
                 self._warned[address] = used
                 left = _rounded_duration(kernels.idle_seconds - idle)
                 since = _rounded_duration(idle)
-                sentence = _WARNING.format(since=since, left=left, what=what)
+                sentence = session_words.idle_warning(since, left, keeps_variables=keeps_variables)
                 await self._service.notify(key, sentence)
                 told += 1
         return told
@@ -112,7 +105,7 @@ class Maintenance:
             await self._services.database.turns.finish(turn.id, values.TurnStatus.INTERRUPTED)
             if session.id not in told:
                 told.add(session.id)
-                await self._service.notify(session.key, turn_stops.INTERRUPTED)
+                await self._service.notify(session.key, session_words.ANSWER_INTERRUPTED)
 
     async def tidy(self) -> None:
         """Delete stored content that nothing refers to any more."""

@@ -9,6 +9,7 @@ from typing import Final
 
 from interpreter_bot import errors, settings, stored_credentials
 from interpreter_bot.agent.llms import catalogues, model_choice
+from interpreter_bot.wording import model_words
 
 _log = logging.getLogger(__name__)
 
@@ -17,12 +18,6 @@ VARIABLES: Final = (
     *("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL"),
 )
 """What of the environment names a model."""
-
-_CONFIGURED: Final = (
-    "The models are set where the bot runs, by its environment or its configuration file. Change "
-    "them there."
-)
-_CHOSEN: Final = "A model was chosen already. `interpreter-bot setup` changes it."
 
 
 class ModelSetup:
@@ -56,9 +51,9 @@ class ModelSetup:
             BotError: it cannot be used; the sentence says why, and nothing is changed.
         """
         if not self.is_open:
-            raise errors.SettingsError(_CONFIGURED)
+            raise errors.SettingsError(model_words.CONFIGURED)
         if self.is_chosen:
-            raise errors.SettingsError(_CHOSEN)
+            raise errors.SettingsError(model_words.ALREADY_CHOSEN)
         variables = model_choice.variables(key, address)
         await model_choice.refuse_reserved(address)
         async with self._choosing:

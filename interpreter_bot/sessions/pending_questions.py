@@ -16,8 +16,7 @@ from typing import Final
 
 from interpreter_bot import errors
 from interpreter_bot.sessions import replica_calls
-
-LATE: Final = "This question has expired."
+from interpreter_bot.wording import question_words
 
 _ID_BITS: Final = 60
 _MOST_KNOWN: Final = 1_000
@@ -128,7 +127,7 @@ class PendingQuestions:
         """
         question = self.find(question_id)
         if question is None:
-            raise errors.BotError(LATE)
+            raise errors.BotError(question_words.EXPIRED)
         return question
 
     def for_message(self, person: str, place: Hashable) -> Question | None:
@@ -169,7 +168,7 @@ class PendingQuestions:
         """
         question = await self.find_anywhere(question_id)
         if question is None:
-            raise errors.BotError(LATE)
+            raise errors.BotError(question_words.EXPIRED)
         return question
 
     async def resolve(self, question: Question, answer: str | None) -> bool:

@@ -16,15 +16,13 @@ from interpreter_bot import settings, values
 from interpreter_bot.agent import budgets
 from interpreter_bot.sessions import requests
 from interpreter_bot.store import databases, preferences
+from interpreter_bot.wording import session_words
 
 _log = logging.getLogger(__name__)
 
 MONEY: Final = "allowance_money"
 TOKENS: Final = "allowance_tokens"
 """Names of the choices that override the settings: a number as text, in either."""
-
-_USED_UP: Final = "This would be more than the {what} that one person may use in a day. {until}"
-_UNTIL: Final = "It resets at midnight UTC. Code that you run yourself costs nothing."
 
 
 def effective(
@@ -84,9 +82,9 @@ class DailyUsage:
             limits = reservation.limits
             used = sum((*others, worst), used)
             if limits.tokens is not None and used.tokens > limits.tokens:
-                return _USED_UP.format(what=f"{limits.tokens:,} tokens", until=_UNTIL)
+                return session_words.over_quota(f"{limits.tokens:,} tokens")
             if limits.money is not None and used.money > limits.money:
-                return _USED_UP.format(what=f"a cost of {limits.money}", until=_UNTIL)
+                return session_words.over_quota(f"a cost of {limits.money}")
             reservation.reserved = worst
             return None
 

@@ -23,6 +23,7 @@ from interpreter_bot.hosts import ports
 from interpreter_bot.sessions import lanes, session_dependencies, session_service
 from interpreter_bot.store import columns, records
 from interpreter_bot.text import quantities
+from interpreter_bot.wording import session_words
 
 _log = logging.getLogger(__name__)
 
@@ -32,24 +33,6 @@ _DISK_SECONDS: Final = 60.0
 # So that a bot that learns of retention does not wake up years of threads at once.
 _MOST_WARNED: Final = 50
 _SHOWN: Final = 5
-
-_WARNING: Final = (
-    "Nobody has used this conversation for {days}. In {left} its files in /mnt/data, "
-    "saved variables and pictures ({size}) are deleted. To keep them, write any message "
-    "here."
-)
-_DELETED: Final = (
-    "The files of this conversation in /mnt/data, saved variables and pictures ({size}) "
-    "were deleted: {reason}. Messages stay."
-)
-_OLD: Final = "nobody had used it for {days}"
-_PERSON: Final = (
-    "the conversations of the person who began it held more than {limit} together, and this one "
-    "had been used least recently"
-)
-_TOTAL: Final = (
-    "all conversations held more than {limit} together, and this one had been used least recently"
-)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -155,7 +138,7 @@ class Retention:
         if was_warned is not None and (sentence := one.session.files.get("gone")):
             return await self._delete(one, sentence)
         if self._limits.days and was_warned and self._time_left(one, now) <= datetime.timedelta(0):
-            reason = _OLD.format(days=_days(now - one.session.used))
+            reason = session_words.unused(_days(now - one.session.used))
             return await self._delete(one, self._deleted(one, reason))
         return False
 
@@ -176,10 +159,10 @@ class Retention:
 
     async def _warn(self, one: _Holding, now: datetime.datetime) -> None:
         session, sessions = one.session, self._services.database.sessions
-        sentence = _WARNING.format(
-            days=_days(now - session.used),
-            left=_days(max(self._time_left(one, now), self._warning)),
-            size=quantities.size(one.bytes),
+        sentence = session_words.retention_warning(
+            _days(now - session.used),
+            _days(max(self._time_left(one, now), self._warning)),
+            one.bytes,
         )
         row = {"warned": sentence, "at": columns.now().isoformat()}
         # Before people are told, as another bot may be about to tell them.
@@ -205,7 +188,7 @@ class Retention:
         most = self._limits.person_bytes
         gone: set[int] = set()
         if most:
-            reason = _PERSON.format(limit=quantities.size(most))
+            reason = session_words.person_over_limit(most)
             # Who is unknown shares with nobody.
             by_person = collections.defaultdict(list)
             for one in held:
@@ -214,7 +197,7 @@ class Retention:
                 if whose[-1]:
                     gone |= await self._shrink(theirs, most, reason)
         rest = [one for one in held if one.session.id not in gone]
-        reason = _TOTAL.format(limit=quantities.size(total))
+        reason = session_words.all_over_limit(total)
         return gone | await self._shrink(rest, total, reason)
 
     async def _shrink(self, held: Sequence[_Holding], most_bytes: int, reason: str) -> set[int]:
@@ -230,7 +213,7 @@ class Retention:
         return gone
 
     def _deleted(self, one: _Holding, reason: str) -> str:
-        return _DELETED.format(size=quantities.size(one.bytes), reason=reason)
+        return session_words.deleted(one.bytes, reason)
 
     async def _delete(self, one: _Holding, sentence: str) -> bool:
         """Delete the files of a session that is not in use; say whether it was done."""

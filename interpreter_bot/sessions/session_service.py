@@ -36,18 +36,13 @@ from interpreter_bot.sessions import (
     variable_losses,
 )
 from interpreter_bot.store import records
+from interpreter_bot.wording import session_words
 
 _log = logging.getLogger(__name__)
 
 Notify = Callable[[values.SessionKey, str], Awaitable[None]]
 """Sends the people of a session a sentence, outside of any turn."""
 
-_EMPTY: Final = "Your message is empty. Write a question, or send a file with one."
-_LONG: Final = (
-    "This message is too long: the limit is {most:,} characters. Send the text as a file."
-)
-_BUSY: Final = "Something is still running here. Try again when it is done."
-_RESET: Final = "Reset. Variables and history are cleared."
 # Turns that are about to end need not wait for the next bot.
 _HAND_OVER_SECONDS: Final = 2.0
 _STOPPING_SECONDS: Final = 15.0
@@ -172,7 +167,7 @@ class SessionService:
         """
         async with self._to_ourselves(key):
             await self._let_go(key, files=files)
-            notice = records.NewPart(kind=records.PartKind.NOTICE, text=_RESET)
+            notice = records.NewPart(kind=records.PartKind.NOTICE, text=session_words.RESET)
             memory = records.NewPart(kind=records.PartKind.MEMORY, detail=stored_transcripts.RESET)
             database = self._services.database
             async with database.together(is_writing=True):
@@ -197,13 +192,13 @@ class SessionService:
             BotError: it cannot be had, or a turn runs just now.
         """
         if self.is_busy(key):
-            raise errors.BotError(_BUSY)
+            raise errors.BotError(session_words.BUSY)
         address, hosts = values.text(key), self._services.hosts
         status = (await hosts.statuses({address})).get(address)
         is_gone = status is None or status.loss_reason
         if is_gone and not (await hosts.variables(address)).saved:
             # Another kernel would know nothing of it, and count for nobody.
-            raise errors.BotError(exports.GONE)
+            raise errors.BotError(session_words.TABLE_GONE)
         looking = live_data_views.leased_kernel(hosts, key, person)
         async with self._to_ourselves(key), looking as kernel:
             return await exports.save_table(hosts, kernel, handle, suffix)
@@ -390,16 +385,16 @@ class SessionService:
         """Return the end of a request that was withdrawn while it waited: by a person, or by
         shutdown."""
         if self._lanes.is_closed:
-            return ports.End(status=values.TurnStatus.FAILED, sentence=lanes.CLOSED)
+            return ports.End(status=values.TurnStatus.FAILED, sentence=session_words.CLOSING)
         return turn_stops.StopSignal().end()
 
     def _check(self, request: requests.Request) -> None:
         most = self._services.config.sessions.message_characters
         if len(request.text) > most:
-            raise errors.BotError(_LONG.format(most=most))
+            raise errors.BotError(session_words.message_too_long(most))
         is_empty = not (request.text.strip() or request.attachments or request.files)
         if is_empty and not request.goes_on_with:
-            raise errors.BotError(_EMPTY)
+            raise errors.BotError(session_words.EMPTY_MESSAGE)
 
     @contextlib.asynccontextmanager
     async def _lane(

@@ -19,22 +19,14 @@ from typing import TYPE_CHECKING, Final
 from urllib import parse
 
 from interpreter_bot import encryption, errors, values
+from interpreter_bot.wording import session_words
 
 if TYPE_CHECKING:
     from interpreter_bot.sessions import session_dependencies
 
 LINK_SECONDS: Final = 300
 PASS_SECONDS: Final = 3600
-LINK_TEXT: Final = "Open this conversation on the page"
-ABOUT: Final = "Only you see this link. It works once, within five minutes, in one browser."
-BUTTON: Final = "Open on the page"
 
-_OFF: Final = (
-    "Conversations cannot be opened on the page here. Ask whoever runs this bot to set "
-    "its public address."
-)
-_EMPTY: Final = "There is nothing in this conversation yet."
-_ENDED: Final = "This link was already used, or has expired. Ask for a new one in the chat."
 _SEALED: Final = re.compile(r"[A-Za-z0-9_=-]{1,4096}")
 
 
@@ -73,9 +65,9 @@ class ShareLinks:
             BotError: there is no such session, or the page has no public address.
         """
         if not self.is_on:
-            raise errors.BotError(_OFF)
+            raise errors.BotError(session_words.NO_PAGE)
         if await self._services.database.sessions.find(key) is None:
-            raise errors.BotError(_EMPTY)
+            raise errors.BotError(session_words.EMPTY)
         visit = Visit(secrets.token_hex(16), key, time.time() + LINK_SECONDS)
         # What follows the # is sent to no server: no log and no preview gets hold of it.
         return f"{self._address}/visit#{await self._sealed('link', visit)}"
@@ -90,7 +82,7 @@ class ShareLinks:
         if visit is None or not await self._services.database.events.claim(
             "web", f"visit {visit.id}"
         ):
-            raise errors.BotError(_ENDED)
+            raise errors.BotError(session_words.PAGE_LINK_USED)
         entered = dataclasses.replace(visit, until=time.time() + PASS_SECONDS)
         return entered, await self._sealed("pass", entered)
 

@@ -13,15 +13,14 @@ import pydantic
 
 from interpreter_bot import errors
 from interpreter_bot.sessions import turn_events
+from interpreter_bot.wording import tool_words
 
 if TYPE_CHECKING:
     # Who has no data imports nothing of queries.
     from interpreter_bot.data_connections.connection_service import ConnectionService
     from interpreter_bot.sessions import session_dependencies
 
-_NO: Final = "This statement was not allowed to run on {name}."
 _CHARACTERS: Final = 20_000
-_LONG: Final = "The statement is too long for a person to allow it."
 
 
 class _Wish(pydantic.BaseModel):
@@ -74,12 +73,12 @@ class StatementApprovals:
         """
         self._connections.check_writing(self._key, wish.connection)
         values = [f"-- :{name} = {value!a}" for name, value in wish.parameters.items()]
-        shown = "\n".join([f"-- To be run on {wish.connection}:", wish.sql, *values])
+        shown = "\n".join([tool_words.statement(wish.connection), wish.sql, *values])
         if len(shown) > _CHARACTERS:
-            raise errors.BotError(_LONG)
+            raise errors.BotError(tool_words.STATEMENT_TOO_LONG)
         # One that was edited is another statement, which nobody has asked for.
         if await self._events.approve(shown) != shown:
-            refusal = _NO.format(name=wish.connection)
+            refusal = tool_words.statement_refused(wish.connection)
             self._connections.note_refusal(self._key, wish.connection, wish.sql, refusal)
             raise errors.BotError(refusal)
         self._connections.turns.allow(self._key, wish.connection, wish.sql, wish.parameters)

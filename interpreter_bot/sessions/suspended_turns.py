@@ -29,14 +29,13 @@ from interpreter_bot.sessions import (
 )
 from interpreter_bot.store import databases, records
 from interpreter_bot.text import output_screens
+from interpreter_bot.wording import file_words, session_words
 
 _log = logging.getLogger(__name__)
 
 _MOST_CHARACTERS: Final = 3000
 _LATEST_TURNS: Final = 5
-_CUT: Final = "\n… (the rest is in this conversation's history)"
-_FILES: Final = "Files were made: {names}."
-_ASKED: Final = "The code waits for input, which can be given nowhere any more: {prompt}"
+_CUT: Final = f"\n{session_words.REST_IN_HISTORY}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,7 +315,7 @@ class LateReply:
         if plain:
             parts.append(f"```\n{plain[:_MOST_CHARACTERS].replace('```', '` ` `')}\n```")
         if self._names:
-            parts.append(_FILES.format(names=", ".join(dict.fromkeys(self._names))))
+            parts.append(file_words.made(", ".join(dict.fromkeys(self._names))))
         if self._end is not None:
             parts += [self._end.text or self._words, self._end.sentence]
         text = "\n\n".join(filter(None, parts))
@@ -362,7 +361,7 @@ class LateReply:
 
     async def ask(self, cell: int, request: values.InputRequested) -> str:
         """Refuse: nobody can answer."""
-        raise errors.BotError(_ASKED.format(prompt=request.prompt))
+        raise errors.BotError(session_words.no_place_for_input(request.prompt))
 
     def finished(self, cell: int, finished: values.Finished) -> None:
         """Note what the code came to, where it did not end well."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from interpreter_bot import errors, values
 from interpreter_bot.sessions import requests
 from interpreter_bot.store import records
+from interpreter_bot.wording import tool_words
 
 if TYPE_CHECKING:
     # Who has no servers imports nothing of their protocol.
@@ -18,14 +19,6 @@ if TYPE_CHECKING:
     from interpreter_bot.sessions import session_dependencies
 
 _log = logging.getLogger(__name__)
-
-_LINK: Final = (
-    "To let the bot use {name} with your account, open this within ten minutes. It is for you "
-    "alone: {link}"
-)
-_NONE: Final = "No tool server called {name!r} asks people to log in here."
-_FORGOTTEN: Final = "You are logged out of {name}, and your login is deleted from the bot."
-_UNKNOWN: Final = "You were not logged in to {name}."
 
 
 def account(key: values.SessionKey, person: str, server: str) -> records.Account:
@@ -42,9 +35,9 @@ async def link(
         BotError: nobody can log in there.
     """
     if broker.logins is None or broker.server(key, server).authorization != "person":
-        raise errors.BotError(_NONE.format(name=server))
+        raise errors.BotError(tool_words.no_logins(server))
     made = await broker.logins.link(account(key, person.id, server), person.name)
-    return _LINK.format(name=server, link=made)
+    return tool_words.login_link(server, made)
 
 
 class ToolLogins:
@@ -69,7 +62,7 @@ class ToolLogins:
             BotError: nobody can log in there.
         """
         if self._broker is None:
-            raise errors.BotError(_NONE.format(name=server))
+            raise errors.BotError(tool_words.no_logins(server))
         return await link(self._broker, key, person, server)
 
     async def forget(self, key: values.SessionKey, person: str, server: str) -> str:
@@ -77,7 +70,7 @@ class ToolLogins:
         was_there = self._broker is not None and await self._broker.forget(
             account(key, person, server)
         )
-        return (_FORGOTTEN if was_there else _UNKNOWN).format(name=server)
+        return tool_words.logged_out(server, was_logged_in=was_there)
 
     async def look(self, ticket: str) -> Login:
         """Return the login of a link, which stays usable; see `PersonLogins.look`."""
@@ -107,5 +100,5 @@ class ToolLogins:
     @property
     def _logins(self) -> PersonLogins:
         if self._broker is None or self._broker.logins is None:
-            raise errors.BotError(_NONE.format(name=""))
+            raise errors.BotError(tool_words.no_logins(""))
         return self._broker.logins

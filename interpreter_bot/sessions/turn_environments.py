@@ -30,6 +30,7 @@ from interpreter_bot.sessions import (
 )
 from interpreter_bot.skills import accepted_skills, skill_catalogue
 from interpreter_bot.store import records
+from interpreter_bot.wording import session_words
 
 _log = logging.getLogger(__name__)
 
@@ -39,15 +40,10 @@ _CODE: Final = (
     "get_ipython().show_scaled({names!r}, {contents!r}, most_side={side}, most_bytes={most})"
 )
 
-_NO_PLAN: Final = "This was not run: a plan comes first."
 _PLAN_WANTED: Final = chat_messages.Note(
     "[Not run. A plan in plain words is wanted before the first code: what it does, and to which "
     "files.]"
 )
-_UNKNOWN: Final = (
-    "The bot was restarted, so it is unknown whether this code finished. Variables may be gone."
-)
-_DECLINED: Final = "Not run: declined."
 _ASK_THEM: Final = chat_messages.Note(
     "[Not run: the person declined this code. Ask them what they want instead.]"
 )
@@ -138,10 +134,10 @@ class SessionEnvironment:
         if self.approval == "plan" and not (self._events.has_words or self._was_asked_for_plan):
             # Asked for once: code is a plan of its own if the model finds no words.
             self._was_asked_for_plan = True
-            raise agent_ports.NotApprovedError(_NO_PLAN, remark=_PLAN_WANTED)
+            raise agent_ports.NotApprovedError(session_words.PLAN_FIRST, remark=_PLAN_WANTED)
         approved = await self._events.approve(code)
         if approved is None:
-            raise agent_ports.NotApprovedError(_DECLINED, remark=_ASK_THEM)
+            raise agent_ports.NotApprovedError(session_words.DECLINED, remark=_ASK_THEM)
         return approved
 
     async def run(self, code: str, *, show: Callable[[values.Output], None]) -> values.Finished:
@@ -298,7 +294,7 @@ class SessionEnvironment:
             return await self._ended(following, hosted_id)
         except errors.ExecutionMissingError as error:
             _log.warning("an execution cannot be followed", exc_info=error)
-            finished = values.Finished(values.Ending.REFUSED, 0.0, _UNKNOWN)
+            finished = values.Finished(values.Ending.REFUSED, 0.0, session_words.CODE_UNKNOWN)
             self._events.end(finished)
             return finished
 

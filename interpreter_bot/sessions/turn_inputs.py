@@ -26,7 +26,8 @@ from interpreter_bot.sessions import (
     turn_events,
 )
 from interpreter_bot.store import preferences, records
-from interpreter_bot.text import file_names, quantities, safe_text
+from interpreter_bot.text import file_names, safe_text
+from interpreter_bot.wording import file_words
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +36,6 @@ _DETAIL_CHARACTERS: Final = 6000
 _MOST_DESCRIBED: Final = 10
 _REFUSED: Final = "[The person also sent {name!r}, which is not in /mnt/data: {error}]"
 
-_NO_FILES: Final = "None of the files could be fetched. Send them again."
 _MAX_RECENT_MESSAGES: Final = 20
 _MAX_RECENT_CHARACTERS: Final = 6000
 _MAX_NAME_CHARACTERS: Final = 80
@@ -118,7 +118,7 @@ async def store_attachments(
         except errors.BotError as error:
             _log.info("an attachment was refused", exc_info=error)
             name = file_names.safe_name(attachment.name)
-            events.notice(f"{name} was left out: {error}")
+            events.notice(file_words.left_out(name, error))
             refusals.append(_REFUSED.format(name=name, error=error))
         else:
             infos.append(info)
@@ -134,8 +134,7 @@ async def put_files(
         BotError: it is refused, or could not be had.
     """
     if attachment.size_bytes is not None and attachment.size_bytes > limits.upload_bytes:
-        most = quantities.size(limits.upload_bytes)
-        raise errors.FileTooLargeError(f"It is too large: the limit is {most} a file.")
+        raise errors.FileTooLargeError(file_words.over_upload_limit(limits.upload_bytes))
     return await workspace.put(attachment.name, attachment.open())
 
 
@@ -227,7 +226,7 @@ async def store_request_attachments(
         return StoredAttachment()
     came = await store_attachments(request.attachments, environment.workspace, events, limits)
     if not (came.infos or request.files or request.text.strip()):
-        raise errors.BotError(_NO_FILES)
+        raise errors.BotError(file_words.NONE_FETCHED)
     return came
 
 

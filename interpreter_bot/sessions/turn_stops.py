@@ -10,15 +10,9 @@ from typing import Final
 
 from interpreter_bot import values
 from interpreter_bot.sessions import lanes, ports, replica_calls
+from interpreter_bot.wording import session_words
 
-INTERRUPTED: Final = (
-    "The bot was restarted in the middle of an answer here. Results so far and saved "
-    "variables are kept. Please ask again."
-)
-SUSPENDED: Final = "The bot is restarting. This answer continues when it is back."
-WENT_ON: Final = "This kept running while the bot restarted."
 _STOPPED: Final = "Stopped."
-_KEPT: Final = "Stopped. Variables are kept."
 
 
 class StopSignal(asyncio.Event):
@@ -52,10 +46,14 @@ class StopSignal(asyncio.Event):
         """
         if self.is_restart:
             status = values.TurnStatus.INTERRUPTED
-            sentence = SUSPENDED if self.goes_on else INTERRUPTED
+            sentence = (
+                session_words.ANSWER_CONTINUES if self.goes_on else session_words.ANSWER_INTERRUPTED
+            )
             return ports.End(status=status, text=text, sentence=sentence, goes_on=self.goes_on)
         was_running = last is not None and last.ending is values.Ending.STOPPED
-        sentence = _KEPT if was_running and last and not last.kernel_lost else _STOPPED
+        sentence = (
+            session_words.STOPPED if was_running and last and not last.kernel_lost else _STOPPED
+        )
         return ports.End(status=values.TurnStatus.STOPPED, text=text, sentence=sentence)
 
 

@@ -39,16 +39,12 @@ from interpreter_bot.sessions import (
     variable_losses,
 )
 from interpreter_bot.store import preferences, records
+from interpreter_bot.wording import session_words, variable_words
 
 _log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
-_FAULT: Final = "Something went wrong inside the bot. Results so far are kept."
-_BEHIND: Final = (
-    "The database cannot be used right now. Messages from now may be missing from the "
-    "history, and the model may forget them."
-)
 _STATUSES: Final = {
     loops.OutcomeKind.ANSWERED: values.TurnStatus.DONE,
     loops.OutcomeKind.STOPPED: values.TurnStatus.STOPPED,
@@ -87,7 +83,7 @@ async def run_turn(
         end = dataclasses.replace(end, seconds=seconds, turn_id=recorder.turn_id, queries=asked)
         try:
             if recorder.is_behind:
-                reply.announcement(max(work.events.cell, 0), _BEHIND)
+                reply.announcement(max(work.events.cell, 0), session_words.NO_DATABASE)
             reply.ended(end)
         finally:
             writing = _record_end(services, recorder, end, is_suspended=stop.is_suspended)
@@ -104,7 +100,7 @@ async def _catch_all(work: Awaitable[_T]) -> _T | ports.End:
         return ports.End(status=values.TurnStatus.FAILED, sentence=str(error))
     except Exception:
         _log.exception("a turn fell")
-        return ports.End(status=values.TurnStatus.FAILED, sentence=_FAULT)
+        return ports.End(status=values.TurnStatus.FAILED, sentence=session_words.FAULT)
 
 
 async def _record_end(
@@ -175,7 +171,7 @@ class _Work:
             session.kernel, services.id, self._recorder.kernel, person=person
         )
         if self._former is None:
-            moved = variable_losses.MOVED if await services.hosts.ensure_placed(key) else ""
+            moved = variable_words.MACHINE_LOST if await services.hosts.ensure_placed(key) else ""
             status = (await services.hosts.statuses({key})).get(key)
             now = (status.kernel_id, status.loss_reason) if status else ("", moved)
             saved = (await services.hosts.variables(key)).saved if held.are_gone(*now) else None
@@ -219,7 +215,7 @@ class _Work:
                         turn_id=self._request.goes_on_with,
                         resumed=self.events.cell + 1 if environment.resumed else None,
                     )
-                self.events.notice(turn_stops.WENT_ON)
+                self.events.notice(session_words.KEPT_RUNNING)
             try:
                 end = await self._done(environment, stop)
             finally:
@@ -245,7 +241,7 @@ class _Work:
         self, session: records.Session, loss: variable_losses.Told | None, moved: str
     ) -> None:
         """Tell people and model what was lost since the last turn: variables, and perhaps files."""
-        gone = session.files.get("gone", "") or (moved and variable_losses.ELSEWHERE)
+        gone = session.files.get("gone", "") or (moved and variable_words.FILES_LOST)
         if session.files:
             await self._services.database.sessions.note_files(session.id, {})
         if loss is not None:

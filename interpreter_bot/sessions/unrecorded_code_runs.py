@@ -12,6 +12,7 @@ from interpreter_bot import code_activity, errors, settings, values
 from interpreter_bot.hosts import cancellable_executions
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import artifact_collection, ports
+from interpreter_bot.wording import file_words
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ class UnrecordedCodeRun:
         for name, chunks in attachments:
             info = await workspace.put(name, chunks)
             if info.name != name:
-                told = f"An attachment is called {info.name}, as its own name cannot be had."
+                told = file_words.renamed(info.name)
                 self._audience.announcement(0, told)
 
     async def run(self, cells: Sequence[str]) -> bool:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from interpreter_bot import errors, session_variables, values
 from interpreter_bot.agent import chat_messages
 from interpreter_bot.hosts import ports as host_ports
+from interpreter_bot.wording import variable_words
 
 if TYPE_CHECKING:
     # Whoever runs a line of code without a database imports none.
@@ -30,12 +31,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_RESTARTED: Final = "The bot was restarted."
-_LET_GO: Final = "It was let go."
-MOVED: Final = "The machine that kept it cannot be reached."
-"""Sentence: why a session goes on on another machine."""
-ELSEWHERE: Final = "Files of this conversation were on a machine that cannot be reached."
-"""Sentence: what became of its files."""
 _SHOWN: Final = 8
 _TOLD_CHARACTERS: Final = 300
 _REMARKED_CHARACTERS: Final = 2000
@@ -59,16 +54,13 @@ class VariableLoss:
     reason: str
     kernel: str
     runs: int
-    files: str = "Files in /mnt/data are kept."
+    files: str = variable_words.FILES_KEPT
 
     @property
     def sentence(self) -> str:
         """Return one line for people."""
         listed = _listed(self.names[:_SHOWN], self.more + max(len(self.names) - _SHOWN, 0))
-        return (
-            "A new Python was started, without the variables of the earlier one"
-            f"{f' ({listed})' if listed else ''}. {self.reason} {self.files}"
-        )
+        return variable_words.lost(listed, self.reason, self.files)
 
     @property
     def remark(self) -> chat_messages.Note:
@@ -99,10 +91,10 @@ class VariableReturn:
     def sentence(self) -> str:
         """Return one line for people."""
         if not self.saved.kept:
-            told = f"None of your variables could be kept.{self._exceptions(_TOLD_CHARACTERS)}"
+            told = variable_words.none_kept(self._exceptions(_TOLD_CHARACTERS))
         else:
             exceptions = self._exceptions(_TOLD_CHARACTERS)
-            told = f"Your variables are back{self._count}{self._since}.{exceptions}"
+            told = variable_words.restored(self._count, self._since, exceptions)
         reason = f" {self.loss.reason}" if self._since else ""
         return f"{told}{reason} {self.files}".strip()
 
@@ -207,7 +199,7 @@ class Variables:
         names, reason = tuple(row.get("names", ())), row.get("reason", "")
         if kernel_id == row["kernel"] or (loss_reason and not kernel_id):
             reason = loss_reason
-        known = _LET_GO if row.get("bot") == self._bot else _RESTARTED
+        known = variable_words.STOPPED if row.get("bot") == self._bot else variable_words.RESTARTED
         # What is restored may run what they left in it.
         self._set({} if saved is None else {"people": people_in(row)})
         loss = VariableLoss(

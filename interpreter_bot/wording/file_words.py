@@ -43,8 +43,9 @@ def none_returned(error: object) -> str:
 
 
 def left_out(name: str, reason: object) -> str:
-    """Return that a file is missing; the reason is a sentence, or an end of one."""
-    return f"{name} was left out: {str(reason).removesuffix('.')}."
+    """Return that a file is missing, and why: a sentence, or the end of one."""
+    text = str(reason).removesuffix(".")
+    return f"{text}." if text.startswith(f"{name} ") else f"{name} was left out: {text}."
 
 
 def too_many(count: int, limit: int) -> str:

@@ -7,6 +7,7 @@ from typing import Final
 from interpreter_bot.text import quantities
 
 _TITLE_CHARACTERS: Final = 80
+_FILES_STAY: Final = "Files stay as they are now."
 # By whether variables are those of the last save, and whether files stay.
 _BACK: Final = {
     (False, False): "Variables, files and history are",
@@ -36,11 +37,6 @@ BEGAN_AS_COPY: Final = (
 IS_COPY: Final = "This conversation is a copy of another one."
 QUESTION_GONE: Final = "That question was deleted, or is too old."
 BRANCH: Final = "Another branch of this conversation. "
-BRANCH_AS_BEFORE: Final = "Variables and files are as they were before this question."
-BRANCH_SHORTLY_BEFORE: Final = (
-    "Files are as they were before this question. Variables are from shortly before it, so the "
-    "code that ran in between runs again."
-)
 BRANCH_RUNS_AGAIN: Final = (
     "The variables of that time were not saved, so all code up to here runs again. Files are as "
     "they are now."
@@ -114,7 +110,7 @@ def undone(request: str, missed_runs: int, files_flaw: str) -> str:
         missed = quantities.count(missed_runs, "earlier run")
         sentences.append(f"Variables were restored from the last save, which misses {missed}.")
     if files_flaw:
-        sentences.append(f"Files stay as they are now. {files_flaw}")
+        sentences.append(f"{_FILES_STAY} {files_flaw}")
     return " ".join(sentences)
 
 
@@ -124,6 +120,19 @@ def message_too_long(limit: int) -> str:
 
 def queue_full(waiting: int) -> str:
     return f"The queue of this conversation is full: {waiting} waiting. Try again in a minute."
+
+
+def branch(missed_runs: int, files_flaw: str) -> str:
+    """Return what a branch begins with; the parameters are those of `undone`."""
+    if not (missed_runs or files_flaw):
+        return "Variables and files are as they were before this question."
+    variables = (
+        "Variables are from shortly before this question; the code that ran in between runs again."
+        if missed_runs
+        else "Variables are as they were before this question."
+    )
+    files = f"{_FILES_STAY} {files_flaw}" if files_flaw else "Files are as they were before it."
+    return f"{variables} {files}"
 
 
 def branch_left_out(pieces: int, limit: int) -> str:

@@ -147,7 +147,7 @@ class ButtonActions:
         except TimeoutError as error:
             raise errors.BotError(command_words.SLOW_BUTTON) from error
         if question is None:
-            await self._handler.tell(interaction, pending_questions.LATE)
+            await self._handler.tell(interaction, question_words.EXPIRED)
         elif not modals.may_answer(interaction, question):
             await self._handler.tell(interaction, question_words.NOT_YOURS)
         elif verb == "answer":

@@ -223,7 +223,7 @@ async def resolve(
     if question is not None and not may_answer(interaction, question, edits=edits):
         await handler.tell(interaction, question_words.NOT_YOURS)
     elif question is None or not await questions.resolve(question, answer(question)):
-        await handler.tell(interaction, pending_questions.LATE)
+        await handler.tell(interaction, question_words.EXPIRED)
 
 
 async def _message(interaction: discord.Interaction[Any], number: int) -> discord.Message | None:

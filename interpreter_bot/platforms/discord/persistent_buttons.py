@@ -10,15 +10,14 @@ import discord
 
 from interpreter_bot.platforms.discord import message_layout
 from interpreter_bot.platforms.rendering import past_code
-from interpreter_bot.sessions import share_links
-from interpreter_bot.wording import question_words
+from interpreter_bot.wording import question_words, session_words
 
 _LOOKS: Final = {
     "stop": ("Stop", discord.ButtonStyle.danger),
     "code": (past_code.BUTTON, discord.ButtonStyle.secondary),
     "again": ("Re-run", discord.ButtonStyle.secondary),
     "notebook": ("Notebook", discord.ButtonStyle.secondary),
-    "page": (share_links.BUTTON, discord.ButtonStyle.secondary),
+    "page": (session_words.OPEN_ON_PAGE, discord.ButtonStyle.secondary),
     "csv": ("All as CSV", discord.ButtonStyle.secondary),
     "answer": ("Answer", discord.ButtonStyle.primary),
     "run": ("Run", discord.ButtonStyle.success),

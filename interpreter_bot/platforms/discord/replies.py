@@ -21,8 +21,8 @@ from interpreter_bot.platforms.discord import (
     rate_limits,
     turn_rendering,
 )
-from interpreter_bot.sessions import pending_questions, ports, turn_stops
-from interpreter_bot.wording import discord_words, question_words, run_words
+from interpreter_bot.sessions import pending_questions, ports
+from interpreter_bot.wording import discord_words, question_words, run_words, session_words
 
 _log = logging.getLogger(__name__)
 
@@ -207,7 +207,7 @@ class DiscordReply:
 
     def announcement(self, cell: int, text: str) -> None:
         """Show a sentence about the session."""
-        if text == turn_stops.WENT_ON:
+        if text == session_words.KEPT_RUNNING:
             # All that is recorded was shown again: the former bot's messages can be told apart.
             self._sync.begin()
         self._contents.entries.append(answer_contents.Note(text))
@@ -341,7 +341,7 @@ class DiscordReply:
         A turn that goes on in the next bot looks as if it went on: that bot adopts its messages.
         """
         self._sync.begin()
-        if end.sentence == turn_stops.SUSPENDED:
+        if end.sentence == session_words.ANSWER_CONTINUES:
             self._contents.awaited = end.sentence
         else:
             self._contents.finish(end)

@@ -19,7 +19,6 @@ from interpreter_bot.platforms.discord import (
     preferences,
 )
 from interpreter_bot.platforms.rendering import offered_commands, session_facts
-from interpreter_bot.sessions import share_links
 from interpreter_bot.text import quantities
 from interpreter_bot.wording import (
     access_words,
@@ -88,7 +87,7 @@ async def page(
         BotError: there is none.
     """
     link = await handler.service.visits.link(place.key)
-    told = f"[{share_links.LINK_TEXT}](<{link}>)\n{markdown.small(share_links.ABOUT)}"
+    told = f"[{session_words.PAGE_LINK}](<{link}>)\n{markdown.small(session_words.ABOUT_PAGE_LINK)}"
     await handler.tell(interaction, told)
 
 

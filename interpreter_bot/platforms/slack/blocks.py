@@ -10,9 +10,9 @@ from typing import Any, Final, TypeAlias
 from interpreter_bot import values
 from interpreter_bot.platforms.rendering import message_splitting, past_code, query_listings
 from interpreter_bot.platforms.slack import markdown
-from interpreter_bot.sessions import ports, share_links
+from interpreter_bot.sessions import ports
 from interpreter_bot.text import fences, quantities, safe_text
-from interpreter_bot.wording import question_words, slack_words
+from interpreter_bot.wording import question_words, session_words, slack_words
 
 Block: TypeAlias = dict[str, Any]
 
@@ -210,7 +210,7 @@ def visit(key: str) -> Block:
     Args:
         key: names the session.
     """
-    return actions(button(share_links.BUTTON, VISIT, key))
+    return actions(button(session_words.OPEN_ON_PAGE, VISIT, key))
 
 
 def linked(url: str, text: str) -> Block:

@@ -119,7 +119,7 @@ class Modals:
             BotError: it is too late.
         """
         if not await self._questions.resolve(question, answer):
-            raise errors.BotError(pending_questions.LATE)
+            raise errors.BotError(question_words.EXPIRED)
 
     async def question(
         self,

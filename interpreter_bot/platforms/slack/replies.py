@@ -26,9 +26,9 @@ from interpreter_bot.platforms.slack import (
     message_posting,
     questions_to_people,
 )
-from interpreter_bot.sessions import lanes, ports, turn_stops
+from interpreter_bot.sessions import ports
 from interpreter_bot.text import output_screens, quantities, safe_text
-from interpreter_bot.wording import run_words, slack_words
+from interpreter_bot.wording import run_words, session_words, slack_words
 
 _log = logging.getLogger(__name__)
 
@@ -249,10 +249,10 @@ class SlackReply:
 
     def ended(self, end: ports.End) -> None:
         """See the port."""
-        self.is_left = end.sentence == lanes.CLOSED
-        self._is_suspended = self.is_left or end.sentence == turn_stops.SUSPENDED
+        self.is_left = end.sentence == session_words.CLOSING
+        self._is_suspended = self.is_left or end.sentence == session_words.ANSWER_CONTINUES
         if self._is_suspended:
-            self._message.note = turn_stops.SUSPENDED
+            self._message.note = session_words.ANSWER_CONTINUES
             self._end = end
             self._changed.set()
             self._over.set()

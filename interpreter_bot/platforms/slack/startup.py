@@ -40,8 +40,8 @@ from interpreter_bot.platforms.slack import (
     requests_in_flight,
     subcommands,
 )
-from interpreter_bot.sessions import event_claims, turn_stops
-from interpreter_bot.wording import slack_words
+from interpreter_bot.sessions import event_claims
+from interpreter_bot.wording import session_words, slack_words
 
 if TYPE_CHECKING:
     from interpreter_bot.sessions import session_service
@@ -81,7 +81,7 @@ async def running(
         notifier = message_posting.Notifier(shared.api, known)
 
         async def notify(key: values.SessionKey, sentence: str) -> None:
-            if sentence in (turn_stops.INTERRUPTED, event_claims.LOST):
+            if sentence in (session_words.ANSWER_INTERRUPTED, session_words.MESSAGE_LOST):
                 await in_flight.close_unfinished(key)
             await notifier.notify(key, sentence)
 

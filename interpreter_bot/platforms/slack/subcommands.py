@@ -17,7 +17,7 @@ from interpreter_bot.platforms.slack import (
     message_posting,
     permissions,
 )
-from interpreter_bot.sessions import requests, share_links
+from interpreter_bot.sessions import requests
 from interpreter_bot.wording import (
     access_words,
     command_words,
@@ -332,8 +332,10 @@ class CommandEffects:
         Raises:
             BotError: there is none.
         """
-        link = blocks.linked(await self._service.visits.link(key), share_links.LINK_TEXT)
-        await message_posting.whisper(self._services.api, place, share_links.ABOUT, link)
+        link = blocks.linked(await self._service.visits.link(key), session_words.PAGE_LINK)
+        await message_posting.whisper(
+            self._services.api, place, session_words.ABOUT_PAGE_LINK, link
+        )
 
     async def send_file(
         self, key: values.SessionKey, place: message_posting.Place, name: str

@@ -15,7 +15,8 @@ from typing import Final
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.web import event_json, live_turns, tab_contents, tab_hub
-from interpreter_bot.sessions import past_turns, pending_questions, replica_calls, session_service
+from interpreter_bot.sessions import past_turns, replica_calls, session_service
+from interpreter_bot.wording import question_words
 
 _log = logging.getLogger(__name__)
 
@@ -124,7 +125,7 @@ class TurnsElsewhere:
         told = {"thread": thread, "turn": live.id, "question": number, "text": text}
         try:
             done = await self._service.replicas.ask(_ANSWER, told)
-            sentence = "" if done and done["is_answered"] else pending_questions.LATE
+            sentence = "" if done and done["is_answered"] else question_words.EXPIRED
         except errors.BotError as error:
             sentence = str(error)
         if sentence:

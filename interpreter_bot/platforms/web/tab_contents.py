@@ -12,8 +12,8 @@ from typing import Final
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.web import event_json, notebook_progress, tab_hub, validation
-from interpreter_bot.sessions import past_turns, requests, session_service, turn_stops
-from interpreter_bot.wording import page_words
+from interpreter_bot.sessions import past_turns, requests, session_service
+from interpreter_bot.wording import page_words, session_words
 
 _STOPPED: Final = "Stopped."
 
@@ -260,7 +260,9 @@ async def show(
     # The record of a cut-off turn already says what the bot said about it when it came back.
     is_said = bool(past) and past[-1].status == "interrupted"
     notices = [
-        one for one in hub.notices(key.thread) if not is_said or one != turn_stops.INTERRUPTED
+        one
+        for one in hub.notices(key.thread)
+        if not is_said or one != session_words.ANSWER_INTERRUPTED
     ]
     whole = {
         "model": model,

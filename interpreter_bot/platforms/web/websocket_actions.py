@@ -29,7 +29,6 @@ from interpreter_bot.platforms.web import (
 )
 from interpreter_bot.sessions import (
     event_claims,
-    pending_questions,
     requests,
     session_service,
 )
@@ -324,7 +323,7 @@ class TabConnection:
     async def _answer(self, _: tab_hub.Tab, message: session_actions.Message) -> None:
         key = validation.key(message.get("thread"))
         if (turn := self._hub.turn(key.thread, validation.turn_id(message.get("turn")))) is None:
-            raise errors.BotError(pending_questions.LATE)
+            raise errors.BotError(question_words.EXPIRED)
         is_refusal = message.get("text") is None
         text = "" if is_refusal else validation.text(message, "text", most=_MAX_ANSWER_CHARACTERS)
         turn.answer(validation.whole_number(message, "question"), None if is_refusal else text)

@@ -16,7 +16,7 @@ import pytest
 from bench import bot_processes, page_visitors
 from interpreter_bot import settings
 from interpreter_bot.hosts import host_sockets, remote_host
-from interpreter_bot.sessions import event_claims
+from interpreter_bot.wording import session_words
 
 pytestmark = [pytest.mark.kernel, pytest.mark.timeout(240)]
 
@@ -189,7 +189,7 @@ async def test_what_waited_when_two_bots_were_killed_is_told_and_not_begun_again
         await person.until(lambda: waits(person, second))
         await killed_and_back(bot, person)
         async with asyncio.timeout(30):
-            await person.until(lambda: event_claims.LOST in person.visitor.notices)
+            await person.until(lambda: session_words.MESSAGE_LOST in person.visitor.notices)
         go.touch()
         assert (await person.ended(first))[0] == "over"
         assert await person.run("print(os.path.exists('count'))") == ("False", "")

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from interpreter_bot import settings, values
-from interpreter_bot.sessions import turn_stops
+from interpreter_bot.wording import session_words
 from tests.fakes.discord_server import worlds
 from tests.integration.discord import conftest, steps
 
@@ -226,10 +226,10 @@ async def test_who_installed_it_for_themselves_is_refused_where_that_is_off(
 
 async def test_a_bot_for_anybody_is_said_to_be_one(discord_server, lab, connect, caplog):
     async with connect(guilds=(lab.id,)):
-        assert "Anyone on Discord may use this bot" not in caplog.text
+        assert "Anyone on Discord can use this bot" not in caplog.text
     await asyncio.sleep(discord_server.gateway.identify_seconds)
     async with connect():
-        assert "Anyone on Discord may use this bot" in caplog.text
+        assert "Anyone on Discord can use this bot" in caplog.text
     held = settings.Settings(discord=settings.Discord(token="x"))
     assert held.allowance_on("discord").tokens == 200_000
     assert held.allowance_on("slack").tokens is None
@@ -347,7 +347,7 @@ async def test_a_turn_of_a_bot_that_is_gone_goes_on_in_its_thread(
         key, number = service.handled[0].key, str(int(service.handled[0].id) + 1)
         await service.go_on(key, "go on", person=str(alice.id), request_id=number)
         answer = (await steps.answered(thread, 2))[-1]
-    assert turn_stops.WENT_ON in answer.content
+    assert session_words.KEPT_RUNNING in answer.content
     assert "You said: go on" in answer.content
 
 

@@ -10,8 +10,9 @@ import nbformat
 import pytest
 
 from interpreter_bot import settings, values
-from interpreter_bot.sessions import event_claims, maintenance, requests, turn_stops
+from interpreter_bot.sessions import event_claims, maintenance, requests
 from interpreter_bot.store import databases
+from interpreter_bot.wording import session_words
 from tests.fakes import openai_server, replies
 from tests.integration.sessions.conftest import ANNA, KEY, asked, attachment, code
 
@@ -231,11 +232,11 @@ async def test_a_message_with_which_a_killed_bot_had_not_begun_is_taken_once_mor
         taken = []
         await caretaker.find_orphans()
         # Nobody could begin with it again.
-        assert told == [(KEY, turn_stops.INTERRUPTED)]
+        assert told == [(KEY, session_words.ANSWER_INTERRUPTED)]
         house.service.events.open_platform("web", taken.append)
         await house.service.events.close()
         await caretaker.find_orphans()
-        assert told == [(KEY, turn_stops.INTERRUPTED), (KEY, event_claims.LOST)]
+        assert told == [(KEY, session_words.ANSWER_INTERRUPTED), (KEY, session_words.MESSAGE_LOST)]
         assert taken == [event_claims.LostEvent(KEY, "m4", {"token": "tok-4"})]
         (left,) = await house.service.queries.history(KEY)
         assert (left.request_id, left.status) == ("r5", "interrupted")
@@ -245,7 +246,7 @@ async def test_a_message_with_which_a_killed_bot_had_not_begun_is_taken_once_mor
         house.service.notify_through("web", notify)
         house.service.events.open_platform("web", taken.append)
         await house.service.events.close()
-    assert told == [(KEY, event_claims.LOST)]
+    assert told == [(KEY, session_words.MESSAGE_LOST)]
     assert len(taken) == 1
 
 
@@ -265,7 +266,7 @@ async def test_a_message_that_another_release_claimed_keeps_none_from_being_take
                 await database.events.claim("web", name, address=address, content=content)
         house.service.events.open_platform("web", lambda event: taken.append(event.content["text"]))
         await house.service.events.close()
-    assert (told, taken) == ([event_claims.LOST], ["y"])
+    assert (told, taken) == ([session_words.MESSAGE_LOST], ["y"])
 
 
 async def test_what_happens_before_a_platform_is_there_is_told_when_it_is(opened):

@@ -85,7 +85,7 @@ async def test_what_writes_runs_once_a_person_allows_it_and_only_as_they_saw_it(
     shown = f"-- To be run on till:\n{sql}\n-- :r = 'south'"
     async with opened(**connections) as house:
         reply = await house.run(run, replies.Reply(approvals=[None]))
-        assert "This statement was not allowed to run on till" in str(reply.heard)
+        assert "This statement was not approved to run on till" in str(reply.heard)
         assert reply.of("approve") == [shown]
         edited = await house.run(run, replies.Reply(approvals=[shown.replace("south", "x")]))
         assert "not allowed" in str(edited.heard)

@@ -13,8 +13,9 @@ from interpreter_bot import settings, values
 from interpreter_bot.app import execution_startup
 from interpreter_bot.hosts import executions, local_startup, remote_host
 from interpreter_bot.kernel_host import host_server
-from interpreter_bot.sessions import past_turns, suspended_turns, turn_stops
+from interpreter_bot.sessions import past_turns, suspended_turns
 from interpreter_bot.store import engines
+from interpreter_bot.wording import session_words
 from tests.fakes import openai_server, replies
 from tests.integration.sessions.conftest import KEY
 
@@ -136,7 +137,7 @@ async def test_code_goes_on_and_each_line_is_recorded_once_and_told(opened, outl
     await running
     assert (reply.end.status, reply.end.sentence) == (
         values.TurnStatus.INTERRUPTED,
-        turn_stops.SUSPENDED,
+        session_words.ANSWER_CONTINUES,
     )
     assert reply.of("finished") == []
     async with opened() as house:
@@ -146,7 +147,7 @@ async def test_code_goes_on_and_each_line_is_recorded_once_and_told(opened, outl
         turn = await last_turn(house)
         assert (turn.status, printed(turn.parts)) == ("done", ALL)
         after = await house.run("print(kept, count)")
-    assert sentence.startswith(turn_stops.WENT_ON)
+    assert sentence.startswith(session_words.KEPT_RUNNING)
     shown = "".join(one.text for one in reply.of("output")).splitlines()
     assert [*shown, *sentence.splitlines()[-len(ALL) + len(shown) - 1 : -1]] == ALL
     assert after.of("output") == [values.Text("stdout", "here 1\n")]
@@ -161,7 +162,7 @@ async def test_what_is_recorded_is_shown_again_once_in_a_new_reply(opened, outli
         await reply.until("over")
     assert reply.of("code") == [TICKS]
     assert "".join(one.text for one in reply.of("output")).splitlines() == ALL
-    assert reply.of("announcement") == [turn_stops.WENT_ON]
+    assert reply.of("announcement") == [session_words.KEPT_RUNNING]
     assert [one.ending for one in reply.of("finished")] == [values.Ending.OK]
 
 
@@ -179,7 +180,7 @@ async def test_a_model_goes_on_with_what_its_code_showed_and_runs_nothing_twice(
         again = await house.service._services.database.turns.take_orphans()
     assert [one["role"] for one in asked.messages[-3:]] == ["user", "assistant", "tool"]
     assert asked.messages[-1]["content"].splitlines()[: len(ALL)] == ALL
-    assert reply.of("announcement") == [turn_stops.WENT_ON]
+    assert reply.of("announcement") == [session_words.KEPT_RUNNING]
     assert (reply.end.status, reply.end.text) == (values.TurnStatus.DONE, "Six ticks.")
     assert (turn.status, turn.answer, printed(turn.parts)) == ("done", "Six ticks.", ALL)
     assert after.of("output") == [values.Text("stdout", "1\n")]
@@ -195,7 +196,7 @@ async def test_what_was_asked_of_the_model_is_asked_again_and_code_stays_done(op
         await reply.until("step", 2)
         await reply.until("text")
     await running
-    assert reply.end.sentence == turn_stops.SUSPENDED
+    assert reply.end.sentence == session_words.ANSWER_CONTINUES
     async with opened(openai_server.text("One.")) as house:
         reply = continued(house)
         await reply.until("over")
@@ -284,7 +285,7 @@ async def test_progress_of_another_release_is_told_as_an_interruption(opened, ou
     async with opened() as house:
         heard = Heard(house)
         await house.service.notify_late()
-        assert await heard.first() == turn_stops.INTERRUPTED
+        assert await heard.first() == session_words.ANSWER_INTERRUPTED
         assert (await last_turn(house)).status == "interrupted"
 
 

@@ -359,7 +359,7 @@ async def test_the_budget_of_a_person_takes_their_least_recently_used(opened_kee
         assert await keeper.retention.apply() == 1
         [(thread, sentence)] = keeper.told
         assert thread == "c"
-        assert "the person who began it held more than 5 MiB together" in sentence
+        assert "that one person began held more than 5 MiB together" in sentence
         assert [await keeper.files(one) for one in "abcd"] == [["f"], ["f"], [], ["f"]]
         assert await keeper.retention.apply() == 0
 

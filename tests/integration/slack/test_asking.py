@@ -199,7 +199,7 @@ async def approval(slack, channel, ts):
 
 @pytest.mark.parametrize(
     ("button", "ran", "said"),
-    [("approval_run", "rm = 1", "Approved."), ("approval_cancel", None, "Cancelled.")],
+    [("approval_run", "rm = 1", "Approved."), ("approval_cancel", None, "Declined.")],
 )
 async def test_code_waits_for_leave(slack, service, button, ran, said):
     service.script = approving
@@ -345,7 +345,7 @@ async def test_no_channel_weakens_the_approval_of_its_workspace(slack, service, 
     await service.choose(values.Scope("slack", "T1"), "approval", "every")
     slack.command("UADMIN", "C1", "/interpreter", "approval never")
     [told] = await slack.until(lambda: slack.world.responses)
-    assert told["text"].startswith("Approval here: every. `never` is weaker")
+    assert told["text"].startswith("Approval here: every. That is weaker")
     ts = slack.say("U1", "C1", "<@UBOT> go")
     await slack.until(lambda: slack.answers("C1", ts))
     assert service.turns[0].approval == "every"

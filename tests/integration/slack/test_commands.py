@@ -100,7 +100,7 @@ async def test_py_where_the_bot_is_not_says_so_to_the_person(slack, service, app
         ("files a.csv", "There is no such file"),
         ("reset", "Reset. Variables and history are cleared; files are kept."),
         ("reset the index", "Mention me with a question"),
-        ("stop", "Nothing is running here."),
+        ("stop", "Nothing is running."),
         ("approval", "Approval here: never."),
         ("approval every", "Only admins"),
     ],

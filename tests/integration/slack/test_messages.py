@@ -90,8 +90,8 @@ async def test_file_that_slack_only_names_is_looked_up(slack, service, app):
     ("facts", "reason"),
     [
         ({"login": True}, "I'm not allowed to read it"),
-        ({"login": True, "name": "page.html", "mimetype": "text/html"}, "not all of it"),
-        ({"file_access": "access_denied"}, "may not see it"),
+        ({"login": True, "name": "page.html", "mimetype": "text/html"}, "bytes of it arrived"),
+        ({"file_access": "access_denied"}, "not allowed to see it"),
         ({"mode": "tombstone"}, "was deleted"),
         ({"mode": "hidden_by_limit"}, "plan hides it"),
         ({"mode": "external"}, "hosted outside Slack"),

@@ -18,8 +18,8 @@ from interpreter_bot.platforms.slack import (
     streamed_messages,
     web_api,
 )
-from interpreter_bot.sessions import turn_stops
 from interpreter_bot.store import schema, third_party_tables
+from interpreter_bot.wording import session_words
 from tests.fakes import conversations as fake
 from tests.fakes.slack_server import worlds
 from tests.fakes.slack_server.servers import Fault
@@ -315,7 +315,7 @@ async def test_token_of_an_organisation_is_refused_in_words(slack, service):
 @pytest.mark.filterwarnings("ignore:.*BasicAuth.*:DeprecationWarning")
 @pytest.mark.parametrize(
     ("is_organisation", "status", "words"),
-    [(True, 400, "choose one workspace"), (False, 500, "cannot keep its token")],
+    [(True, 400, "choose one workspace"), (False, 500, "could not store its token")],
     ids=["for an organisation", "without a key"],
 )
 async def test_installation_that_is_impossible_is_refused_in_words(
@@ -461,7 +461,7 @@ async def test_a_turn_of_a_bot_that_is_gone_goes_on_in_its_thread(slack, service
     key = service.handled[0].key
     await service.go_on(key, "go on", person="U1", request_id="123.45")
     await slack.until(lambda: "echo: go on" in str(slack.answers("C1", root)[-1]))
-    assert turn_stops.WENT_ON in str(slack.answers("C1", root)[-1])
+    assert session_words.KEPT_RUNNING in str(slack.answers("C1", root)[-1])
 
 
 async def test_a_message_with_which_a_bot_had_not_begun_that_is_gone_is_answered(

@@ -131,7 +131,7 @@ async def test_http_answers_slacks_challenge(slack, service):
         ({"app_token": ""}, "needs SLACK_APP_TOKEN"),
         ({"transport": "http", "signing_secret": ""}, "needs SLACK_SIGNING_SECRET"),
         ({"bot_token": ""}, "needs SLACK_BOT_TOKEN"),
-        ({"client_id": "1.2"}, "need SLACK_CLIENT_SECRET"),
+        ({"client_id": "1.2"}, "needs SLACK_CLIENT_SECRET"),
         ({"api_base_url": "http://127.0.0.1:9/api/"}, "cannot be reached"),
     ],
 )
@@ -195,7 +195,9 @@ async def test_token_that_died_without_a_word_is_noticed(slack, service, caplog)
 
 
 async def test_app_token_that_died_ends_the_platform(slack, service):
-    sentence = r"any more\. Slack refused the app token \(SLACK_APP_TOKEN\): the token is not valid"
+    sentence = (
+        r"bot's token\. Slack refused the app token \(SLACK_APP_TOKEN\): the token is not valid"
+    )
     with pytest.raises(errors.PlatformLostError, match=sentence):  # noqa: PT012
         async with connected(slack, service, ping_seconds=0.1):
             slack.app_token = "xapp-another"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from interpreter_bot.sessions import turn_stops
+from interpreter_bot.wording import session_words
 from tests.fakes import conversations as fake
 from tests.integration.slack.test_asking import asking
 
@@ -46,7 +46,7 @@ async def test_turn_goes_on_below_the_pictures_that_are_shown(slack, service, ap
     await service.go_on(key, "go on", person="U1", request_id=asked)
     await slack.until(lambda: "echo: go on" in str(last["blocks"]))
     await slack.until(lambda: "'action_id': 'stop'" not in str(slack.replies("C1", root)))
-    assert turn_stops.WENT_ON in str(last["blocks"])
+    assert session_words.KEPT_RUNNING in str(last["blocks"])
     assert "closed" in str(question["blocks"])
     assert (first["edits"], picture["edits"]) == (0, 0)
     assert len(slack.replies("C1", root)) == before
@@ -112,8 +112,8 @@ async def test_what_nobody_goes_on_with_is_closed(slack, service, app):
     message = leave(
         slack, "C1", root, "1.2", {"type": "markdown", "text": "half"}, stop_button("T1/C1/x/1.2")
     )
-    await service.notify(key, turn_stops.INTERRUPTED)
-    await slack.until(lambda: turn_stops.INTERRUPTED in str(slack.replies("C1", root)))
+    await service.notify(key, session_words.ANSWER_INTERRUPTED)
+    await slack.until(lambda: session_words.ANSWER_INTERRUPTED in str(slack.replies("C1", root)))
     assert "interrupted" in str(message["blocks"])
     assert "half" in str(message["blocks"])
     assert "'stop'" not in str(message["blocks"])
@@ -138,6 +138,6 @@ async def test_bot_that_ends_leaves_what_waits_to_the_next(slack, service, app):
     root, _ = await begun(slack, service, "C1")
     service._lanes.close()
     second = slack.say("U1", "C1", "<@UBOT> again?", thread=root)
-    await slack.until(lambda: turn_stops.SUSPENDED in str(slack.replies("C1", root)))
+    await slack.until(lambda: session_words.ANSWER_CONTINUES in str(slack.replies("C1", root)))
     assert second
     assert "ask again" not in str(slack.replies("C1", root))

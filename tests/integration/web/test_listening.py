@@ -4,8 +4,8 @@ import asyncio
 import json
 
 from interpreter_bot import values
-from interpreter_bot.sessions import event_claims, requests, turn_stops
-from interpreter_bot.wording import run_words
+from interpreter_bot.sessions import requests
+from interpreter_bot.wording import run_words, session_words
 
 THREAD = "0123456789abcdef"
 KEY = values.SessionKey("web", thread=THREAD)
@@ -600,11 +600,11 @@ async def test_beside_a_turn_that_was_cut_short_what_else_was_lost_is_told(servi
         session = await database.sessions.open(KEY)
         turn = await database.turns.start(session.id, person="you", text="x")
         await database.turns.finish(turn.id, values.TurnStatus.INTERRUPTED)
-        for told in (turn_stops.INTERRUPTED, event_claims.LOST):
+        for told in (session_words.ANSWER_INTERRUPTED, session_words.MESSAGE_LOST):
             await bot.notify(KEY, told)
         async with client.tab(THREAD) as late:
             # The record of the turn says the one itself.
-            assert late.whole["notices"] == [event_claims.LOST]
+            assert late.whole["notices"] == [session_words.MESSAGE_LOST]
 
 
 async def test_what_is_stored_about_the_files_is_shown_once(serving_fake):
@@ -625,7 +625,7 @@ async def test_a_turn_of_a_bot_that_is_gone_goes_on_before_everybody(serving_fak
     # Who comes later sees all of it: what was shown before comes first.
     kinds = [(event["kind"], event.get("code", event.get("delta"))) for event in turn["events"]]
     assert kinds == [("begun", None), ("code", "go on"), ("printed", "before\n")]
-    assert (told["kind"], told["text"]) == ("announcement", turn_stops.WENT_ON)
+    assert (told["kind"], told["text"]) == ("announcement", session_words.KEPT_RUNNING)
     assert (end["status"], end["text"], end["turn"]) == ("done", "Two.", 1)
 
 

@@ -46,6 +46,6 @@ async def test_a_disk_that_is_nearly_full_gets_no_copies(tmp_path, reserve_bytes
         assert (sink.artifacts, sink.told) == (["made.csv"], [])
     else:
         assert sink.artifacts == []
-        assert sink.told == ["made.csv was left out: The disk of the machine is nearly full."]
+        assert sink.told == ["made.csv was left out: The machine's disk is nearly full."]
         assert not sink.spool.is_complete
         assert sink.spool.closed

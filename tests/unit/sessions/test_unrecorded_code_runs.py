@@ -211,7 +211,7 @@ async def test_a_file_that_is_refused_leaves_nothing_behind(pool_of):
     session = session_of(pool_of(Step("x", does=write)), audience, file_bytes=10, upload_bytes=10)
     await session.run(["x"])
     ((_, text),) = audience.of("announcement")
-    assert text.startswith("big was left out: ")
+    assert text.startswith("big is larger than ")
     assert audience.files == {}
     assert not audience.open_files
 
