@@ -30,7 +30,6 @@ _POLL_SECONDS: Final = 0.05
 _MAX_ENDING_SECONDS: Final = 5.0
 _MAX_KNOWN_IDS: Final = 100_000
 _HOST_DIED: Final = f"The process that kept the Python kernel ended. {run_words.LOST}"
-_DEFECT: Final = "Something went wrong inside the bot. The details are in its log."
 _LEFT_OUT: Final = "{:,} outputs are missing here: there were more than are kept."
 
 SendEvent = Callable[[int, bytes], Awaitable[None]]
@@ -166,7 +165,7 @@ class Executions:
         except Exception:
             # The last net: followers wait for an end.
             _log.exception("an execution failed")
-            end = ports.ExecutionEnd(values.Finished(values.Ending.REFUSED, 0.0, _DEFECT))
+            end = ports.ExecutionEnd(values.Finished(values.Ending.REFUSED, 0.0, run_words.FAULT))
         finally:
             if end is None:
                 # Cancelled: the process is to end at once.

@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels import outputs, variable_names
 from interpreter_bot.kernels.wire import clients, jupyter_messages, sockets, zmtp
+from interpreter_bot.wording import run_words
 
 _log = logging.getLogger(__name__)
 
@@ -38,9 +39,6 @@ _MOST_RENEWALS: Final = 10
 _DEATH_SECONDS: Final = 1.0
 _SHOWN_SECONDS: Final = 1.0
 _LARGEST: Final = zmtp.MOST_BYTES // settings.MIB
-_LOST: Final = "Some of the output was lost on the way."
-_LEFT_OUT: Final = f"Something of more than {_LARGEST} MiB was left out of the output."
-_INTRICATE: Final = "Something of too many or too long values was left out of the output."
 _FLOOD_PAUSE_SECONDS: Final = 0.005
 _FLOOD_MESSAGES: Final = 2000
 
@@ -197,13 +195,13 @@ class ExecutionStream:
             except jupyter_messages.ForeignMessage:
                 await asyncio.sleep(0)
             except jupyter_messages.OversizedMessage:
-                self._say(_LEFT_OUT)
+                self._say(run_words.output_too_large(_LARGEST))
             except jupyter_messages.MalformedMessage as error:
                 if isinstance(error, jupyter_messages.IntricateMessage):
-                    self._say(_INTRICATE)
+                    self._say(run_words.OUTPUT_TOO_COMPLEX)
                 malformed += 1
                 if malformed > _MOST_MALFORMED:
-                    self._end_kernel("The Python process sent messages that make no sense.")
+                    self._end_kernel(run_words.MALFORMED_MESSAGES)
                     await asyncio.sleep(_IDLE_SECONDS)
             except sockets.LostSocket:
                 await self._lose(name)
@@ -217,7 +215,7 @@ class ExecutionStream:
             except sockets.LostSocket as error:
                 _log.info("a kernel's output is lost: %r", error.__cause__)
             else:
-                self._say(_LOST)
+                self._say(run_words.OUTPUT_LOST)
                 self._expect_idle_soon()
                 return
         # Reconnecting the other channels is in vain: replies are addressed to the former identity.
@@ -226,7 +224,7 @@ class ExecutionStream:
     async def _end_silent_kernel(self) -> None:
         """End a kernel that does not answer, unless it is about to end by itself."""
         await asyncio.sleep(_DEATH_SECONDS)
-        self._end_kernel("The Python process broke its connections.")
+        self._end_kernel(run_words.CONNECTIONS_BROKEN)
         await asyncio.sleep(_IDLE_SECONDS)
 
     def _expect_idle_soon(self) -> None:
@@ -250,13 +248,13 @@ class ExecutionStream:
             if message.msg_type == "execute_reply":
                 break
         status = message.content.get("status")
-        seconds = _LOST_IDLE_SECONDS if _LOST in self._said else _IDLE_SECONDS
+        seconds = _LOST_IDLE_SECONDS if run_words.OUTPUT_LOST in self._said else _IDLE_SECONDS
         try:
             async with asyncio.timeout(seconds) as self._idle_wait:
                 await self._idle.wait()
         except TimeoutError:
-            self.has_lost_output = _LOST not in self._said
-            self._say(_LOST)
+            self.has_lost_output = run_words.OUTPUT_LOST not in self._said
+            self._say(run_words.OUTPUT_LOST)
         self.namespace = variable_names.read(message.content)
         self.status = status if isinstance(status, str) else "aborted"
 
@@ -305,7 +303,7 @@ class ExecutionStream:
             or connection.received_bytes > self._most_bytes
             or connection.reading_seconds > self._most_seconds
         ):
-            self._end_kernel("The Python process sent more messages than anyone could read.")
+            self._end_kernel(run_words.TOO_MANY_MESSAGES)
             await asyncio.sleep(_IDLE_SECONDS)
         is_flood = self._heard > _FLOOD_MESSAGES or size_bytes > _BREATH_BYTES
         await asyncio.sleep(max(seconds, _FLOOD_PAUSE_SECONDS if is_flood else 0))
@@ -326,7 +324,7 @@ class ExecutionStream:
                 # If it is lost, the next receive notices and handles it.
                 with contextlib.suppress(sockets.LostSocket):
                     await self._connection.send("stdin", "input_reply", content, parent_id=parent)
-        self._end_kernel("The code asked for input more often than anyone would answer.")
+        self._end_kernel(run_words.TOO_MANY_QUESTIONS)
 
     async def _read_what_was_shown(self) -> None:
         """Wait until all is read that came before a question, which comes by a shorter way."""

@@ -10,18 +10,12 @@ from typing import Final
 from interpreter_bot import errors, values
 from interpreter_bot.kernels import execution_streams, launchers, package_installations
 from interpreter_bot.kernels.packages import import_names, lock_files, pip_arguments
+from interpreter_bot.wording import package_words
 
 _INSTALL: Final = "install"
 _YES: Final = frozenset({"y", "ok", values.YES, _INSTALL})
 _NO: Final = "no"
-_QUESTION: Final = "Install {summary}? Answer yes or no."
-_REFUSED: Final = "Nothing was installed: it was not allowed."
-_OFFER: Final = (
-    "{module} is not installed. Install the package {package} and run this again? Yes or no: "
-)
 _OFFER_SECONDS: Final = 180.0
-_DECLINED: Final = "{package} was not installed: it was not allowed."
-_HINT: Final = "If you mean the package {package}, install it: %pip install {package}"
 
 
 class Installer:
@@ -75,16 +69,16 @@ class Installer:
         if not lock:
             held = self._installations.held(self._launched)
             there = [f"{name} {held[name]}" for name in pip_arguments.names(wanted)]
-            return f"Already installed: {', '.join(there)}.", []
+            return package_words.already_there(", ".join(there)), []
         if ask is not None:
             question = values.InputRequested(
-                _QUESTION.format(summary=summary),
+                package_words.install(summary),
                 is_password=False,
                 is_installation=True,
                 choices=(values.YES, _NO),
             )
             if (await ask(question)).strip().lower() not in _YES:
-                raise errors.PackagesError(_REFUSED)
+                raise errors.PackagesError(package_words.NOT_APPROVED)
         return await self._add(lock, summary, say)
 
     async def _for_import(
@@ -108,11 +102,11 @@ class Installer:
         Raises:
             PackagesError: they do not, or nobody may be asked, or answers.
         """
-        hint = errors.PackagesError(_HINT.format(package=package))
+        hint = errors.PackagesError(package_words.hint(package))
         if ask is None or self._config.missing == "say":
             raise hint
         question = values.InputRequested(
-            _OFFER.format(module=module, package=package),
+            package_words.offer(module, package),
             is_password=False,
             choices=(_INSTALL, _NO),
         )
@@ -122,11 +116,11 @@ class Installer:
         except (errors.BotError, TimeoutError):
             raise hint from None
         if answer.strip().lower() not in _YES:
-            raise errors.PackagesError(_DECLINED.format(package=package))
+            raise errors.PackagesError(package_words.declined(package))
 
     async def _add(
         self, lock: lock_files.Lock, summary: str, say: Callable[[str], None]
     ) -> tuple[str, list[str]]:
-        say(f"Installing {summary} …\n")
+        say(package_words.installing(summary))
         path = await self._installations.add(self._launched, lock)
-        return f"Installed {summary}. Variables are kept.", [path]
+        return package_words.installed(summary), [path]

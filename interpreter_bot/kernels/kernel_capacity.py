@@ -20,15 +20,8 @@ from typing import Final
 
 from interpreter_bot import errors, settings
 from interpreter_bot.kernels import launchers, leases, spares
+from interpreter_bot.wording import run_words
 
-_FOR_OWN: Final = "It was let go for another conversation of the person who had used it last."
-_FOR_OTHERS: Final = "It was let go to make room for others."
-_TOO_MANY: Final = (
-    "Python runs in {count} of your conversations, the most that one person may have at a time. "
-    "This one starts when one of them is done or stopped."
-)
-_ALL_USED: Final = "All Python kernels are in use. Yours starts when one of them is free."
-_SAVING: Final = "The variables of a conversation that is idle are saved first."
 # Kernels also become free without a word, such as when one dies.
 _LOOK_SECONDS: Final = 1.0
 
@@ -90,7 +83,7 @@ class RoomReservations:
                 if room is None:
                     await self._changed()
                 else:
-                    self._waits[key] = _SAVING
+                    self._waits[key] = run_words.SAVING_FIRST
                     await asyncio.wait({room})
         finally:
             self._waits.pop(key, None)
@@ -103,7 +96,7 @@ class RoomReservations:
             while (own := self._own_to_evict(person)) is not None:
                 if (saving := self._save(own)) is not None:
                     return saving
-                await self._end_kernel(own, _FOR_OWN)
+                await self._end_kernel(own, run_words.STOPPED_FOR_OWN)
             while (room := await self._free_room(among)) is None:
                 if self._shutdowns:
                     await self._shutdowns.wait_for_any()
@@ -114,7 +107,7 @@ class RoomReservations:
                 other = find_to_evict(person, self._live, self._holders)
                 if (saving := self._save(other)) is not None:
                     return saving
-                await self._end_kernel(other, _FOR_OTHERS)
+                await self._end_kernel(other, run_words.STOPPED_FOR_OTHERS)
         except errors.PoolFullError as error:
             if key not in self._holders:
                 raise
@@ -195,7 +188,7 @@ def find_own_to_evict(
         return None
     idle = _idle(own, held)
     if not idle:
-        raise errors.PoolFullError(_TOO_MANY.format(count=most))
+        raise errors.PoolFullError(run_words.too_many_sessions(most))
     return _longest_idle(idle)
 
 
@@ -225,7 +218,7 @@ def find_to_evict(
     if person in {one.person for one in idle.values()}:
         owners = {person}
     if not owners:
-        raise errors.PoolFullError(_ALL_USED)
+        raise errors.PoolFullError(run_words.ALL_KERNELS_USED)
     most = max(rooms[owner] for owner in owners)
     return _longest_idle(
         {

@@ -25,16 +25,11 @@ from interpreter_bot.kernels import (
 )
 from interpreter_bot.kernels.provisioning import provisioners
 from interpreter_bot.kernels.wire import clients, sockets
-from interpreter_bot.text import quantities
 from interpreter_bot.wording import run_words
 
 _log = logging.getLogger(__name__)
 
 _LAST_OUTPUT_SECONDS: Final = 0.05
-_UNSAVED: Final = (
-    "The disk of the machine is full, so variables could not be saved. If Python ends "
-    "now, the last save comes back."
-)
 _INTERRUPTS_SECONDS: Final = 1.0
 # What is read of an execution, in relation to what is shown: the same display may be updated.
 _READ_SHARE: Final = 4
@@ -76,7 +71,7 @@ class Kernel:
         self._condemned: _Intervention | None = None
         self._listener: execution_streams.ExecutionStream | None = None
         self._is_interrupted = False
-        self._died_of = "It ended unexpectedly."
+        self._died_of = run_words.crash(None)
         self.last_used = time.monotonic()
         self.namespace = variable_names.VariableNames()
         """Names that code has defined in it, as of the last reply."""
@@ -186,7 +181,7 @@ class Kernel:
         if not is_disk_full:
             self._unsaved = None
         elif self._unsaved is None:
-            self._unsaved = _UNSAVED
+            self._unsaved = run_words.DISK_FULL_FOR_VARIABLES
 
     async def ask(self, request: values.InputRequested) -> str:
         """Ask whoever runs the code of now, whose time stands still meanwhile.
@@ -274,12 +269,12 @@ class Kernel:
                 if self._stepping_in in done and self._stepping_in is not None:
                     return await self._step_in(self._stepping_in.result(), over, death)
                 if left <= 0 and not listener.is_asking:
-                    reason = f"The code was stopped after {quantities.duration(limit)}."
+                    reason = run_words.stopped_after(limit)
                     late = _Intervention(values.Ending.TIMED_OUT, reason)
                     return await self._step_in(late, over, death)
         except asyncio.CancelledError:
             # The caller was cancelled, but code must not run on unsupervised.
-            abandoned = _Intervention(values.Ending.STOPPED, "The execution was abandoned.")
+            abandoned = _Intervention(values.Ending.STOPPED, run_words.ABANDONED)
             await self._step_in(abandoned, over, death)
             raise
         finally:
@@ -373,7 +368,7 @@ def _finished(status: str, stepped_in: _Intervention | None, seconds: float) -> 
     if stepped_in is not None:
         return values.Finished(stepped_in.ending, seconds, stepped_in.reason)
     endings = {"ok": values.Ending.OK, "error": values.Ending.ERROR}
-    reason = "" if status in endings else "The Python process says that it did not run the code."
+    reason = "" if status in endings else run_words.NOT_RUN
     return values.Finished(endings.get(status, values.Ending.REFUSED), seconds, reason)
 
 

@@ -8,6 +8,7 @@ from interpreter_bot import settings, values
 from interpreter_bot.kernels import mime_bundles
 from interpreter_bot.kernels.wire import jupyter_messages
 from interpreter_bot.text import safe_text
+from interpreter_bot.wording import run_words
 
 _NAME_CHARACTERS: Final = 256
 _MESSAGE_CHARACTERS: Final = 2000
@@ -85,7 +86,7 @@ class OutputReader:
         outputs: list[values.Output] = []
         if content.get("cut") == _CUT_FROM_HERE and not self._is_cut:
             self._is_cut = True
-            outputs.append(values.Notice("The output is cut here; its end follows."))
+            outputs.append(values.Notice(run_words.OUTPUT_CUT))
         if not isinstance(sent, str) or not sent:
             return tuple(outputs)
         stream: Literal["stdout", "stderr"] = "stderr" if name == "stderr" else "stdout"
@@ -96,14 +97,13 @@ class OutputReader:
         self._bytes_left[stream] = left - len(kept.encode()) if len(kept) == len(sent) else 0
         if left and type(cut := content.get("cut")) is int and 0 < cut < _MAX_CUT_CHARACTERS:
             self._is_cut = True
-            outputs.append(values.Notice(f"{cut:,} characters of the output were cut here."))
+            outputs.append(values.Notice(run_words.output_cut(cut)))
         if text := self._cleaners[stream].feed(kept):
             outputs.append(values.Text(stream, text))
         if len(kept) < len(sent) and stream not in self._cut_streams:
             self._is_cut = True
             self._cut_streams.add(stream)
-            limit = f"{self._limits.output_bytes:,}"
-            notice = f"The output was cut after {limit} bytes; the rest is not shown."
+            notice = run_words.output_ended(self._limits.output_bytes)
             outputs.append(values.Notice(notice))
         return tuple(outputs)
 
@@ -152,8 +152,7 @@ class OutputReader:
         self.dropped_displays += 1
         if self.dropped_displays > 1:
             return ()
-        limit = f"{self._limits.displays:,}"
-        notice = f"Only {limit} displays of an execution are shown; there were more."
+        notice = run_words.too_many_displays(self._limits.displays)
         return (values.Notice(notice),)
 
 
@@ -166,7 +165,7 @@ def _display_id(transient: object) -> str | None:
 
 
 def _too_large(error: mime_bundles.DisplayTooLargeError, plain: str) -> Outputs:
-    notice = values.Notice(f"Too large to be shown: {error.size} ({error.kind}).")
+    notice = values.Notice(run_words.display_too_large(error.size, error.kind))
     return (notice, values.Result(plain=plain)) if plain else (notice,)
 
 

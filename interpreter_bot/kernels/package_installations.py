@@ -25,6 +25,7 @@ from interpreter_bot.kernels.packages import (
     uv_commands,
 )
 from interpreter_bot.kernels.provisioning import python_environments
+from interpreter_bot.wording import package_words
 
 _log = logging.getLogger(__name__)
 
@@ -32,16 +33,9 @@ _MOST_LAYERS: Final = 40
 _RESOLVED_SECONDS: Final = 600.0
 _MOST_RESOLVED: Final = 500
 _BEGIN_SECONDS: Final = 10.0
-_TOO_MANY: Final = "Too much was installed in this session. Reset it to install more."
 _PATIENCE_SECONDS: Final = 20.0
 # Of the room for packages, one person's sessions that are alive have so much.
 _SHARE: Final = 0.5
-_MUCH: Final = (
-    "Your conversations have as many packages as one person may have. Reset one to install more; "
-    "whoever runs the bot can change that (package_index.cache_bytes)."
-)
-_LATE: Final = "Downloading them took too long."
-_MISSING: Final = "Some packages that were installed here are missing now: {reason}"
 _LOCKS: Final = pydantic.TypeAdapter(tuple[lock_files.Lock, ...])
 
 _Key: TypeAlias = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
@@ -155,7 +149,9 @@ class Installations:
                 await self._bring_back(launched, key)
         except (errors.PackagesError, TimeoutError) as error:
             _log.warning("a session's packages are missing", exc_info=error)
-            launched.kernel.restore_notice = _MISSING.format(reason=str(error) or _LATE)
+            launched.kernel.restore_notice = package_words.missing(
+                reason=str(error) or package_words.DOWNLOAD_TOO_SLOW
+            )
         if launched.layers:
             code = f"get_ipython().use_packages({[self._path(name) for name in launched.layers]!r})"
             finished = await launched.kernel.execute(
@@ -207,7 +203,7 @@ class Installations:
         if lock:
             lock_files.check(lock, held, self.config)
             if len(launched.layers) >= _MOST_LAYERS:
-                raise errors.PackagesError(_TOO_MANY)
+                raise errors.PackagesError(package_words.SESSION_FULL)
         return lock, lock_files.summary(lock, names)
 
     async def add(self, launched: launchers.LaunchedKernel, lock: lock_files.Lock) -> str:
@@ -237,7 +233,7 @@ class Installations:
             name = await self._layers.obtain(lock, launched.person)
             used = {name, *launched.layers, *self._used(launched.person)}
             if self._layers.size_bytes(used) > _SHARE * self.config.cache_bytes:
-                raise errors.PackagesError(_MUCH)
+                raise errors.PackagesError(package_words.PERSON_FULL)
             launched.layers[name] = lock
         return name
 

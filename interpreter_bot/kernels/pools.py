@@ -25,15 +25,12 @@ from interpreter_bot.kernels import (
     watchdog_loop,
 )
 from interpreter_bot.kernels.files import session_locks, workspaces
+from interpreter_bot.wording import run_words, variable_words
 
 _log = logging.getLogger(__name__)
 
-_AS_ASKED = "The session was ended."
-_UNUSED = "It was stopped after a while without use."
-_QUEUED = "Starting Python: {ahead} ahead of you."
 # A shorter wait need not be reported, nor a change more often than this.
 _REPORT_SECONDS = 1.0
-_RESTARTED = "A new Python was started, without the variables of the earlier one. {reason}"
 
 Loss: TypeAlias = Callable[[str, live_kernels.Kernel, str], Awaitable[None]]
 """Callback with a session's key, its former kernel, and the reason, a sentence."""
@@ -217,7 +214,7 @@ class Pool:
         try:
             while not (await asyncio.wait({starting}, timeout=_REPORT_SECONDS))[0]:
                 ahead = self._admissions.ahead(key)
-                sentence = self._rooms.wait(key) or (_QUEUED.format(ahead=ahead) if ahead else "")
+                sentence = self._rooms.wait(key) or (run_words.starting(ahead) if ahead else "")
                 if sentence != reported:
                     reported = sentence
                     waiting(sentence)
@@ -266,7 +263,9 @@ class Pool:
             launched = await self._obtain(key)
             await self.snapshots.note_unread(launched)
         if former is not None:
-            launched.kernel.announcement = _RESTARTED.format(reason=former.kernel.loss_reason)
+            launched.kernel.announcement = variable_words.new_python(
+                reason=former.kernel.loss_reason
+            )
         return launched
 
     async def _obtain(self, key: str) -> launchers.LaunchedKernel:
@@ -317,7 +316,7 @@ class Pool:
         if launched is None:
             return
         _log.info("a kernel ended: %s", reason or "as asked")
-        launched.kernel.kill_with_reason(values.Ending.STOPPED, reason or _AS_ASKED)
+        launched.kernel.kill_with_reason(values.Ending.STOPPED, reason or run_words.SESSION_ENDED)
         await self._shutdowns.end(launched, key)
         if key not in self._live and key not in self._starting:
             await self.snapshots.tidy(launched.workspace)
@@ -355,7 +354,9 @@ class Pool:
             return False
         if kernel.is_alive and self.snapshots.checkpoint(launched):
             return False  # The next time, with its variables saved.
-        await self.end_kernel(key, _UNUSED if kernel.is_alive else kernel.loss_reason)
+        await self.end_kernel(
+            key, run_words.STOPPED_WHEN_IDLE if kernel.is_alive else kernel.loss_reason
+        )
         return True
 
     async def end_spares(self) -> None:

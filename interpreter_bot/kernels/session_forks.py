@@ -15,16 +15,14 @@ from interpreter_bot.kernels.files import (
     workspace_io,
     workspaces,
 )
+from interpreter_bot.wording import session_words, variable_words
 
 _log = logging.getLogger(__name__)
 
-_BUSY = "Something is still running here. Try again when it is done."
 # A person waits for these.
 _MOST_WAIT_SECONDS = 1.0
 _MAX_NOTE_SECONDS = 2.0
 _MAX_CHECKPOINT_FILES = 2000
-_NOT_WHOLE = "Some variables or files from then were not saved, so nothing was changed."
-_GONE = "The variables from then are no longer kept, so nothing was changed."
 
 
 class SessionForks:
@@ -62,7 +60,7 @@ class SessionForks:
         elif launched is not None and launched.kernel.is_alive:
             await self._pool.snapshots.save(launched)
             if launched.kernel.is_busy:
-                raise errors.KernelError(_BUSY)
+                raise errors.KernelError(session_words.BUSY)
         files = source.directory
         if former is not None and not former.flaw:
             files = checkpoints.files_of(source.checkpoints, checkpoint)
@@ -102,7 +100,7 @@ class SessionForks:
                 reserve_bytes=self._pool.settings.limits.disk_reserve_bytes,
             )
             if former is not None and former.pointer and not is_copied:
-                raise errors.KernelError(_GONE)
+                raise errors.KernelError(variable_words.THEN_GONE)
 
     async def note_checkpoint(self, key: str, name: str) -> None:
         """Remember what a session is before code runs, for `go_back`.
@@ -181,14 +179,14 @@ class SessionForks:
         if checkpoint.pointer:
             snapshot = await work(saved.generations.find, workspace, checkpoint.pointer)
             if snapshot is None:
-                raise errors.KernelError(_GONE)
+                raise errors.KernelError(variable_words.THEN_GONE)
             summary = snapshot.summary
             lost_count = summary.lost_count + summary.partly_count
             has_flaws = has_flaws or bool(lost_count or checkpoint.missed_runs)
         if is_whole and has_flaws:
-            raise errors.KernelError(_NOT_WHOLE)
+            raise errors.KernelError(variable_words.THEN_PARTLY_SAVED)
         if launched is not None and not saved.interrupt(launched) and launched.kernel.is_busy:
-            raise errors.KernelError(_BUSY)
+            raise errors.KernelError(session_words.BUSY)
 
         def change() -> None:
             if not checkpoint.flaw:

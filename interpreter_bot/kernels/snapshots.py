@@ -29,6 +29,7 @@ from interpreter_bot.kernels import (
     snapshot_manifests,
 )
 from interpreter_bot.kernels.files import workspace_io, workspaces
+from interpreter_bot.wording import variable_words
 
 _log = logging.getLogger(__name__)
 
@@ -44,15 +45,6 @@ _BEGIN_SECONDS: Final = 10.0
 # At most between two looks for the manifest; a quick save is noticed quickly.
 _MAX_POLL_SECONDS: Final = 0.05
 _SLOT_SECONDS: Final = 5.0
-_FAILED: Final = (
-    "Your saved variables could not be restored. {reason}They are kept for Python's next "
-    "start; new variables are not saved until then."
-)
-_OTHER_FORMAT: Final = (
-    "Your variables were saved by another version of this bot, so they are not restored."
-)
-_GIVEN_UP: Final = "Your saved variables cannot be read, so they were deleted."
-_PARTLY: Final = "Some variables could not be restored: {listed}."
 _MAX_SHOWN: Final = 4
 
 
@@ -209,7 +201,7 @@ class Snapshots:
             snapshot = await self._find_tidied(launched.workspace)
         except errors.BotError:
             _log.exception("it is not known what is saved of a session")
-            _give_up(launched, "They cannot be read now.")
+            _give_up(launched, variable_words.NOT_READ_NOW)
             return True
         kernel.generations.add(snapshot.number if snapshot is not None else 0)
         if snapshot is None:
@@ -249,7 +241,7 @@ class Snapshots:
             _log.exception("it is not known whether another version saved variables")
             return
         if was_dropped:
-            launched.kernel.restore_notice = _OTHER_FORMAT
+            launched.kernel.restore_notice = variable_words.OTHER_VERSION
 
     async def note_unread(self, launched: launchers.LaunchedKernel) -> None:
         """Let a kernel say that the one before it died of reading what was saved."""
@@ -259,10 +251,10 @@ class Snapshots:
             _log.exception("it is not known what is saved of a session")
             is_kept = True
         if is_kept:
-            _give_up(launched, "Python crashed while it read them.")
+            _give_up(launched, variable_words.CRASHED_READING)
         else:
             launched.kernel.generations.add(0)
-            launched.kernel.restore_notice = _GIVEN_UP
+            launched.kernel.restore_notice = variable_words.UNREADABLE
 
     async def forget(self, workspace: workspaces.Workspace) -> None:
         """Delete the snapshot of a session, which has no kernel now."""
@@ -281,7 +273,7 @@ class Snapshots:
         )
         if failures:
             listed = ", ".join(f"{name} ({why})" for name, why in failures[:_MAX_SHOWN])
-            kernel.restore_notice = _PARTLY.format(listed=listed)
+            kernel.restore_notice = variable_words.partly_restored(listed)
         try:
             await workspace_io.file_work(snapshot_generations.touch, snapshot.workspace)
         except errors.BotError:
@@ -422,7 +414,7 @@ class _Answer:
 def _give_up(launched: launchers.LaunchedKernel, reason: str) -> None:
     """Let a kernel that got no variables say so, and keep it from replacing what was saved."""
     launched.kernel.is_savable = False
-    launched.kernel.restore_notice = _FAILED.format(reason=f"{reason} " if reason else "")
+    launched.kernel.restore_notice = variable_words.not_restored(reason)
 
 
 def _ignore(_: values.Output) -> None:

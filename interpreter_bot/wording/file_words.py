@@ -33,6 +33,19 @@ SLACK_ACCESS: Final = {
 }
 MACHINE_DISK_FULL: Final = "The machine's disk is nearly full."
 DISK_FULL: Final = "the disk is full"
+BOT_DISK_FULL: Final = "The bot's disk is full."
+BEFORE_GONE: Final = "The files from before are no longer kept, so nothing was changed."
+COPY_DISK_FULL: Final = "The machine's disk is nearly full, so no files are copied."
+COPY_TOO_SLOW: Final = "Copying the files takes too long."
+COPY_FAILED: Final = "They could not be copied."
+CHANGED: Final = "it has changed meanwhile"
+UNKNOWN_CHANGES: Final = "The bot no longer knows which files were there before."
+LINK: Final = "it is a link"
+NOT_REGULAR: Final = "it is not a regular file"
+SEVERAL_NAMES: Final = "it has several names"
+IS_DELETED: Final = "it is deleted"
+FOLDER_UNREADABLE: Final = "its folder cannot be read"
+NESTED_TOO_DEEPLY: Final = "it is nested too deeply"
 TOO_LARGE_TOGETHER: Final = "Together, the files of one cell are too large."
 UNSEEN_FILES: Final = "There are too many files to check all of them, so some may be missing here."
 NONE_FETCHED: Final = "None of the files could be fetched. Send them again."
@@ -129,3 +142,45 @@ def not_uploaded(name: str) -> str:
 
 def not_sent(name: str, reason: object) -> str:
     return f"{name} could not be sent: {reason}"
+
+
+def copy_too_large(limit: str) -> str:
+    return f"The files take more than {limit}, so they are not copied."
+
+
+def copy_too_many(limit: int) -> str:
+    return f"There are more than {limit:,} files and folders, so they are not copied."
+
+
+def not_copied(name: str, reason: object) -> str:
+    return f"{name} cannot be copied: {reason}."
+
+
+def earlier_gone(name: str) -> str:
+    return f"The earlier content of {name} is no longer kept."
+
+
+def too_large_for_one(name: str, limit_bytes: int) -> str:
+    return f"{name} is larger than the {quantities.size(limit_bytes)} allowed for one file."
+
+
+def too_many_files(limit: int) -> str:
+    return (
+        f"/mnt/data already holds the {limit} files and folders that are allowed. Delete some, or "
+        "reset the session and its files."
+    )
+
+
+def does_not_fit(name: str, limit_bytes: int) -> str:
+    return (
+        f"{name} does not fit: /mnt/data holds {quantities.size(limit_bytes)}. Delete files, or "
+        "reset the session and its files."
+    )
+
+
+def sparse(name: str) -> str:
+    return f"{name} is almost entirely empty space (a sparse file)."
+
+
+def name_taken(name: str) -> str:
+    return f"There is already a file or folder called {name}."

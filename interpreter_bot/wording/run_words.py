@@ -32,6 +32,29 @@ _VARIABLES_LOST: Final = "Its variables are gone; files in /mnt/data are kept."
 _KEPT: Final = "Variables are kept."
 _INTERRUPTED: Final = frozenset({values.Ending.TIMED_OUT, values.Ending.STOPPED})
 
+STOPPED_FOR_OWN: Final = (
+    "Python was stopped for another conversation of the person who used it last."
+)
+STOPPED_FOR_OTHERS: Final = "Python was stopped to make room for others."
+STOPPED_WHEN_IDLE: Final = "Python was stopped because nobody had used it for a while."
+SESSION_ENDED: Final = "The session was ended."
+SAVING_FIRST: Final = "Saving the variables of an idle conversation first."
+ALL_KERNELS_USED: Final = "Python is busy everywhere. Yours starts when there is room."
+DISK_FULL_FOR_VARIABLES: Final = (
+    "The machine's disk is full, so variables could not be saved. If Python ends now, the last "
+    "save comes back."
+)
+ABANDONED: Final = "The execution was abandoned."
+NOT_RUN: Final = "The Python process reports that it did not run the code."
+OUTPUT_LOST: Final = "Some of the output was lost on the way."
+OUTPUT_TOO_COMPLEX: Final = (
+    "Part of the output was left out, because it had too many or too long values."
+)
+OUTPUT_CUT: Final = "The output is cut here; its end follows."
+MALFORMED_MESSAGES: Final = "The Python process sent messages that make no sense."
+CONNECTIONS_BROKEN: Final = "The Python process broke its connections."
+TOO_MANY_MESSAGES: Final = "The Python process sent more messages than anyone could read."
+TOO_MANY_QUESTIONS: Final = "The code asked for input more often than anyone would answer."
 DISK_FULL: Final = "The machine's disk is nearly full, so the code was stopped."
 MEMORY_SHORT: Final = (
     "The machine was running out of memory, and this code used most of it, so it was stopped."
@@ -156,3 +179,38 @@ def workspace_full(limits: settings.Limits) -> str:
 def temporary_full(limits: settings.Limits) -> str:
     size = quantities.size(limits.temporary_bytes)
     return f"The code wrote more than {size} of temporary files. Delete some to continue."
+
+
+def stopped_after(seconds: float) -> str:
+    return f"The code was stopped after {quantities.duration(seconds)}."
+
+
+def starting(ahead: int) -> str:
+    return f"Starting Python: {ahead} ahead of you."
+
+
+def too_many_sessions(limit: int) -> str:
+    return (
+        f"Python runs in {limit} of your conversations, the most that one person may have at a "
+        "time. This one starts when one of them is done or stopped."
+    )
+
+
+def output_too_large(limit_mib: int) -> str:
+    return f"Part of the output was left out, because it had more than {limit_mib} MiB."
+
+
+def output_cut(characters: int) -> str:
+    return f"{characters:,} characters of the output were cut here."
+
+
+def output_ended(limit_bytes: int) -> str:
+    return f"The output was cut after {limit_bytes:,} bytes; the rest is not shown."
+
+
+def too_many_displays(limit: int) -> str:
+    return f"Only {limit:,} pictures and tables of one piece of code are shown; there were more."
+
+
+def display_too_large(size: str, kind: str) -> str:
+    return f"Too large to be shown: {size} ({kind})."

@@ -9,6 +9,17 @@ STOPPED: Final = "Python had been stopped."
 MACHINE_LOST: Final = "The machine that Python ran on cannot be reached."
 FILES_LOST: Final = "Files of this conversation were on a machine that cannot be reached."
 FILES_KEPT: Final = "Files in /mnt/data are kept."
+USED_ELSEWHERE: Final = (
+    "Another part of the bot is using this conversation's Python. Try again in a moment."
+)
+THEN_PARTLY_SAVED: Final = "Some variables from then were not saved, so nothing was changed."
+THEN_GONE: Final = "The variables from then are no longer kept, so nothing was changed."
+OTHER_VERSION: Final = (
+    "Your variables were saved by another version of this bot, so they are not restored."
+)
+UNREADABLE: Final = "Your saved variables cannot be read, so they were deleted."
+NOT_READ_NOW: Final = "They cannot be read now."
+CRASHED_READING: Final = "Python crashed while it read them."
 NO_ROOM: Final = "All your Python sessions are busy. Try again when one is done or stopped."
 STARTING: Final = "Python is still starting. Try again in a minute."
 UNREADABLE_ANSWER: Final = "Python sent an unreadable answer about the table. Try again."
@@ -38,3 +49,19 @@ def table_unreadable(reason: str) -> str:
 
 def table_not_saved(reason: str) -> str:
     return f"The table could not be saved: {reason}"
+
+
+def new_python(reason: str) -> str:
+    return f"A new Python was started, without the variables of the earlier one. {reason}"
+
+
+def not_restored(reason: str) -> str:
+    """Return that variables are not back for now; the reason may be empty."""
+    return (
+        f"Your saved variables could not be restored. {f'{reason} ' if reason else ''}They are "
+        "kept for Python's next start; new variables are not saved until then."
+    )
+
+
+def partly_restored(names: str) -> str:
+    return f"Some variables could not be restored: {names}."

@@ -15,7 +15,7 @@ from tests.attacks import boxes, speaking
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
 Ending = values.Ending
-LEFT_OUT = "Something of more than 16 MiB was left out of the output."
+LEFT_OUT = "Part of the output was left out, because it had more than 16 MiB."
 # What ends in whatever way, but ends: the bot lives, and a new kernel answers.
 HOSTILE = {
     "a frame of 20 MB": "iopub.send_multipart([b'x' * 20_000_000])\nprint('after')",

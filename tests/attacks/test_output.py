@@ -96,7 +96,9 @@ async def test_a_message_of_a_million_values_is_left_out_and_keeps_nobody_waitin
     ran = await bombing
 
     assert (ran.ending, ran.word) == (Ending.OK, "after")
-    assert ran.notices == ["Something of too many or too long values was left out of the output."]
+    assert ran.notices == [
+        "Part of the output was left out, because it had too many or too long values."
+    ]
     assert max(used) < 0.3
 
 

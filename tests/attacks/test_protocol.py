@@ -168,7 +168,7 @@ async def test_message_that_is_too_intricate_is_not_heard_but_missed(run, what):
     assert ran.ending is Ending.OK
     assert (ran.word, ran.notices) == (
         "after",
-        ["Something of too many or too long values was left out of the output."],
+        ["Part of the output was left out, because it had too many or too long values."],
     )
 
 

@@ -9,7 +9,8 @@ import time
 import pytest
 
 from interpreter_bot import settings, values
-from interpreter_bot.kernels import kernel_capacity, pools
+from interpreter_bot.kernels import pools
+from interpreter_bot.wording import run_words
 
 pytestmark = pytest.mark.kernel
 
@@ -58,7 +59,7 @@ async def test_a_persons_next_kernel_takes_the_place_of_their_own_longest_idle(o
         await _use(pool, "a1", "a")
         await _use(pool, "a3", "a")
         assert set(pool.live) == {"a1", "a3", "b1"}
-        assert reasons == {"a2": kernel_capacity._FOR_OWN}
+        assert reasons == {"a2": run_words.STOPPED_FOR_OWN}
         # A conversation of several is of who asked last.
         await _use(pool, "b1", "a")
         await _use(pool, "a4", "a")
@@ -69,7 +70,7 @@ async def test_a_persons_next_kernel_takes_the_place_of_their_own_longest_idle(o
     ("limits", "person", "sentence"),
     [
         ({"per_person": 2, "concurrent": 20}, "a", "in 2 of your conversations"),
-        ({"per_person": 0, "concurrent": 2}, "b", "All Python kernels are in use"),
+        ({"per_person": 0, "concurrent": 2}, "b", "Python is busy everywhere"),
     ],
 )
 async def test_a_conversation_beyond_the_limit_waits_and_is_told(opened, limits, person, sentence):

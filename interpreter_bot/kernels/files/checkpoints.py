@@ -25,6 +25,7 @@ from interpreter_bot.kernels.files import (
     safe_open,
     workspace_io,
 )
+from interpreter_bot.wording import file_words
 
 _log = logging.getLogger(__name__)
 
@@ -32,9 +33,7 @@ _STATE: Final = "state.json"
 _FILES: Final = "files"
 _PARTIAL: Final = ".partial"
 _NAME: Final = re.compile(r"[0-9a-zA-Z-]{1,64}")
-_GONE: Final = "The files from before are no longer kept, so nothing was changed."
 _NO_LIMIT: Final = 1 << 60
-_FAILED: Final = "They could not be copied."
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -90,7 +89,7 @@ def write(
         flaw = str(error)
     except OSError:
         _log.exception("the files of a session could not be copied")
-        flaw = _FAILED
+        flaw = file_words.COPY_FAILED
     if flaw:
         safe_open.remove(partial / _FILES)
     state = Checkpoint(time.time_ns(), pointer, missed_runs, flaw)
@@ -120,7 +119,7 @@ def read(directory: pathlib.Path, name: str) -> Checkpoint:
     """
     checkpoint = _load(_place(directory, name))
     if checkpoint is None:
-        raise errors.KernelError(_GONE)
+        raise errors.KernelError(file_words.BEFORE_GONE)
     return checkpoint
 
 
@@ -168,7 +167,7 @@ def remove_since(directory: pathlib.Path, name: str) -> None:
 
 def _place(directory: pathlib.Path, name: str) -> pathlib.Path:
     if _NAME.fullmatch(name) is None:
-        raise errors.KernelError(_GONE)
+        raise errors.KernelError(file_words.BEFORE_GONE)
     return directory / name
 
 

@@ -21,6 +21,7 @@ from typing import TypeAlias
 from interpreter_bot import errors, values
 from interpreter_bot.kernels.files import safe_open
 from interpreter_bot.text import file_names
+from interpreter_bot.wording import file_words
 
 PATH_BYTES = 1024
 """Longest relative path that is listed and read."""
@@ -132,7 +133,7 @@ def scan(root: int, most_entries: int) -> Scan:
             descriptor = safe_open.open_directory(root, directory)
         except OSError as e:
             if directory and e.errno in _UNREADABLE:
-                found.append(_refused(directory, "its folder cannot be read"))
+                found.append(_refused(directory, file_words.FOLDER_UNREADABLE))
             elif not directory or e.errno not in _GONE:
                 raise
             continue
@@ -156,7 +157,7 @@ def scan(root: int, most_entries: int) -> Scan:
 def _entry(path: bytes, status: os.stat_result) -> Entry | None:
     """Return a file or a refused entry; None for a directory to scan."""
     if _too_far(path):
-        return _refused(path, "it is nested too deeply")
+        return _refused(path, file_words.NESTED_TOO_DEEPLY)
     if stat.S_ISDIR(status.st_mode):
         return None
     return Entry(

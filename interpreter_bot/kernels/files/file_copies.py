@@ -21,17 +21,12 @@ from typing import Final
 from interpreter_bot import errors
 from interpreter_bot.kernels.files import directory_contents, safe_open, workspace_io
 from interpreter_bot.text import quantities
+from interpreter_bot.wording import file_words
 
 _CLONE: Final = 0x40049409  # FICLONE of ioctl_ficlonerange(2)
 # A copy alone never brings the disk so far that running code is stopped.
 _RESERVES: Final = 2
 _CHUNK_BYTES: Final = 8 * 1024 * 1024
-_FULL: Final = "The disk of the machine is nearly full, so no files are copied."
-_TOO_LARGE: Final = "The files take more than {size}, so they are not copied."
-_TOO_MANY: Final = "There are more than {count:,} files and folders, so they are not copied."
-_TOO_SLOW: Final = "It takes too long to copy the files."
-_FLAW: Final = "{name} cannot be copied: {reason}."
-_CHANGED: Final = "it changed meanwhile"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,7 +77,7 @@ def copy_tree(
         shared = None if base is None else stack.enter_context(workspace_io.opened(base))
         scan = directory_contents.scan(old, limits.max_files)
         if scan.is_truncated:
-            raise errors.WorkspaceFullError(_TOO_MANY.format(count=limits.max_files))
+            raise errors.WorkspaceFullError(file_words.copy_too_many(limits.max_files))
         for folder in scan.folders:
             os.close(_made(new, folder))
         return copy_entries(old, new, scan.entries, limits, base=shared, is_ours=is_ours)
@@ -100,7 +95,7 @@ def copy_entries(
     """Copy what was scanned in one open directory into another; see `copy_tree`."""
     if sum(entry.held_bytes for entry in entries) > limits.max_bytes:
         size = quantities.size(limits.max_bytes)
-        raise errors.WorkspaceFullError(_TOO_LARGE.format(size=size))
+        raise errors.WorkspaceFullError(file_words.copy_too_large(size))
     flaw, give_up = "", time.monotonic() + limits.max_seconds
     for folder, group in itertools.groupby(entries, lambda entry: os.path.dirname(entry.path)):
         with contextlib.ExitStack() as stack:
@@ -110,11 +105,11 @@ def copy_entries(
             for entry in group:
                 try:
                     if old is None:
-                        raise errors.FileMissingError(_CHANGED)
+                        raise errors.FileMissingError(file_words.CHANGED)
                     if former is None or not _share(entry, former, new):
                         _copy(entry, old, new, limits, give_up, is_ours=is_ours)
                 except errors.FileMissingError as error:
-                    flaw = flaw or _FLAW.format(name=entry.info.name, reason=error)
+                    flaw = flaw or file_words.not_copied(entry.info.name, error)
     return flaw
 
 
@@ -157,13 +152,13 @@ def _copy(
     try:
         file = safe_open.open_file(old, name, may_be_linked=is_ours)
     except errors.FileMissingError as error:
-        raise errors.FileMissingError(_CHANGED) from error
+        raise errors.FileMissingError(file_words.CHANGED) from error
     try:
         status = os.fstat(file)
         disk = os.fstatvfs(new)
         free_bytes = disk.f_bavail * disk.f_frsize - directory_contents.held_bytes(status)
         if free_bytes < _RESERVES * limits.reserve_bytes:
-            raise errors.WorkspaceFullError(_FULL)
+            raise errors.WorkspaceFullError(file_words.COPY_DISK_FULL)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         copy = os.open(name, flags, 0o600, dir_fd=new)
         try:
@@ -174,7 +169,7 @@ def _copy(
             os.close(copy)
         after = os.fstat(file)
         if (after.st_size, after.st_mtime_ns) != (status.st_size, status.st_mtime_ns):
-            raise errors.FileMissingError(_CHANGED)
+            raise errors.FileMissingError(file_words.CHANGED)
     finally:
         os.close(file)
 
@@ -197,7 +192,7 @@ def _copy_content(file: int, copy: int, size: int, give_up: float) -> None:
         end = min(os.lseek(file, at, os.SEEK_HOLE), size)
         while at < end:
             if time.monotonic() > give_up:
-                raise errors.WorkspaceFullError(_TOO_SLOW)
+                raise errors.WorkspaceFullError(file_words.COPY_TOO_SLOW)
             count = os.copy_file_range(file, copy, min(end - at, _CHUNK_BYTES), at, at)
             if not count:
                 end = size = at

@@ -20,8 +20,9 @@ import stat
 from collections.abc import Iterator
 
 from interpreter_bot import errors
+from interpreter_bot.wording import file_words
 
-SEVERAL_NAMES = "it has several names"
+SEVERAL_NAMES = file_words.SEVERAL_NAMES
 """Refusal of a file with hard links: the others may lie outside."""
 
 _LONGEST_PATH_BYTES = 4095 - len("/mnt/data/")  # of PATH_MAX: code inside cannot name more
@@ -51,12 +52,12 @@ class _How(ctypes.Structure):
 def refusal(status: os.stat_result) -> str:
     """Return why such a file is not read, as the end of "x was left out: it …"; empty if it is."""
     if stat.S_ISLNK(status.st_mode):
-        return "it is a link"
+        return file_words.LINK
     if not stat.S_ISREG(status.st_mode):
-        return "it is not a regular file"
+        return file_words.NOT_REGULAR
     if status.st_nlink > 1:
         return SEVERAL_NAMES
-    return "" if status.st_nlink else "it is deleted"
+    return "" if status.st_nlink else file_words.IS_DELETED
 
 
 def open_file(root: int, path: bytes, *, may_be_linked: bool = False) -> int:

@@ -16,13 +16,11 @@ from typing import Final
 
 from interpreter_bot import errors
 from interpreter_bot.kernels.files import workspace_io, workspaces
+from interpreter_bot.wording import variable_words
 
 _POLL_SECONDS: Final = 0.05
 # Whoever has it may be saving its variables.
 _MOST_SECONDS: Final = 45.0
-_ELSEWHERE: Final = (
-    "Another part of the bot is using this conversation's Python. Try again in a moment."
-)
 
 
 class SessionLocks:
@@ -48,7 +46,7 @@ class SessionLocks:
             if taken is not None:
                 self._descriptors[workspace.name] = taken
             elif time.monotonic() > give_up:
-                raise errors.KernelStartError(_ELSEWHERE)
+                raise errors.KernelStartError(variable_words.USED_ELSEWHERE)
             else:
                 await asyncio.sleep(_POLL_SECONDS)
 

@@ -19,7 +19,7 @@ from typing import BinaryIO, ParamSpec, TypeVar
 
 from interpreter_bot import cancellation, errors, settings, values
 from interpreter_bot.kernels.files import directory_contents, safe_open
-from interpreter_bot.text import quantities
+from interpreter_bot.wording import file_words
 
 CHUNK_BYTES = 256 * settings.KIB
 """Most that is read at once."""
@@ -40,7 +40,7 @@ def translated_errors() -> Iterator[None]:
         yield
     except OSError as e:
         if e.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise errors.WorkspaceFullError("The disk of the bot is full.") from e
+            raise errors.WorkspaceFullError(file_words.BOT_DISK_FULL) from e
         raise errors.WorkspaceError from e
 
 
@@ -107,9 +107,7 @@ class Upload:
         self._written += len(chunk)
         most = self._limits.upload_bytes
         if self._written > most:
-            raise errors.FileTooLargeError(
-                f"{self._name} is larger than the {quantities.size(most)} allowed for one file."
-            )
+            raise errors.FileTooLargeError(file_words.too_large_for_one(self._name, most))
         self._check_bytes()
         rest = memoryview(chunk)
         while rest:
@@ -162,10 +160,7 @@ class Upload:
             most_files=self._limits.workspace_files - 1,
         )
         if usage.files >= self._limits.workspace_files:
-            raise errors.WorkspaceFullError(
-                f"The workspace already holds the {self._limits.workspace_files} files and "
-                "folders that are allowed. Delete some or reset the session."
-            )
+            raise errors.WorkspaceFullError(file_words.too_many_files(self._limits.workspace_files))
         self._held = usage.bytes
         if usage.is_over:
             raise errors.WorkspaceFullError
@@ -174,13 +169,10 @@ class Upload:
     def _check_bytes(self) -> None:
         disk = os.fstatvfs(self._root)
         if disk.f_bavail * disk.f_frsize < self._limits.disk_reserve_bytes:
-            raise errors.WorkspaceFullError("The disk of the machine is nearly full.")
+            raise errors.WorkspaceFullError(file_words.MACHINE_DISK_FULL)
         most = self._limits.workspace_bytes
         if self._held + self._written > most:
-            raise errors.WorkspaceFullError(
-                f"{self._name} does not fit: a workspace holds {quantities.size(most)}. "
-                "Delete files or reset the session."
-            )
+            raise errors.WorkspaceFullError(file_words.does_not_fit(self._name, most))
 
 
 def _numbered(name: str) -> Iterator[str]:
@@ -231,9 +223,7 @@ class Content:
             os.close(root)
         status = os.fstat(self._file.fileno())
         if status.st_size > self._most_bytes:
-            raise errors.FileTooLargeError(
-                f"{self.info.name} is larger than the {quantities.size(self._most_bytes)} allowed."
-            )
+            raise errors.FileTooLargeError(file_words.too_large(self.info.name, self._most_bytes))
         self.info = values.FileInfo(self.info.name, status.st_size, status.st_mtime_ns)
         self._remaining = status.st_size
         self._held_bytes = status.st_blocks * 512
@@ -246,7 +236,7 @@ class Content:
         """
         size_bytes = self.info.size_bytes
         if size_bytes > _HOLLOW_BYTES and self._held_bytes * _HOLLOW_TIMES < size_bytes:
-            raise errors.FileTooLargeError(f"{self.info.name} is next to nothing but holes.")
+            raise errors.FileTooLargeError(file_words.sparse(self.info.name))
 
     def close(self) -> None:
         """Close the file. Blocks while another task reads."""

@@ -27,6 +27,7 @@ from interpreter_bot.kernels.files import (
     workspace_io,
 )
 from interpreter_bot.text import file_names
+from interpreter_bot.wording import file_words
 
 _DATA = "data"
 _VARIABLES = "variables"
@@ -36,8 +37,6 @@ _STAGING = ".staging"
 _REMOVED = ".removed-"
 _MOST_SKIPPED = 100
 _MOST_MARKED: Final = 200_000  # some 40 MB
-_NOT_KEPT: Final = "{name} is not kept as it was then."
-_NO_MARK: Final = "It is not known any more which files were there before."
 # Buffers of two generations, and some files more.
 _SAVED_FILES = 3000
 _OVERSHOOT = 2  # so that slightly over the limits is distinguished from far over
@@ -75,7 +74,7 @@ class Marks:
             WorkspaceError: it is not kept any more.
         """
         if (mark := self._marks.get(name)) is None:
-            raise errors.WorkspaceError(_NO_MARK)
+            raise errors.WorkspaceError(file_words.UNKNOWN_CHANGES)
         return mark
 
 
@@ -182,7 +181,7 @@ class Workspace:
             path = directory_contents.fs_name(name)
             kept = await workspace_io.file_work(checkpoints.copies_of, self.checkpoints, path)
             if checkpoint not in kept:
-                raise errors.FileMissingError(_NOT_KEPT.format(name=name))
+                raise errors.FileMissingError(file_words.earlier_gone(name))
             files = checkpoints.files_of(self.checkpoints, checkpoint)
             content = workspace_io.Content(files, name, most_bytes=most_bytes, may_be_linked=True)
         try:
@@ -295,7 +294,7 @@ class Workspace:
             try:
                 safe_open.place(folder, old, folder, wanted)
             except FileExistsError as error:
-                raise errors.FileNameError(f"There is a {wanted} already.") from error
+                raise errors.FileNameError(file_words.name_taken(wanted)) from error
         before, slash, _ = name.rpartition("/")
         return before + slash + wanted
 

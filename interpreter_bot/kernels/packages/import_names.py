@@ -13,6 +13,7 @@ from typing import Final
 from packaging import utils
 
 from interpreter_bot import errors
+from interpreter_bot.wording import package_words
 
 _KNOWN: Final = {
     "Bio": "biopython",
@@ -42,11 +43,6 @@ _MODULE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,60}")
 # As pandsa and pandas are; geopandas and pandas, or numpyro and numpy, are not.
 _LIKENESS: Final = 0.8
 _MORE_LETTERS: Final = 1
-_LIKE: Final = (
-    "Nothing is offered for {module}: it is written much like {other}, which is installed. "
-    "If it is meant: %pip install {package}"
-)
-_THERE: Final = "{package} {version} is installed, and has no module {module}."
 
 
 def package_of(module: str, held: dict[str, str]) -> str:
@@ -60,15 +56,15 @@ def package_of(module: str, held: dict[str, str]) -> str:
         PackagesError: none can be offered; the sentence says why.
     """
     if not _MODULE.fullmatch(module):
-        raise errors.PackagesError("That is no name of a module.")
+        raise errors.PackagesError(package_words.NOT_A_MODULE)
     package = utils.canonicalize_name(_KNOWN.get(module, module))
     if package in held:
         version = held[package]
-        raise errors.PackagesError(_THERE.format(package=package, version=version, module=module))
+        raise errors.PackagesError(package_words.without_module(package, version, module))
     if module not in _KNOWN:
         near = [one for one in held if abs(len(one) - len(package)) <= _MORE_LETTERS]
         for other in difflib.get_close_matches(package, near, 1, _LIKENESS):
-            raise errors.PackagesError(_LIKE.format(module=module, other=other, package=package))
+            raise errors.PackagesError(package_words.similar(module, other, package))
     return package
 
 

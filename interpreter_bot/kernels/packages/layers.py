@@ -19,6 +19,7 @@ from typing import Final
 
 from interpreter_bot import cancellation, errors
 from interpreter_bot.kernels.packages import lock_files, uv_commands
+from interpreter_bot.wording import package_words
 
 _log = logging.getLogger(__name__)
 
@@ -26,13 +27,6 @@ _KEY_BYTES: Final = 32
 _RECORDS: Final = "records"
 _FILE_MODE: Final = 0o644
 _PROGRAM_MODE: Final = 0o755
-_NO_ROOM: Final = "There is no room for packages on the bot's disk."
-_FAULT: Final = "The packages could not be kept. The bot's log has the details."
-_ALL_USED: Final = (
-    "The packages that are in use take all the room there is for them. "
-    "Whoever runs the bot can change that (package_index.cache_bytes)."
-)
-_NOT_PLAIN: Final = "A package is not installed: {name} in it is neither a file nor a directory."
 
 
 class Layers:
@@ -152,7 +146,7 @@ class Layers:
 
     async def _build(self, name: str, lock: lock_files.Lock, person: str | None) -> None:
         if shutil.disk_usage(self.directory).free < self._reserve_bytes:
-            raise errors.PackagesError(_NO_ROOM)
+            raise errors.PackagesError(package_words.DISK_FULL)
         async with self.working_directory() as own:
             made = own / "layer"
             await self._uv.unpack(lock, made, own, person)
@@ -160,7 +154,7 @@ class Layers:
             await cancellation.in_thread(self._keep, made, name, size_bytes)
         if not await self._evict():
             await cancellation.in_thread(self._delete, name)
-            raise errors.PackagesError(_ALL_USED)
+            raise errors.PackagesError(package_words.CACHE_FULL)
 
     def _sealed(self, made: pathlib.Path) -> int:
         """Let everybody read what was unpacked, and return what it takes of the disk.
@@ -176,7 +170,7 @@ class Layers:
             elif stat.S_ISREG(status.st_mode):
                 os.chmod(entry.path, _PROGRAM_MODE if status.st_mode & 0o100 else _FILE_MODE)
             else:
-                raise errors.PackagesError(_NOT_PLAIN.format(name=repr(entry.name[:100])))
+                raise errors.PackagesError(package_words.not_plain(repr(entry.name[:100])))
         made.chmod(_PROGRAM_MODE)
         return self._uv.check_size(made)
 
@@ -220,7 +214,9 @@ def translated_errors() -> Iterator[None]:
     except OSError as error:
         _log.exception("packages cannot be kept")
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        raise errors.PackagesError(_NO_ROOM if is_full else _FAULT) from error
+        raise errors.PackagesError(
+            package_words.DISK_FULL if is_full else package_words.NOT_STORED
+        ) from error
 
 
 def recorded(place: pathlib.Path) -> list[tuple[int, str, int]]:

@@ -11,12 +11,11 @@ from typing import Any, Final
 
 from interpreter_bot import errors, settings
 from interpreter_bot.text import quantities
+from interpreter_bot.wording import package_words
 
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _VERSION: Final = re.compile(r"[A-Za-z0-9.!+_-]{1,100}")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
-_UNREADABLE: Final = "The package index sent an unreadable answer."
-_ASK_OPERATOR: Final = "Whoever runs the bot can change that ({setting})."
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ def read(text: str) -> Lock:
         found = tomllib.loads(text).get("packages", [])
         return tuple(_package(one) for one in found)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise errors.PackagesError(_UNREADABLE) from error
+        raise errors.PackagesError(package_words.UNREADABLE) from error
 
 
 def _package(entry: Mapping[str, Any]) -> LockedPackage:
@@ -62,10 +61,7 @@ def _package(entry: Mapping[str, Any]) -> LockedPackage:
     wheels = entry.get("wheels") or []
     hashes = tuple(sorted({wheel.get("hashes", {}).get("sha256", "") for wheel in wheels} - {""}))
     if not hashes or not all(map(_SHA256.fullmatch, hashes)):
-        raise errors.PackagesError(
-            f"{name} {version} cannot be installed: the package index has no ready-made file of it "
-            "for this machine, with a hash to check it by."
-        )
+        raise errors.PackagesError(package_words.no_wheel(name, version))
     sizes = (wheel.get("size", 0) for wheel in wheels)
     return LockedPackage(name, version, hashes, max(int(size) for size in sizes))
 
@@ -96,19 +92,12 @@ def check(lock: Lock, held: Collection[str], config: settings.PackageIndex) -> N
     """
     check_names([one.name for one in lock], config)
     if again := [one.name for one in lock if one.name in held]:
-        raise errors.PackagesError(f"{again[0]} is there already, and is not replaced.")
+        raise errors.PackagesError(package_words.not_replaced(again[0]))
     if len(lock) > config.packages:
-        told = f"This needs {len(lock)} packages; at most {config.packages} are installed together."
-        raise errors.PackagesError(
-            f"{told} {_ASK_OPERATOR.format(setting='package_index.packages')}"
-        )
+        raise errors.PackagesError(package_words.too_many(len(lock), config.packages))
     if (size_bytes := total_bytes(lock)) > config.download_bytes:
-        told = (
-            f"This would download {quantities.size(size_bytes)}; "
-            f"at most {quantities.size(config.download_bytes)} are allowed."
-        )
-        hint = _ASK_OPERATOR.format(setting="package_index.download_bytes")
-        raise errors.PackagesError(f"{told} {hint}")
+        sentence = package_words.download_too_large(size_bytes, config.download_bytes)
+        raise errors.PackagesError(sentence)
 
 
 def check_names(names: Sequence[str], config: settings.PackageIndex) -> None:
@@ -122,8 +111,7 @@ def check_names(names: Sequence[str], config: settings.PackageIndex) -> None:
         allowing = any(fnmatch.fnmatchcase(name, pattern) for pattern in config.allow)
         if denying or not allowing:
             setting = "package_index.deny" if denying else "package_index.allow"
-            told = f"The package {name} may not be installed here."
-            raise errors.PackagesError(f"{told} {_ASK_OPERATOR.format(setting=setting)}")
+            raise errors.PackagesError(package_words.not_allowed(name, setting))
 
 
 def summary(lock: Lock, wanted: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from typing import Final
 from packaging import requirements, utils
 
 from interpreter_bot import errors
+from interpreter_bot.wording import package_words
 
 _MOST: Final = 40
 _CHARACTERS: Final = 200
@@ -26,14 +27,6 @@ _NEEDLESS: Final = frozenset(
 )
 # Of the same kind, with their value as the next argument.
 _NEEDLESS_PAIRS: Final = frozenset({"--progress-bar", "--root-user-action", "--only-binary"})
-_OPTION: Final = (
-    "The option {name} of pip is not possible here: name packages, and versions of them, that the "
-    "package index has."
-)
-_ELSEWHERE: Final = (
-    "{name} cannot be installed: packages come from the package index only, by their names. "
-    "Whoever runs the bot chooses that index (package_index.url)."
-)
 
 
 def read(arguments: Sequence[str]) -> list[requirements.Requirement]:
@@ -43,7 +36,7 @@ def read(arguments: Sequence[str]) -> list[requirements.Requirement]:
         PackagesError: it is not possible, or names nothing; the sentence says what.
     """
     if len(arguments) > _MOST:
-        raise errors.PackagesError(f"At most {_MOST} packages can be named at a time.")
+        raise errors.PackagesError(package_words.too_many_named(_MOST))
     found = []
     waiting = iter(arguments)
     for argument in waiting:
@@ -52,29 +45,29 @@ def read(arguments: Sequence[str]) -> list[requirements.Requirement]:
             next(waiting, None)
         elif argument.startswith("-"):
             if argument not in _NEEDLESS:
-                raise errors.PackagesError(_OPTION.format(name=shown))
+                raise errors.PackagesError(package_words.pip_option(shown))
         else:
             found.append(_requirement(argument, shown))
     if not found:
-        raise errors.PackagesError("No package was named.")
+        raise errors.PackagesError(package_words.NONE_NAMED)
     return found
 
 
 def _requirement(argument: str, shown: str) -> requirements.Requirement:
     is_path = argument.startswith((".", "/", "~")) or argument.endswith((".whl", ".gz", ".zip"))
     if is_path or "://" in argument:
-        raise errors.PackagesError(_ELSEWHERE.format(name=shown))
+        raise errors.PackagesError(package_words.not_from_index(shown))
     try:
         found = requirements.Requirement(argument[: _CHARACTERS + 1])
     except requirements.InvalidRequirement as error:
-        raise errors.PackagesError(f"{shown} is not the name of a package.") from error
+        raise errors.PackagesError(package_words.not_a_name(shown)) from error
     if len(argument) > _CHARACTERS:
-        raise errors.PackagesError(f"{shown} is too long.")
+        raise errors.PackagesError(package_words.too_long(shown))
     if found.marker is not None:
         # Text in it may have line ends, and what follows them would be options for uv.
-        raise errors.PackagesError(f"{shown}: a condition is not possible here.")
+        raise errors.PackagesError(package_words.conditional(shown))
     if found.url is not None:
-        raise errors.PackagesError(_ELSEWHERE.format(name=shown))
+        raise errors.PackagesError(package_words.not_from_index(shown))
     return found
 
 
@@ -88,10 +81,7 @@ def is_met(wanted: requirements.Requirement, held: Mapping[str, str]) -> bool:
     if name not in held:
         return False
     if not wanted.specifier.contains(held[name], prereleases=True):
-        raise errors.PackagesError(
-            f"{name} {held[name]} is installed and is not replaced while Python runs. "
-            "Whoever runs the bot can give kernels another version."
-        )
+        raise errors.PackagesError(package_words.not_replaced_while_running(name, held[name]))
     # What an extra needs besides may be missing.
     return not wanted.extras
 

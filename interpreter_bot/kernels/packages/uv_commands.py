@@ -27,6 +27,7 @@ from interpreter_bot.kernels import admissions
 from interpreter_bot.kernels.files import directory_contents, workspace_io
 from interpreter_bot.kernels.packages import lock_files
 from interpreter_bot.kernels.provisioning import python_environments
+from interpreter_bot.wording import package_words
 
 _log = logging.getLogger(__name__)
 
@@ -46,42 +47,37 @@ _MOST_FILES: Final = 100_000
 _INDEX_BYTES: Final = 512 * settings.MIB
 _WATCH_SECONDS: Final = 0.5
 _FILE_TOO_LARGE: Final = f"(os error {errno.EFBIG})"
-_TOO_LARGE: Final = (
-    "This takes more of the disk than is allowed. "
-    "Whoever runs the bot can change that (package_index.unpacked_bytes)."
-)
 _SENTENCE_CHARACTERS: Final = 800
 _SAY_WHY: Final = (
     re.compile(r"\bBecause .*", re.DOTALL),
     re.compile(r"(?<=error:).*", re.DOTALL),
     re.compile(r".*", re.DOTALL),
 )
-_OPERATOR: Final = "Whoever runs the bot can see why with `interpreter-bot doctor`."
 # Patterns of uv's errors about an index, each with the sentence for people.
 _FAULTS: Final = (
     (
         re.compile(r"invalid peer certificate|certificate verify failed"),
-        f"The bot does not trust the certificate of the package index. {_OPERATOR}",
+        package_words.UNTRUSTED,
     ),
     (
         re.compile(r"tunnel error|\b407\b|proxy authorization"),
-        f"The proxy between the bot and the package index does not let it through. {_OPERATOR}",
+        package_words.NO_PROXY,
     ),
     (
         re.compile(r"\b401 Unauthorized|\b403 Forbidden"),
-        f"The package index refuses the bot, or does not offer it this package. {_OPERATOR}",
+        package_words.REFUSED,
     ),
     (
         re.compile(r"dns error|lookup address"),
-        f"The name of the package index is unknown in the bot's network. {_OPERATOR}",
+        package_words.UNKNOWN_HOST,
     ),
     (
         re.compile(r"tcp connect error|Permission denied \(os error 13\)"),
-        f"The bot cannot connect to the package index. {_OPERATOR}",
+        package_words.UNREACHABLE,
     ),
     (
         re.compile(r"Failed to fetch|Request failed|error sending request|timed out"),
-        "The package index is not working right now. Try again in a minute.",
+        package_words.INDEX_DOWN,
     ),
 )
 _USER: Final = re.compile(r"//[^/@\s]+@")
@@ -228,7 +224,7 @@ class Uv:
         """
         usage = _usage(directory, self._config.unpacked_bytes)
         if usage.is_over:
-            raise errors.PackagesError(_TOO_LARGE)
+            raise errors.PackagesError(package_words.UNPACKED_TOO_LARGE)
         return usage.bytes
 
     async def _run(
@@ -301,10 +297,7 @@ class Uv:
                 _, output = await process.communicate()
                 return output.decode("utf-8", "replace")
         except TimeoutError as error:
-            raise errors.PackagesError(
-                "The installation took too long and was stopped. "
-                "Whoever runs the bot can change that (package_index.build_seconds)."
-            ) from error
+            raise errors.PackagesError(package_words.TOO_SLOW) from error
         finally:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
@@ -331,10 +324,10 @@ def _ports(addresses: Collection[str]) -> set[int]:
 def _sentence(told: str) -> str:
     """Return what uv says of a failure, as people can read it."""
     if _FILE_TOO_LARGE in told:
-        return _TOO_LARGE
+        return package_words.UNPACKED_TOO_LARGE
     for pattern, sentence in _FAULTS:
         if pattern.search(told):
             return sentence
     found = next(filter(None, (pattern.search(told) for pattern in _SAY_WHY)))
     text = " ".join(found[0].split())
-    return text[:_SENTENCE_CHARACTERS] or "The packages could not be installed."
+    return text[:_SENTENCE_CHARACTERS] or package_words.NOT_INSTALLED

@@ -12,7 +12,7 @@ from tests.integration.sessions.conftest import KEY
 
 pytestmark = pytest.mark.kernel
 
-IDLE = "It was stopped after a while without use."
+IDLE = "Python was stopped because nobody had used it for a while."
 RESTARTED = "The bot was restarted."
 
 
@@ -129,7 +129,7 @@ async def test_an_evicted_conversation_is_told(opened):
         await house.run("x = 1")
         await house.run("y = 1", key=KEY.__class__("web", thread="other"))
         reply = await house.run("print(3)")
-    assert _notices(reply) == [_sentence("x", "It was let go to make room for others.")]
+    assert _notices(reply) == [_sentence("x", "Python was stopped to make room for others.")]
 
 
 async def test_where_nothing_was_held_nothing_is_told(opened):

@@ -478,6 +478,6 @@ async def test_nothing_blocks_the_loop_while_much_is_looked_at(tmp_path):
 async def test_a_disk_that_is_nearly_full_takes_no_file(tmp_path):
     limits = LIMITS.model_copy(update={"disk_reserve_bytes": 2**60})
     workspace = await workspaces.Workspaces(tmp_path, limits).of("web:t")
-    with pytest.raises(errors.WorkspaceFullError, match="disk of the machine is nearly full"):
+    with pytest.raises(errors.WorkspaceFullError, match="machine's disk is nearly full"):
         await workspace.put("x.csv", _chunks(b"1"))
     assert _left_behind(workspace) == ([], [])
