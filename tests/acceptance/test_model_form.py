@@ -110,7 +110,7 @@ REFUSED = [
     ({"key": "", "address": "http://127.0.0.1:9/v1"}, "127.0.0.1"),
     ({"key": "", "address": "http://169.254.169.254/v1"}, "reserved"),
     ({"key": 5, "address": ""}, "was not understood"),
-    ([], "not a key and an address"),
+    ([], "Enter a key and an address as text"),
 ]
 
 

@@ -195,7 +195,7 @@ async def test_layers_used_longest_ago_make_room_and_those_in_use_stay(bot, inde
                 assert "Installed" in (await _run(kernel, f"%pip install {name}"))[1]
             assert len(list(kept.iterdir())) == 2
             said = (await _run(await third.kernel(), "%pip install a1"))[1]
-            assert "take all the room" in said
+            assert "fill the space" in said
             for name, kernel in used.items():
                 assert await _run(kernel, f"import {name}") == (values.Ending.OK, "")
 

@@ -654,7 +654,7 @@ large = os.urandom(2_000_000); small = 2
         await run(kernel, full)
         await pool.save_variables("a")
         assert kernel.runs_when_saved == 1
-        assert "disk of the machine is full" in await run(kernel, "small += 1")
+        assert "machine's disk is full" in await run(kernel, "small += 1")
         await pool.save_variables("a")
         assert await run(kernel, "print(small)") == "3\n"
         assert await run(await lose(pool), "print(small, len(large))") == "1 3000000\n"

@@ -561,7 +561,7 @@ async def test_nobody_approves_code_that_may_not_be_attached(discord_server, lab
         discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
         await until(lambda: channel.of_bots and "Refuse" in channel.of_bots[-1].buttons)
         assert "Run" not in channel.of_bots[-1].buttons
-        assert "you cannot see all of the code here" in channel.of_bots[-1].content
+        assert "You cannot see all of the code here" in channel.of_bots[-1].content
         done = await discord_server.click(alice, channel.of_bots[-1], "Edit")
         assert done.modal["components"][0]["component"]["value"] == long
         await discord_server.click(alice, channel.of_bots[-1], "Refuse")

@@ -226,7 +226,7 @@ async def test_reset_tells_everybody(discord_server, lab, connect):
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect() as service:
         done = await discord_server.command(alice, channel, "interpreter reset", {"files": True})
-        assert "files are deleted" in await steps.finished(done)
+        assert "files are deleted." in await steps.finished(done)
     assert service.calls[0] == (
         "reset",
         values.SessionKey("discord", str(lab.id), str(channel.id)),

@@ -150,7 +150,7 @@ async def test_following_threads_can_be_switched_off(discord_server, lab, connec
         discord_server.say(alice, thread, f"{discord_server.bot.mention} you")
         await steps.answered(thread, 3)
     assert [request.text for request in service.handled] == ["hello", "you"]
-    assert "only if you mention me" in thread.of_bots[1].content
+    assert "only answer messages here that mention me" in thread.of_bots[1].content
 
 
 async def test_threads_of_others_need_a_mention_and_give_their_context(

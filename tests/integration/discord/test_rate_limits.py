@@ -62,7 +62,7 @@ async def test_a_limit_that_is_used_up_is_not_waited_for(discord_server, lab, co
         assert asked.thread is None
         assert channel.of_bots[0].reference is asked
         told = await discord_server.command(alice, channel, "interpreter fork")
-        assert "cannot open a thread" in await steps.finished(told)
+        assert "can't open a thread" in await steps.finished(told)
         began = time.monotonic()
     # What waits for the limit to end does not keep the bot from ending.
     assert time.monotonic() - began < 4

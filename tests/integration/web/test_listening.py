@@ -312,7 +312,7 @@ async def test_the_rest_of_a_notebook_that_is_another_now_is_offered_once(servin
     where = f"?thread={THREAD}&name=n.ipynb"
     rest = f"/run-notebook?to={THREAD}&rest="
     changes = {
-        "another notebook now": lambda path: path.write_text(json.dumps(notebook) + " "),
+        "has changed since": lambda path: path.write_text(json.dumps(notebook) + " "),
         "no such file": lambda path: path.unlink(),
     }
     script = {"wait": wait, "hello": _hello}

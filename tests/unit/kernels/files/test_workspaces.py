@@ -148,7 +148,7 @@ async def test_upload_over_its_limit_is_refused_and_leaves_nothing(workspace):
 async def test_full_workspace_refuses_uploads_and_leaves_nothing(workspace):
     for name in "ab":
         await workspace.put(name, _chunks(b"x" * (2 * MIB - 4 * KIB)))
-    with pytest.raises(errors.WorkspaceFullError, match="a workspace holds 4 MiB"):
+    with pytest.raises(errors.WorkspaceFullError, match="/mnt/data holds 4 MiB"):
         await workspace.put("c", _chunks(b"x" * MIB))
     names, staged = _left_behind(workspace)
     assert (sorted(names), staged) == (["a", "b"], [])
@@ -283,7 +283,7 @@ async def test_a_file_of_holes_is_not_given_back_but_may_be_read(workspace):
         file.truncate(3 * MIB)
     (workspace.directory / "full").write_bytes(b"x" * 3 * MIB)
     full, holes = await workspace.list()
-    with pytest.raises(errors.FileTooLargeError, match="holes"):
+    with pytest.raises(errors.FileTooLargeError, match="sparse"):
         await artifact_collection.copy(workspace, holes.name, io.BytesIO(), most_bytes=10 * MIB)
     assert (
         await artifact_collection.copy(workspace, full.name, io.BytesIO(), most_bytes=10 * MIB)
@@ -369,7 +369,7 @@ async def test_a_mark_is_known_to_whoever_opens_the_workspace_until_there_are_to
     assert [info.name for info in (await workspace.changes_since(mark)).files] == ["new"]
     for _ in range(2):
         await workspace.mark()
-    with pytest.raises(errors.WorkspaceError, match="not known any more"):
+    with pytest.raises(errors.WorkspaceError, match="no longer knows"):
         await workspace.changes_since(mark)
 
 

@@ -25,12 +25,12 @@ def test_a_module_is_of_the_package_that_is_known_or_called_alike(module, packag
 @pytest.mark.parametrize(
     ("module", "why"),
     [
-        ("pandsa", "written much like pandas"),
-        ("panda", "written much like pandas"),
-        ("numpi", "written much like numpy"),
+        ("pandsa", "pandas is installed, which is spelled almost the same"),
+        ("panda", "pandas is installed, which is spelled almost the same"),
+        ("numpi", "numpy is installed, which is spelled almost the same"),
         ("PIL", "pillow 12.0 is installed, and has no module PIL"),
-        ("x\n%run y", "no name"),
-        ("--index-url", "no name"),
+        ("x\n%run y", "not the name of a module"),
+        ("--index-url", "not the name of a module"),
     ],
 )
 def test_nothing_is_offered_for_a_slip_or_for_what_is_there(module, why):
