@@ -170,7 +170,7 @@ def retention_warning(days: str, left: str, size_bytes: int) -> str:
 def deleted(size_bytes: int, reason: str) -> str:
     return (
         "The files of this conversation in /mnt/data, saved variables and pictures "
-        f"({quantities.size(size_bytes)}) were deleted: {reason}. Messages are kept."
+        f"({quantities.size(size_bytes)}) were deleted: {reason}. Messages stay."
     )
 
 

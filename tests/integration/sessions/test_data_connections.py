@@ -88,7 +88,7 @@ async def test_what_writes_runs_once_a_person_allows_it_and_only_as_they_saw_it(
         assert "This statement was not approved to run on till" in str(reply.heard)
         assert reply.of("approve") == [shown]
         edited = await house.run(run, replies.Reply(approvals=[shown.replace("south", "x")]))
-        assert "not allowed" in str(edited.heard)
+        assert "not approved" in str(edited.heard)
         assert plain(await house.run(count)).strip() == "1"
         await house.run(run, replies.Reply(approvals=[shown]))
         assert plain(await house.run(count)).strip() == "2"
@@ -145,6 +145,6 @@ async def test_what_a_turn_asked_is_told_with_its_end_and_stays_with_it(opened, 
     assert written.reason
     assert "missing" in missing.reason
     assert (not_allowed.connection, not_allowed.rows) == ("till", 0)
-    assert "was not allowed to run" in not_allowed.reason
+    assert "was not approved to run" in not_allowed.reason
     assert turn.queries == reply.end.queries
     assert idle.end.queries == later.queries == ()

@@ -89,7 +89,7 @@ async def test_each_person_of_a_thread_is_asked_to_log_in_and_is_themselves(open
             reply = replies.Reply(approvals=["session"])
             assert name in said(await house.run(CALL, reply, person=person))
             (shown,) = reply.of("approve")
-            assert "your own account. Others ran code" in shown
+            assert "your own account. Other people ran code" in shown
             assert reply.was_personal
             assert name in said(await house.run(CALL, person=person))
 
