@@ -87,10 +87,6 @@ _NOT_IN_CONTAINERS: Final = {
     "programs of tools": (
         "not at the level 'container': no server of `mcp_servers` that is a program starts"
     ),
-    "idle sessions": (
-        "not at the level 'container' without control groups: nothing is frozen, and what code "
-        "left running goes on"
-    ),
     "second wall of files": "Landlock is the first one at the level 'container'",
 }
 
@@ -193,6 +189,9 @@ def _judge(results: trial_kernels.ProbeResults, config: settings.Settings) -> li
         findings.append(_finding(name, not breaches, "; ".join(breaches) or detail))
     findings.append(_uid_per_session(results))
     findings.append(_finding("control group", results.groups_version > 0, results.groups_reason))
+    if not results.can_freeze:
+        detail = "not frozen without control groups: what code left running goes on"
+        findings.append(_finding("idle sessions", None, detail))
     if results.walls is forkserver_clients.Walls.CONTAINER:
         findings += _missing_in_container(results, config)
     return findings
@@ -235,8 +234,6 @@ def _missing_in_container(
 ) -> Iterator[Finding]:
     """Report what needs namespaces; a failure only if the settings ask for it."""
     for name, detail in _NOT_IN_CONTAINERS.items():
-        if name == "idle sessions" and results.can_freeze:
-            continue
         needs_programs = any(server.command for server in config.mcp_servers)
         is_missing = name == "programs of tools" and needs_programs
         yield _finding(name, False if is_missing else None, detail, fix=advice.STRONGER)

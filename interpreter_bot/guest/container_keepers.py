@@ -70,7 +70,7 @@ class Keeper(init_processes.Init):
         if self._kernel == 0:
             for entrance in entrances:
                 os.write(entrance, b"0")
-            for descriptor in (*entrances, *self._switches):
+            for descriptor in entrances:
                 os.close(descriptor)
             signal.set_wakeup_fd(-1)
             # With these, code could speak for its keeper.
@@ -140,9 +140,6 @@ class Keeper(init_processes.Init):
 
     def _end_all(self) -> None:
         """Kill every process of the session, and wait until none is left."""
-        for switch in self._switches:
-            # What is frozen does not die.
-            os.write(switch, b"THAWED")
         is_over = container_walls.end_descendants()
         if self._spec["has_own_id"]:
             self._clean_up(is_over=is_over)

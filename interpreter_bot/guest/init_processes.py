@@ -76,8 +76,6 @@ class Init(abc.ABC):
         self._link, self._far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # Readable when a child has ended, and what makes it so.
         self._wakers: tuple[socket.socket, ...] = ()
-        # Of version 1's freezer, where there is one: the switch.
-        self._switches: list[int] = []
 
     @abc.abstractmethod
     def _enter(self) -> None:
@@ -108,11 +106,9 @@ class Init(abc.ABC):
         received = control_channels.receive(self._channel)
         if received is None:
             return 0
-        count = received[0]["entrances"]
-        entrances, freezer = received[1][:count], received[1][count:]
+        entrances = received[1]
         for entrance in entrances:
             os.write(entrance, b"0")
-        entrances, self._switches = entrances + freezer[:1], freezer[1:]
         wakeup, waker = self._wakers = socket.socketpair()
         waker.setblocking(False)
         # Before there is a child whose end could be missed.
@@ -156,7 +152,6 @@ class _NamespaceInit(Init):
         super().__init__(channel, spec)
         self._has_namespaces = spec["walls"] == confinement.NAMESPACES
         self._kernel_requests = kernel_requests
-        self._stopped_before: set[int] = set()
 
     def _enter(self) -> None:
         if self._has_namespaces:
@@ -247,9 +242,6 @@ class _NamespaceInit(Init):
                 # Without a pid namespace, the end of this process does not kill the kernel.
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._kernel, signal.SIGKILL)
-            for switch in self._switches:
-                # What is frozen does not die.
-                os.write(switch, b"THAWED")
             return False
         request, descriptors = received
         if request["op"] == "connect":
@@ -258,48 +250,7 @@ class _NamespaceInit(Init):
             for tree, target in zip(descriptors, (rootfs.DATA, rootfs.VARIABLES), strict=True):
                 syscalls.move_mount(tree, target)
                 os.close(tree)
-            # For `_signal`, and not for longer: that user may change how this process is scheduled.
-            os.setresuid(-1, -1, self._spec["uid"])
             # Privileges were kept for mounting only.
             confinement.confine()
             self._say({"event": "attached"})
-        elif request["op"] == "freeze":
-            self._stop_all()
-        else:
-            self._continue_all()
         return True
-
-    def _stop_all(self) -> None:
-        """Stop every other process of the namespace, where no control group freezes them.
-
-        It happens at once for all, with no fork in between. What user code had stopped before stays
-        stopped when the others go on.
-        """
-        self._stopped_before = {pid for pid in _others() if _is_stopped(pid)}
-        self._signal([-1], signal.SIGSTOP)
-
-    def _continue_all(self) -> None:
-        stopped = set(_others()) - self._stopped_before if self._stopped_before else [-1]
-        self._signal(stopped, signal.SIGCONT)
-
-    def _signal(self, pids: Iterable[int], number: int) -> None:
-        if os.getpid() != 1:
-            return  # `-1` would be everybody.
-        own = os.getuid()
-        os.setresuid(self._spec["uid"], -1, own)
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
-        os.setresuid(own, -1, self._spec["uid"])
-
-
-def _others() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
-
-
-def _is_stopped(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] == b"T"
-    except OSError:
-        return False  # It ended meanwhile.

@@ -13,12 +13,10 @@ import os
 import select
 import signal
 import socket
-import time
 from typing import Any, NoReturn
 
 from . import confinement, control_channels, init_processes, syscalls
 
-_END_SECONDS = 5.0
 # Not in `select`, but the same on every architecture here.
 _POLLRDHUP = 0x2000
 
@@ -49,7 +47,6 @@ class InitServer:
         self._requests = requests
         self._kernel_requests = kernel_requests
         self._forkserver = forkserver
-        self._awaits_children = False
         self._pid_namespace = -1
         if start["walls"] == confinement.NAMESPACES:
             self._pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY)
@@ -71,8 +68,6 @@ class InitServer:
                     # not react would not wait for those that end, which then could not.
                     self._end_forkserver()
                     if events & select.POLLHUP:
-                        if self._awaits_children:
-                            _await_children()
                         return
                     is_given_up = True
                     poll.modify(self._channel, 0)
@@ -99,7 +94,6 @@ class InitServer:
 
     def _fork(self, message: dict[str, Any], descriptors: list[int]) -> None:
         (link,) = descriptors
-        self._awaits_children |= message["thaws"]
         try:
             if self._pid_namespace >= 0:
                 # This process stays in its pid namespace; each child is the first of a new one.
@@ -120,15 +114,3 @@ class InitServer:
         if self._pid_namespace >= 0:
             os.close(self._pid_namespace)
         init_processes.run(link, self._start, message, self._kernel_requests)
-
-
-def _await_children() -> None:
-    """Wait for the kernels' init processes, which the bot's end ends too.
-
-    They thaw what is frozen, so that it can die. The end of this process would kill them before.
-    """
-    deadline = time.monotonic() + _END_SECONDS
-    with contextlib.suppress(ChildProcessError):
-        while time.monotonic() < deadline:
-            if not os.waitpid(-1, os.WNOHANG)[0]:
-                time.sleep(0.01)

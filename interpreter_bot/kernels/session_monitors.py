@@ -48,7 +48,6 @@ _JUST_OVER: Final = 1.01
 # One counts until the next is complete.
 _SAVED_GENERATIONS: Final = 2
 _FAILURES: Final = 20
-_STILL_NANOSECONDS: Final = 500_000_000
 
 
 class SessionMonitor:
@@ -105,7 +104,6 @@ class SessionMonitor:
         self._written_bytes = 0
         # When the kernel was last used, and what it had used then; both as of the last freezing.
         self._idle_since = self._cpu_seconds = 0.0
-        self._frozen_nanoseconds: int | None = None
 
     async def watch(self) -> None:
         """Check whenever `tick` or `request_check` ask for it, until the kernel ends."""
@@ -116,9 +114,8 @@ class SessionMonitor:
                 if self._is_over or not self.launched.kernel.is_alive:
                     return
                 failures = 0 if await self._has_checked() else failures + 1
-                if self.launched.kernel.is_frozen:
-                    self._judge_stillness()
-                elif not self._snapshots.checkpoint(self.launched):
+                is_frozen = self.launched.kernel.is_frozen
+                if not is_frozen and not self._snapshots.checkpoint(self.launched):
                     await self._freeze_if_idle()
                 if failures == _FAILURES:
                     _log.error("a session cannot be looked at; its limits are not watched")
@@ -158,10 +155,8 @@ class SessionMonitor:
         """Return whether to check now; `is_long`: code has run for a tick, and for the pause."""
         now = time.monotonic()
         kernel = self.launched.kernel
-        if now < self._next_look:
+        if now < self._next_look or kernel.is_frozen:
             return False
-        if kernel.is_frozen:
-            return self.usage.have_moved(self._clocks)
         if now >= self._next_look + _REST_SECONDS or (is_long and self.is_running):
             return True
         if self._snapshots.is_due(self.launched):
@@ -181,19 +176,7 @@ class SessionMonitor:
         if self._idle_since != kernel.last_used:
             self._idle_since, self._cpu_seconds = kernel.last_used, used_seconds
         if used_seconds - self._cpu_seconds >= self._background_seconds:
-            self._frozen_nanoseconds = None
             await kernel.freeze()
-
-    def _judge_stillness(self) -> None:
-        """End a frozen session that runs all the same: signals can be arranged to wake it."""
-        if not self._clocks:
-            return
-        used_nanoseconds = sum(self._clocks.values())
-        if self._frozen_nanoseconds is None:
-            self._frozen_nanoseconds = used_nanoseconds
-        elif used_nanoseconds > self._frozen_nanoseconds + _STILL_NANOSECONDS:
-            _log.warning("a session runs on although it is frozen")
-            self.launched.kernel.kill_with_reason(values.Ending.STOPPED, run_words.RESTLESS)
 
     def request_check(self) -> None:
         """Request a check as soon as possible; `checked` is set after it.

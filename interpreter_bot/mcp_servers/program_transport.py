@@ -90,7 +90,7 @@ async def _process(
     server: settings.McpServer, environment: Mapping[str, str], group: cgroups.Group | None
 ) -> asyncio.subprocess.Process:
     """Start the program; it enters its group by itself, before it runs what is foreign."""
-    entrances, others = group.entrances() if group is not None else ([], [])
+    entrances = group.entrances() if group is not None else []
     walls = _walls(server) | {"entrances": entrances}
     try:
         return await asyncio.create_subprocess_exec(
@@ -105,7 +105,7 @@ async def _process(
             pass_fds=entrances,
         )
     finally:
-        for descriptor in (*entrances, *others):
+        for descriptor in entrances:
             os.close(descriptor)
 
 

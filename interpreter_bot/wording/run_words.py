@@ -65,7 +65,6 @@ UNCOUNTABLE: Final = (
     "Delete them to continue."
 )
 OVER_SAVED: Final = "The code filled the folder that is reserved for saved variables."
-RESTLESS: Final = "The code kept running in the background, so it was stopped."
 GRABBING: Final = (
     "The code started too many programs in process sessions of their own, each of which would get "
     "as much of the processor as another person's whole session."

@@ -84,8 +84,6 @@ def kill(directory: str, *, forks_of: str) -> None:
         while fresh := processes(directory) - signalled:
             _signal(fresh, directory)
             signalled |= fresh
-        with contextlib.suppress(OSError):  # What is frozen by version 1 dies once it is thawed.
-            write(directory, "freezer.state", "THAWED")
 
 
 def _signal(pids: set[int], directory: str) -> None:

@@ -59,9 +59,8 @@ _READINGS: Final = {
     },
 }
 """Per version: controller, file, and the key of the wanted line where there is more than one."""
-_FREEZER: Final = "freezer"
-_SWITCHES: Final = {1: ("freezer.state", "THAWED", "FROZEN"), 2: ("cgroup.freeze", "0", "1")}
-"""Per version: the file that freezes a cgroup; what thaws it, and what freezes it."""
+_UNIFIED: Final = "unified"
+"""Version 1 leaves freezing to version 2, beside it: who is frozen there can be killed."""
 
 
 class Group:
@@ -72,10 +71,11 @@ class Group:
         self._version: Literal[1, 2] = version
         self._places = places
         self._directories = tuple(dict.fromkeys(places.values()))
-        # Version 1 has a hierarchy of its own for this, version 2 a file in each cgroup.
-        self._freezer = places.get(_FREEZER) if version == 1 else self._directories[0]
-        self.must_thaw = version == 1 and self._freezer is not None
-        """Whether a frozen process dies of no signal."""
+        self._freezer = places.get(_UNIFIED) if version == 1 else self._directories[0]
+        self._entered = tuple(
+            place for place in self._directories if version == 2 or place != self._freezer
+        )
+        self.can_freeze = self._freezer is not None
 
     def add(self, pid: int) -> None:
         """Move a process, with all its threads but without its children, into the cgroup.
@@ -87,49 +87,46 @@ class Group:
             errors.KernelStartError: it is gone, or may not be moved.
         """
         try:
-            for directory in self._directories:
+            for directory in self._entered:
                 cgroup_files.write(directory, "cgroup.procs", pid)
         except OSError as error:
             raise errors.KernelStartError from error
 
-    def entrances(self) -> tuple[list[int], list[int]]:
+    def entrances(self) -> list[int]:
         """Open the files to which a single-threaded process writes `0` to enter by itself.
 
         On version 1 that costs 0.1 ms in all. The descriptors are the caller's to close, and must
         be closed in the process before it runs any user code.
 
-        Returns:
-            those for the init process and the kernel; and, where it `must_thaw`, one for the kernel
-            alone, and the freezer's switch. There init stays outside: it ends with the bot, and
-            thaws the kernel before.
-
         Raises:
             errors.KernelStartError: the cgroup is gone.
         """
         name = "tasks" if self._version == 1 else "cgroup.procs"
-        outer, paths = self._directories, []
-        if self.must_thaw:
-            outer = tuple(place for place in outer if place != self._freezer)
-            paths = [f"{self._freezer}/{name}", f"{self._freezer}/{_SWITCHES[1][0]}"]
-        paths = [f"{place}/{name}" for place in outer] + paths
-        opened: list[int] = []
-        try:
-            for path in paths:
-                opened.append(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
-        except OSError as error:
-            for descriptor in opened:
-                os.close(descriptor)
-            raise errors.KernelStartError from error
-        return opened[: len(outer)], opened[len(outer) :]
+        with contextlib.ExitStack() as stack:
+            opened = []
+            try:
+                for place in self._entered:
+                    opened.append(os.open(f"{place}/{name}", os.O_WRONLY | os.O_CLOEXEC))
+                    stack.callback(os.close, opened[-1])
+            except OSError as error:
+                raise errors.KernelStartError from error
+            stack.pop_all()
+        return opened
 
-    def set_frozen(self, is_frozen: bool) -> bool:
-        """Freeze or thaw all processes inside; they cannot tell. Returns whether that was done."""
-        file, *values = _SWITCHES[self._version]
-        try:
-            cgroup_files.write(f"{self._freezer}", file, values[is_frozen])
-        except OSError:  # Removed by now, or no freezer here.
-            return False
-        return True
+    def set_frozen(self, is_frozen: bool) -> None:
+        """Freeze or thaw all processes inside; they cannot tell. Freezing may take some 20 ms."""
+        if self._freezer is None:
+            return
+        with contextlib.suppress(OSError):  # Removed by now.
+            cgroup_files.write(self._freezer, "cgroup.freeze", int(is_frozen))
+        if is_frozen and self._freezer not in self._entered:
+            # They enter only now, as that takes long. Who is inside is frozen, and forks no more.
+            moved: set[int] = set()
+            while fresh := cgroup_files.processes(self._places["pids"]) - moved:
+                for pid in fresh:
+                    with contextlib.suppress(OSError):
+                        cgroup_files.write(self._freezer, "cgroup.procs", pid)
+                moved |= fresh
 
     def memory_bytes(self) -> int:
         """Return the memory in use, without reclaimable file cache. 0 once removed."""
@@ -223,10 +220,8 @@ class Cgroups:
         if all(name in places for name in _NEEDED):
             also = [name for name in _ALSO[1] if os.access(places.get(name, ""), os.W_OK)]
             bases = {name: places[name] for name in (*_NEEDED, *also)}
-            freezer = places.get(_FREEZER)
-            if freezer is not None and freezer not in bases.values():
-                # First: what is frozen leaves the others only once it is thawed.
-                candidates.append((1, {_FREEZER: freezer} | bases))
+            if unified is not None and os.access(f"{unified}/cgroup.procs", os.W_OK):
+                candidates.append((1, bases | {_UNIFIED: unified}))
             candidates.append((1, bases))
         for version, bases in candidates:
             try:

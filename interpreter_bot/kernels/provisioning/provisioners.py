@@ -177,7 +177,6 @@ class ForkProvisioner:
                 affinity=[] if self._group else start_parameters.some_processors(limits.cpu_cores),
                 unwalled_home=str(self._unwalled_home) if self._is_unwalled else "",
                 has_own_id=self.has_own_id,
-                thaws=self._group is not None and self._group.must_thaw,
                 doors=context.doors,
             )
             await context.server.fork(spec, theirs.fileno())
@@ -191,13 +190,12 @@ class ForkProvisioner:
         loop = asyncio.get_running_loop()
         loop.add_reader(self._init_fd, self._init_ended)
         # It enters its cgroup by itself: moving another process waits for all processors.
-        outer, inner = self._group.entrances() if self._group is not None else ([], [])
+        entrances = self._group.entrances() if self._group is not None else []
         try:
             # Past the fork server: every later kernel starts with what that ever had in memory.
-            go: dict[str, object] = {"op": "go", "key": key, "entrances": len(outer)}
-            await self._link.send(go, [*outer, *inner])
+            await self._link.send({"op": "go", "key": key}, entrances)
         finally:
-            for entrance in (*outer, *inner):
+            for entrance in entrances:
                 os.close(entrance)
         self._kernel_fd, self._sockets = await self._expect("started")
         context.server.settle(self.kernel_id)
@@ -227,7 +225,7 @@ class ForkProvisioner:
     @property
     def can_freeze(self) -> bool:
         """Whether the session's processes can be stopped."""
-        return not self._is_in_container or self._group is not None
+        return self._group is not None and self._group.can_freeze
 
     @property
     def _is_in_container(self) -> bool:
@@ -277,9 +275,7 @@ class ForkProvisioner:
                 self._more_sockets.set()
             elif packet.text("event") == "failed":
                 _log.error("kernel %s: %s", self.kernel_id, packet.text("reason"))
-        # The init process is gone, and with it everything in the namespace that is not frozen.
-        if self._group is not None:
-            self._group.set_frozen(False)
+        # The init process is gone, and with it everything in the namespace.
         self.ended.set()
         self._more_sockets.set()
 
@@ -418,19 +414,13 @@ class ForkProvisioner:
 
     async def freeze(self) -> None:
         """Stop all processes of the session until `thaw`; they cannot tell but by the clock."""
-        await self._set_frozen(True)
+        if self._group is not None:
+            await asyncio.to_thread(self._group.set_frozen, True)
 
     async def thaw(self) -> None:
         """Let the session's processes go on."""
-        await self._set_frozen(False)
-
-    async def _set_frozen(self, is_frozen: bool) -> None:
-        if self._group is not None and self._group.set_frozen(is_frozen):
-            return
-        if self._link is not None and not (self._is_unwalled or self._is_in_container):
-            # Its init, which is not stopped, is asked; if that is gone, so are the others.
-            with contextlib.suppress(errors.KernelStartError):
-                await self._link.send({"op": "freeze" if is_frozen else "thaw"})
+        if self._group is not None:
+            self._group.set_frozen(False)
 
     def set_weight(self, weight: float) -> None:
         """Weigh the session where a control group holds it; without one, nothing does."""

@@ -84,7 +84,6 @@ def build(
     affinity: list[int],
     unwalled_home: str,
     has_own_id: bool,
-    thaws: bool,
     doors: Sequence[int],
 ) -> dict[str, object]:
     """Describe a kernel for `guest/init_processes`.
@@ -96,7 +95,6 @@ def build(
         affinity: processors to stay on, where no cgroup bounds the share of the cores.
         unwalled_home: its working directory without a sandbox; else empty.
         has_own_id: no other session counts towards the number of its user's processes.
-        thaws: whether its init has to thaw it before it can die.
         doors: ports of its network where the bot may want to listen.
     """
     resources = _resources(limits)
@@ -113,7 +111,6 @@ def build(
         "channels": len(CHANNELS),
         "home": unwalled_home or "/mnt/data",
         "affinity": affinity,
-        "thaws": thaws,
         "doors": list(doors),
         "proc_files": _proc_files(limits),
         "rlimits": resources,

@@ -447,7 +447,7 @@ async def test_a_session_is_frozen_once_nobody_uses_it_and_looked_at_rarely(
         monkeypatch.setattr(idle, "have_moved", lambda _: asked.append(1))
         await asyncio.sleep(1.0)
         assert len(looks) == before
-        assert len(asked) <= 3
+        assert not asked
         assert not busy.kernel.is_frozen
 
 
@@ -487,15 +487,3 @@ async def test_a_session_in_the_background_has_a_budget_before_it_is_frozen(tmp_
         assert not idle.kernel.is_frozen
         used[0] = 12.0
         await until(lambda: idle.kernel.is_frozen)
-
-
-async def test_a_session_that_runs_on_although_it_is_frozen_is_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr(watchdog_loop, "_FROZEN_TICKS", 2)
-    restless = Session(tmp_path)
-    restless.kernel.is_busy = False
-    restless.kernel.is_frozen = True
-    nanoseconds = itertools.count(0, 100_000_000)
-    monkeypatch.setattr(restless, "clocks", lambda: {1: next(nanoseconds)})
-    async with watched(tmp_path, {"it": restless}):
-        await until(lambda: restless.kernel.condemned)
-        assert restless.kernel.condemned == [(values.Ending.STOPPED, run_words.RESTLESS)]

