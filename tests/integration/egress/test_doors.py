@@ -180,7 +180,7 @@ async def test_a_stop_that_hits_what_tells_a_kernel_of_its_doors_counts_as_untol
     await place.run("1")
     statuses = await place.host.statuses()
     kernel_id = statuses[values.text(OPEN)].kernel_id
-    kernel = place.host._launched(kernel_id).kernel
+    kernel = place.host.pool.live[values.text(OPEN)].kernel
     telling = asyncio.create_task(
         place.host.introduce(kernel_id, "import time; print(1); time.sleep(30)")
     )
