@@ -74,6 +74,9 @@ class RoomReservations:
         Raises:
             PoolFullError: nobody waits for the kernel, and there is no room now.
         """
+        if among.launching is not None:
+            # Sooner there than a kernel that is started beside it.
+            await asyncio.wait({among.launching})
         try:
             while True:
                 async with self._looking:
