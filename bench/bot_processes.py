@@ -132,12 +132,22 @@ def found_below(host: int, what: str) -> int:
 
     They are known by their namespaces of pids: a fork server is the second in one, a kernel in
     another one within that. What a kernel forked, perhaps to save its variables, comes after it.
+    Without namespaces a kernel is the first child of its keeper, which is one of the fork server.
     """
     lines = {
         pid: re.search(rb"^NSpid:(.*)$", procfs.read(f"/proc/{pid}/status"), re.M)
         for pid in all_below(host)
     }
     spaces = {pid: line[1].split() for pid, line in lines.items() if line is not None}
+    if len({len(names) for names in spaces.values()}) == 1:
+        servers = [
+            pid
+            for pid in procfs.children(host)
+            if b"guest/__main__.py" in procfs.read(f"/proc/{pid}/cmdline")
+        ]
+        keepers = [keeper for server in servers for keeper in procfs.children(server)]
+        kernels = [pid for keeper in keepers for pid in procfs.children(keeper)[:1]]
+        return max(kernels if what == "kernel" else servers, default=0)
     depth = 3 if what == "kernel" else 2
     seconds = (pid for pid, names in spaces.items() if len(names) == depth and names[-1] == b"2")
     return max(seconds, default=0)

@@ -128,7 +128,9 @@ async def kill(bot, victim):
         bot.on_death = reboot
         bot.kill()
     else:
-        os.kill(bot_processes.found_below(host, victim), signal.SIGKILL)
+        pid = bot_processes.found_below(host, victim)
+        assert pid, "0 would be everybody here"
+        os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize(
