@@ -81,7 +81,8 @@ class Invocation:
 
 
 async def _limits(place: Place, _: str) -> Answer:
-    return session_facts.limits(place.service.queries.limits, place.service.queries.kernels)
+    queries = place.service.queries
+    return session_facts.limits(queries.limits, queries.kernels, queries.sandbox_level)
 
 
 async def _network(place: Place, _: str) -> Answer:

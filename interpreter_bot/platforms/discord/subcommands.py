@@ -144,10 +144,8 @@ class CommandEffects:
         """Show the limits of code."""
         queries, place = self._service.queries, channels_and_threads.of_interaction(interaction)
         sent = session_facts.Fact(discord_words.FILE_I_SEND, quantities.size(place.file_bytes))
-        text = _listed(
-            discord_words.CODE_LIMITS,
-            [*session_facts.limits(queries.limits, queries.kernels), sent],
-        )
+        facts = session_facts.limits(queries.limits, queries.kernels, queries.sandbox_level)
+        text = _listed(discord_words.CODE_LIMITS, [*facts, sent])
         is_open = queries.sandbox_level is values.SandboxLevel.NONE
         walls = f"\n• ⚠️ **{discord_words.NO_SANDBOX}**" if is_open else ""
         await self._handler.tell(interaction, f"{text}{walls}")

@@ -58,6 +58,7 @@ _IDLE: Final = (
     "If you start more, the one idle longest is saved, and its variables come back when you use it "
     "again. If all are running, the next one waits."
 )
+_INSTEAD_OF_TMP: Final = "Temporary files go where Python's tempfile module puts them."
 _MOST_VARIABLES: Final = 20
 _MOST_TOOLS: Final = 30
 
@@ -85,9 +86,15 @@ def limit(name: str, value: float) -> Fact:
     return Fact(label, quantities.duration(value) if is_time else f"{value:,g}", note)
 
 
-def limits(limits: settings.Limits, kernels: settings.Kernels) -> list[Fact]:
-    """Describe what code may use."""
+def limits(
+    limits: settings.Limits,
+    kernels: settings.Kernels,
+    sandbox_level: values.SandboxLevel = values.SandboxLevel.FULL,
+) -> list[Fact]:
+    """Describe what code may use, and what it lacks at a level of the sandbox."""
     facts = [limit(name, getattr(limits, name)) for name in _OF_CODE]
+    if sandbox_level is values.SandboxLevel.CONTAINER:
+        facts.append(Fact("Writing to /tmp, opening ports", "not available", _INSTEAD_OF_TMP))
     if kernels.per_person:
         facts.append(Fact("Your conversations with Python running", f"{kernels.per_person}", _IDLE))
     return facts

@@ -208,7 +208,11 @@ class CommandEffects:
                 return markdown.files(await service.queries.files(key))
             case "limits":
                 return markdown.listed(
-                    session_facts.limits(service.queries.limits, service.queries.kernels)
+                    session_facts.limits(
+                        service.queries.limits,
+                        service.queries.kernels,
+                        service.queries.sandbox_level,
+                    )
                 )
             case "network":
                 return markdown.listed(session_facts.network(service.queries.reach(key)))

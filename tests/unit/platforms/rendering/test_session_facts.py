@@ -98,3 +98,14 @@ def test_what_code_may_reach_is_listed_with_how():
     ]
     (nothing,) = session_facts.network(code_activity.NOWHERE)
     assert nothing[:2] == ("Network", "none")
+
+
+def test_limits_say_what_code_lacks_in_an_ordinary_container():
+    bounds, kernels = settings.Limits(), settings.Kernels()
+    lacking = "Writing to /tmp, opening ports"
+    for level, is_said in (
+        (values.SandboxLevel.CONTAINER, True),
+        (values.SandboxLevel.FULL, False),
+    ):
+        labels = [fact.label for fact in session_facts.limits(bounds, kernels, level)]
+        assert (lacking in labels) is is_said
