@@ -26,12 +26,12 @@ _RUN: Final = (
     "Exit status: 0 ended as asked, 1 a platform failed, 2 nothing could be started."
 )
 _SETUP: Final = """\
-Each is tried before it is stored, encrypted, in the data directory. What the environment or the
-configuration file says counts before it.
+Each key and token is tried first, and then stored, encrypted, in the data directory. The
+environment and the configuration file take precedence.
 """
 _ASK: Final = """\
-Several prompts are several turns of one session. Without a prompt, standard input is the question,
-or, at a terminal, a chat begins. With a prompt, what comes through a pipe is a file of the session.
+Several prompts are several turns of one session. Without a prompt, standard input is the question;
+at a terminal, a chat begins. With a prompt, piped input becomes a file of the session.
 
   interpreter-bot ask --file sales.csv "plot units by region" "and which region grew fastest?"
   curl -s "$address" | interpreter-bot ask "how many rows have no price?"
@@ -39,80 +39,82 @@ or, at a terminal, a chat begins. With a prompt, what comes through a pipe is a 
   interpreter-bot ask < question.txt
   interpreter-bot ask
 
-Exit status: 0 if every turn was answered and everything was kept that --keep asks for; 1 if not;
-2 if nothing was asked."""
+Exit status: 0 if every turn was answered and all files of --keep were saved; 1 if not; 2 if nothing
+was asked."""
 _EXEC: Final = """\
   interpreter-bot exec --file sales.csv --cell "import pandas as pd; pd.read_csv('sales.csv')"
   interpreter-bot exec --keep results analysis.ipynb
   interpreter-bot exec --watch analysis.py
 
-With --watch all cells run again whenever the file changes, in the same Python: what was imported
-and computed is there. Ctrl-C stops a run, and ends the watch between two.
+With --watch all cells run again whenever the file changes, in the same Python: imports and
+variables are kept. Ctrl-C stops a run; between two runs it ends the watch.
 
-Exit status: 0 if every cell ended ok and everything was kept that --keep asks for; 1 if not, or if
-the output was not read to its end; 2 if nothing was run."""
+Exit status: 0 if every cell ended ok and all files of --keep were saved; 1 if not, or if the output
+was not read to its end; 2 if nothing was run."""
 
 
 _ROTATE: Final = """\
-Makes a key, puts it before the others in the key file, and encrypts with it what the database
-holds. Where INTERPRETER_BOT_ENCRYPTION__KEYS has the keys, put a new one first there instead, with
-the former ones after it, and run this. A bot that runs goes on meanwhile; once it was started
-again, the older keys are needed for backups only."""
+Makes a new key, puts it first in the key file, and encrypts all stored secrets with it. If the keys
+are in INTERPRETER_BOT_ENCRYPTION__KEYS, put a new one first there, before the old ones, and then
+run this. A running bot continues meanwhile. After its next start, only backups need old keys."""
 _HOST: Final = """\
-Without a verb: keep kernels until SIGTERM; then what runs gets its time, and it ends. A bot on this
-machine whose settings say the same paths finds it.
+Without a verb: keep Python kernels until SIGTERM; running code then gets time to finish. A bot on
+this machine with the same paths in its settings finds this host by itself.
 
   interpreter-bot host status    print what the host of these settings does
   interpreter-bot host drain     start no more kernels, and end when the last one is gone
   interpreter-bot host certificate host-1.example 10.0.0.5
-                                 make files for TLS, of a host by its names; or of --bot NAME"""
+                                 make TLS files for a host with these names, or for --bot NAME"""
 _FLEET: Final = """\
-Needs the extra [cluster]. On each node `ray start` is given the variables of its host, such as
-INTERPRETER_BOT_HOST__LISTEN and INTERPRETER_BOT_HOST__TLS; bots have the same database as this, and
-host.fleet = ["ray"]. Hosts and bots go on without it, and without Ray."""
+Needs the extra [cluster]. Start Ray on each node with the environment variables of its host, such
+as INTERPRETER_BOT_HOST__LISTEN and INTERPRETER_BOT_HOST__TLS. Give bots the same database as this
+command, and host.fleet = ["ray"]. Hosts and bots keep running if this command or Ray ends."""
 _MCP: Final = """\
 Without a verb: be an MCP server for the agent that started this, over standard input and output.
-What it makes is gone when it ends. `interpreter-bot run` serves agents over HTTP, where mcp.enabled
-is set; each needs a token.
+Its sessions are deleted when it ends. If mcp.enabled is set, `interpreter-bot run` serves agents
+over HTTP; each needs a token.
 
   interpreter-bot mcp add NAME       let a client in, and print its token
   interpreter-bot mcp remove NAME    refuse its token from now on
-  interpreter-bot mcp clients        print who may"""
+  interpreter-bot mcp clients        list the clients that have a token"""
 _SKILLS: Final = """\
 Without a verb: list the skills of skills.directories, whether each is used, and what has changed.
-One is used once it was accepted, and as long as it stays as it was then.
+Models use a skill only after you have accepted it, and only while it stays unchanged.
 
-  interpreter-bot skills accept NAME@DIGEST…   use them as they were listed
-  interpreter-bot skills refuse NAME…   use them no more
+  interpreter-bot skills accept NAME@DIGEST…   use these skills as listed
+  interpreter-bot skills refuse NAME…          stop using these skills
 
-Exit status: 0 if all are used, or it was done; 1 if some are not; 2 if it could not be done."""
+Exit status: 0 if all skills are used, or the change was made; 1 if some are not used; 2 if the
+change could not be made."""
 _TOOLS: Final = """\
-Without a verb: ask the servers of mcp_servers what they offer, and list each tool, whether it is
-used, and what has changed. A tool is used once it was accepted, and as long as it stays as it was.
+Without a verb: ask the servers of mcp_servers for their tools, and list each tool, whether it is
+used, and what has changed. Code can call a tool only after you have accepted it, and only while it
+stays unchanged.
 
-  interpreter-bot tools accept NAME@DIGEST…   use what a server offers, as it was listed
-  interpreter-bot tools refuse NAME…          use nothing of it any more
+  interpreter-bot tools accept NAME@DIGEST…   use the tools of a server as listed
+  interpreter-bot tools refuse NAME…          stop using the tools of a server
 
-Exit status: 0 if all are used, or it was done; 1 if some are not; 2 if it could not be done."""
+Exit status: 0 if all tools are used, or the change was made; 1 if some are not used; 2 if the
+change could not be made."""
 _LIBRARIES: Final = """\
-The first start does this by itself. What was chosen before stays chosen.
+The first start of the bot runs this by itself. Groups that you chose before stay chosen.
 
   interpreter-bot libraries          install or update what most analysis needs
-  interpreter-bot libraries full     and polars, statsmodels, bokeh, altair, folium and more fonts
-  interpreter-bot libraries media    and ffmpeg, for video and sound
+  interpreter-bot libraries full     add polars, statsmodels, bokeh, altair, folium and more fonts
+  interpreter-bot libraries media    add ffmpeg, for video and sound
 
-The environment is the bot's own, in its virtual environment or data directory. With kernels.python
-set, code runs in another one."""
+The libraries have an environment of their own, in the bot's virtual environment or data directory.
+If kernels.python is set, code runs in that Python instead."""
 _SESSIONS: Final = """\
-  interpreter-bot sessions                      list those with a Python or saved variables
-  interpreter-bot sessions save 3fa2b1c0        save the variables of one now
-  interpreter-bot sessions end 3fa2 77c1        save the variables of two, and end their Python
-  interpreter-bot sessions forget 3fa2b1c0      delete its Python, variables and files
+  interpreter-bot sessions                      list sessions with Python running or saved variables
+  interpreter-bot sessions save 3fa2b1c0        save the variables of a session now
+  interpreter-bot sessions end 3fa2 77c1        save the variables of two sessions, and stop Python
+  interpreter-bot sessions forget 3fa2b1c0      delete the Python, variables and files of a session
   interpreter-bot sessions move 3fa2 host-2.example:7443
 
-A name may be shortened as long as it stays the name of one. What was said is kept.
+You can shorten a name as long as no other session begins with it. Messages are never deleted.
 
-Exit status: 0 if all was done; 1 if some was not; 2 if nothing was."""
+Exit status: 0 if everything was done; 1 if something was not; 2 if nothing was done."""
 _MODULES: Final = {
     "exec": "execute",
     "rotate-keys": "rotate_keys",
@@ -135,20 +137,20 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     parser.add_argument("--config", type=pathlib.Path, help="a TOML file of settings")
-    parser.add_argument("-v", "--verbose", action="store_true", help="log what happens")
+    parser.add_argument("-v", "--verbose", action="store_true", help="write more to the log")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, add_options, about, epilog in (
         ("run", _add_run, "run the bot: the page, Slack, Discord", _RUN),
         ("setup", _add_nothing, "enter a model's key, and tokens of Slack and Discord", _SETUP),
         ("ask", _add_ask, "ask a question that is answered by running code", _ASK),
         ("exec", _add_exec, "run cells in one sandboxed session", _EXEC),
-        ("host", _add_host, "keep kernels for bots, or ask a host what it does", _HOST),
+        ("host", _add_host, "keep Python kernels for bots, or query such a host", _HOST),
         ("fleet", _add_fleet, "keep a host on each node of a Ray cluster", _FLEET),
         ("mcp", _add_mcp, "give other agents this sandbox as tools", _MCP),
-        ("skills", _add_skills, "list what the operator teaches models, accept it", _SKILLS),
-        ("tools", _add_tools, "list what tools code can call, accept them", _TOOLS),
+        ("skills", _add_skills, "list and accept skills that models can use", _SKILLS),
+        ("tools", _add_tools, "list and accept tools that code can call", _TOOLS),
         ("doctor", _add_json, "check the sandbox of this machine", ""),
-        ("libraries", _add_libraries, "install what code may import", _LIBRARIES),
+        ("libraries", _add_libraries, "install the libraries that code can import", _LIBRARIES),
         ("sessions", _add_sessions, "list, save, end, move or forget sessions", _SESSIONS),
         ("limits", _add_json, "print the limits of a session", ""),
         ("rotate-keys", _add_nothing, "encrypt stored secrets with a new key", _ROTATE),
@@ -205,9 +207,7 @@ def _add_run(command: argparse.ArgumentParser) -> None:
 def _add_host(command: argparse.ArgumentParser) -> None:
     verbs = ("serve", "status", "drain", "certificate")
     command.add_argument("verb", nargs="?", choices=verbs, default="serve")
-    command.add_argument(
-        "names", nargs="*", metavar="NAME", help="of the host whose certificate is made"
-    )
+    command.add_argument("names", nargs="*", metavar="NAME", help="a name or address of the host")
     command.add_argument("--bot", default="", metavar="NAME", help="make the certificate of a bot")
     command.add_argument(
         "--days", type=int, default=365, metavar="N", help="how long a certificate is valid"
@@ -217,10 +217,10 @@ def _add_host(command: argparse.ArgumentParser) -> None:
         type=pathlib.Path,
         default=pathlib.Path("certificates"),
         metavar="DIR",
-        help="of the authority, made when there is none, and of what it signs",
+        help="where the authority is, or is made, and where its files go",
     )
     command.add_argument(
-        "--linger", type=float, metavar="SECONDS", help="end when no bot came for this long"
+        "--linger", type=float, metavar="SECONDS", help="end if no bot connects for this long"
     )
     command.add_argument(
         "--unsafe-no-sandbox", action="store_true", help="run everybody's code with your own rights"
@@ -229,14 +229,17 @@ def _add_host(command: argparse.ArgumentParser) -> None:
 
 def _add_fleet(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--address", default="auto", metavar="A", help="of the head, as `ray start` prints it"
+        "--address",
+        default="auto",
+        metavar="A",
+        help="the address of the head node, as `ray start` prints it",
     )
 
 
 def _add_mcp(command: argparse.ArgumentParser) -> None:
     verbs = ("serve", "add", "remove", "clients")
     command.add_argument("verb", nargs="?", choices=verbs, default="serve")
-    command.add_argument("name", nargs="?", default="", metavar="NAME", help="of a client")
+    command.add_argument("name", nargs="?", default="", metavar="NAME", help="the name of a client")
     command.add_argument(
         "--unsafe-no-sandbox", action="store_true", help="run the code with your own rights"
     )
@@ -245,17 +248,21 @@ def _add_mcp(command: argparse.ArgumentParser) -> None:
 def _add_skills(command: argparse.ArgumentParser) -> None:
     verbs = ("list", "accept", "refuse")
     command.add_argument("verb", nargs="?", choices=verbs, default="list")
-    command.add_argument("names", nargs="*", metavar="NAME", help="of a skill")
+    command.add_argument("names", nargs="*", metavar="NAME", help="a skill, as NAME or NAME@DIGEST")
 
 
 def _add_tools(command: argparse.ArgumentParser) -> None:
     verbs = ("list", "accept", "refuse")
     command.add_argument("verb", nargs="?", choices=verbs, default="list")
-    command.add_argument("names", nargs="*", metavar="NAME", help="of a server, and what of it")
+    command.add_argument(
+        "names", nargs="*", metavar="NAME", help="a server, as NAME or NAME@DIGEST"
+    )
 
 
 def _add_sessions(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--all", action="store_true", help="list those with files only, too")
+    command.add_argument(
+        "--all", action="store_true", help="also list sessions that only have files"
+    )
     _add_json(command)
     verbs = command.add_subparsers(dest="verb", metavar="VERB")
     for verb, about in (
@@ -266,11 +273,15 @@ def _add_sessions(command: argparse.ArgumentParser) -> None:
     ):
         parser = verbs.add_parser(verb, help=about)
         count = 1 if verb == "move" else "+"
-        parser.add_argument("names", nargs=count, metavar="NAME", help="as the list shows it")
+        parser.add_argument(
+            "names", nargs=count, metavar="NAME", help="a session, as the list names it"
+        )
         if verb == "move":
-            parser.add_argument("host", metavar="HOST", help="its address, as in host.fleet")
+            parser.add_argument(
+                "host", metavar="HOST", help="the address of the machine, as in host.fleet"
+            )
         if verb == "forget":
-            parser.add_argument("--yes", action="store_true", help="without being asked")
+            parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
 
 def _add_libraries(command: argparse.ArgumentParser) -> None:
@@ -292,18 +303,18 @@ def _add_ask(command: argparse.ArgumentParser) -> None:
         "prompt", nargs="*", metavar="PROMPT", help="what you want to know; - is standard input"
     )
     command.add_argument(
-        "--model", default="", metavar="M", help="one of the models of the settings"
+        "--model", default="", metavar="M", help="one of the models in the settings"
     )
     command.add_argument(
         "--approval",
         choices=("never", "plan", "every"),
         default="never",
-        help="whether you are asked before the model's code runs: not, once a turn, every time",
+        help="ask you before the model's code runs: never, once per answer, or every time",
     )
     command.add_argument(
         "--queries",
         action="store_true",
-        help="print what code asked of data connections below each answer",
+        help="print below each answer which queries the code sent to data connections",
     )
     _add_session(command)
 
@@ -326,19 +337,19 @@ def _add_session(command: argparse.ArgumentParser) -> None:
         default=[],
         type=pathlib.Path,
         metavar="F",
-        help="a file to put into /mnt/data; - is what comes through a pipe",
+        help="a file to put into /mnt/data; - is piped input",
     )
     command.add_argument(
         "--json",
         action="store_true",
-        help="print one JSON object per line; answers to questions come as such lines, too",
+        help="print one JSON object per line; answers to questions are read as such lines, too",
     )
     command.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="save images and files")
     command.add_argument(
         "--pictures",
         choices=("auto", "kitty", "iterm2", "sixel", "blocks", "none"),
         default="auto",
-        help="how this terminal shows pictures; auto asks it",
+        help="how this terminal shows pictures; auto asks the terminal",
     )
     command.add_argument(
         "--unsafe-no-sandbox", action="store_true", help="run the code with your own rights"
