@@ -141,7 +141,7 @@ def out_of_memory(limit_bytes: int) -> str:
 
 def partly_out_of_memory(limit_bytes: int) -> str:
     size = quantities.size(limit_bytes)
-    return f"A process that the code started was killed: together they used more than {size}."
+    return f"A process of the code was killed: all together used more than {size}."
 
 
 def over_memory(limit_bytes: int) -> str:
