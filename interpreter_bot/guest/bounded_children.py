@@ -1,7 +1,7 @@
-"""Work on what may be hostile, in a child process whose memory and time are bounded.
+"""Work on untrusted data in a child process with bounded memory and time.
 
-A few bytes of a picture or of a file may unpack to gigabytes. Where they do, the child ends, and
-the kernel and its variables survive.
+A small picture or file may unpack to gigabytes. Then only the child ends, and the kernel and its
+variables survive.
 """
 
 from __future__ import annotations
@@ -22,13 +22,9 @@ _PIECE_BYTES = 1 << 16
 
 
 def run(work: Callable[[], bytes], *, seconds: float, max_bytes: int) -> bytes:
-    """Return what work returns; nothing if it fails, or takes too much memory or time.
+    """Return the bytes of `work`, called in a child; empty if it fails or exceeds a limit.
 
-    Args:
-        work: is called in the child. What it imports is to be imported before, as an import there
-            could wait for a lock for ever.
-        seconds: that it may take.
-        most_bytes: that it may return.
+    Its imports must be made before: a forked child could wait for an import lock for ever.
     """
     reading, writing = os.pipe()
     child = os.fork()
@@ -46,7 +42,7 @@ def run(work: Callable[[], bytes], *, seconds: float, max_bytes: int) -> bytes:
         answer = _read(reading, seconds, _HEAD_BYTES + max_bytes)
     finally:
         os.close(reading)
-        # Code may ignore its children, or wait for all there are: this one is gone then.
+        # If code ignores SIGCHLD or reaps all children, this one is gone already.
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
@@ -59,11 +55,11 @@ def _limit_resources(seconds: float) -> None:
     """Bound the memory and time of this process from now on."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     warnings.simplefilter("ignore")
-    # It would touch all that is shared with the kernel, which were copied then.
+    # Collection would write to pages shared with the kernel, and so copy them.
     gc.disable()
     with open("/proc/self/statm", encoding="ascii") as file:
         size, resident = (int(pages) * resource.getpagesize() for pages in file.read().split()[:2])
-    # Of what the kernel's variables leave, half: its own share is needed to take the answer.
+    # Half of the free memory: the kernel needs some to receive the answer.
     data, _ = resource.getrlimit(resource.RLIMIT_DATA)
     room = _MEMORY_BYTES if data == resource.RLIM_INFINITY else max(data - resident, 0) // 2
     for kind, maximum in (

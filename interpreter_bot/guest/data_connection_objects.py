@@ -1,7 +1,7 @@
 """`connections`: the data that the bot lets code query, as objects of the kernel.
 
-They hold names only. The bot is asked by HTTP on a port of this kernel's own network; what it sends
-are frames of an Arrow stream, and how that ended.
+They hold names only. The bot answers over HTTP on a port of this kernel's own network, with frames
+of an Arrow stream and a last frame with the result.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _refusal = ""
 
 
 class QueryError(Exception):
-    """The data could not be had; the text says why."""
+    """A query or another request failed; the text says why."""
 
     __module__ = "connections"
 
@@ -108,7 +108,7 @@ class Connection:
         return table.to_pandas(date_as_object=False, split_blocks=True, self_destruct=True)
 
     def _open_answer(self, request: dict[str, Any]) -> _Answer:
-        """Return the bot's answer, once a person has allowed the statement where one has to."""
+        """Return the bot's answer, after a person has allowed the statement if needed."""
         answer = _Answer(f"{self.name}/query", request)
         if answer.needs_approval():
             answer.close()
@@ -173,7 +173,7 @@ class Connection:
 
 
 class _Answer(io.RawIOBase):
-    """The content of the frames of data of one answer; `told` is what its last frame says."""
+    """Stream over the data frames of an answer; `result` is the content of its last frame."""
 
     def __init__(self, path: str, request: dict[str, Any]) -> None:
         if _refusal:
@@ -191,7 +191,7 @@ class _Answer(io.RawIOBase):
             raise QueryError(reason)
 
     def close(self) -> None:
-        """Ask no more: a query that still runs is cancelled."""
+        """Close the connection, which cancels a query that still runs."""
         self._connection.close()
         if hasattr(self, "_response"):
             self._response.close()
@@ -229,7 +229,7 @@ class _Answer(io.RawIOBase):
         return data
 
     def needs_approval(self) -> bool:
-        """Whether nothing was run, as a person has to be asked before."""
+        """Return whether the statement was not run, because a person has to allow it."""
         try:
             self._read_frame()
         except BaseException:
@@ -239,7 +239,7 @@ class _Answer(io.RawIOBase):
         return bool(self.result.get("is_approval_wanted"))
 
     def finish(self) -> dict[str, Any]:
-        """Return how it ended, once all data was read."""
+        """Read the rest of the data and return the result."""
         while not self._has_ended:
             if not self.read(_BUFFER_BYTES):
                 break
@@ -255,7 +255,7 @@ def _request(path: str, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_batches(name: str, answer: _Answer) -> Iterator[Any]:
-    """Yield the schema, then the batches; say at the end what is missing of them."""
+    """Yield the schema, then the batches; print a notice at the end if some are missing."""
     import pyarrow
 
     try:
@@ -265,14 +265,14 @@ def _read_batches(name: str, answer: _Answer) -> Iterator[Any]:
         if notice := answer.finish().get("notice"):
             sys.stderr.write(f"{name}: {notice}\n")
     except QueryError as error:
-        # Without what of pyarrow is between the reader and here.
+        # A new error, whose traceback has no frames of pyarrow.
         raise QueryError(str(error)) from None
     finally:
         answer.close()
 
 
 def _encode_parameter(value: Any) -> Any:
-    """Return a parameter's value as JSON has it."""
+    """Encode a parameter's value as JSON."""
     if isinstance(value, (list, tuple, set)):
         return [_encode_parameter(item) for item in value]
     if hasattr(value, "item") and not isinstance(value, (str, bytes)):
@@ -295,13 +295,13 @@ def _encode_parameter(value: Any) -> Any:
 def install(
     variables: dict[str, Any], hidden: dict[str, Any], port: int, *, refusal: str = ""
 ) -> None:
-    """Let code find them as `connections`.
+    """Define `connections` for code.
 
     Args:
-        names: of the session.
-        hidden: those of them that code did not make.
-        port: where the bot answers.
-        refusal: why it does not; mostly empty.
+        variables: of the session.
+        hidden: variables that code did not define.
+        port: at which the bot answers.
+        refusal: a sentence why there are no connections; usually empty.
     """
     global _port, _refusal
     _port, _refusal = port, refusal

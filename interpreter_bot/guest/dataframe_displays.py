@@ -1,8 +1,8 @@
 """Tables as structured data rather than HTML, for platforms with tables of their own.
 
-Only the head of a table is sent. The whole can be looked at and saved by its handle as long as it
-lives; only the last few small ones are kept alive for that. Results of duckdb are queries, which
-may be large and slow: their first rows are fetched once, when they are shown.
+Only the head of a table is sent. The whole table can be viewed and saved by its handle while it
+lives; the last few small ones are kept alive for that. Results of duckdb are queries that may be
+large and slow, so their first rows are fetched once, when they are displayed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from . import interpreter_state, safe_reprs, table_columns, table_views
 
 MIME = "application/vnd.interpreter-bot.table+json"
 _MAX_ROWS = 20
-# Together with the columns of most indexes, as many as the bot accepts.
+# With the columns of an index, still no more than the bot accepts.
 _MAX_COLUMNS = 95
 _MAX_CELL_CHARACTERS = 499
 _MAX_HANDLES = 500
 _MAX_KEPT_TABLES = 5
 _MAX_KEPT_BYTES = 20_000_000
-# Of a table that no variable holds, beside the variables.
+# Limit for saving a table that no variable holds.
 _MAX_SAVED_BYTES = 4_000_000
 _MAX_FETCHED_ROWS = 1_000_000
 _MAX_FETCHED_CELLS = 8_000_000
@@ -139,7 +139,7 @@ def save(handle: str, name: str) -> bool:
         with os.fdopen(descriptor, "wb") as file:
             _write(table, file, is_parquet=name.endswith(".parquet"))
     except BaseException:
-        # Half of a table is none, and would be taken for it the next time.
+        # A partial file could be taken for the table later.
         os.unlink(name)
         raise
     return True
@@ -161,13 +161,13 @@ def _write(table: Any, file: Any, *, is_parquet: bool) -> None:
 
 
 def look(handle: str, request: str, state: int) -> str | None:
-    """Answer a question about a displayed table, see `table_views`; None if it is gone."""
+    """Answer a request about a displayed table, see `table_views`; None if it is gone."""
     table = _table(handle)
     return None if table is None else table_views.answer(table, request, (handle, state))
 
 
 def handle_of(table: Any) -> str:
-    """Return the handle of a table that lives by itself; a known one keeps what it has."""
+    """Return the handle of a table that others keep alive: its present one, or a new one."""
     handles = (handle for handle, reference in _frames.items() if reference() is table)
     return next(handles, "") or _new_handle(table)
 
@@ -194,7 +194,7 @@ def _collect_handles() -> dict[str, Any]:
 
 
 def restore_handles(variables: dict[str, Any]) -> None:
-    """Let the handles of tables lead to the variables that are back."""
+    """Connect handles of tables with the restored variables."""
     for handle, saved in _restored.items():
         table = variables.get(saved) if isinstance(saved, str) else saved
         if table is None:

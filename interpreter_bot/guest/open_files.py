@@ -1,7 +1,7 @@
-"""Files that code leaves open or writes elsewhere, looked for after each cell.
+"""Files that code leaves open or writes elsewhere, checked after each cell.
 
-What waits in a buffer is written before files are given back; what would not be given back, or not
-be readable, is said.
+Buffers are flushed before files are sent to people; a message names files that would be incomplete
+or would not be sent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BUFFERED = (
     *(io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom),
     *(gzip.GzipFile, bz2.BZ2File, lzma.LZMAFile),
 )
-# Their last bytes are written on closing, and they cannot be read without these.
+# Formats that are unreadable until closing has written their last bytes.
 _CLOSED_LAST = (
     *(".zip", ".gz", ".bz2", ".xz", ".tar", ".tgz", ".xlsx", ".xlsm", ".docx", ".pptx"),
     *(".parquet", ".feather", ".arrow", ".h5", ".hdf5", ".nc", ".npz", ".mp4", ".avi"),
@@ -44,7 +44,7 @@ class OpenFiles:
     """Looks after the files of one session's code, one cell after the other."""
 
     def __init__(self, home: str) -> None:
-        """`home` is the directory whose files are given back."""
+        """`home` is the directory whose files are sent to people."""
         self._home = home
         # What descriptors are named by, even if `home` is a link.
         self._real_home = os.path.realpath(home)
@@ -53,12 +53,12 @@ class OpenFiles:
         self._reported: set[str] = set()
 
     def begin(self) -> None:
-        """Remember what lies elsewhere, before a cell runs."""
+        """Remember files in other places, before a cell runs."""
         self._times_before = dict(self._find_results())
         self._began_ns = time.time_ns() - _CLOCK_NANOSECONDS
 
     def end(self) -> None:
-        """Write what waits in buffers, and say what a person would miss."""
+        """Flush buffers, and print which files a person would miss."""
         opened = dict(_find_open_files())
         if opened:
             _flush(opened)
@@ -120,7 +120,7 @@ def _find_open_files() -> Iterator[tuple[int, str]]:
 
 
 def _flush(opened: dict[int, str]) -> None:
-    """Write what waits for these files; not for pipes and sockets, which may be full."""
+    """Flush buffers of these files, not of pipes and sockets, which may block."""
     for file in gc.get_objects():
         if type(file) in _BUFFERED:
             # Any exception: the disk may be full, or the file closed behind its back.

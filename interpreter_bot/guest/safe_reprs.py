@@ -1,8 +1,8 @@
 """Texts of values, made without running any method of a user's class.
 
-A subclass of `str` may do anything when it is compared or formatted, and so may a time zone. Only
-values of classes that Python and the libraries here have defined are asked for their text; others
-are shown by the name of their class.
+A subclass of `str` may run any code when it is compared or formatted, and so may a time zone. Only
+values of Python's and known libraries' own classes are converted to text; for others the text is
+the name of their class.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MAX_DEPTH = 3
 _MAX_NESTED = 20
 
 _homes: dict[type, str] = {}
-"""Libraries of classes that they hold. Found once: of a large column, each value is asked."""
+"""By class: the library that defines it, cached because each value of a column is checked."""
 
 
 def class_name(value: object) -> str:
@@ -52,7 +52,7 @@ def name_of(kind: type) -> str:
 
 
 def is_from(kind: type, library: str) -> bool:
-    """Say whether a class is one that a module of a library holds by its name."""
+    """Return whether a module of the library really has this class under its name."""
     if type(kind) is type and _homes.get(kind) == library:
         return True
     name = _module_of(kind)
@@ -68,18 +68,18 @@ def is_from(kind: type, library: str) -> bool:
 
 
 def plain_names(variables: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return what stands under plain texts: of another key, its class compares it to any name."""
+    """Return the entries with plain `str` keys: comparing another key may run code."""
     first = itertools.islice(variables.items(), _MAX_NAMES)
     return {name: value for name, value in first if type(name) is str}
 
 
 def is_among(kind: type, kinds: Container[type]) -> bool:
-    """Say whether a class is one of some without a metaclass, which might compare by code."""
+    """Return whether a class without a metaclass is in `kinds`; a metaclass may compare by code."""
     return type(kind) is type and kind in kinds
 
 
 def is_known_zone(zone: object) -> bool:
-    """Say whether a time zone is of a class that no user has written."""
+    """Return whether a time zone's class is Python's or a known library's own."""
     kind = type(zone)
     return is_among(kind, _ZONES) or is_from(kind, "pytz") or is_from(kind, "dateutil")
 
@@ -105,7 +105,7 @@ def text(value: Any, depth: int = 0) -> str | None:
 
 
 def clipped(words: str) -> str:
-    """Return a text, or as much of it as is shown."""
+    """Return a text, cut to the maximum length."""
     return words if len(words) <= _MAX_CHARACTERS else words[:_MAX_CHARACTERS] + "…"
 
 

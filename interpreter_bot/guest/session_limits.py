@@ -1,6 +1,6 @@
-"""What code sees of disk and cores: the session's limits, not those of the machine.
+"""Sizes of disk and processor as code sees them: the session's limits, not the machine's.
 
-Nothing here is a wall; it lets programs that ask choose rightly.
+This is no wall, but lets programs choose buffer sizes and thread counts that fit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _TEMPORARY = ("/tmp/", "/dev/shm/")
 
 
 def install(home: str, *, workspace_bytes: int, cpu_cores: float) -> None:
-    """Let `shutil.disk_usage`, `os.statvfs` and `os.cpu_count` tell the session's limits."""
+    """Let `shutil.disk_usage`, `os.statvfs` and `os.cpu_count` return the session's limits."""
     statvfs_of, real_home = os.statvfs, os.path.realpath(home)
     cores = max(min(math.ceil(cpu_cores), os.cpu_count() or 1), 1)
 
@@ -35,7 +35,7 @@ def install(home: str, *, workspace_bytes: int, cpu_cores: float) -> None:
         return cores
 
     for name, function in (("statvfs", statvfs), ("cpu_count", cpu_count)):
-        # Where it is found, by which a variable that is this function is saved.
+        # Its importable name, by which a variable that refers to this function is pickled.
         function.__module__, function.__qualname__ = "os", name
         setattr(os, name, function)
     if hasattr(os, "process_cpu_count"):

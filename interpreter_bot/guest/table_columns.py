@@ -1,7 +1,7 @@
 """Columns of tables of pandas, polars and pyarrow, read without running a user's code.
 
-Only classes that the libraries themselves have defined are read, never what derives from them. The
-libraries are never imported here: who has a table has its library.
+Only the libraries' own classes are read, never subclasses. The libraries are never imported here: a
+session that has a table has imported its library.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KINDS: dict[str, Kind] = {
 
 
 class ForeignTableError(ValueError):
-    """The table is of a class that no library here has defined."""
+    """The table's class is not a library's own."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,13 +36,14 @@ class Column:
     """A column, or a level of an index.
 
     Attributes:
-        dtype: its type, as its library calls it.
+        dtype: its type as the library names it.
         kind: what can be done with it.
-        cells: gives the values of some rows, as Python's.
-        array: gives all in a numpy array, and where it has none (None: nowhere, or as the array
-            says). Times are whole numbers; text is objects, each perhaps of a hostile class.
-        moment: gives what a time is in `array`.
-        ranks: gives an array to sort by instead.
+        cells: returns the values of some rows as Python objects.
+        array: returns all values as a numpy array, and a mask of the missing ones (None if none is
+            missing, or floats are NaN). Times are integers; texts are objects that may be of a
+            hostile class.
+        moment: parses a time into the integers of `array`.
+        ranks: returns an array to sort by instead of `array`.
     """
 
     dtype: str
@@ -55,9 +56,9 @@ class Column:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Source:
-    """A table: how many rows and columns it has, those of its index first, and what they are.
+    """A table: its size, and its columns, with those of the index first.
 
-    There may be a million columns: each is named, and read, when it is asked for.
+    There may be a million columns, so names and columns are read on request.
     """
 
     row_count: int
@@ -71,7 +72,7 @@ def read(table: Any) -> Source:
     """Return the columns of a table.
 
     Raises:
-        ForeignTableError: it is of a class of its own.
+        ForeignTableError: its class is not a library's own.
     """
     kind, name = type(table), safe_reprs.class_name(table)
     if name in ("DataFrame", "Series") and safe_reprs.is_from(kind, "pandas"):
@@ -112,7 +113,7 @@ def _of_pandas(table: Any, *, is_series: bool) -> Source:
         raise ForeignTableError
     levels = index.nlevels
     count = 1 if is_series else len(columns)
-    # Without what users have attached to the frame, which `iloc` copies by their code.
+    # A copy without the frame's attrs, as `iloc` would copy them with the user's code.
     bare = table if is_series else pandas.DataFrame(table)
 
     def name(number: int) -> str:
@@ -309,7 +310,7 @@ def _arrow(column: Any) -> Column:
 
 
 def is_plain_arrow(kind: Any) -> bool:
-    """Say whether no class that code has registered reads values of a type of pyarrow."""
+    """Return whether a type of pyarrow is no extension type, nor contains one."""
     if isinstance(kind, sys.modules["pyarrow"].BaseExtensionType):
         return False
     inner = [kind.field(number).type for number in range(kind.num_fields)]

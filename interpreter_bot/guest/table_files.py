@@ -1,8 +1,8 @@
 """Files of the workspace as tables, for people who look into them without a line of code.
 
-A small file may be a large table, and its ending may lie: each is read in a child process, see
-`bounded_children`, which returns as much as a kernel can bear beside its variables. It is read once
-as long as the file stays what it is. Nothing of it comes into the variables.
+A small file may be a large table, and its name may lie, so each is read in a child process (see
+`bounded_children`) that returns a bounded table. The table is cached until the file changes, and is
+not among the session's variables.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MAX_SHEET_ROWS = 20_000
 _BATCH_ROWS = 10_000
 _MAX_SECONDS = 15.0
 _MAX_ANSWER_BYTES = 32_000_000
-# Rows of a sheet are read one by one, but its texts all at once.
+# Rows of a sheet are read one by one, but the workbook's texts all at once.
 _MAX_UNPACKED_BYTES = 100_000_000
 _MAX_SHEETS = 50
 _MAX_KEPT_TABLES = 2
@@ -56,11 +56,11 @@ def open_file(path: str, sheet: str) -> dict[str, Any]:
         sheet: which of a workbook; empty for the first.
 
     Returns:
-        Its handle, whether that is not all, the sheets there are, and sentences on what was guessed
-        or left out.
+        The table's handle, whether it is cut, the sheets of a workbook, and sentences on guesses
+        and omissions.
 
     Raises:
-        ValueError: the file is none, or more than can be read here.
+        ValueError: the file is no table, or too large to be read here.
     """
     status = os.stat(path)
     key = (path, sheet, status.st_mtime_ns, status.st_size)
@@ -98,7 +98,7 @@ def _read_in_child(path: str, sheet: str) -> _Read:
 
 
 def _pickle_answer(reader: Callable[[str], _Read], path: str) -> bytes:
-    """Return a problem, or what was read; of that no more rows than fit."""
+    """Return a problem, or as many rows as fit into an answer."""
     try:
         table, is_cut, sheets, notes = reader(path)
     except MemoryError:
@@ -111,7 +111,7 @@ def _pickle_answer(reader: Callable[[str], _Read], path: str) -> bytes:
         data = pickle.dumps({"table": table, "is_cut": is_cut, "sheets": sheets, "notes": notes})
         if len(data) <= _MAX_ANSWER_BYTES:
             return data
-        # A slice would still hold all.
+        # A slice would keep all rows in memory.
         table, is_cut = table.take(numpy.arange(len(table) // 2)), True
 
 
@@ -128,14 +128,14 @@ def _read_parquet(path: str) -> _Read:
     table = arrow.Table.from_batches(batches, schema=file.schema_arrow)
     for number, kind in enumerate(table.schema.types):
         if not table_columns.is_plain_arrow(kind):
-            # Whoever takes it over would run what code has registered for it.
+            # Converting an extension type would run code that the session has registered for it.
             hidden = arrow.repeat("<extension>", table.num_rows)
             table = table.set_column(number, table.schema.names[number], hidden)
     return table, file.metadata.num_rows > table.num_rows, [], []
 
 
 def open_workbook(path: str) -> tuple[list[str], Callable[[str, int], list[list[Any]]]]:
-    """Open a workbook of any kind; return its sheets, and what reads rows of one of them.
+    """Open a workbook; return its sheets, and a function that reads the first rows of one.
 
     Raises:
         ValueError: it is too large, or no workbook.
@@ -156,7 +156,7 @@ def open_workbook(path: str) -> tuple[list[str], Callable[[str, int], list[list[
 
 
 def _cell_value(value: Any) -> Any:
-    """Return a cell's value; a workbook has no whole numbers, but people do."""
+    """Return a cell's value, whole numbers as int: workbooks store all numbers as floats."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
     return None if value == "" else value
@@ -168,9 +168,9 @@ class SheetTable:
 
     Attributes:
         names: of its columns.
-        rows: below the headings; all have as many values.
-        above: rows above the headings.
-        is_cut: there are more rows than were wanted.
+        rows: below the headings, all of the same length.
+        above: number of rows above the headings.
+        is_cut: whether the sheet has more rows.
     """
 
     names: list[str]

@@ -1,7 +1,7 @@
-"""Parts of a live table as a person looks at it: sorted, filtered, searched, summed up.
+"""Parts of a live table for people: sorted, filtered, searched, summarized.
 
-What is asked for comes from the bot, as JSON; so goes what is found. No user's code is run by it,
-and what would take seconds is refused: whoever looks at a table must not lose their variables.
+Requests and answers are JSON. They run no code of the user, and requests that would take seconds
+are refused, because a stuck kernel would lose its variables.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MIN_CELL_CHARACTERS = 20
 _MAX_SORTED = 10_000_000
 _MAX_TEXTS = 3_000_000
 _MAX_SEARCHED = 12_000_000
-# About as long as these take it to begin with a column.
+# Beginning with a column takes about as long as searching so many rows.
 _COLUMN_COST_ROWS = 500
 _SAMPLE_ROWS = 200_000
 _BINS = 24
@@ -45,19 +45,19 @@ _orders: collections.OrderedDict[tuple[Any, ...], Any] = collections.OrderedDict
 
 
 class ViewError(ValueError):
-    """What is wanted cannot be had; the text says why, to people."""
+    """A request cannot be answered; the text is a sentence for people."""
 
 
 def answer(table: Any, request_json: str, table_version: tuple[str, int]) -> str:
-    """Answer a question about a table.
+    """Answer a request about a table.
 
     Args:
-        table: any.
-        wanted: JSON, see `live_data_views` of the bot's sessions.
-        about: the table's handle, and another number once code may have changed it.
+        table: of pandas, polars or pyarrow.
+        request_json: see `live_data_views` of the bot's sessions.
+        table_version: the table's handle, and a number that changes when code may have changed it.
 
     Returns:
-        JSON: what was found, or the sentence why not as its "problem".
+        JSON with the answer, or with a sentence as its "problem".
     """
     request = json.loads(request_json)
     try:
@@ -104,7 +104,7 @@ def _page(
 
 
 def _shorten_cells(rows: list[list[str | None]]) -> list[list[str | None]]:
-    """Shorten long cells where all are too much for one message."""
+    """Shorten long cells if all together are too long for one message."""
     count = sum(map(len, rows))
     if sum(len(cell) for row in rows for cell in row if cell) <= _MAX_CHARACTERS:
         return rows
@@ -121,7 +121,7 @@ def _shorten_cells(rows: list[list[str | None]]) -> list[list[str | None]]:
 def _row_order(
     source: table_columns.Source, request: dict[str, Any], table_version: tuple[Any, ...]
 ) -> Any:
-    """Return the positions of the rows that are wanted, in order; None for all as they are."""
+    """Return the positions of the requested rows in order; None for all rows unsorted."""
     sort, search, filters = (
         request.get("sort"),
         request.get("search", ""),
@@ -198,7 +198,7 @@ def _sort_rows(source: table_columns.Source, sort: tuple[int, bool], rows: Any) 
     if keys.dtype.kind == "O":
         keys = _ranks(keys)
     if is_descending:
-        # Equal ones stay in the order in which they are.
+        # A stable sort, also in descending order.
         places = len(keys) - 1 - numpy.argsort(keys[::-1], kind="stable")[::-1]
     else:
         places = numpy.argsort(keys, kind="stable")
@@ -236,10 +236,10 @@ def _rows_matching(source: table_columns.Source, number: int, operation: str, te
 
 
 def _parse_operand(column: table_columns.Column, text: str) -> float:
-    """Turn what a person typed into what a column's values are compared with.
+    """Parse what a person typed into a value to compare a column with.
 
     Raises:
-        ViewError: it is no such thing.
+        ViewError: it does not fit the column's type.
     """
     text = text.strip()
     try:
@@ -278,7 +278,7 @@ def _texts_that_match(values: Any, operation: str, text: str) -> Any:
 
 
 def _rows_with_text(source: table_columns.Source, search: str) -> Any:
-    """Return which rows have a text with these words in it, or just this number or date."""
+    """Return which rows contain a text, or have it as a number or date."""
     numpy: Any = sys.modules["numpy"]
     is_found = numpy.zeros(source.row_count, dtype=bool)
     if source.column_count * (source.row_count + _COLUMN_COST_ROWS) > _MAX_SEARCHED:
@@ -291,7 +291,7 @@ def _rows_with_text(source: table_columns.Source, search: str) -> Any:
             operation = "contains" if column.kind == "text" else "="
             is_found |= _rows_matching(source, number, operation, search)
         except ViewError:
-            # No number, or no date: then it is in none of this column.
+            # The text does not fit the column's type, so no row matches.
             continue
     return is_found
 
@@ -300,7 +300,7 @@ def _rows_with_text(source: table_columns.Source, search: str) -> Any:
 
 
 def _summarize(source: table_columns.Source, number: int) -> dict[str, Any]:
-    """Sum up a column: how many are missing, how the others are spread."""
+    """Summarize a column: how many values are missing, and the distribution of the others."""
     numpy: Any = sys.modules["numpy"]
     column = _column(source, number)
     step = max(source.row_count // _SAMPLE_ROWS, 1)
@@ -311,7 +311,7 @@ def _summarize(source: table_columns.Source, number: int) -> dict[str, Any]:
         places = numpy.flatnonzero(~missing)
         summary |= _summarize_numbers(column, values[places], places) if len(places) else {}
         return summary
-    # To look at each text of a large table would take as long as a cell of its own.
+    # A sample, because reading all texts of a large table would take seconds.
     sampled = column.cells(numpy.arange(0, source.row_count, step)) if source.row_count else []
     texts = [safe_reprs.text(value) for value in sampled]
     counts = collections.Counter(value for value in texts if value is not None)
@@ -322,7 +322,7 @@ def _summarize(source: table_columns.Source, number: int) -> dict[str, Any]:
 
 
 def _summarize_numbers(column: table_columns.Column, values: Any, places: Any) -> dict[str, Any]:
-    """Count the values in steps from the least to the greatest, whose texts are given too."""
+    """Return a histogram, with the texts of the least and the greatest value."""
     numpy: Any = sys.modules["numpy"]
     sample = values[:: max(len(values) // _SAMPLE_ROWS, 1)].astype("float64")
     finite = sample[numpy.isfinite(sample)]
