@@ -87,8 +87,8 @@ async def share_key(store: shared_object_stores.SharedStore, config: settings.Se
 
 async def numbers(store: shared_object_stores.SharedStore, name: str) -> list[str]:
     """Return the numbers of a session's manifests, the one that counts last."""
-    found = [one.name.rpartition("/")[2] async for one in store.list(path(name, ""))]
-    return sorted(filter(_NUMBER.fullmatch, found))
+    names = [item.name.rpartition("/")[2] async for item in store.list(path(name, ""))]
+    return sorted(filter(_NUMBER.fullmatch, names))
 
 
 def epoch_of(number: str) -> int:
@@ -139,10 +139,10 @@ async def latest(
     while True:
         if listed and (data := await store.read(path(name, listed))) is not None:
             return listed, data
-        found = await numbers(store, name)
-        if not found:
+        all_numbers = await numbers(store, name)
+        if not all_numbers:
             return None
-        listed = found[-1]
+        listed = all_numbers[-1]
 
 
 async def sweep(store: shared_object_stores.SharedStore) -> None:

@@ -50,13 +50,13 @@ class Installer:
         """
         try:
             if isinstance(wanted, str):
-                said, paths = await self._for_import(wanted, say, ask)
+                notice, paths = await self._for_import(wanted, say, ask)
             else:
                 words = [word for word in wanted if isinstance(word, str)]
-                said, paths = await self._named(words, say, ask)
+                notice, paths = await self._named(words, say, ask)
         except errors.PackagesError as error:
             return json.dumps({"said": str(error), "paths": [], "has_failed": True})
-        return json.dumps({"said": said, "paths": paths, "has_failed": False})
+        return json.dumps({"said": notice, "paths": paths, "has_failed": False})
 
     async def _named(
         self,

@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 # From twice the reserve on it is noted who takes how much.
 _NEAR: Final = 2
 _LEAST_BYTES: Final = 16 * settings.MIB
-_MOST_SHARE_OF_GROUP: Final = 16
+_MAX_SHARE_OF_GROUP: Final = 16
 _MEMORY: Final = re.compile(rb"^(\w+): +(\d+) kB", re.MULTILINE)
 # Everything that is free, a file's on a disk, or a process's; the kernel itself holds the rest.
 _OF_NO_KERNEL: Final = (
@@ -87,9 +87,9 @@ def culprit(
     if taken_bytes < _LEAST_BYTES or not strains:
         return None
     if sum(max(0, strain.held_bytes) for strain in strains.values()) >= half_bytes:
-        return max(strains, key=lambda one: strains[one].held_bytes)
+        return max(strains, key=lambda session: strains[session].held_bytes)
     # What no session is seen to hold was made in system calls.
-    busiest = max(strains, key=lambda one: strains[one].system_seconds)
+    busiest = max(strains, key=lambda session: strains[session].system_seconds)
     is_made = taken_by_kernel_bytes >= half_bytes and strains[busiest].system_seconds > 0
     return busiest if is_made else None
 
@@ -108,17 +108,22 @@ class MachineExhaustion:
         now = machine_memory()
         missing_bytes = self._reserve_bytes - now.free_bytes
         for group in self._groups:
-            reserve_bytes = min(self._reserve_bytes, group.limit_bytes // _MOST_SHARE_OF_GROUP)
+            reserve_bytes = min(self._reserve_bytes, group.limit_bytes // _MAX_SHARE_OF_GROUP)
             missing_bytes = max(missing_bytes, reserve_bytes - group.free_bytes())
         if missing_bytes < -(_NEAR - 1) * self._reserve_bytes:
             self._forget()
             return
         active = [monitor for monitor in everyone if monitor.is_active]
-        strains = await asyncio.to_thread(lambda: {one: one.usage.strain() for one in active})
+        strains = await asyncio.to_thread(
+            lambda: {session: session.usage.strain() for session in active}
+        )
         if self._most is None or now.free_bytes > self._most.free_bytes:
             self._most, self._strains = now, strains
             return
-        since = {one: strain - self._strains.get(one, strain) for one, strain in strains.items()}
+        since = {
+            session: strain - self._strains.get(session, strain)
+            for session, strain in strains.items()
+        }
         self._strains = strains | self._strains
         if missing_bytes > 0:
             self._judge(self._most, now, since)

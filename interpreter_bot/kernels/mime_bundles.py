@@ -25,7 +25,7 @@ _JSON_CHARACTERS: Final = 1_000_000
 _COLUMNS: Final = 100
 _ROWS: Final = 200
 _CELL_CHARACTERS: Final = 500
-_MOST_COUNT: Final = 10**15
+_MAX_COUNT: Final = 10**15
 _SVG_CHARACTERS: Final = 4096
 
 
@@ -63,27 +63,27 @@ def choose(
         form = data[mime]
         if (size := _size(form, most_bytes)) > most_bytes:
             raise DisplayTooLargeError(kind, f"{size:,} bytes")
-        if (shown := read(form)) is not None:
-            text = shown.plain or plain(data)
-            shown = dataclasses.replace(
-                shown, plain=text, display_id=display_id, is_update=is_update
+        if (output := read(form)) is not None:
+            text = output.plain or plain(data)
+            output = dataclasses.replace(
+                output, plain=text, display_id=display_id, is_update=is_update
             )
-            return _completed(shown, data)
+            return _completed(output, data)
     return values.Result(plain=plain(data), display_id=display_id, is_update=is_update)
 
 
-def _completed(shown: values.Shown, data: dict[str, object]) -> values.Shown:
+def _completed(output: values.Shown, data: dict[str, object]) -> values.Shown:
     """Add a preview to forms that not every platform shows, and a title where there is one."""
     title = " ".join(safe_text.clipped(_joined(data.get(TITLE_MIME)), _TITLE_CHARACTERS).split())
-    if isinstance(shown, values.Html):
-        return dataclasses.replace(shown, title=title, preview=_preview(data))
-    if isinstance(shown, values.Image) and title and shown.plain.startswith("<Figure"):
-        shown = dataclasses.replace(shown, plain=f"Figure: {title}")
-    if isinstance(shown, values.Image) and shown.mime == "image/svg+xml":
-        return dataclasses.replace(shown, preview=_preview(data))
-    if isinstance(shown, values.Latex):
-        return dataclasses.replace(shown, preview=_preview(data))
-    return shown
+    if isinstance(output, values.Html):
+        return dataclasses.replace(output, title=title, preview=_preview(data))
+    if isinstance(output, values.Image) and title and output.plain.startswith("<Figure"):
+        output = dataclasses.replace(output, plain=f"Figure: {title}")
+    if isinstance(output, values.Image) and output.mime == "image/svg+xml":
+        return dataclasses.replace(output, preview=_preview(data))
+    if isinstance(output, values.Latex):
+        return dataclasses.replace(output, preview=_preview(data))
+    return output
 
 
 def _preview(data: dict[str, object]) -> bytes:
@@ -194,12 +194,12 @@ def _table(form: object) -> values.Table | None:
         return None
     if not _is_texts(columns) or not isinstance(rows, list) or index_count > len(columns):
         return None
-    shown = rows[:_ROWS]
-    if not all(_is_texts(row) and len(row) == len(columns) for row in shown):
+    shown_rows = rows[:_ROWS]
+    if not all(_is_texts(row) and len(row) == len(columns) for row in shown_rows):
         return None
     return values.Table(
         columns=_cells(columns),
-        rows=tuple(map(_cells, shown)),
+        rows=tuple(map(_cells, shown_rows)),
         row_count=max(row_count, len(rows)),
         column_count=max(column_count, len(columns) - index_count),
         index_count=min(index_count, _COLUMNS),
@@ -209,7 +209,7 @@ def _table(form: object) -> values.Table | None:
 
 def _count(number: object) -> int | None:
     # A bool is an int, too.
-    is_count = type(number) is int and 0 <= number <= _MOST_COUNT
+    is_count = type(number) is int and 0 <= number <= _MAX_COUNT
     return number if is_count and isinstance(number, int) else None
 
 

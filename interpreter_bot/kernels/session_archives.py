@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 _AT_ONCE: Final = 4
 _RETRY_SECONDS: Final = 5.0
 _LONGEST_RETRY_SECONDS: Final = 300.0
-_MOST_REMEMBERED: Final = 200_000  # some 60 MB
+_MAX_REMEMBERED: Final = 200_000  # some 60 MB
 _FULL: Final = "The disk of the machine is too full to bring this conversation's files here."
 _FLUSH_SECONDS: Final = 60.0
 _SWEEP_SECONDS: Final = 24 * 3600.0
@@ -215,7 +215,7 @@ class SessionArchives:
     def _remember(self, name: str, digests: _Digests) -> None:
         self._digests.pop(name, None)
         self._digests[name] = digests
-        while sum(map(len, self._digests.values())) > _MOST_REMEMBERED and len(self._digests) > 1:
+        while sum(map(len, self._digests.values())) > _MAX_REMEMBERED and len(self._digests) > 1:
             del self._digests[next(iter(self._digests))]
 
     def _scan(self, workspace: workspaces.Workspace) -> _SessionState:

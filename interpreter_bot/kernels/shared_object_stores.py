@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 GRACE_SECONDS: Final = 24 * 3600.0
 """Content that nothing names is kept for so long: who writes may name it in a moment."""
 
-MOST_BYTES: Final = 64 * 1024 * 1024
+MAX_BYTES: Final = 64 * 1024 * 1024
 """Of what is read or written in one piece: manifests of sessions of many files are the largest."""
 
 _TOO_LARGE: Final = "What the machines share of this conversation is too large: {name}."
@@ -118,7 +118,7 @@ class SharedStore:
         Raises:
             KernelError: it is too large, as well.
         """
-        if len(data) > MOST_BYTES:
+        if len(data) > MAX_BYTES:
             raise errors.KernelError(_TOO_LARGE.format(name=name))
         with self._translated():
             try:
@@ -141,7 +141,7 @@ class SharedStore:
                 return None
             async for chunk in found.stream():
                 data += chunk
-                if len(data) > MOST_BYTES:
+                if len(data) > MAX_BYTES:
                     raise errors.KernelError(_TOO_LARGE.format(name=name))
             return bytes(data)
 
@@ -160,9 +160,9 @@ class SharedStore:
         """Give all whose names begin so, in no order."""
         with self._translated():
             async for page in self._library.list(self._store, prefix=prefix):
-                for one in page:
-                    at = one["last_modified"].timestamp()
-                    yield StoredItem(one["path"], one["size"], at)
+                for item in page:
+                    at = item["last_modified"].timestamp()
+                    yield StoredItem(item["path"], item["size"], at)
 
     async def delete(self, names: Iterable[str], *, before: float | None = None) -> None:
         """Delete some of what is there; what is not is fine.
@@ -228,13 +228,13 @@ class SharedStore:
         try:
             yield
         except self._faults as error:
-            said = str(error)
-            _log.warning("the store that the machines share: %s", said.partition("\n")[0])
-            if _REFUSAL.search(said) is None:
+            message = str(error)
+            _log.warning("the store that the machines share: %s", message.partition("\n")[0])
+            if _REFUSAL.search(message) is None:
                 raise errors.KernelError(_UNREACHED) from error
-            code = _CODE.search(said)
-            told = f" ({code[1]})" if code else ""
-            raise errors.KernelError(_REFUSED.format(code=told)) from error
+            code = _CODE.search(message)
+            code_suffix = f" ({code[1]})" if code else ""
+            raise errors.KernelError(_REFUSED.format(code=code_suffix)) from error
 
 
 async def _verified(chunks: AsyncIterator[bytes], digest: str) -> AsyncIterator[bytes]:

@@ -11,9 +11,9 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Final
 
-_MOST_NAMES: Final = 30
-_MOST_READ: Final = 100
-_MOST_COUNTED: Final = 1000
+_MAX_NAMES: Final = 30
+_MAX_READ: Final = 100
+_MAX_COUNTED: Final = 1000
 _NAME_CHARACTERS: Final = 40
 # Letters, digits and the underscore of scripts that are written from left to right: others could
 # reverse the sentence that contains a name, and combining marks pile up on it.
@@ -35,16 +35,16 @@ class VariableNames:
 
 def read(content: Mapping[str, object]) -> VariableNames | None:
     """Read the names of a reply; None if it has none in a valid form."""
-    told = content.get("variables")
-    if not isinstance(told, dict):
+    fields = content.get("variables")
+    if not isinstance(fields, dict):
         return None
-    listed, count = told.get("names"), told.get("count")
+    listed, count = fields.get("names"), fields.get("count")
     if not isinstance(listed, list) or type(count) is not int:
         return None
-    names = tuple(dict.fromkeys(name for name in listed[:_MOST_READ] if _is_harmless(name)))
-    count = min(max(count, len(names)), _MOST_COUNTED)
-    shown = names[:_MOST_NAMES]
-    return VariableNames(shown, count - len(shown))
+    names = tuple(dict.fromkeys(name for name in listed[:_MAX_READ] if _is_harmless(name)))
+    count = min(max(count, len(names)), _MAX_COUNTED)
+    first_names = names[:_MAX_NAMES]
+    return VariableNames(first_names, count - len(first_names))
 
 
 def _is_harmless(name: object) -> bool:

@@ -159,7 +159,7 @@ async def test_no_message_holds_the_event_loop(run, holding, what):
 
 @pytest.mark.any_user
 async def test_messages_that_take_long_to_read_end_the_kernel(run, monkeypatch):
-    monkeypatch.setattr(execution_streams, "_MOST_READING_SECONDS", 0.3)
+    monkeypatch.setattr(execution_streams, "_MAX_READING_SECONDS", 0.3)
     await run(speaking.PRELUDE + LONG)
 
     ran = await run(

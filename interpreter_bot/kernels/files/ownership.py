@@ -41,17 +41,17 @@ def _change_owner(root: pathlib.Path, uid: int, kernel_uids: Container[int]) -> 
         # The fork server, which owns neither directory, has to walk as far as the root.
         for directory in (root.parent, root.parent.parent):
             directory.chmod(0o711)
-        left = _change_owner_below(descriptor, uid, kernel_uids)
+        failures = _change_owner_below(descriptor, uid, kernel_uids)
         os.fchown(descriptor, uid, uid)
     finally:
         os.close(descriptor)
-    if left:
-        _log.warning("%d files of a session could not change hands", left)
+    if failures:
+        _log.warning("%d files of a session could not change hands", failures)
 
 
 def _change_owner_below(root: int, uid: int, kernel_uids: Container[int]) -> int:
     """Change the owner of all below a directory; returns how many entries stayed as they were."""
-    left = 0
+    failures = 0
     waiting = [b""]
     while waiting:
         path = waiting.pop()
@@ -59,24 +59,24 @@ def _change_owner_below(root: int, uid: int, kernel_uids: Container[int]) -> int
             directory = safe_open.open_directory(root, path)
         except OSError:
             # Nested deeper than any path can name, or another file system.
-            left += 1
+            failures += 1
             continue
         try:
             for name in map(os.fsencode, os.listdir(directory)):
                 status = os.stat(name, dir_fd=directory, follow_symlinks=False)
                 if _is_strange(status, kernel_uids):
-                    left += 1
+                    failures += 1
                     continue
                 try:
                     os.chown(name, uid, uid, dir_fd=directory, follow_symlinks=False)
                 except PermissionError:
                     # It is immutable.
-                    left += 1
+                    failures += 1
                 if stat.S_ISDIR(status.st_mode):
                     waiting.append(path + b"/" + name if path else name)
         finally:
             os.close(directory)
-    return left
+    return failures
 
 
 def _is_strange(status: os.stat_result, kernel_uids: Container[int]) -> bool:

@@ -26,7 +26,7 @@ SEVERAL_NAMES = file_words.SEVERAL_NAMES
 """Refusal of a file with hard links: the others may lie outside."""
 
 _LONGEST_PATH_BYTES = 4095 - len("/mnt/data/")  # of PATH_MAX: code inside cannot name more
-_MOST_REMOVALS = 20_000_000
+_MAX_REMOVALS = 20_000_000
 _BATCH = 1000
 _OPENAT2 = 437  # the same number on every architecture Python knows but alpha
 _RENAME_NOREPLACE = 1
@@ -170,7 +170,7 @@ def remove_tree(parent: int, name: str) -> None:
     Raises:
         OSError: something cannot be deleted, or is created faster than deleted.
     """
-    budget = iter(range(_MOST_REMOVALS))
+    budget = iter(range(_MAX_REMOVALS))
     prefix = f".{secrets.token_hex(8)}-"
     while _remains(parent, name):
         root = open_directory(parent, os.fsencode(name), is_forced=True)

@@ -28,7 +28,7 @@ _PRELOAD_SECONDS = 120.0
 _STOP_SECONDS = 5.0
 _ANSWER_SECONDS = 10.0
 # In a row. A late answer may only mean a busy machine, and a second server is memory.
-_MOST_SILENCES = 3
+_MAX_SILENCES = 3
 
 
 _REFUSED = (
@@ -366,7 +366,7 @@ class ForkServer:
             _log.error("the fork server was silent for %g s", _ANSWER_SECONDS)
             self._unanswered.add(request["id"])
             self._silences += 1
-            if self._silences == _MOST_SILENCES:
+            if self._silences == _MAX_SILENCES:
                 await self._give_up("it does not answer any more")
             raise errors.KernelStartError from error
         finally:

@@ -26,7 +26,7 @@ for entry in sys.path:
             found[package] = [version, os.path.exists(os.path.join(entry, name, "REQUESTED"))]
 print(json.dumps([sys.prefix, sys.base_prefix, sys.executable, sys.path, found]))
 """
-_MOST_PACKAGES = 60
+_MAX_PACKAGES = 60
 TOOLS = "/opt/bin"
 """Directory in the sandbox for programs that packages bring."""
 # Of an environment: anything else may lie beside these, if it was made of a whole directory.
@@ -169,7 +169,7 @@ def _packages(found: Mapping[str, Sequence[object]], *, is_ours: bool) -> dict[s
         for name, (version, asked) in sorted(installed.items())
         if name in promised or (asked and not is_ours)
     )
-    return dict(list(chosen)[:_MOST_PACKAGES])
+    return dict(list(chosen)[:_MAX_PACKAGES])
 
 
 def _normal(name: str) -> str:

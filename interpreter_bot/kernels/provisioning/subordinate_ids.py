@@ -145,7 +145,7 @@ def _granted(file: pathlib.Path) -> tuple[int, int]:
     for owner, first, count in (line.split(":") for line in lines if line.count(":") == 2):
         if owner in names and first.isdecimal() and count.isdecimal():
             ranges.append((int(first), int(count)))
-    return max(ranges, key=lambda one: one[1])
+    return max(ranges, key=lambda span: span[1])
 
 
 def _map(own: int, granted: int, first: int, count: int) -> str:

@@ -102,7 +102,7 @@ class Signer:
         frames: Sequence[zmtp.Part],
         *,
         about: str = "",
-        max_bytes: int = zmtp.MOST_BYTES,
+        max_bytes: int = zmtp.MAX_BYTES,
     ) -> Message:
         """Check and parse a message; buffers that follow it are ignored.
 

@@ -15,15 +15,15 @@ from typing import Final
 
 from interpreter_bot import settings
 
-MOST_BYTES: Final = 16 * settings.MIB
+MAX_BYTES: Final = 16 * settings.MIB
 """Of one message, over all its parts."""
-MOST_PARTS: Final = 64
+MAX_PARTS: Final = 64
 # What is too large is skipped, so that what follows can be read; this far and no further.
-_MOST_SKIPPED_BYTES: Final = 4 * MOST_BYTES
-_MOST_SKIPPED_PARTS: Final = 16 * MOST_PARTS
-_MOST_COMMAND_BYTES: Final = 1024
+_MAX_SKIPPED_BYTES: Final = 4 * MAX_BYTES
+_MAX_SKIPPED_PARTS: Final = 16 * MAX_PARTS
+_MAX_COMMAND_BYTES: Final = 1024
 # Between two messages. A peer's heartbeat, unread for hours, stays far below.
-_MOST_COMMANDS: Final = 10_000
+_MAX_COMMANDS: Final = 10_000
 
 _MORE: Final = 1
 _LONG: Final = 2
@@ -130,8 +130,8 @@ class Decoder:
     def feed(self, data: bytes) -> None:
         """Add received bytes."""
         # At most a header is left of what came before: bodies are moved out as they come.
-        left = self._buffer[self._at :]
-        self._buffer = left + data if left else data
+        rest = self._buffer[self._at :]
+        self._buffer = rest + data if rest else data
         self._at = 0
 
     def greet(self) -> bool:
@@ -189,14 +189,14 @@ class Decoder:
         return True
 
     def _begin_frame(self) -> bool:
-        left = len(self._buffer) - self._at
-        if left < _SHORT_HEADER_BYTES:
+        available = len(self._buffer) - self._at
+        if available < _SHORT_HEADER_BYTES:
             return False
         flags, size_bytes = self._buffer[self._at], self._buffer[self._at + 1]
         header_bytes = _SHORT_HEADER_BYTES
         if flags & _LONG:
             header_bytes = _LONG_HEADER_BYTES
-            if left < header_bytes:
+            if available < header_bytes:
                 return False
             size_bytes = int.from_bytes(self._buffer[self._at + 1 : self._at + header_bytes], "big")
         if flags > (_COMMAND | _LONG) or (flags & _COMMAND and flags & _MORE):
@@ -212,16 +212,16 @@ class Decoder:
         """Refuse what a header announces, before any of it is stored."""
         if self._flags & _COMMAND:
             self._command_count += 1
-            if size_bytes > _MOST_COMMAND_BYTES or self._command_count > _MOST_COMMANDS:
+            if size_bytes > _MAX_COMMAND_BYTES or self._command_count > _MAX_COMMANDS:
                 raise BrokenProtocolError("commands without measure")
             return
         if not self._is_ready:
             raise BrokenProtocolError("a message before READY")
         self._part_count += 1
         self._message_bytes += size_bytes
-        if self._message_bytes > _MOST_SKIPPED_BYTES or self._part_count > _MOST_SKIPPED_PARTS:
+        if self._message_bytes > _MAX_SKIPPED_BYTES or self._part_count > _MAX_SKIPPED_PARTS:
             raise BrokenProtocolError("a message without end")
-        is_over = self._message_bytes > MOST_BYTES or self._part_count > MOST_PARTS
+        is_over = self._message_bytes > MAX_BYTES or self._part_count > MAX_PARTS
         if is_over and not self._is_skipping:
             self._is_skipping = True
             self._parts.clear()

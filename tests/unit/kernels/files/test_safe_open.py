@@ -315,7 +315,7 @@ def test_removal_follows_no_link_and_copes_with_everything(place):
 
 
 def test_removal_gives_up_against_somebody_who_never_stops(place, monkeypatch):
-    monkeypatch.setattr(safe_open, "_MOST_REMOVALS", 500)
+    monkeypatch.setattr(safe_open, "_MAX_REMOVALS", 500)
     for number in range(600):
         (place / f"{number}").touch()
     with pytest.raises(OSError, match="more is made"):

@@ -12,7 +12,7 @@ from interpreter_bot.kernels.wire import zmtp
 
 MIB = settings.MIB
 MESSAGES = strategies.lists(
-    strategies.lists(strategies.binary(max_size=600), min_size=1, max_size=zmtp.MOST_PARTS),
+    strategies.lists(strategies.binary(max_size=600), min_size=1, max_size=zmtp.MAX_PARTS),
     max_size=6,
 )
 CUTS = strategies.lists(strategies.integers(1, 400), min_size=1, max_size=20)
@@ -122,12 +122,12 @@ def test_peer_of_another_kind_is_refused(opening):
 
 
 def test_message_of_the_largest_size_and_most_parts_is_read(decoder):
-    parts = [b""] * (zmtp.MOST_PARTS - 1) + [bytes(zmtp.MOST_BYTES)]
+    parts = [b""] * (zmtp.MAX_PARTS - 1) + [bytes(zmtp.MAX_BYTES)]
     assert read(decoder, zmtp.message(parts)) == [parts]
 
 
 @pytest.mark.parametrize(
-    "parts", [[bytes(zmtp.MOST_BYTES + 1)], [bytes(MIB)] * 17, [b"x"] * (zmtp.MOST_PARTS + 1)]
+    "parts", [[bytes(zmtp.MAX_BYTES + 1)], [bytes(MIB)] * 17, [b"x"] * (zmtp.MAX_PARTS + 1)]
 )
 def test_message_over_the_limits_is_said_once_and_what_follows_is_read(decoder, parts):
     decoder.feed(zmtp.message(parts) + zmtp.message([b"next"]))
@@ -139,7 +139,7 @@ def test_message_over_the_limits_is_said_once_and_what_follows_is_read(decoder, 
 def test_what_a_header_announces_takes_no_memory(decoder):
     tracemalloc.start()
     try:
-        assert read(decoder, frame(zmtp.MOST_BYTES) + b"x") == []
+        assert read(decoder, frame(zmtp.MAX_BYTES) + b"x") == []
         assert tracemalloc.get_traced_memory()[1] < 10_000
     finally:
         tracemalloc.stop()
@@ -162,7 +162,7 @@ def test_message_without_end_is_dropped_and_then_ends_the_connection(decoder, si
         with pytest.raises(zmtp.BrokenProtocolError):
             feed_without_end(decoder, part)
         assert tracemalloc.get_traced_memory()[0] < 4 * MIB
-        assert tracemalloc.get_traced_memory()[1] < zmtp.MOST_BYTES + 4 * MIB
+        assert tracemalloc.get_traced_memory()[1] < zmtp.MAX_BYTES + 4 * MIB
     finally:
         tracemalloc.stop()
 
