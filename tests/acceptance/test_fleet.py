@@ -122,7 +122,7 @@ async def opened(config, lost_seconds=LOST_SECONDS):
             fleet, database.placements, lost_seconds=lost_seconds
         )
         async with opening as hosts:
-            await until(lambda: len(hosts._connected()) == len(config.host.fleet))
+            await until(lambda: len(hosts._connected_hosts()) == len(config.host.fleet))
             yield hosts, database
 
 

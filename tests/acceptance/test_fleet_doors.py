@@ -78,7 +78,7 @@ class Fleet:
             ) as hosts,
         ):
             keeper.on_contact = self.contacts.append
-            await test_fleet.until(lambda: len(hosts._connected()) == count)
+            await test_fleet.until(lambda: len(hosts._connected_hosts()) == count)
             hosts.keeper, hosts.database = keeper, database
             yield hosts
 

@@ -124,7 +124,7 @@ async def test_a_session_goes_on_where_its_machine_is_lost_with_all_it_had(confi
         # What comes back from the dead overwrites nothing, and gets what is new when it is its.
         lost.process.stdout.close()
         lost.start()
-        await until(lambda: len(hosts._connected()) == 2)
+        await until(lambda: len(hosts._connected_hosts()) == 2)
         await hosts.move(key, data_id_of(lost))
         assert await ran(hosts, key, LOOK) == "[1, 2, 3] newer"
         assert (await machine_of(hosts, database, machines, key)) is lost

@@ -212,7 +212,7 @@ async def test_no_running_execution_notices_that_ray_or_fleet_is_killed(cluster,
 
         keys = [f"s{number}" for number in range(6)]
         # By themselves all may go to one.
-        for key, host in zip(keys, list(hosts._connected()) * 3, strict=True):
+        for key, host in zip(keys, list(hosts._connected_hosts()) * 3, strict=True):
             await hosts._placements.put(key, host.connection.status.data_id, after=0)
         running = [asyncio.create_task(ticking(key)) for key in keys]
 
@@ -285,7 +285,7 @@ async def opened(config):
     async with execution_startup.open_hosts(config, kernels_outlive=True) as hosts:
 
         async def has_both():
-            return len(hosts._connected()) == 2
+            return len(hosts._connected_hosts()) == 2
 
         await until(has_both)
         yield hosts
