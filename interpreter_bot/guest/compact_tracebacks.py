@@ -82,7 +82,7 @@ def _is_of_syntax(described: traceback.TracebackException) -> bool:
 
 
 def _last_lines(described: traceback.TracebackException) -> list[str]:
-    """Return the last lines: of a syntax error without the place, which `_frames` has."""
+    """Return the last lines; a syntax error's place is among the frames instead."""
     lines = "".join(described.format_exception_only()).rstrip().split("\n")
     if _is_of_syntax(described):
         lines = [f"{lines[-1].partition(':')[0]}: {_with_syntax_hint(str(described.msg))}"]

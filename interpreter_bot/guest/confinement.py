@@ -35,12 +35,7 @@ _STACKS_BYTES = 64 * 1024 * 1024
 
 
 def map_to_root(uid: int, gid: int) -> None:
-    """Be the root of the user namespace that this process has just made.
-
-    Args:
-        uid: of this process outside.
-        gid: likewise.
-    """
+    """Map this process's ids outside to root in the user namespace that it has just made."""
     _write("/proc/self/setgroups", "deny")
     _write("/proc/self/uid_map", f"0 {uid} 1")
     _write("/proc/self/gid_map", f"0 {gid} 1")

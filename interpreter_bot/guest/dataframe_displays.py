@@ -97,7 +97,7 @@ def _describe_frame(frame: Any, source: Any = None) -> dict[str, Any]:
 
 
 def _describe_table(table: Any) -> dict[str, Any]:
-    """Return the head of a table of polars or pyarrow, as `_frame` does."""
+    """Return the head of a table of polars or pyarrow, as `_describe_frame` does."""
     source = table_columns.read(table)
     rows = slice(0, min(source.row_count, _MAX_ROWS))
     numbers = range(min(source.column_count, _MAX_COLUMNS))
@@ -114,7 +114,7 @@ def _describe_table(table: Any) -> dict[str, Any]:
 
 
 def _describe_relation(relation: Any) -> dict[str, Any]:
-    """Return the head of a result of duckdb, as `_frame` does."""
+    """Return the head of a result of duckdb, as `_describe_frame` does."""
     max_rows = max(min(_MAX_FETCHED_CELLS // len(relation.columns), _MAX_FETCHED_ROWS), _MAX_ROWS)
     if relation not in _fetched_tables:
         _fetched_tables[relation] = relation.limit(max_rows).to_arrow_table()

@@ -146,7 +146,7 @@ class GuestShell(package_requests.InstallingShell):
         )
 
     def end_saving(self) -> None:
-        """End what saves variables, done or not: the next code is not to wait for it."""
+        """End the child that saves variables, done or not, so that the next code need not wait."""
         child, self._saving = self._saving, 0
         if child:
             snapshot_children.end(child)

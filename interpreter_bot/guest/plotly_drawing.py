@@ -190,12 +190,12 @@ def colour(trace: dict[str, Any]) -> Any:
     for part in ("line", "marker"):
         named = (trace.get(part) or {}).get("color")
         if isinstance(named, str):
-            return _known(named)
+            return _parse_colour(named)
     named = trace.get("fillcolor")
-    return _known(named) if isinstance(named, str) else None
+    return _parse_colour(named) if isinstance(named, str) else None
 
 
-def _known(name: str) -> Any:
+def _parse_colour(name: str) -> Any:
     from matplotlib import colors
 
     if match := _RGB.fullmatch(name.strip()):

@@ -25,20 +25,20 @@ _log = logging.getLogger(__name__)
 _BREATH_MESSAGES: Final = 16
 _BREATH_BYTES: Final = 256 * 1024
 _BREATH_READING_SECONDS: Final = 0.005
-_MOST_MESSAGES: Final = 100_000
+_MAX_MESSAGES: Final = 100_000
 # As many displays as are shown, each of the largest size, take half of it.
-_MOST_READING_SECONDS: Final = 4.0
-_MOST_MALFORMED: Final = 100
-_MOST_QUESTIONS: Final = 100
-_MOST_TOOL_REQUESTS: Final = 10_000
+_MAX_READING_SECONDS: Final = 4.0
+_MAX_MALFORMED: Final = 100
+_MAX_QUESTIONS: Final = 100
+_MAX_TOOL_REQUESTS: Final = 10_000
 _IDLE_SECONDS: Final = 5.0
 # Where output is known to be lost, the idle status may be, too.
 _LOST_IDLE_SECONDS: Final = 0.5
-_MOST_RENEWALS: Final = 10
+_MAX_RENEWALS: Final = 10
 # A kernel that ends closes its sockets before its end is noticed.
 _DEATH_SECONDS: Final = 1.0
 _SHOWN_SECONDS: Final = 1.0
-_LARGEST: Final = zmtp.MOST_BYTES // settings.MIB
+_LARGEST: Final = zmtp.MAX_BYTES // settings.MIB
 _FLOOD_PAUSE_SECONDS: Final = 0.005
 _FLOOD_MESSAGES: Final = 2000
 
@@ -101,7 +101,7 @@ class ExecutionStream:
         self._breathed_at_bytes = connection.received_bytes
         self._breathed_at_seconds = connection.reading_seconds
         self._most_bytes = connection.received_bytes + most_bytes
-        self._most_seconds = connection.reading_seconds + _MOST_READING_SECONDS
+        self._most_seconds = connection.reading_seconds + _MAX_READING_SECONDS
         self._tasks: list[asyncio.Task[None]] = []
         self._asking_since: float | None = None
         self._seconds_asked = 0.0
@@ -200,7 +200,7 @@ class ExecutionStream:
                 if isinstance(error, jupyter_messages.IntricateMessage):
                     self._say(run_words.OUTPUT_TOO_COMPLEX)
                 malformed += 1
-                if malformed > _MOST_MALFORMED:
+                if malformed > _MAX_MALFORMED:
                     self._end_kernel(run_words.MALFORMED_MESSAGES)
                     await asyncio.sleep(_IDLE_SECONDS)
             except sockets.LostSocket:
@@ -209,7 +209,7 @@ class ExecutionStream:
     async def _lose(self, name: clients.Name) -> None:
         """Reconnect after a lost channel, or end a kernel that is unusable without it."""
         self._renewals += 1
-        if name == "iopub" and self._renewals <= _MOST_RENEWALS:
+        if name == "iopub" and self._renewals <= _MAX_RENEWALS:
             try:
                 await self._connection.renew_output()
             except sockets.LostSocket as error:
@@ -299,7 +299,7 @@ class ExecutionStream:
         self._breathed_at_bytes = connection.received_bytes
         self._breathed_at_seconds = connection.reading_seconds
         if (
-            self._heard > _MOST_MESSAGES
+            self._heard > _MAX_MESSAGES
             or connection.received_bytes > self._most_bytes
             or connection.reading_seconds > self._most_seconds
         ):
@@ -310,7 +310,7 @@ class ExecutionStream:
 
     async def _hear_questions(self) -> None:
         questions = tool_requests = 0
-        while questions < _MOST_QUESTIONS and tool_requests < _MOST_TOOL_REQUESTS:
+        while questions < _MAX_QUESTIONS and tool_requests < _MAX_TOOL_REQUESTS:
             message = await self._next("stdin")
             if outputs.tool_request(message):
                 tool_requests += 1
@@ -368,7 +368,7 @@ class ExecutionStream:
         Raises:
             BotError: there is no answer; a KernelError: nobody can be asked (any more).
         """
-        if self._ask is None or len(self._put) >= _MOST_QUESTIONS:
+        if self._ask is None or len(self._put) >= _MAX_QUESTIONS:
             raise errors.KernelError
         asking = asyncio.create_task(self._timed(functools.partial(self._ask, request)))
         self._put.append(asking)

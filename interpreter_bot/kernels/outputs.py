@@ -92,15 +92,15 @@ class OutputReader:
         stream: Literal["stdout", "stderr"] = "stderr" if name == "stderr" else "stdout"
         # Each stream has the whole limit: warnings do not use up the room of the result. Printed
         # text counts before it is cleaned: escapes cost time and show nothing.
-        left = self._bytes_left[stream]
-        kept = safe_text.head(sent, left)
-        self._bytes_left[stream] = left - len(kept.encode()) if len(kept) == len(sent) else 0
-        if left and type(cut := content.get("cut")) is int and 0 < cut < _MAX_CUT_CHARACTERS:
+        room = self._bytes_left[stream]
+        fitting = safe_text.head(sent, room)
+        self._bytes_left[stream] = room - len(fitting.encode()) if len(fitting) == len(sent) else 0
+        if room and type(cut := content.get("cut")) is int and 0 < cut < _MAX_CUT_CHARACTERS:
             self._is_cut = True
             outputs.append(values.Notice(run_words.output_cut(cut)))
-        if text := self._cleaners[stream].feed(kept):
+        if text := self._cleaners[stream].feed(fitting):
             outputs.append(values.Text(stream, text))
-        if len(kept) < len(sent) and stream not in self._cut_streams:
+        if len(fitting) < len(sent) and stream not in self._cut_streams:
             self._is_cut = True
             self._cut_streams.add(stream)
             notice = run_words.output_ended(self._limits.output_bytes)

@@ -123,7 +123,7 @@ def fs_name(name: str) -> bytes:
 
 def scan(root: int, most_entries: int) -> Scan:
     """Scan the directory `root`, top first, at most `most_entries` entries."""
-    found: list[Entry] = []
+    entries: list[Entry] = []
     folders: list[bytes] = []
     waiting = collections.deque([b""])
     budget = most_entries
@@ -133,7 +133,7 @@ def scan(root: int, most_entries: int) -> Scan:
             descriptor = safe_open.open_directory(root, directory)
         except OSError as e:
             if directory and e.errno in _UNREADABLE:
-                found.append(_refused(directory, file_words.FOLDER_UNREADABLE))
+                entries.append(_refused(directory, file_words.FOLDER_UNREADABLE))
             elif not directory or e.errno not in _GONE:
                 raise
             continue
@@ -142,16 +142,16 @@ def scan(root: int, most_entries: int) -> Scan:
         with _listing(descriptor) as items:
             for item in items:
                 if not budget:
-                    return Scan(tuple(found), tuple(folders), is_truncated=True)
+                    return Scan(tuple(entries), tuple(folders), is_truncated=True)
                 budget -= 1
                 path = os.path.join(directory, os.fsencode(item.name))
                 with contextlib.suppress(FileNotFoundError, PermissionError):
                     entry = _entry(path, item.stat(follow_symlinks=False))
                     if entry:
-                        found.append(entry)
+                        entries.append(entry)
                     else:
                         waiting.append(path)
-    return Scan(tuple(found), tuple(folders), is_truncated=False)
+    return Scan(tuple(entries), tuple(folders), is_truncated=False)
 
 
 def _entry(path: bytes, status: os.stat_result) -> Entry | None:
@@ -194,7 +194,7 @@ def measure(root: int, *, most_bytes: int, most_files: int, overshoot: int = 1) 
     mode closes to their owner are opened, so that they hide nothing. Deleted files that are still
     open are not found this way.
     """
-    held, files, is_hidden = 0, 0, False
+    used_bytes, files, is_hidden = 0, 0, False
     linked: set[tuple[int, int]] = set()
     waiting = [b""]
     while waiting:
@@ -221,12 +221,12 @@ def measure(root: int, *, most_bytes: int, most_files: int, overshoot: int = 1) 
                     if key in linked:
                         continue
                     linked.add(key)
-                held += status.st_blocks * 512
-                if held > overshoot * most_bytes or files > overshoot * most_files:
-                    return DirectoryUsage(held, files, is_partial=True, is_over=True)
-    is_over = is_hidden or held > most_bytes or files > most_files
+                used_bytes += status.st_blocks * 512
+                if used_bytes > overshoot * most_bytes or files > overshoot * most_files:
+                    return DirectoryUsage(used_bytes, files, is_partial=True, is_over=True)
+    is_over = is_hidden or used_bytes > most_bytes or files > most_files
     return DirectoryUsage(
-        held, files, is_partial=is_hidden, is_over=is_over, is_uncountable=is_hidden
+        used_bytes, files, is_partial=is_hidden, is_over=is_over, is_uncountable=is_hidden
     )
 
 

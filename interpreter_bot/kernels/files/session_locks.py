@@ -20,7 +20,7 @@ from interpreter_bot.wording import variable_words
 
 _POLL_SECONDS: Final = 0.05
 # Whoever has it may be saving its variables.
-_MOST_SECONDS: Final = 45.0
+_MAX_SECONDS: Final = 45.0
 
 
 class SessionLocks:
@@ -40,7 +40,7 @@ class SessionLocks:
         """
         if workspace.name in self._descriptors:
             await workspace_io.file_work(workspaces.make, workspace)
-        give_up = time.monotonic() + _MOST_SECONDS
+        give_up = time.monotonic() + _MAX_SECONDS
         while workspace.name not in self._descriptors:
             taken = await _locked(workspace, is_made=True)
             if taken is not None:

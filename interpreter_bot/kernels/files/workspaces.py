@@ -35,8 +35,8 @@ _CHECKPOINTS = "checkpoints"
 _TEMPORARY = "temporary"
 _STAGING = ".staging"
 _REMOVED = ".removed-"
-_MOST_SKIPPED = 100
-_MOST_MARKED: Final = 200_000  # some 40 MB
+_MAX_SKIPPED = 100
+_MAX_MARKED: Final = 200_000  # some 40 MB
 # Buffers of two generations, and some files more.
 _SAVED_FILES = 3000
 _OVERSHOOT = 2  # so that slightly over the limits is distinguished from far over
@@ -62,7 +62,7 @@ class Marks:
         name = secrets.token_hex(16)
         self._marks[name] = mark
         self._size += 1 + len(mark.identities)
-        while self._size > _MOST_MARKED and len(self._marks) > 1:
+        while self._size > _MAX_MARKED and len(self._marks) > 1:
             _, oldest = self._marks.popitem(last=False)
             self._size -= 1 + len(oldest.identities)
         return name
@@ -148,8 +148,8 @@ class Workspace:
 
     async def list(self) -> tuple[values.FileInfo, ...]:
         """List the regular files by name, among at most `workspace_files` entries."""
-        found = await workspace_io.file_work(self._scan)
-        return _sorted(entry.info for entry in found.entries if not entry.refusal)
+        scan = await workspace_io.file_work(self._scan)
+        return _sorted(entry.info for entry in scan.entries if not entry.refusal)
 
     @contextlib.asynccontextmanager
     async def read(
@@ -213,9 +213,9 @@ class Workspace:
 
     async def mark(self) -> str:
         """Take a snapshot of the present files; return its name, for `changes_since`."""
-        found = await workspace_io.file_work(self._scan)
-        identities = {entry.path: entry.identity for entry in found.entries}
-        return self._marks.keep(_Mark(identities, is_truncated=found.is_truncated))
+        scan = await workspace_io.file_work(self._scan)
+        identities = {entry.path: entry.identity for entry in scan.entries}
+        return self._marks.keep(_Mark(identities, is_truncated=scan.is_truncated))
 
     async def changes_since(self, mark: str) -> values.FileChanges:
         """Return what was created or written since a mark. Bounded as `list` is.
@@ -224,14 +224,14 @@ class Workspace:
             WorkspaceError: also where the mark is not kept any more.
         """
         former = self._marks.find(mark)
-        found = await workspace_io.file_work(self._scan)
-        new = [e for e in found.entries if former.identities.get(e.path) != e.identity]
-        truncated = found.is_truncated or former.is_truncated
+        scan = await workspace_io.file_work(self._scan)
+        new = [e for e in scan.entries if former.identities.get(e.path) != e.identity]
+        truncated = scan.is_truncated or former.is_truncated
         skipped = sorted((entry.info.name, entry.refusal) for entry in new if entry.refusal)
         return values.FileChanges(
             files=_sorted(entry.info for entry in new if not entry.refusal),
-            skipped=tuple(skipped[:_MOST_SKIPPED]),
-            is_truncated=truncated or len(skipped) > _MOST_SKIPPED,
+            skipped=tuple(skipped[:_MAX_SKIPPED]),
+            is_truncated=truncated or len(skipped) > _MAX_SKIPPED,
         )
 
     async def usage(self) -> directory_contents.DirectoryUsage:
