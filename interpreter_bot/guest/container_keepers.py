@@ -64,7 +64,7 @@ class Keeper(init_processes.Init):
         return far_ends
 
     def _begin_kernel(
-        self, told: dict[str, Any], entrances: list[int], listeners: list[int]
+        self, kernel_spec: dict[str, Any], entrances: list[int], listeners: list[int]
     ) -> None:
         self._kernel = os.fork()
         if self._kernel == 0:
@@ -77,7 +77,7 @@ class Keeper(init_processes.Init):
             doors = (door.channel for door in self._doors.values())
             for endpoint in (self._channel, self._link, *self._wakers, *doors):
                 endpoint.close()
-            self._run_kernel(self._far_end, told | {"listeners": listeners})
+            self._run_kernel(self._far_end, kernel_spec | {"listeners": listeners})
         self._far_end.close()
         for descriptor in (*entrances, *listeners):
             os.close(descriptor)

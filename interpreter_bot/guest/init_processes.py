@@ -86,7 +86,7 @@ class Init(abc.ABC):
         """Return what the bot listens by at ports of the session's loopback."""
 
     @abc.abstractmethod
-    def _begin_kernel(self, told: Spec, entrances: list[int], listeners: list[int]) -> None:
+    def _begin_kernel(self, kernel_spec: Spec, entrances: list[int], listeners: list[int]) -> None:
         """Have the kernel forked, which is told what it is to be; sets `_kernel_fd`."""
 
     @abc.abstractmethod
@@ -115,8 +115,8 @@ class Init(abc.ABC):
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
         # The key comes from the bot, past the fork server: later kernels begin with its memory.
-        told = request | {"key": received[0]["key"], "entrances": len(entrances)}
-        self._begin_kernel(told, entrances, listeners)
+        kernel_spec = request | {"key": received[0]["key"], "entrances": len(entrances)}
+        self._begin_kernel(kernel_spec, entrances, listeners)
         self._hand_out("started", spec["channels"], os.dup(self._kernel_fd))
         return self._serve(wakeup)
 
@@ -177,10 +177,10 @@ class _NamespaceInit(Init):
             doors.append(door.detach())
         return doors
 
-    def _begin_kernel(self, told: Spec, entrances: list[int], listeners: list[int]) -> None:
+    def _begin_kernel(self, kernel_spec: Spec, entrances: list[int], listeners: list[int]) -> None:
         with self._kernel_requests:
             self._ask_for_kernel(self._kernel_requests)
-        self._start_kernel(told, entrances, listeners)
+        self._start_kernel(kernel_spec, entrances, listeners)
 
     def _ask_for_kernel(self, kernel_requests: socket.socket) -> None:
         names = ["pid"] if self._has_namespaces else []
@@ -190,12 +190,12 @@ class _NamespaceInit(Init):
             control_channels.send(kernel_requests, {"op": "fork"}, sent)
         _close(spaces)
 
-    def _start_kernel(self, told: Spec, entrances: list[int], listeners: list[int]) -> None:
+    def _start_kernel(self, kernel_spec: Spec, entrances: list[int], listeners: list[int]) -> None:
         """Tell the kernel's process what it is to be, and wait until it is confined."""
         names = _NAMESPACES if self._has_namespaces else ()
         spaces = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for name in names]
         sent = [*entrances, *listeners, *spaces]
-        control_channels.send(self._link, told, sent)
+        control_channels.send(self._link, kernel_spec, sent)
         _close(sent)
         # The kernel enters its user namespace while /proc/sys is writable, this process makes that
         # read-only, and only then does the kernel go on.

@@ -66,9 +66,9 @@ class _Finder:
         if name not in self._waiting:
             return None
         # Those before it have found nothing, and may be another of its kind, which would ask back.
-        rest = itertools.dropwhile(lambda one: one is not self, sys.meta_path)
+        rest = itertools.dropwhile(lambda finder: finder is not self, sys.meta_path)
         behind = itertools.islice(rest, 1, None)
-        finds = (one.find_spec for one in behind if hasattr(one, "find_spec"))
+        finds = (finder.find_spec for finder in behind if hasattr(finder, "find_spec"))
         spec = next(filter(None, (find(name, path, target) for find in finds)), None)
         if spec is not None and spec.loader is not None:
             self._run_after(spec.loader, name)

@@ -122,7 +122,7 @@ def reason(error: BaseException) -> str:
     """Return an exception's name and text, even if its own methods raise."""
     # cloudpickle raises another error from it.
     cause = BaseException.__dict__["__cause__"].__get__(error)
-    if any(issubclass(type(one), RecursionError) for one in (error, cause)):
+    if any(issubclass(type(exception), RecursionError) for exception in (error, cause)):
         return _TOO_DEEP
     if issubclass(type(error), (snapshot_files.TooLargeError, snapshot_files.DamagedError)):
         return str(error)
