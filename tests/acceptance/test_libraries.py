@@ -76,7 +76,7 @@ class Bot:
     def grow_old(self):
         """Make the environment what another release would have left; return it."""
         link = self.prefix / "kernels"
-        old = self.prefix / "kernels-of-another-release"
+        old = self.prefix / "kernels-0123456789ab"
         link.resolve().rename(old)
         link.unlink()
         link.symlink_to(old.name)
@@ -155,6 +155,15 @@ def test_an_environment_of_an_older_layout_is_used_and_replaced(bot):
     assert (used.name == "kernels", "Installing" in warned) == (False, True)
     assert json.loads(state.read_text()) != current
     assert link.resolve() == used
+    # Those who use the older one hold no lock.
+    former = link.with_name("kernels-former")
+    bot.used()
+    assert former.exists()
+    of_operator = link.with_name("kernels-mine")
+    of_operator.mkdir()
+    os.utime(former, (0, time.time() - 100_000))
+    assert bot.used() == (used, "")
+    assert (former.exists(), of_operator.exists()) == (False, True)
 
 
 def test_a_module_of_a_group_that_is_not_installed_is_told(bot):

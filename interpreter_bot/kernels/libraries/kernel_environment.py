@@ -38,6 +38,8 @@ _FAILURE: Final = ".failure"
 # A bot starts other processes that would try at once again.
 _RETRY_SECONDS: Final = 600.0
 _DIGITS: Final = 12
+_OURS: Final = re.compile(rf".*-(former|[0-9a-f]{{{_DIGITS}}})")
+_FORMER_SECONDS: Final = 86_400.0
 _HERE: Final = pathlib.Path(__file__).parent
 _NAME: Final = re.compile(r"[\w.-]+")
 # Compiles all but tests. Templates, and code for other Pythons, cannot be compiled.
@@ -215,8 +217,11 @@ def _build(
 def _switch(place: pathlib.Path, directory: pathlib.Path) -> None:
     """Let a place lead to a directory beside it, at once."""
     if place.is_dir() and not place.is_symlink():
-        # Older releases made the environment at the place itself.
-        place.rename(_beside(place, "former"))
+        # Older releases made the environment at the place itself, and held no lock on it.
+        former = _beside(place, "former")
+        shutil.rmtree(former, ignore_errors=True)
+        os.utime(place)
+        place.rename(former)
     link = place.with_name(f"{place.name}.new")
     link.unlink(missing_ok=True)
     link.symlink_to(directory.name)
@@ -225,7 +230,8 @@ def _switch(place: pathlib.Path, directory: pathlib.Path) -> None:
 
 def _remove_left_over(place: pathlib.Path) -> None:
     """Remove environments that nobody uses any more, or that were not completed."""
-    left = [path for path in place.parent.glob(f"{place.name}-*") if path != _current(place)]
+    beside = place.parent.glob(f"{place.name}-*")
+    left = [path for path in beside if _OURS.fullmatch(path.name) and path != _current(place)]
     if not left:
         return
     try:
@@ -242,7 +248,9 @@ def _remove_unused(directory: pathlib.Path) -> None:
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(directory)
+        age = time.time() - os.fstat(descriptor).st_mtime
+        if not directory.name.endswith("-former") or age > _FORMER_SECONDS:
+            shutil.rmtree(directory)
     except BlockingIOError:
         _log.info("%s is still in use", directory)
     finally:
