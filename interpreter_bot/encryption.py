@@ -97,7 +97,7 @@ class KeyRing:
         """
         if self._file is None:
             return False
-        with private_files.changing(self._file):
+        with private_files.locked_for_change(self._file):
             keys = "\n".join(filter(None, [new_key(), private_files.read(self._file)]))
             private_files.replace(self._file, keys)
         self._fernets = self._parsed(keys)

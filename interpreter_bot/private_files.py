@@ -65,7 +65,7 @@ def replace(file: pathlib.Path, text: str) -> None:
 
 
 @contextlib.contextmanager
-def changing(file: pathlib.Path) -> Iterator[None]:
+def locked_for_change(file: pathlib.Path) -> Iterator[None]:
     """Let nobody else change a file between its being read and replaced here; they wait.
 
     Raises:

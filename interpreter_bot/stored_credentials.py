@@ -44,7 +44,7 @@ class StoredCredentials:
         logs.add_secrets(_secrets(changes))
         # Users of kernels walk through it; they can list nothing.
         self._file.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
-        with private_files.changing(self._file):
+        with private_files.locked_for_change(self._file):
             stored = self._read() | {
                 name: self._keys.encrypt(value) for name, value in changes.items() if value
             }
@@ -55,7 +55,7 @@ class StoredCredentials:
         """Encrypt all of them with the present key; return how many there are."""
         if not self._read():
             return 0
-        with private_files.changing(self._file):
+        with private_files.locked_for_change(self._file):
             values = self.load()
             stored = {name: self._keys.encrypt(value) for name, value in values.items()}
             private_files.replace(self._file, json.dumps(stored))

@@ -37,7 +37,7 @@ def test_who_changes_a_file_waits_for_who_is_changing_it(tmp_path, change):
     if change is _reencrypt:
         _save(tmp_path)
     with concurrent.futures.ThreadPoolExecutor(1) as other:
-        with private_files.changing(tmp_path / "file"):
+        with private_files.locked_for_change(tmp_path / "file"):
             changing = other.submit(change, tmp_path)
             assert not concurrent.futures.wait({changing}, timeout=0.3).done
         changing.result(timeout=30)

@@ -96,7 +96,7 @@ def copy_entries(
     if sum(entry.held_bytes for entry in entries) > limits.max_bytes:
         size = quantities.size(limits.max_bytes)
         raise errors.WorkspaceFullError(file_words.copy_too_large(size))
-    flaw, give_up = "", time.monotonic() + limits.max_seconds
+    flaw, deadline = "", time.monotonic() + limits.max_seconds
     for folder, group in itertools.groupby(entries, lambda entry: os.path.dirname(entry.path)):
         with contextlib.ExitStack() as stack:
             stack.callback(os.close, new := _made(target, folder))
@@ -107,7 +107,7 @@ def copy_entries(
                     if old is None:
                         raise errors.FileMissingError(file_words.CHANGED)
                     if former is None or not _share(entry, former, new):
-                        _copy(entry, old, new, limits, give_up, is_ours=is_ours)
+                        _copy(entry, old, new, limits, deadline, is_ours=is_ours)
                 except errors.FileMissingError as error:
                     flaw = flaw or file_words.not_copied(entry.info.name, error)
     return flaw
@@ -134,7 +134,7 @@ def _copy(
     old: int,
     new: int,
     limits: CopyLimits,
-    give_up: float,
+    deadline: float,
     *,
     is_ours: bool,
 ) -> None:
@@ -162,7 +162,7 @@ def _copy(
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         copy = os.open(name, flags, 0o600, dir_fd=new)
         try:
-            _copy_content(file, copy, status.st_size, give_up)
+            _copy_content(file, copy, status.st_size, deadline)
             os.fchmod(copy, status.st_mode & 0o777 | 0o600)
             os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))
         finally:
@@ -174,7 +174,7 @@ def _copy(
         os.close(file)
 
 
-def _copy_content(file: int, copy: int, size: int, give_up: float) -> None:
+def _copy_content(file: int, copy: int, size: int, deadline: float) -> None:
     try:
         fcntl.ioctl(copy, _CLONE, file)
         return
@@ -191,7 +191,7 @@ def _copy_content(file: int, copy: int, size: int, give_up: float) -> None:
             break  # Nothing but a hole follows.
         end = min(os.lseek(file, at, os.SEEK_HOLE), size)
         while at < end:
-            if time.monotonic() > give_up:
+            if time.monotonic() > deadline:
                 raise errors.WorkspaceFullError(file_words.COPY_TOO_SLOW)
             count = os.copy_file_range(file, copy, min(end - at, _CHUNK_BYTES), at, at)
             if not count:

@@ -82,7 +82,8 @@ def _change_owner_below(root: int, uid: int, kernel_uids: Container[int]) -> int
 def _is_strange(status: os.stat_result, kernel_uids: Container[int]) -> bool:
     """Return whether a file has other names and no kernel's owner: those may lie elsewhere.
 
-    A kernel can create hard links only to its own files; the bot creates none.
+    A kernel can create hard links only to its own files; the bot creates them only among
+    checkpoints, which never change hands.
     """
     has_names = status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode)
     return has_names and status.st_uid not in kernel_uids

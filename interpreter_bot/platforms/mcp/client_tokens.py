@@ -62,7 +62,7 @@ def add(file: pathlib.Path, name: str) -> str:
     if _NAME.fullmatch(name) is None:
         raise errors.SettingsError(_BAD_NAME)
     token = secrets.token_urlsafe(32)
-    with private_files.changing(file):
+    with private_files.locked_for_change(file):
         clients = _load(file)
         if name in clients:
             raise errors.SettingsError(_TAKEN.format(name=name))
@@ -78,7 +78,7 @@ def remove(file: pathlib.Path, name: str) -> None:
     """
     if name not in _load(file):
         raise errors.SettingsError(_MISSING.format(name=name))
-    with private_files.changing(file):
+    with private_files.locked_for_change(file):
         clients = _load(file)
         clients.pop(name, None)
         _save(file, clients)
