@@ -17,7 +17,6 @@ from typing import ClassVar
 import pytest
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.guest import init_servers
 from interpreter_bot.hosts import local_host, local_startup
 from interpreter_bot.kernels import launchers, pools
 from interpreter_bot.kernels.metering import procfs, session_metering
@@ -447,8 +446,7 @@ async def test_early_kernels_live_on_whoever_notices_first_that_they_are_the_las
         await _until(lambda: procfs.has_ended(procfs.stat(forking)))
         assert server.is_complete.is_set()
         os.kill(first, signal.SIGCONT)
-        # As long as an init server waits for those that are to end with it, and some more.
-        await asyncio.sleep(init_servers._END_SECONDS + 1)
+        await asyncio.sleep(1)
         assert (await _run(early, "6 * 7"))[0] == "42"
 
 

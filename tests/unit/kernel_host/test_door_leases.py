@@ -23,14 +23,14 @@ class Host:
 
     def __init__(self):
         self._process, self._kernel = os.pipe()
-        self.ports = 0, 0
+        self.port = 0
         self.is_preparing, self.may_prepare = asyncio.Event(), asyncio.Event()
         self.may_prepare.set()
 
     async def doors(self, kernel_id):
         sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-        doors = kernel_doors.LocalDoors(*sockets, self._process, ask=None)
-        self.ports = doors.ports
+        doors = kernel_doors.ListeningDoors(*sockets, self._process, ask=None)
+        self.port = sockets[kernel_doors.PROXY].getsockname()[1]
         return doors
 
     def end_kernel(self):
@@ -45,7 +45,7 @@ class Host:
         """Connect to the kernel's door, as its code does."""
         connection = socket.socket()
         connection.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", self.ports[0]))
+        await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", self.port))
         return connection
 
 
