@@ -76,14 +76,14 @@ def read(table: Any) -> Source:
     """
     kind, name = type(table), safe_reprs.class_name(table)
     if name in ("DataFrame", "Series") and safe_reprs.is_from(kind, "pandas"):
-        return _of_pandas(table, is_series=name == "Series")
+        return _read_pandas_table(table, is_series=name == "Series")
     if name in ("DataFrame", "Series") and safe_reprs.is_from(kind, "polars"):
-        return _of_polars(table if name == "DataFrame" else table.to_frame())
+        return _read_polars_table(table if name == "DataFrame" else table.to_frame())
     if name in ("Table", "RecordBatch") and safe_reprs.is_from(kind, "pyarrow"):
         return Source(
             *(table.num_rows, table.num_columns, 0),
             lambda number: safe_reprs.clipped(table.schema.field(number).name),
-            lambda number: _arrow(table.column(number)),
+            lambda number: _arrow_column(table.column(number)),
         )
     raise ForeignTableError
 
@@ -94,7 +94,7 @@ def heading(name: object) -> str:
     return " / ".join(safe_reprs.text(part) or "" for part in parts)
 
 
-def _foreign(name: str) -> Column:
+def _opaque_column(name: str) -> Column:
     def cells(rows: Rows) -> list[Any]:
         count = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
         return [f"<{name}>"] * count
@@ -105,7 +105,7 @@ def _foreign(name: str) -> Column:
 # ---- pandas
 
 
-def _of_pandas(table: Any, *, is_series: bool) -> Source:
+def _read_pandas_table(table: Any, *, is_series: bool) -> Source:
     pandas = sys.modules["pandas"]
     index = table.index
     columns = index if is_series else table.columns
@@ -125,46 +125,48 @@ def _of_pandas(table: Any, *, is_series: bool) -> Source:
 
     def column(number: int) -> Column:
         if number < levels:
-            return _pandas(index.get_level_values(number).array)
-        return _pandas((bare if is_series else bare.iloc[:, number - levels]).array)
+            return _pandas_column(index.get_level_values(number).array)
+        return _pandas_column((bare if is_series else bare.iloc[:, number - levels]).array)
 
     return Source(len(index), levels + count, levels, name, column)
 
 
-def _pandas(array: Any) -> Column:
+def _pandas_column(array: Any) -> Column:
     kind, name = type(array), safe_reprs.class_name(array)
     if name == "ndarray" and safe_reprs.is_from(kind, "numpy"):
-        return _numpy(array)
+        return _numpy_column(array)
     if not safe_reprs.is_from(kind, "pandas"):
-        return _foreign(name)
+        return _opaque_column(name)
     if name == "NumpyExtensionArray":
-        return _numpy(array.to_numpy())
+        return _numpy_column(array.to_numpy())
     if name.startswith("Arrow"):
-        column = _arrow(sys.modules["pyarrow"].array(array))
+        column = _arrow_column(sys.modules["pyarrow"].array(array))
         return dataclasses.replace(column, dtype="str") if name == "ArrowStringArray" else column
 
     def cells(rows: Rows) -> list[Any]:
         return list(array[rows])
 
     if name in _MASKED:
-        kind_of: Kind = "truth" if name == "BooleanArray" else "number"
+        column_kind: Kind = "truth" if name == "BooleanArray" else "number"
         plain = array.dtype.numpy_dtype
 
         def masked() -> tuple[Any, Any]:
             return array.to_numpy(plain, na_value=plain.type(0)), array.isna()
 
-        return Column(f"{array.dtype}", kind_of, cells, masked)
+        return Column(f"{array.dtype}", column_kind, cells, masked)
     if name in ("DatetimeArray", "TimedeltaArray", "PeriodArray"):
-        return _pandas_times(array, name, cells)
+        return _pandas_time_column(array, name, cells)
     if name == "Categorical":
-        return _categorical(array, cells)
+        return _categorical_column(array, cells)
     if name in _OTHERS:
-        kind_of = "text" if name == "StringArray" else "other"
-        return Column(name.removesuffix("Array").lower(), kind_of, cells, lambda: _objects(array))
-    return _foreign(name)
+        column_kind = "text" if name == "StringArray" else "other"
+        return Column(
+            name.removesuffix("Array").lower(), column_kind, cells, lambda: _object_array(array)
+        )
+    return _opaque_column(name)
 
 
-def _numpy(array: Any) -> Column:
+def _numpy_column(array: Any) -> Column:
     kind = _KINDS.get(array.dtype.kind, "other")
 
     def cells(rows: Rows) -> list[Any]:
@@ -172,25 +174,27 @@ def _numpy(array: Any) -> Column:
 
     if kind == "time":
         unit = sys.modules["numpy"].datetime_data(array.dtype)[0]
-        return Column(f"{array.dtype}", kind, cells, lambda: _stamps(array), _moment_in(unit))
+        return Column(
+            f"{array.dtype}", kind, cells, lambda: _time_integers(array), _time_parser(unit)
+        )
     has_array = kind != "other"
     return Column(f"{array.dtype}", kind, cells, (lambda: (array, None)) if has_array else None)
 
 
-def _stamps(array: Any) -> tuple[Any, Any]:
+def _time_integers(array: Any) -> tuple[Any, Any]:
     return array.view("int64"), sys.modules["numpy"].isnat(array)
 
 
-def _moment_in(unit: str) -> Callable[[str], int]:
+def _time_parser(unit: str) -> Callable[[str], int]:
     numpy: Any = sys.modules["numpy"]
     return lambda text: int(numpy.datetime64(text, unit).astype("int64"))
 
 
-def _objects(array: Any) -> tuple[Any, Any]:
+def _object_array(array: Any) -> tuple[Any, Any]:
     return sys.modules["numpy"].asarray(array, dtype=object), None
 
 
-def _pandas_times(array: Any, name: str, cells: Callable[[Rows], list[Any]]) -> Column:
+def _pandas_time_column(array: Any, name: str, cells: Callable[[Rows], list[Any]]) -> Column:
     pandas = sys.modules["pandas"]
 
     def stamps() -> tuple[Any, Any]:
@@ -199,7 +203,7 @@ def _pandas_times(array: Any, name: str, cells: Callable[[Rows], list[Any]]) -> 
     if name != "DatetimeArray":
         return Column(name.removesuffix("Array").lower(), "other", cells, stamps)
     if not safe_reprs.is_known_zone(array.tz):
-        return _foreign(name)
+        return _opaque_column(name)
 
     def moment(text: str) -> int:
         stamp = pandas.Timestamp(text)
@@ -209,15 +213,15 @@ def _pandas_times(array: Any, name: str, cells: Callable[[Rows], list[Any]]) -> 
     return Column(f"{array.dtype}", "time", cells, stamps, moment)
 
 
-def _categorical(array: Any, cells: Callable[[Rows], list[Any]]) -> Column:
+def _categorical_column(array: Any, cells: Callable[[Rows], list[Any]]) -> Column:
     codes = (lambda: (array.codes, array.codes < 0)) if array.ordered else None
-    return Column("category", "text", cells, lambda: _objects(array), ranks=codes)
+    return Column("category", "text", cells, lambda: _object_array(array), ranks=codes)
 
 
 # ---- polars
 
 
-def _of_polars(table: Any) -> Source:
+def _read_polars_table(table: Any) -> Source:
     polars = sys.modules["polars"]
 
     def series(number: int) -> Any:
@@ -226,14 +230,14 @@ def _of_polars(table: Any) -> Source:
     return Source(
         *(table.height, table.width, 0),
         lambda number: safe_reprs.clipped(series(number).name),
-        lambda number: _polars(series(number)),
+        lambda number: _polars_column(series(number)),
     )
 
 
-def _polars(series: Any) -> Column:
+def _polars_column(series: Any) -> Column:
     dtype = series.dtype
     if not _is_plain_polars(dtype):
-        return _foreign(safe_reprs.class_name(dtype))
+        return _opaque_column(safe_reprs.class_name(dtype))
 
     def cells(rows: Rows) -> list[Any]:
         if isinstance(rows, slice):
@@ -259,11 +263,11 @@ def _polars(series: Any) -> Column:
         return Column(
             *(name, "time" if unit else "other", cells),
             lambda: (series.to_physical().fill_null(0).to_numpy(), missing()),
-            _moment_in(unit) if unit else None,
+            _time_parser(unit) if unit else None,
         )
     if base in ("String", "Categorical", "Enum"):
         text = sys.modules["polars"].String
-        return Column(name, "text", cells, lambda: _objects(series.cast(text).to_list()))
+        return Column(name, "text", cells, lambda: _object_array(series.cast(text).to_list()))
     return Column(name, "other", cells)
 
 
@@ -279,11 +283,11 @@ def _is_plain_polars(dtype: Any) -> bool:
 # ---- pyarrow
 
 
-def _arrow(column: Any) -> Column:
+def _arrow_column(column: Any) -> Column:
     arrow = sys.modules["pyarrow"]
     kind, types = column.type, arrow.types
     if not is_plain_arrow(kind):
-        return _foreign("extension")
+        return _opaque_column("extension")
 
     def cells(rows: Rows) -> list[Any]:
         part = column[rows] if isinstance(rows, slice) else column.take(arrow.array(rows))
@@ -302,10 +306,12 @@ def _arrow(column: Any) -> Column:
         days = types.is_date32(kind)
         unit = kind.unit if types.is_timestamp(kind) else "D" if days else "ms"
         whole = arrow.int32() if days else arrow.int64()
-        return Column(name, "time", cells, lambda: filled(column.cast(whole)), _moment_in(unit))
+        return Column(name, "time", cells, lambda: filled(column.cast(whole)), _time_parser(unit))
     decoded = column.cast(kind.value_type) if types.is_dictionary(kind) else column
     if types.is_string(decoded.type) or types.is_large_string(decoded.type):
-        return Column(name, "text", cells, lambda: _objects(decoded.to_numpy(zero_copy_only=False)))
+        return Column(
+            name, "text", cells, lambda: _object_array(decoded.to_numpy(zero_copy_only=False))
+        )
     return Column(name, "other", cells)
 
 
