@@ -99,12 +99,13 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     # kernel memory that older kernels charge to no cgroup
     "msgget": (68, 186),
     "semget": (64, 190),
+    # memory that no process has to map, so that it is counted for nobody without a cgroup
+    "shmget": (29, 194),
 }
 # What namespaces would do: these reach objects and processes that all sessions of a container
 # share, some of them by numbers that can be guessed. And nobody may come to a session: a socket
 # that listens without an address would get a port of the container's.
 _DENIED_WITHOUT_NAMESPACES = {
-    "shmget": (29, 194),
     "shmat": (30, 196),
     "shmctl": (31, 195),
     "semop": (65, 193),
@@ -171,6 +172,8 @@ _ABSENT = {
     # Pages moved from pipe to socket to file: a large attack surface, and libraries copy without.
     "splice": (275, 76),
     "tee": (276, 77),
+    # As shmget; libraries fall back to temporary files.
+    "memfd_create": (319, 279),
 }
 # The last call that was reviewed: file_setattr, of Linux 6.17.
 _NEWEST = 469
@@ -192,7 +195,6 @@ _SETPRIORITY = (141, 140)
 _SET_SCHEDULERS = ((144, 119), (142, 118))  # sched_setscheduler, sched_setparam
 _UTIMENSAT = (280, 88)
 _MMAP = (9, 222)
-_MEMFD_CREATE = (319, 279)
 _AUDIT_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 _LOAD, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _JUMP_SET, _AND, _RETURN = (
@@ -242,7 +244,7 @@ _F_NOTIFY, _F_OFD = 1026, (36, 37, 38)
 _F_SETLEASE = 1024
 # The second connects, by a call that says nothing of it.
 _MSG_OOB, _MSG_FASTOPEN = 1, 0x20000000
-_MAP_HUGETLB, _MFD_HUGETLB = 0x40000, 4
+_MAP_HUGETLB = 0x40000
 _SOL_IP, _SOL_SOCKET, _SOL_TCP = 0, 1, 6
 # Hands a socket to another protocol: SMC, or TLS in the kernel.
 _TCP_ULP = 31
@@ -314,8 +316,7 @@ def _arguments(column: int) -> bytes:
         _PRCTL: prctl,
         _SETSOCKOPT: _set_options(),
         _GETSOCKOPT: _of_sockets(_refused((_SO_PEERPIDFD,))),
-        _MMAP: _no_huge_pages(_FOURTH_ARGUMENT, _MAP_HUGETLB),
-        _MEMFD_CREATE: _no_huge_pages(_SECOND_ARGUMENT, _MFD_HUGETLB),
+        _MMAP: _no_huge_pages(),
         **{numbers: _sockets() for numbers in _SOCKETS},
         **{numbers: _in_order(offset) for numbers, offset in _SENDS.items()},
     }
@@ -437,9 +438,10 @@ def _set_options() -> bytes:
     return _of_sockets(same + _refused((*_PROGRAM_OPTIONS, _SO_PASSPIDFD)))
 
 
-def _no_huge_pages(offset: int, flag: int) -> bytes:
+def _no_huge_pages() -> bytes:
     """Build the rule against huge pages, which a host reserves for somebody and nobody counts."""
-    flags = _instruction(_LOAD, offset) + _instruction(_JUMP_SET, flag, 0, 1)
+    flags = _instruction(_LOAD, _FOURTH_ARGUMENT)
+    flags += _instruction(_JUMP_SET, _MAP_HUGETLB, 0, 1)
     return flags + _answer(errno.ENOMEM) + _instruction(_RETURN, _ALLOW)
 
 

@@ -2,7 +2,8 @@
 
 Not all that code makes the host's kernel hold is counted for a session, with a cgroup or without:
 files in memory that no process maps, queues of sockets, watches, locks. This is what catches the
-rest. Who sits still is not asked, and nobody ends for what other programs of the machine took.
+rest. Nobody ends for what other programs of the machine took, and who sits still only if it holds
+more than a session may.
 While there is plenty, all this costs is one file read at each tick.
 """
 
@@ -99,6 +100,7 @@ class MachineExhaustion:
 
     def __init__(self, limits: settings.Limits) -> None:
         self._reserve_bytes = limits.memory_reserve_bytes
+        self._session_bytes = limits.memory_bytes + session_monitors.HEADROOM_BYTES
         self._groups = cgroup_files.memory_groups()
         self._most: MachineMemory | None = None
         self._strains: dict[session_monitors.SessionMonitor, session_metering.Strain] = {}
@@ -126,14 +128,15 @@ class MachineExhaustion:
         }
         self._strains = strains | self._strains
         if missing_bytes > 0:
-            self._judge(self._most, now, since)
+            await self._judge(everyone, self._most, now, since)
 
     def _forget(self) -> None:
         self._most = None
         self._strains.clear()
 
-    def _judge(
+    async def _judge(
         self,
+        everyone: Sequence[session_monitors.SessionMonitor],
         before: MachineMemory,
         now: MachineMemory,
         since: Mapping[session_monitors.SessionMonitor, session_metering.Strain],
@@ -142,6 +145,11 @@ class MachineExhaustion:
         found = culprit(taken_bytes, now.kernel_bytes - before.kernel_bytes, since)
         if found is None:
             return
-        _log.error("the machine's memory is nearly used up; ended for it: %s", since[found])
+        # Whoever holds more than a session may comes first, though it took that long ago.
+        held = await asyncio.to_thread(lambda: {one: one.usage.memory_bytes() for one in everyone})
+        largest = max(held, key=held.__getitem__)
+        if held[largest] > self._session_bytes:
+            found = largest
+        _log.error("the machine's memory is nearly used up; ended for it: %s", held[found])
         found.launched.kernel.kill_with_reason(values.Ending.OUT_OF_MEMORY, run_words.MEMORY_SHORT)
         self._forget()

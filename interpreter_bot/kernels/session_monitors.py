@@ -39,7 +39,7 @@ MOST_STARTING: Final = 2 * _CHECKS_PER_SECOND
 # Even an idle session: what one check missed must not stay unseen for good.
 _REST_SECONDS: Final = 300.0
 _GROWTH_BYTES: Final = settings.MIB
-_HEADROOM_BYTES: Final = 64 * settings.MIB
+HEADROOM_BYTES: Final = 64 * settings.MIB
 # The kernel's own is one. With so many, a neighbour on the same processor is three times as slow.
 _MAX_GROUPS: Final = 5
 # Code that was interrupted may be busy cleaning up; code that goes on filling the disk is not.
@@ -79,7 +79,7 @@ class SessionMonitor:
         self._most_saved_bytes = (
             _SAVED_GENERATIONS * config.snapshots.bytes
             + config.snapshots.checkpoint_bytes
-            + _HEADROOM_BYTES
+            + HEADROOM_BYTES
         )
         self._snapshots = saved
         can_freeze = launched.provisioner.can_freeze
@@ -242,7 +242,7 @@ class SessionMonitor:
 
     async def _memory_violation(self) -> tuple[values.Ending, str] | None:
         """Return how and why to end a session whose memory or processes are over the limits."""
-        limit_bytes = self._limits.memory_bytes + _HEADROOM_BYTES
+        limit_bytes = self._limits.memory_bytes + HEADROOM_BYTES
         reading = await self._after_clocks(self.usage.reading, limit_bytes, self._most_tasks)
         if reading.memory_bytes > limit_bytes:
             _log.info("a session has too much memory: %s", reading)

@@ -65,11 +65,11 @@ PLACES = {
 }
 # Where a kernel finds the directory of its saved variables.
 VARIABLES = "/proc/self/fd/901" if boxes.IN_CONTAINER else "/var/lib/variables"
-# System V: (how the victim makes one, how the thief finds it).
+# System V: what makes one, and finds it.
 SYSTEM_V = {
-    "memory": ("call('shmget', 99, 4096, 0o1666)", "call('shmget', 99, 4096, 0o666)"),
-    "messages": ("call('msgget', 99, 0o1666)", "call('msgget', 99, 0o666)"),
-    "semaphores": ("call('semget', 99, 1, 0o1666)", "call('semget', 99, 1, 0o666)"),
+    "memory": "call('shmget', 99, 4096, 0o1666)",
+    "messages": "call('msgget', 99, 0o1666)",
+    "semaphores": "call('semget', 99, 1, 0o1666)",
 }
 
 
@@ -94,20 +94,9 @@ async def test_nothing_of_another_session_is_in_sight(run, place):
 
 
 @pytest.mark.parametrize("kind", SYSTEM_V)
-async def test_nothing_of_system_v_is_shared(run, kind):
-    make, look = SYSTEM_V[kind]
-    made = await run(boxes.attempt(make), key="victim")
-    own = await run(boxes.attempt(look), key="victim")
-
-    found = await run(boxes.attempt(look), key="thief")
-
-    if kind == "memory" and not boxes.IN_CONTAINER:
-        assert made.word.startswith("allowed: ")
-        assert own.word == made.word, "who made it finds it"
-        assert found.word == "ENOENT"
-    else:
-        # What is counted for nobody cannot be made at all, and is not looked for either.
-        assert [made.word, own.word, found.word] == ["EPERM"] * 3
+async def test_nothing_of_system_v_can_be_made(attempt, kind):
+    # What is counted for nobody, and might be another session's.
+    assert await attempt(SYSTEM_V[kind]) == "EPERM"
 
 
 @pytest.mark.namespaces

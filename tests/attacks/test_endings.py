@@ -174,31 +174,6 @@ async def test_memory_of_many_processes_is_told_apart_from_a_crash(bot, run):
     assert (await run("1 + 1")).plain == "2"
 
 
-async def test_memory_of_the_kernel_itself_ends_as_out_of_memory(bot, run):
-    count = bot.limits.memory_bytes // bot.limits.file_bytes + 8
-
-    ran = await run(
-        boxes.code(f"""
-        held = []
-        block = b"x" * {bot.limits.file_bytes // 2}
-        for number in range({count}):
-            descriptor = os.memfd_create("hidden")
-            os.write(descriptor, block), os.write(descriptor, block)
-            held.append(descriptor)
-        time.sleep(20)
-        print("all of it")
-        """),
-        seconds=25,
-    )
-
-    assert "all of it" not in ran.text
-    if not bot.has_groups:
-        assert "Function not implemented" in ran.plain, "nobody could count it"
-        return
-    assert ran.ending is Ending.OUT_OF_MEMORY
-    assert "memory" in ran.finished.reason
-
-
 async def test_stop_keeps_variables_and_says_why(bot, run, key_of, files):
     begun = (await files()).directory / "begun"
     code = "x = 5\nopen('begun', 'x').close()\nimport time; time.sleep(60)"

@@ -61,28 +61,13 @@ async def test_more_memory_than_allowed_is_refused(run, memory, what):
     assert memory[0] < MOST_BYTES
 
 
-# The limit holds for all of a session: its children, its memfds, its temporary files.
+# The limit holds for all of a session: its children, its temporary files.
 HOARDS = {
     "many processes": """
         for _ in range(8):
             if os.fork() == 0:
                 x = bytearray(os.urandom(1 << 20)) * ({size} >> 22)
                 time.sleep(60)
-    """,
-    "memfds": """
-        for _ in range(64):
-            descriptor = os.memfd_create("hoard")
-            os.set_inheritable(descriptor, True)
-            os.write(descriptor, b"x" * (16 << 20))
-        time.sleep(3)
-    """,
-    "memfds of children": """
-        for _ in range(8):
-            if os.fork() == 0:
-                for _ in range(8):
-                    os.write(os.memfd_create("hoard"), b"x" * (16 << 20))
-                time.sleep(60)
-        time.sleep(3)
     """,
     "shared mappings of children": """
         for _ in range(12):
@@ -101,11 +86,11 @@ async def test_memory_of_a_whole_session_is_bounded(bot, run, memory, key_of, wh
     while not memory[0]:  # noqa: ASYNC110 - a fixture looks it up.
         await asyncio.sleep(0.01)
     hoard = boxes.code(HOARDS[what].format(size=boxes.LIMITS.memory_bytes))
-    ran = await run(hoard + ("" if "memfd" in what else boxes.UNTIL_KILLED), seconds=25)
+    ran = await run(hoard + boxes.UNTIL_KILLED, seconds=25)
 
     if ran.finished.kernel_lost:
         assert ran.ending is Ending.OUT_OF_MEMORY
-    elif bot.has_groups or "memfd" not in what:
+    else:
         told = [*ran.notices, *(error.name for error in ran.errors)]
         partly = run_words.partly_out_of_memory(boxes.LIMITS.memory_bytes)
         assert {partly, "MemoryError"} & set(told), ran
@@ -227,7 +212,6 @@ FILES = {
     "written far out": "os.pwrite(os.open('/mnt/data/f', 1), b'x', 1 << 40)",
     "appended to": f"open('/mnt/data/f', 'ab', 0).write(bytes({boxes.LIMITS.file_bytes + 1}))"
     " == 0 or open('/mnt/data/f', 'ab', 0).write(b'x')",
-    "in memory": f"os.truncate(os.memfd_create('f'), {boxes.LIMITS.file_bytes + 1})",
 }
 
 

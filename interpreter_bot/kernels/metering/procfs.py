@@ -16,7 +16,7 @@ import pathlib
 import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 _libc: Final = ctypes.CDLL(None)
@@ -27,6 +27,8 @@ _ENDED: Final = (b"Z", b"X")
 _SCHEDULED: Final = 2
 _HELD: Final = re.compile(rb"^Vm(?:RSS|Swap|PTE):\s+(\d+) kB", re.MULTILINE)
 _TABLES: Final = re.compile(rb"^VmPTE:\s+(\d+) kB", re.MULTILINE)
+# The mount of the kernel's own for what has no file: always the first without a device.
+_SHARED: Final = re.compile(rb"^(\w+)-(\w+) ..[-x]s \w+ 00:01 (\d+) ", re.MULTILINE)
 _PROPORTIONAL: Final = re.compile(rb"^(?:Pss|SwapPss): +(\d+) kB", re.MULTILINE)
 
 
@@ -177,6 +179,18 @@ def proportional_bytes(pid: int) -> int:
     """
     share = _sum(_PROPORTIONAL, read_or_raise(f"/proc/{pid}/smaps_rollup"))
     return share + _sum(_TABLES, read(f"/proc/{pid}/status"))
+
+
+def shared_bytes(pids: Iterable[int]) -> int:
+    """Return the size of the anonymous memory that processes map to share it, each part once.
+
+    Pages that another process touched, which may have ended, are in nobody's resident set.
+    """
+    sizes: dict[bytes, int] = {}
+    for pid in pids:
+        for first, last, inode in _SHARED.findall(read(f"/proc/{pid}/maps")):
+            sizes[inode] = max(sizes.get(inode, 0), int(last, 16) - int(first, 16))
+    return sum(sizes.values())
 
 
 def _sum(rows: re.Pattern[bytes], text: bytes) -> int:

@@ -35,8 +35,8 @@ class Reading:
     """Use of a session at one moment.
 
     Attributes:
-        memory_bytes: its memory; an upper bound if that is not over the limit, and a lower one
-            where there was more to read than time.
+        memory_bytes: its memory; an upper bound if that is not over the limit, or where there was
+            more to read than time.
         tasks: its processes and all their threads; not all of them if they are too many.
         groups: how many `setsid` made of its processes. Without cgroups, a host may divide its
             processors among such groups, and give each as much as the whole of another session.
@@ -167,10 +167,13 @@ class SessionProcesses:
         """Return the memory of all processes together.
 
         Args:
-            limit_bytes: precision matters only near this; None for the exact size.
+            limit_bytes: precision matters only near this; None for all of it, at least the size of
+                what they share, which perhaps none of them has touched.
         """
         with procfs.reading_as(self._read_as):
-            return self._memory_bytes(self.pids(), limit_bytes)
+            pids = self.pids()
+            shared_bytes = procfs.shared_bytes(pids) if limit_bytes is None else 0
+            return max(self._memory_bytes(pids, limit_bytes), shared_bytes)
 
     def _memory_bytes(self, pids: list[int], limit_bytes: int | None) -> int:
         """Begin with an upper bound, some 50 µs a process, and look closer only where that is over.
@@ -186,7 +189,8 @@ class SessionProcesses:
             if known_bytes + rest_bytes <= enough_bytes:
                 return known_bytes + rest_bytes
             if budget.is_spent:
-                return known_bytes
+                # Whatever is read first may be there to hide the rest.
+                return known_bytes + rest_bytes
             rest_bytes -= bounds[pid, number]
             try:
                 known_bytes += procfs.proportional_bytes(number)

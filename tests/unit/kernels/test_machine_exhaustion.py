@@ -45,6 +45,9 @@ class Session:
         self.held, self.system_seconds, self.measured = 0, 0.0, 0
         self.ended = []
 
+    def memory_bytes(self):
+        return self.held * MIB
+
     def strain(self):
         self.measured += 1
         return Strain(self.held * MIB, self.system_seconds)
@@ -90,6 +93,15 @@ async def test_below_the_reserve_the_one_that_grew_ends_and_no_other(machine):
     machine.free = 90
     await machine.reserve.end_culprit([calm, idle, growing])
     assert (growing.ended, calm.ended, idle.ended, idle.measured) == (ENDED, [], [], 0)
+
+
+async def test_who_has_long_held_more_than_a_session_may_ends_before_the_one_that_grew(machine):
+    growing, hoarding = Session(), Session(is_active=False)
+    hoarding.held = 5000
+    for machine.free in (199, 150, 90):
+        growing.held += 45
+        await machine.reserve.end_culprit([hoarding, growing])
+    assert (hoarding.ended, growing.ended) == (ENDED, [])
 
 
 async def test_what_nobody_is_seen_to_hold_is_of_who_kept_the_kernel_busy(machine):
