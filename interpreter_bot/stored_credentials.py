@@ -73,12 +73,14 @@ class StoredCredentials:
 
 
 def _secrets(values: Mapping[str, str]) -> Iterator[str]:
-    """Yield what no log may show: keys and tokens, but no names of models and no addresses."""
+    """Yield what no log may show: keys and tokens, also those that an address may have in it."""
     for name, value in values.items():
         if name.endswith(("_KEY", "_TOKEN")):
             yield value
         elif name.endswith("_URL"):
-            yield urllib.parse.urlsplit(value).password or ""
+            parts = urllib.parse.urlsplit(value)
+            yield from (parts.username or "", parts.password or "")
+            yield from (pair.split("=", 1)[-1] for pair in parts.query.split("&"))
 
 
 def applied(config: settings.Settings, stored: Mapping[str, str]) -> settings.Settings:

@@ -88,7 +88,7 @@ def test_errors_of_a_library_that_quotes_what_servers_send_are_only_named(log, c
 def test_the_log_shows_stored_addresses_and_models_but_no_key(log, capsys, tmp_path):
     stored = {
         "OPENAI_API_KEY": "sk-of-this-test",
-        "OPENAI_BASE_URL": "http://me:pass-of-this-test@models.example/v1",
+        "OPENAI_BASE_URL": "http://user-of:pass-of-it@models.example/v1?key=query-of-it&bare-of-it",
         "OPENAI_MODEL": "gpt-of-this-test",
         "DISCORD_TOKEN": "token-of-this-test",
     }
@@ -101,5 +101,5 @@ def test_the_log_shows_stored_addresses_and_models_but_no_key(log, capsys, tmp_p
     line = capsys.readouterr().err
     assert "@models.example/v1" in line
     assert "gpt-of-this-test" in line
-    for secret in ("sk-of", "pass-of", "token-of"):
+    for secret in ("sk-of", "user-of", "pass-of", "query-of", "bare-of", "token-of"):
         assert secret not in line
