@@ -30,6 +30,9 @@ _RESERVED: Final = (
     "That address is reserved for the network and the cloud that the bot's machine is in, so it "
     "cannot be entered here. Whoever runs this bot can set it where the bot runs."
 )
+_SLOW_NAME: Final = (
+    "The name in that address could not be looked up in time. Try again, or enter the IP address."
+)
 _TOO_LONG: Final = "A key or an address has at most 1,000 characters."
 
 
@@ -59,7 +62,7 @@ async def refuse_reserved(address: str) -> None:
     Those of this machine and of private networks are usual for models.
 
     Raises:
-        SettingsError: it does, as far as can be seen from here.
+        SettingsError: it does, as far as can be seen from here, or that takes too long to see.
     """
     try:
         # Read as the client does that will dial it.
@@ -68,6 +71,8 @@ async def refuse_reserved(address: str) -> None:
             entries = await asyncio.get_running_loop().getaddrinfo(
                 host, None, type=socket.SOCK_STREAM
             )
+    except TimeoutError as error:
+        raise errors.SettingsError(_SLOW_NAME) from error
     except (httpx2.InvalidURL, OSError, UnicodeError):
         # Only a proxy knows the name, or nobody: whoever asks the model sees which.
         return

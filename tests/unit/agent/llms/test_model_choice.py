@@ -1,8 +1,11 @@
 """Addresses of models that are entered on the page."""
 
+import socket
+import threading
+
 import pytest
 
-from interpreter_bot import errors
+from interpreter_bot import errors, settings
 from interpreter_bot.agent.llms import model_choice
 
 USUAL = (
@@ -33,3 +36,15 @@ async def test_one_of_this_machine_or_its_network_may_be_entered(address):
 async def test_one_where_clouds_hand_out_credentials_may_not(address):
     with pytest.raises(errors.SettingsError, match="reserved"):
         await model_choice.refuse_reserved(address)
+
+
+async def test_one_whose_name_is_looked_up_too_slowly_may_not(monkeypatch):
+    patience = settings.Patience(connect_seconds=0.1)
+    monkeypatch.setattr(model_choice, "PATIENCE", patience)
+    is_over = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: is_over.wait(30) and [])
+    try:
+        with pytest.raises(errors.SettingsError, match="in time"):
+            await model_choice.refuse_reserved("http://models.example/v1")
+    finally:
+        is_over.set()
