@@ -32,24 +32,21 @@ def opened():
     return shared_object_stores.SharedStore("s3://reports/fleet one")
 
 
-@pytest.fixture
-def large(tmp_path):
-    file = tmp_path / "large"
-    file.write_bytes(LARGE)
-    return file
+async def large():
+    """Yield LARGE as files are read, in chunks."""
+    for start in range(0, len(LARGE), 1 << 20):
+        yield LARGE[start : start + (1 << 20)]
 
 
 async def test_content_is_written_once_and_swept_when_it_is_old_and_unnamed(tmp_path):
     store = shared_object_stores.SharedStore(tmp_path.as_uri())
-    (tmp_path / "f").write_bytes(b"x")
-    await store.upload(tmp_path / "f", "ab")
-    (tmp_path / "f").write_bytes(b"y")
-    await store.upload(tmp_path / "f", "ab")
+    await store.upload(b"x", "ab")
+    await store.upload(b"y", "ab")
     blob = tmp_path / "blobs/ab/ab"
     assert blob.read_bytes() == b"x", "what is there is not written again"
     old = time.time() - shared_object_stores.GRACE_SECONDS
     os.utime(blob, (old, old))
-    await store.upload(tmp_path / "f", "ab")
+    await store.upload(b"y", "ab")
     assert blob.stat().st_mtime > old, "what might be swept in a moment is"
     assert await store.create("n", b"1")
     assert not await store.create("n", b"2")
@@ -59,9 +56,8 @@ async def test_content_is_written_once_and_swept_when_it_is_old_and_unnamed(tmp_
 
 async def test_what_is_written_anew_is_not_swept(tmp_path):
     store = shared_object_stores.SharedStore(tmp_path.as_uri())
-    (tmp_path / "f").write_bytes(b"x")
     for digest in ("ab", "cd"):
-        await store.upload(tmp_path / "f", digest)
+        await store.upload(b"x", digest)
     blobs = [tmp_path / "blobs/ab/ab", tmp_path / "blobs/cd/cd"]
     old = time.time() - shared_object_stores.GRACE_SECONDS
     os.utime(blobs[0], (old - 1, old - 1))
@@ -69,7 +65,7 @@ async def test_what_is_written_anew_is_not_swept(tmp_path):
     assert [blob.exists() for blob in blobs] == [False, True]
 
 
-async def test_a_bucket_keeps_what_is_written_and_the_first_of_two_counts(bucket, large, tmp_path):
+async def test_a_bucket_keeps_what_is_written_and_the_first_of_two_counts(bucket, tmp_path):
     store = opened()
     for name in SMALL:
         assert await store.create(f"keys/{name} é", name.encode())
@@ -81,7 +77,7 @@ async def test_a_bucket_keeps_what_is_written_and_the_first_of_two_counts(bucket
     assert bucket.pages == 2
     assert {one.size_bytes for one in listed} == {1}
     assert all(abs(time.time() - one.at) < 60 for one in listed)
-    await store.upload(large, DIGEST)
+    await store.upload(large(), DIGEST)
     await store.download(DIGEST, len(LARGE), tmp_path / "again")
     assert (tmp_path / "again").read_bytes() == LARGE
     assert bucket.files[f"fleet one/{shared_object_stores.blob_name(DIGEST)}"] == LARGE
@@ -91,10 +87,10 @@ async def test_a_bucket_keeps_what_is_written_and_the_first_of_two_counts(bucket
 
 
 @pytest.mark.parametrize("fault", [503, "cut", "lost"])
-async def test_what_goes_wrong_on_the_way_is_tried_again(bucket, large, tmp_path, fault):
+async def test_what_goes_wrong_on_the_way_is_tried_again(bucket, tmp_path, fault):
     store = opened()
     bucket.faults += [(method, "", fault) for method in ("POST", "PUT", "PUT", "HEAD", "GET")]
-    await store.upload(large, DIGEST)
+    await store.upload(large(), DIGEST)
     await store.download(DIGEST, len(LARGE), tmp_path / "again")
     assert (tmp_path / "again").read_bytes() == LARGE
     bucket.faults.append(("PUT", "key", fault))
@@ -104,38 +100,45 @@ async def test_what_goes_wrong_on_the_way_is_tried_again(bucket, large, tmp_path
     assert not bucket.faults
 
 
-async def test_what_takes_long_is_waited_for_while_it_goes_on(bucket, large, tmp_path, monkeypatch):
+async def test_what_takes_long_is_waited_for_while_it_goes_on(bucket, tmp_path, monkeypatch):
     faster = {name: span / 60 for name, span in shared_object_stores._TIMEOUTS.items()}
     monkeypatch.setattr(shared_object_stores, "_TIMEOUTS", faster)
     store = opened()
-    await store.upload(large, DIGEST)
+    await store.upload(large(), DIGEST)
     bucket.faults.append(("GET", "blobs", "slow"))
     await store.download(DIGEST, len(LARGE), tmp_path / "again")
     assert (tmp_path / "again").read_bytes() == LARGE
 
 
-async def test_what_a_slow_line_carries_arrives(bucket, large, monkeypatch):
+async def test_what_a_slow_line_carries_arrives(bucket, monkeypatch):
     faster = {name: span / 300 for name, span in shared_object_stores._TIMEOUTS.items()}
     monkeypatch.setattr(shared_object_stores, "_TIMEOUTS", faster)
     # A part takes 0.7 s of the one that is waited for it.
     bucket.bytes_per_second = 7 * 1024 * 1024
-    await opened().upload(large, DIGEST)
+    await opened().upload(large(), DIGEST)
     assert bucket.faults == []
     assert len(bucket.files) == 2
 
 
-async def test_an_upload_that_is_broken_off_leaves_nothing_that_counts(bucket, large, tmp_path):
+async def test_an_upload_that_is_broken_off_leaves_nothing_that_counts(bucket, tmp_path):
     store = opened()
     bucket.faults += [("PUT", "partNumber=2", "cut")] * 10
     with pytest.raises(errors.KernelError, match="cannot be used right now"):
-        await store.upload(large, DIGEST)
+        await store.upload(large(), DIGEST)
     assert not [name for name in bucket.files if "blobs" in name]
     assert not bucket.uploads
     with pytest.raises(errors.KernelError, match="damaged"):
         await store.download(DIGEST, len(LARGE), tmp_path / "none")
     bucket.faults.clear()
-    await store.upload(large, DIGEST)
+    await store.upload(large(), DIGEST)
     assert LARGE in bucket.files.values()
+
+
+async def test_content_that_is_not_what_its_digest_says_is_not_stored(bucket):
+    with pytest.raises(shared_object_stores.ContentChangedError):
+        await opened().upload(large(), SMALL["a"])
+    assert not [name for name in bucket.files if "blobs" in name]
+    assert not bucket.uploads
 
 
 @pytest.mark.parametrize(
