@@ -56,6 +56,8 @@ def copy_tree(
 ) -> str:
     """Copy all below a directory into an empty one that no code uses. Links stay links.
 
+    The copy's own time of change is when it began, so that it can be the base of a later one.
+
     Args:
         source: the directory.
         target: the empty one.
@@ -75,12 +77,16 @@ def copy_tree(
         old = stack.enter_context(workspace_io.opened(source))
         new = stack.enter_context(workspace_io.opened(target))
         shared = None if base is None else stack.enter_context(workspace_io.opened(base))
+        # By the clock of the file system, whose ticks are longer than those of the system's clock.
+        began_ns = os.fstat(new).st_ctime_ns
         scan = directory_contents.scan(old, limits.max_files)
         if scan.is_truncated:
             raise errors.WorkspaceFullError(file_words.copy_too_many(limits.max_files))
         for folder in scan.folders:
             os.close(_made(new, folder))
-        return copy_entries(old, new, scan.entries, limits, base=shared, is_ours=is_ours)
+        flaw = copy_entries(old, new, scan.entries, limits, base=shared, is_ours=is_ours)
+        os.utime(new, ns=(began_ns, began_ns))
+        return flaw
 
 
 def copy_entries(
@@ -97,6 +103,7 @@ def copy_entries(
         size = quantities.size(limits.max_bytes)
         raise errors.WorkspaceFullError(file_words.copy_too_large(size))
     flaw, deadline = "", time.monotonic() + limits.max_seconds
+    base_began_ns = 0 if base is None else os.fstat(base).st_mtime_ns
     for folder, group in itertools.groupby(entries, lambda entry: os.path.dirname(entry.path)):
         with contextlib.ExitStack() as stack:
             stack.callback(os.close, new := _made(target, folder))
@@ -106,17 +113,20 @@ def copy_entries(
                 try:
                     if old is None:
                         raise errors.FileMissingError(file_words.CHANGED)
-                    if former is None or not _share(entry, former, new):
+                    if former is None or not _share(entry, former, new, base_began_ns):
                         _copy(entry, old, new, limits, deadline, is_ours=is_ours)
                 except errors.FileMissingError as error:
                     flaw = flaw or file_words.not_copied(entry.info.name, error)
     return flaw
 
 
-def _share(entry: directory_contents.Entry, former: int, new: int) -> bool:
+def _share(entry: directory_contents.Entry, former: int, new: int, began_ns: int) -> bool:
     """Give the file of an earlier copy a second name, if the present one is the same."""
     name = os.path.basename(entry.path)
-    _, *present, _ = entry.identity
+    _, *present, inode_changed_ns = entry.identity
+    # Code can set every other time: what `cp -p` replaced looks the same by those.
+    if inode_changed_ns >= began_ns:
+        return False
     try:
         status = os.stat(name, dir_fd=former, follow_symlinks=False)
         is_file = stat.S_ISREG(status.st_mode) and not entry.refusal

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 
 import pytest
 
@@ -24,6 +25,7 @@ def copied(tmp_path, source):
 
     def copy(name="target", *, base=None, **limits):
         target = tmp_path / name
+        time.sleep(0.02)  # The clock of a file system has ticks of up to 10 ms.
         target.mkdir()
         limits = {"max_bytes": 10**9, "max_files": 1000, "reserve_bytes": 0} | limits
         limits = file_copies.CopyLimits(**limits)
@@ -98,6 +100,17 @@ def test_what_did_not_change_since_an_earlier_copy_is_stored_once(copied, source
     assert (target / "changed").stat().st_size == 50_000
 
 
+def test_a_file_that_another_of_its_size_and_time_replaced_is_copied_anew(copied, source):
+    (source / "f").write_text("1,2,3")
+    base, _ = copied("base")
+    status = (source / "f").stat()
+    (source / "new").write_text("9,9,9")
+    os.utime(source / "new", ns=(status.st_atime_ns, status.st_mtime_ns))
+    (source / "new").replace(source / "f")
+    target, _ = copied(base=base)
+    assert (target / "f").read_text() == "9,9,9"
+
+
 def test_where_a_file_system_has_no_hard_links_files_are_copied(copied, source, monkeypatch):
     (source / "f").write_text("same")
     base, _ = copied("base")
@@ -115,11 +128,12 @@ def test_a_folder_that_was_a_link_in_the_earlier_copy_shares_nothing(copied, sou
     secret.parent.mkdir()
     secret.write_text("secret")
     (source / "d").symlink_to(secret.parent)
+    (source / "moved").mkdir()
+    (source / "moved" / "file").write_text("public")
+    os.utime(source / "moved" / "file", ns=(0, secret.stat().st_mtime_ns))
     base, _ = copied("base")
     (source / "d").unlink()
-    (source / "d").mkdir()
-    (source / "d" / "file").write_text("public")
-    os.utime(source / "d" / "file", ns=(0, secret.stat().st_mtime_ns))
+    (source / "moved").rename(source / "d")
     target, _ = copied(base=base)
     assert (target / "d" / "file").read_text() == "public"
     assert secret.stat().st_nlink == 1
