@@ -65,14 +65,19 @@ class SessionForks:
         if former is not None and not former.flaw:
             files = checkpoints.files_of(source.checkpoints, checkpoint)
 
-        def copy() -> None:
+        def copy() -> str:
             is_ours = files != source.directory
-            file_copies.copy_tree(files, target.directory, self._copy_limits, is_ours=is_ours)
+            limits = self._copy_limits
+            flaw = file_copies.copy_tree(files, target.directory, limits, is_ours=is_ours)
             self._copy_variables(source, target, former)
+            return flaw
+
+        flaw = ""
 
         async def let_copy(_: workspaces.Workspace) -> None:
+            nonlocal flaw
             async with self._pool.snapshots.lock(source):
-                await work(copy)
+                flaw = await work(copy)
 
         try:
             # So that nobody else tidies the new one meanwhile.
@@ -80,8 +85,9 @@ class SessionForks:
         except BaseException:
             await cancellation.shielded(self._pool.forget(new_key))
             raise
-        saved = await self._pool.saved_variables(new_key)
-        return _restored(saved, former)
+        state = _restored(await self._pool.saved_variables(new_key), former)
+        flaws = filter(None, dict.fromkeys((state.files_flaw, flaw)))
+        return dataclasses.replace(state, files_flaw=" ".join(flaws))
 
     def _copy_variables(
         self,

@@ -99,12 +99,12 @@ class SessionBranches:
             row = dict(source.kernel)
             title = f"{source.title[:_TITLE_CHARACTERS]} (copy)" if source.title else ""
             try:
-                await hosts.fork(values.text(key), address)
+                state = await hosts.fork(values.text(key), address)
                 await database.session_copies.add(
                     source,
                     new_key,
                     person=person,
-                    notice=session_words.BEGAN_AS_COPY,
+                    notice=f"{session_words.BEGAN_AS_COPY} {state.files_flaw}".rstrip(),
                     title=title,
                     kernel=row | {"reason": session_words.IS_COPY} if row else row,
                 )
@@ -139,14 +139,15 @@ class SessionBranches:
         async with self._to_ourselves(key) as source:
             start = await self._start(source, turn_id)
             try:
-                row, state = await self._restored(source, new_key, start.checkpoint)
-                if state is None:
+                row, state, is_kept = await self._restored(source, new_key, start.checkpoint)
+                if not is_kept:
                     cells = start.cells(_MOST_CELLS)
                     told = (
                         session_words.BRANCH_RUNS_AGAIN
                         if cells
                         else session_words.BRANCH_WITHOUT_VARIABLES
                     )
+                    told = f"{told} {state.files_flaw}".rstrip()
                 else:
                     cells = start.cells(state.missed_runs)
                     told = session_words.branch(state.missed_runs, state.files_flaw)
@@ -195,12 +196,12 @@ class SessionBranches:
 
     async def _restored(
         self, source: records.Session, new_key: values.SessionKey, checkpoint: int
-    ) -> tuple[Mapping[str, Any], session_variables.RestoredState | None]:
+    ) -> tuple[Mapping[str, Any], session_variables.RestoredState, bool]:
         """Let the host copy a session as it was; where that is not kept, its files as they are.
 
         Returns:
-            The row of `variable_losses`, and what the copy begins with; None if there are no
-            variables.
+            The row of `variable_losses`, what the copy begins with, and whether its variables
+            were kept.
         """
         hosts, key, address = self._services.hosts, values.text(source.key), values.text(new_key)
         try:
@@ -211,17 +212,17 @@ class SessionBranches:
             if not checkpoint:
                 raise
             _log.info("a branch begins without variables", exc_info=True)
-            await hosts.fork(key, address)
+            state = await hosts.fork(key, address)
         else:
             if (saved := state.saved) is not None:
                 if not checkpoint and source.kernel.get("kernel") == saved.kernel:
                     missed_runs = max(source.kernel.get("runs", 0) - saved.runs, 0)
                     state = dataclasses.replace(state, missed_runs=missed_runs)
-                return self._row(source, state, session_words.IS_COPY), state
+                return self._row(source, state, session_words.IS_COPY), state, True
             if checkpoint or not source.kernel:
-                return {}, state
+                return {}, state, True
         await hosts.release(address)
-        return {}, None
+        return {}, state, False
 
     async def tree(self, key: values.SessionKey) -> tuple[values.SessionKey, ...]:
         """Return the keys of all branches of a session's tree; its own is the last."""

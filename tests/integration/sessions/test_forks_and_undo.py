@@ -313,6 +313,18 @@ async def test_variables_are_taken_back_and_why_files_are_not_is_said(opened, ma
         assert _printed(await house.run("print(x, open('h').read())")) == "1 newer\n"
 
 
+async def test_a_file_that_cannot_be_copied_is_named_in_a_copy_and_in_a_branch(opened):
+    async with opened(snapshots=settings.Snapshots(enabled=True, checkpoints=0)) as house:
+        await house.run(f"import os\nx = 1\n{ODD}")
+        await house.run("x = 2")
+        await house.service.branches.fork(KEY, COPY, "u2")
+        notice = _notice(await house.service.queries.history(COPY))
+        assert "it has several names" in notice
+        _, notice = await _branch(house, KEY, "x = 2", values.SessionKey("web", thread="b"))
+        assert "runs again" in notice
+        assert "it has several names" in notice
+
+
 async def test_code_that_goes_on_in_the_background_changes_nothing_that_was_taken_back(opened):
     async with opened() as house:
         await house.run("x = 1\nopen('f', 'w').write('old')")
