@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import pathlib
 import shutil
 import time
 from collections.abc import Collection, Iterable, Mapping
@@ -12,7 +13,7 @@ from typing import Final
 
 from interpreter_bot import errors, session_variables, settings
 from interpreter_bot.kernels import snapshot_generations, snapshots
-from interpreter_bot.kernels.files import session_locks, workspace_io, workspaces
+from interpreter_bot.kernels.files import safe_open, session_locks, workspace_io, workspaces
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +41,8 @@ async def expire(
     """Delete snapshots that are old, or too much, the least recently used first.
 
     What no snapshot needs goes as well, and everything if none are taken any more. Sessions in use
-    are left to those who use them, and wait while something of them is deleted.
+    are left to those who use them, and wait while something of them is deleted. Of others, files
+    that were staged by a process that died go too.
 
     Args:
         saved: the snapshots.
@@ -57,6 +59,7 @@ async def expire(
             async with locks.unused(workspace) as is_unused:
                 if is_unused:
                     await saved.tidy(workspace)
+                    await workspace_io.file_work(_remove_old_staging, workspace.staging)
                 used_at = await workspace_io.file_work(snapshot_generations.used_at, workspace)
                 if used_at is not None:
                     usage = await workspace.variables_usage(most_bytes=_NO_LIMIT)
@@ -72,6 +75,13 @@ async def expire(
                     await saved.forget(workspace)
                     count += 1
     return count
+
+
+def _remove_old_staging(staging: pathlib.Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        # Undo and arrival begin to stage before they lock the session; neither takes a day.
+        if staging.stat().st_mtime < time.time() - _DAY_SECONDS:
+            safe_open.remove(staging)
 
 
 def _to_expire(

@@ -148,6 +148,18 @@ async def test_what_no_pointer_counts_goes_and_what_is_in_use_stays(tmp_path, op
     assert [_left(await files.of(key)) for key in "abcd"] == [[], ["7"], [], ["7"]]
 
 
+async def test_what_a_dead_process_staged_goes_unless_somebody_may_be_staging(tmp_path, opened):
+    files = workspaces.Workspaces(tmp_path / "workspaces", settings.Limits())
+    dead, new, used = [(await files.of(key)).staging for key in "abc"]
+    for staging in (dead, new, used):
+        (staging / "d").mkdir(parents=True)
+    for staging in (dead, used):
+        os.utime(staging, (0, 0))
+    with _used_elsewhere(await files.of("c")):
+        await _expired(await opened(), await files.existing(), session_locks.SessionLocks())
+    assert [staging.exists() for staging in (dead, new, used)] == [False, True, True]
+
+
 @contextlib.contextmanager
 def _used_elsewhere(workspace):
     """Have a session, as another process does."""
