@@ -15,6 +15,7 @@ import collections
 import contextlib
 import errno
 import fcntl
+import functools
 import os
 import select
 import socket
@@ -116,8 +117,7 @@ class Supervisor:
         try:
             door = self._door(self._read(number, pid, address, size))
             flags = _flags(pid, descriptor)
-            near, far = _connected_pair()
-            with near, far:
+            with _socket() as near, self._connect_to_self(near) as far:
                 near.setblocking(not flags & os.O_NONBLOCK)
                 placement = (near.fileno(), descriptor, flags & os.O_CLOEXEC)
                 order = _PLACEMENT.pack(number, _AT_THAT_NUMBER, *placement)
@@ -128,6 +128,31 @@ class Supervisor:
         except OSError as error:
             return error.errno or errno.EACCES
         return 0
+
+    @functools.cached_property
+    def _acceptor(self) -> socket.socket:
+        """Where the keeper connects to itself.
+
+        Kept, as ports of ended connections are taken for a minute, and the container has few.
+        """
+        acceptor = _socket()
+        acceptor.bind(("127.0.0.1", 0))
+        acceptor.listen()
+        return acceptor
+
+    def _connect_to_self(self, near: socket.socket) -> socket.socket:
+        """Connect a socket of TCP, whose options programs set; return the other end.
+
+        Raises:
+            OSError: there are no more sockets.
+        """
+        near.connect(self._acceptor.getsockname())
+        while True:
+            far, address = self._acceptor.accept()
+            if address == near.getsockname():
+                return far
+            # No session can come here, but other programs of the container can.
+            far.close()
 
     def _read(self, number: int, pid: int, address: int, size: int) -> bytes:
         """Read the address that a call names, out of the caller's memory.
@@ -183,28 +208,14 @@ def _flags(pid: int, descriptor: int) -> int:
     return int(fields["flags:"], 8)
 
 
-def _connected_pair() -> tuple[socket.socket, socket.socket]:
-    """Return both ends of one connection of TCP, whose options programs set.
-
-    Raises:
-        OSError: somebody else came to the port in between, or there are no more sockets.
-    """
-    with socket.socket() as listener, contextlib.ExitStack() as opened:
-        near = opened.enter_context(socket.socket())
-        for endpoint in (listener, near):
-            endpoint.settimeout(_CONNECT_SECONDS)
-            for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
-                endpoint.setsockopt(socket.SOL_SOCKET, option, _QUEUE_BYTES)
-            endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        near.connect(listener.getsockname())
-        far, address = listener.accept()
-        opened.enter_context(far)
-        if address != near.getsockname():
-            raise OSError(errno.ECONNREFUSED, "another program's")
-        opened.pop_all()
-    return near, far
+def _socket() -> socket.socket:
+    """Return a socket of TCP with small queues, as those that it accepts have."""
+    endpoint = socket.socket()
+    endpoint.settimeout(_CONNECT_SECONDS)
+    for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+        endpoint.setsockopt(socket.SOL_SOCKET, option, _QUEUE_BYTES)
+    endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return endpoint
 
 
 def refusal(uid: int) -> str:

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import pathlib
+import socket
 import tempfile
 
 import pytest
@@ -271,6 +272,21 @@ async def test_nobody_comes_through_anothers_door_by_the_ports_of_its_connection
         assert shown == "True {111}"
         assert others == {0: [], 1: []}
         assert (len(mine[0]), len(mine[1])) == (1, 0)
+
+
+async def test_one_port_of_the_container_leads_to_the_session_and_to_nobody_else(silent):
+    connected = "one = tcp(); one.connect(DOOR); one.send(b'own'); print(one.getpeername()[1]); "
+    async with silent.listening("web/a") as came:
+        ports = set((await silent.attack(f"for _ in range(300): {connected} one.close()")).split())
+        assert len(ports) == 1
+        with contextlib.ExitStack() as opened:
+            strangers = [
+                opened.enter_context(socket.create_connection(("127.0.0.1", int(port)), 20))
+                for port in [*ports] * 3
+            ]
+            await silent.attack(connected)
+            assert [await received(endpoint) for endpoint in came[0]] == [b"own"] * 301
+            assert [stranger.recv(1) for stranger in strangers] == [b""] * 3
 
 
 async def test_a_door_is_shut_before_the_bot_listens_and_gone_with_its_session(silent):
