@@ -65,14 +65,18 @@ class Door:
 
     def update(self) -> bool:
         """Take the bot's requests, and answer as many as can be; False if it is gone."""
-        with contextlib.suppress(BlockingIOError):
+        try:
             while self.channel.recv(control_channels.PACKET_BYTES, socket.MSG_DONTWAIT):
                 self._is_open = True
                 self._wanted += 1
                 self._pass_on()
-            self._is_open = False
-            return False
-        return True
+        except BlockingIOError:
+            return True
+        except OSError:
+            # It left without taking the connections that were on the way.
+            pass
+        self._is_open = False
+        return False
 
     def add(self, endpoint: socket.socket) -> None:
         """Let the bot have a connection's other end."""

@@ -1,9 +1,12 @@
-"""Whether connections can be supervised is found by trying."""
+"""Supervised connections: whether they can be had is found by trying, and doors close."""
 
+import socket
 import subprocess
 import sys
 
 import pytest
+
+from interpreter_bot.guest import control_channels, supervised_connections
 
 SCRIPT = """
 import struct, sys
@@ -27,3 +30,15 @@ def test_what_is_supervised_already_cannot_be(arguments, refusal):
     command = [sys.executable, "-c", SCRIPT, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout.strip() == refusal
+
+
+def test_a_door_is_shut_when_the_bot_leaves_a_connection_on_the_way():
+    channel, bot = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    door = supervised_connections.Door(channel)
+    with channel, socket.socket() as endpoint:
+        control_channels.send(bot, {"op": "accept"}, [])
+        assert door.accepts
+        door.add(endpoint)
+        bot.close()
+        assert not door.update()
+        assert not door.accepts
