@@ -54,7 +54,7 @@ class Door:
     def __init__(self, channel: socket.socket) -> None:
         self.channel = channel
         self._is_open = False
-        self._wanted = 0
+        self._requests = 0
         self._waiting: collections.deque[socket.socket] = collections.deque()
 
     @property
@@ -68,7 +68,7 @@ class Door:
         try:
             while self.channel.recv(control_channels.PACKET_BYTES, socket.MSG_DONTWAIT):
                 self._is_open = True
-                self._wanted += 1
+                self._requests += 1
                 self._pass_on()
         except BlockingIOError:
             return True
@@ -84,8 +84,8 @@ class Door:
         self._pass_on()
 
     def _pass_on(self) -> None:
-        while self._wanted and self._waiting:
-            self._wanted -= 1
+        while self._requests and self._waiting:
+            self._requests -= 1
             # The bot may be gone, and code is about to end.
             with self._waiting.popleft() as endpoint, contextlib.suppress(OSError):
                 control_channels.send(self.channel, {}, [endpoint.fileno()])
