@@ -85,4 +85,4 @@ async def test_shared_memory_that_its_maker_left_is_found(bot, run, key_of):
         """)
     )
     usage = bot.pool.live[key_of()].provisioner.usage()
-    assert await asyncio.to_thread(usage.memory_bytes) > 300 * MIB
+    assert await asyncio.to_thread(usage.memory_bytes) >= 300 * MIB
