@@ -38,12 +38,16 @@ class CopyLimits:
         max_files: files and folders.
         reserve_bytes: of the disk; twice as much stays free.
         max_seconds: until it is given up.
+        settled_seconds: a file is shared with an earlier copy if it had not changed for so long
+            when that began. Stores to mapped pages show in no time until the pages were written to
+            the disk, which takes half a minute.
     """
 
     max_bytes: int
     max_files: int
     reserve_bytes: int
     max_seconds: float = 600.0
+    settled_seconds: float = 60.0
 
 
 def copy_tree(
@@ -103,29 +107,44 @@ def copy_entries(
         size = quantities.size(limits.max_bytes)
         raise errors.WorkspaceFullError(file_words.copy_too_large(size))
     flaw, deadline = "", time.monotonic() + limits.max_seconds
-    base_began_ns = 0 if base is None else os.fstat(base).st_mtime_ns
+    shared_before_ns = 0
+    if base is not None:
+        shared_before_ns = os.fstat(base).st_mtime_ns - int(limits.settled_seconds * 1e9)
     for folder, group in itertools.groupby(entries, lambda entry: os.path.dirname(entry.path)):
         with contextlib.ExitStack() as stack:
             stack.callback(os.close, new := _made(target, folder))
             old = _opened(source, folder, stack)
-            former = None if base is None else _opened(base, folder, stack)
+            former = None
+            if base is not None and _is_unmoved(source, folder, shared_before_ns):
+                former = _opened(base, folder, stack)
             for entry in group:
                 try:
                     if old is None:
                         raise errors.FileMissingError(file_words.CHANGED)
-                    if former is None or not _share(entry, former, new, base_began_ns):
+                    if former is None or not _share(entry, former, new, shared_before_ns):
                         _copy(entry, old, new, limits, deadline, is_ours=is_ours)
                 except errors.FileMissingError as error:
                     flaw = flaw or file_words.not_copied(entry.info.name, error)
     return flaw
 
 
-def _share(entry: directory_contents.Entry, former: int, new: int, began_ns: int) -> bool:
+def _is_unmoved(root: int, folder: bytes, before_ns: int) -> bool:
+    """Return whether no folder of a path changed since; files in a moved one look unchanged."""
+    parents = itertools.accumulate(
+        filter(None, folder.split(b"/")), lambda *parts: b"/".join(parts)
+    )
+    try:
+        return all(os.stat(path, dir_fd=root).st_ctime_ns < before_ns for path in parents)
+    except OSError:
+        return False
+
+
+def _share(entry: directory_contents.Entry, former: int, new: int, before_ns: int) -> bool:
     """Give the file of an earlier copy a second name, if the present one is the same."""
     name = os.path.basename(entry.path)
     _, *present, inode_changed_ns = entry.identity
     # Code can set every other time: what `cp -p` replaced looks the same by those.
-    if inode_changed_ns >= began_ns:
+    if inode_changed_ns >= before_ns:
         return False
     try:
         status = os.stat(name, dir_fd=former, follow_symlinks=False)

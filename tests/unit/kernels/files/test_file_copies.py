@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+import shutil
 import threading
 import time
 
@@ -27,7 +29,12 @@ def copied(tmp_path, source):
         target = tmp_path / name
         time.sleep(0.02)  # The clock of a file system has ticks of up to 10 ms.
         target.mkdir()
-        limits = {"max_bytes": 10**9, "max_files": 1000, "reserve_bytes": 0} | limits
+        limits = {
+            "max_bytes": 10**9,
+            "max_files": 1000,
+            "reserve_bytes": 0,
+            "settled_seconds": 0,
+        } | limits
         limits = file_copies.CopyLimits(**limits)
         return target, file_copies.copy_tree(source, target, limits, base=base)
 
@@ -109,6 +116,28 @@ def test_a_file_that_another_of_its_size_and_time_replaced_is_copied_anew(copied
     (source / "new").replace(source / "f")
     target, _ = copied(base=base)
     assert (target / "f").read_text() == "9,9,9"
+
+
+def test_a_file_in_a_folder_that_was_moved_there_is_copied_anew(copied, source):
+    for name in ("old", "new"):
+        (source / name).mkdir()
+        (source / name / "f").write_text(name)
+        os.utime(source / name / "f", ns=(1, 1))
+    base, _ = copied("base")
+    shutil.rmtree(source / "old")
+    (source / "new").rename(source / "old")
+    target, _ = copied(base=base)
+    assert (target / "old" / "f").read_text() == "new"
+
+
+def test_a_file_whose_mapped_pages_may_not_be_on_the_disk_is_copied_anew(copied, source):
+    (source / "f").write_bytes(b"a" * 4096)
+    with (source / "f").open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        mapped[0] = ord("b")
+        base, _ = copied("base")
+        mapped[0] = ord("c")
+        target, _ = copied(base=base, settled_seconds=60)
+    assert (target / "f").read_bytes()[:1] == b"c"
 
 
 def test_where_a_file_system_has_no_hard_links_files_are_copied(copied, source, monkeypatch):
