@@ -23,7 +23,8 @@ import threading
 _CLONE_PARENT = 0x8000
 _NR_CLONE = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine, -1)
 _MOST_BYTES = 65536
-_PYTHON = os.path.join(sys.prefix, "kernels", "bin", "python")
+# The bot starts it by its real place, which `kernels` links to.
+_PYTHON = os.path.join(os.path.realpath(os.path.join(sys.prefix, "kernels")), "bin", "python")
 
 
 class _Copy(subprocess.Popen):

@@ -436,7 +436,9 @@ def test_what_cannot_be_kept_changes_the_status(started, tmp_path):
 
 
 def test_the_help_says_what_the_status_means(interpreter_bot):
-    assert "everything was kept" in " ".join(interpreter_bot("exec", "--help").stdout.split())
+    assert "all files of --keep were saved" in " ".join(
+        interpreter_bot("exec", "--help").stdout.split()
+    )
 
 
 def test_input_that_never_comes_does_not_keep_the_command_from_ending(started):

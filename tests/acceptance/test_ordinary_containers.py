@@ -1,4 +1,4 @@
-"""What people and operators are told in an ordinary container, where namespaces are refused."""
+"""What people and operators meet in an ordinary container, where namespaces are refused."""
 
 import os
 import subprocess
@@ -17,24 +17,24 @@ host = "example.org"
 [[connections]]
 name = "sales"
 kind = "sqlite"
-address = "/usr/sales.sqlite"
+address = "/tmp/sales.sqlite"
 [[mcp_servers]]
 name = "clock"
 command = ["/usr/bin/cat"]
 """
 CELL = """
 import socket
-try:
-    connections["sales"].query("SELECT 1")
-except Exception as error:
-    print(error)
+print(connections["sales"].query("SELECT amount FROM orders"))
 try:
     socket.create_connection(("127.0.0.1", 80))
 except OSError as error:
     print(error)
 """
-
-
+DATABASE = """
+import sqlite3
+with sqlite3.connect("/tmp/sales.sqlite") as database:
+    database.execute("CREATE TABLE orders AS SELECT 4210 AS amount")
+"""
 RESOLVED = """
 import sqlite3
 sqlite3.connect("/mnt/data/a.db").execute("CREATE TABLE t (a)")
@@ -64,11 +64,10 @@ def run_in_container(config, *arguments, options=(), prelude=""):
 
 
 @pytest.mark.parametrize("options", [[], ["--plain"]], ids=["root", "plain"])
-def test_code_learns_why_it_reaches_nothing(config, options):
-    done = run_in_container(config, "exec", "--cell", CELL, options=options)
-    connection, network = done.stdout.splitlines()
-    assert "not available at the sandbox level 'container' yet" in connection
-    assert "not supported" in network
+def test_code_reaches_what_the_operator_lists_and_nothing_of_the_machine(config, options):
+    done = run_in_container(config, "exec", "--cell", CELL, options=options, prelude=DATABASE)
+    assert "4210" in done.stdout, done.stderr
+    assert "Connection refused" in done.stdout
 
 
 @pytest.mark.parametrize("options", [[], ["--plain"]], ids=["root", "plain"])
@@ -84,12 +83,12 @@ def test_operator_learns_why_a_program_offers_no_tools(config):
     assert "cannot have a sandbox here" in done.stdout + done.stderr
 
 
-def test_operator_learns_what_code_does_not_reach(config):
-    done = run_in_container(config, "doctor")
+def test_operator_learns_that_doors_work_and_programs_of_tools_do_not(config):
+    done = run_in_container(config, "doctor", prelude=DATABASE)
     assert "level: container" in done.stdout + done.stderr
-    [doors] = [line for line in done.stdout.splitlines() if line.startswith("doors ")]
-    assert "NO" in doors
-    assert "`connections`" in doors
+    rows = {line[:22].strip(): line for line in done.stdout.splitlines()}
+    assert " yes " in rows["doors"]
+    assert " NO " in rows["programs of tools"]
 
 
 CLOSE_PYTHON = """

@@ -118,7 +118,7 @@ async def test_slack_that_refuses_the_token_for_a_while_is_down_and_comes_back(
             slack.command("U1", "C1", "/py", "print(6 * 7)")
             _, warned = "", ""
             async with asyncio.timeout(30):
-                while "Slack failed: Slack does not accept" not in warned:
+                while "Slack failed: Slack no longer accepts" not in warned:
                     await asyncio.sleep(0.05)
                     warned += capsys.readouterr().err
             slack.world.teams["T1"].is_revoked = False

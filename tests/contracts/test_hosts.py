@@ -658,7 +658,7 @@ async def test_changes_are_what_came_since_a_mark(hosts, key):
     assert [info.name for info in changes.files] == ["made"]
     assert [name for name, _ in changes.skipped] == ["link"]
     assert not changes.is_truncated
-    with pytest.raises(errors.WorkspaceError, match="not known any more"):
+    with pytest.raises(errors.WorkspaceError, match="no longer knows"):
         await workspace.changes_since("never")
 
 
@@ -739,7 +739,7 @@ async def test_a_file_is_read_as_it_was_at_a_checkpoint(hosts, key):
     async with workspace.read("f") as content:
         assert b"".join([chunk async for chunk in content]) == b"newer"
     for name, checkpoint in (("f", "2"), ("g", "0"), ("f", "../0"), ("../0.json", "0")):
-        with pytest.raises(errors.FileMissingError, match="not kept"):
+        with pytest.raises(errors.FileMissingError, match="no longer kept"):
             async with workspace.read(name, checkpoint=checkpoint):
                 pass
 
