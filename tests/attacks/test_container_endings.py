@@ -141,49 +141,6 @@ async def test_temporary_files_do_not_grow_beyond_their_limit(bot, run, key_of):
     assert held.bytes < 3 * bot.limits.temporary_bytes
 
 
-SOCKETS = """
-import socket, time
-held = []
-for _ in range(100):
-    pair = socket.socketpair()
-    held.append(pair)
-    pair[0].setblocking(False)
-    try:
-        while True: pair[0].send(bytes(65536))
-    except BlockingIOError: pass
-print(flush=True)
-time.sleep(30)
-"""
-HOLD_SOCKETS = f"""
-holders = [
-    subprocess.Popen([sys.executable, '-S', '-c', {SOCKETS!r}], stdout=subprocess.PIPE)
-    for _ in range(20)
-]
-for holder in holders: holder.stdout.readline()
-time.sleep(5)
-"""
-# Removed with the session, or by the test.
-FILES_OF_MEMORY = """
-for number in range(20_000):
-    os.close(os.open(f"/dev/shm/attack-{number}", os.O_CREAT | os.O_WRONLY))
-time.sleep(5)
-"""
-
-
-async def test_memory_in_sockets_counts(run):
-    ran = await run(boxes.code(HOLD_SOCKETS))
-
-    assert ran.finished.kernel_lost, ran
-
-
-@pytest.mark.skipif(container_level.IS_PLAIN, reason="files of one user are nobody's in particular")
-async def test_files_in_shared_memory_count(run):
-    ran = await run(boxes.code(FILES_OF_MEMORY))
-
-    assert ran.finished.kernel_lost, ran
-    assert await boxes.until(lambda: "attack-0" not in container_level.shared_files())
-
-
 STORM = """
 made = 0
 try:
