@@ -100,7 +100,7 @@ class SessionMonitor:
         self._roused = asyncio.Event()
         self._is_hurried = False
         self._is_over = False
-        self._was_over = False
+        self._was_over = self._was_late = False
         self._written_bytes = 0
         # When the kernel was last used, and what it had used then; both as of the last freezing.
         self._idle_since = self._cpu_seconds = 0.0
@@ -244,7 +244,11 @@ class SessionMonitor:
         """Return how and why to end a session whose memory or processes are over the limits."""
         limit_bytes = self._limits.memory_bytes + HEADROOM_BYTES
         reading = await self._after_clocks(self.usage.reading, limit_bytes, self._most_tasks)
-        if reading.memory_bytes > limit_bytes:
+        was_late, self._was_late = self._was_late, reading.is_late
+        if reading.is_late and not was_late:
+            # A busy machine may be why; whoever hides its memory so is found by the next look.
+            self._look_on()
+        elif reading.memory_bytes > limit_bytes:
             _log.info("a session has too much memory: %s", reading)
             reason = run_words.over_memory(self._limits.memory_bytes)
             return values.Ending.OUT_OF_MEMORY, reason

@@ -35,16 +35,17 @@ class Reading:
     """Use of a session at one moment.
 
     Attributes:
-        memory_bytes: its memory; an upper bound if that is not over the limit, or where there was
-            more to read than time.
+        memory_bytes: its memory; an upper bound if that is not over the limit, or if it is late.
         tasks: its processes and all their threads; not all of them if they are too many.
         groups: how many `setsid` made of its processes. Without cgroups, a host may divide its
             processors among such groups, and give each as much as the whole of another session.
+        is_late: there was more memory to read than time.
     """
 
     memory_bytes: int = 0
     tasks: int = 0
     groups: int = 0
+    is_late: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -173,10 +174,12 @@ class SessionProcesses:
         with procfs.reading_as(self._read_as):
             pids = self.pids()
             shared_bytes = procfs.shared_bytes(pids) if limit_bytes is None else 0
-            return max(self._memory_bytes(pids, limit_bytes), shared_bytes)
+            return max(self._memory_bytes(pids, limit_bytes)[0], shared_bytes)
 
-    def _memory_bytes(self, pids: list[int], limit_bytes: int | None) -> int:
-        """Begin with an upper bound, some 50 µs a process, and look closer only where that is over.
+    def _memory_bytes(self, pids: list[int], limit_bytes: int | None) -> tuple[int, bool]:
+        """Return the memory, and whether there was no time to read all of it.
+
+        Begin with an upper bound, some 50 µs a process, and look closer only where that is over.
 
         A proportional set takes 10 µs for each resident megabyte.
         """
@@ -187,10 +190,10 @@ class SessionProcesses:
         known_bytes, rest_bytes = 0, sum(bounds.values())
         for pid, number in sorted(bounds, key=bounds.__getitem__, reverse=True):
             if known_bytes + rest_bytes <= enough_bytes:
-                return known_bytes + rest_bytes
+                return known_bytes + rest_bytes, False
             if budget.is_spent:
                 # Whatever is read first may be there to hide the rest.
-                return known_bytes + rest_bytes
+                return known_bytes + rest_bytes, True
             rest_bytes -= bounds[pid, number]
             try:
                 known_bytes += procfs.proportional_bytes(number)
@@ -202,7 +205,7 @@ class SessionProcesses:
                 continue  # It is gone.
             if known_bytes > too_many_bytes:
                 break
-        return known_bytes
+        return known_bytes, False
 
     def reading(self, limit_bytes: int, max_tasks: int | None = None) -> Reading:
         """Read everything once, for a bounded time.
@@ -215,10 +218,10 @@ class SessionProcesses:
         if max_tasks is not None and tasks > max_tasks:
             return Reading(tasks=tasks)
         with procfs.reading_as(self._read_as):
-            memory_bytes = self._memory_bytes(pids, limit_bytes)
+            memory_bytes, is_late = self._memory_bytes(pids, limit_bytes)
         stats = (procfs.stat(pid) for pid in pids if pid != self._init)
         groups = {fields[3] for fields in stats if not procfs.has_ended(fields)}
-        return Reading(memory_bytes, tasks, len(groups))
+        return Reading(memory_bytes, tasks, len(groups), is_late)
 
 
 def start_ticks(pid: int) -> int:

@@ -180,6 +180,18 @@ async def test_memory_is_looked_at_while_as_many_walk_through_files_as_can(tmp_p
         forever.set()
 
 
+async def test_what_there_is_no_time_to_read_ends_a_session_only_if_that_happens_twice(tmp_path):
+    late = session_metering.Reading(577 * MIB, 2, 1, is_late=True)
+    busy, hiding = Session(tmp_path), Session(tmp_path, reading=late)
+    readings = [late, FINE]
+    busy.reading = lambda *_: readings[0] if len(readings) == 1 else readings.pop(0)
+    async with watched(tmp_path, {"busy": busy, "hiding": hiding}):
+        await until(lambda: hiding.kernel.condemned)
+        await until(lambda: len(readings) == 1)
+    assert hiding.looks == 2
+    assert not busy.kernel.condemned
+
+
 class QuickKernel(Kernel):
     """Runs something else whenever one looks."""
 
