@@ -58,6 +58,7 @@ class SessionMonitor:
         usage: measures its session.
         disk_bytes: its session's disk usage at the last check. What its processes ever wrote, if
             that is more: files that are deleted while they are open are in no directory.
+        hides_writes: whether a process kept that from being seen then.
         has_grown: whether that is a megabyte more than at the check before.
         checked: set once its disk was checked since the last `request_check`, and when it ended.
     """
@@ -100,7 +101,7 @@ class SessionMonitor:
         self._roused = asyncio.Event()
         self._is_hurried = False
         self._is_over = False
-        self._was_over = self._was_late = False
+        self.hides_writes = self._was_over = self._was_late = False
         self._written_bytes = 0
         # When the kernel was last used, and what it had used then; both as of the last freezing.
         self._idle_since = self._cpu_seconds = 0.0
@@ -264,7 +265,9 @@ class SessionMonitor:
         loop = asyncio.get_running_loop()
         measured = await loop.run_in_executor(self._disk_threads, self._measure, workspace)
         usage, saved, temporary, stored_bytes = measured
-        before, self.disk_bytes = self.disk_bytes, max(usage.bytes + temporary.bytes, stored_bytes)
+        self.hides_writes = stored_bytes is None
+        held_bytes = max(usage.bytes + temporary.bytes, stored_bytes or 0)
+        before, self.disk_bytes = self.disk_bytes, held_bytes
         # What the session had at the first check may be of last year.
         self.has_grown = self._has_been_seen and self.disk_bytes > before + _GROWTH_BYTES
         self._has_been_seen = True
@@ -291,7 +294,7 @@ class SessionMonitor:
         directory_contents.DirectoryUsage,
         directory_contents.DirectoryUsage,
         directory_contents.DirectoryUsage,
-        int,
+        int | None,
     ]:
         """Measure its files, saved variables, temporary files, and what it wrote. Blocks."""
         saved = workspace.measure_variables(self._most_saved_bytes)

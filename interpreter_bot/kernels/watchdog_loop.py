@@ -161,7 +161,7 @@ def _is_full(directory: pathlib.Path, limits: settings.Limits) -> bool:
 
 
 async def _kill_largest_disk_user(everyone: Sequence[session_monitors.SessionMonitor]) -> None:
-    """Kill the kernel whose session holds most of a full disk, busy or not.
+    """Kill the kernel whose session holds most of a full disk, or hides what it wrote, busy or not.
 
     The others are killed only if that is not enough, and none that holds little and does not grow:
     its end would free nothing.
@@ -172,9 +172,13 @@ async def _kill_largest_disk_user(everyone: Sequence[session_monitors.SessionMon
         async with asyncio.timeout(_FULL_DISK_SECONDS):
             for monitor in everyone:
                 await monitor.checked.wait()
-    guilty = [one for one in everyone if one.has_grown or one.disk_bytes > _LITTLE_BYTES]
+    guilty = [
+        one
+        for one in everyone
+        if one.hides_writes or one.has_grown or one.disk_bytes > _LITTLE_BYTES
+    ]
     if guilty:
-        largest = max(guilty, key=lambda monitor: monitor.disk_bytes)
+        largest = max(guilty, key=lambda monitor: (monitor.hides_writes, monitor.disk_bytes))
         largest.launched.kernel.kill_with_reason(values.Ending.STOPPED, run_words.DISK_FULL)
 
 

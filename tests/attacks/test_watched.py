@@ -191,6 +191,29 @@ async def test_what_tcp_sockets_queue_is_little(run):
     assert 0 < int(ran.word) < 1 << 20
 
 
+async def test_a_process_hides_nothing_of_what_it_wrote_unseen(bot, run, key_of):
+    await run("1")
+    usage = bot.pool.live[key_of()].provisioner.usage()
+    assert await asyncio.to_thread(usage.stored_bytes) is not None
+
+    ran = await run(
+        boxes.code("""
+        told, tell = os.pipe()
+        if os.fork() == 0:
+            libc.prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
+            file = open("/mnt/data/gone", "wb", buffering=0)
+            os.unlink("/mnt/data/gone")
+            file.write(bytes(20 << 20))
+            os.write(tell, b".")
+            time.sleep(60)
+        print(os.read(told, 1))
+        """)
+    )
+    assert ran.word == "b'.'", ran
+    stored_bytes = await asyncio.to_thread(usage.stored_bytes)
+    assert stored_bytes is None or stored_bytes >= 20 * boxes.MIB
+
+
 async def test_a_thread_has_no_files_of_its_own(attempt):
     unshared = "threading.Thread(target=lambda: attempt(lambda: call(436, 1000, 1000, 2)))"
     prelude = f"it = {unshared}; it.start(); it.join()"

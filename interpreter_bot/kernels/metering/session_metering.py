@@ -153,16 +153,33 @@ class SessionProcesses:
 
     def written_bytes(self) -> int:
         """Return all that live processes ever wrote, to files and sockets alike."""
-        return sum(row[_WRITTEN] for row in self._io())
+        return sum(row[_WRITTEN] for row in self._io().values() if row)
 
-    def stored_bytes(self) -> int:
-        """Return all that live processes ever wrote to disks, whatever became of the files."""
-        return sum(row[_STORED] - row[_NOT_STORED] for row in self._io())
+    def stored_bytes(self) -> int | None:
+        """Return all that live processes ever wrote to disks, whatever became of the files.
 
-    def _io(self) -> list[list[int]]:
+        None if one of them hides it; init, which is the bot's own where it cannot be read, writes
+        nothing.
+        """
+        rows = self._io()
+        if any(row is None for pid, row in rows.items() if pid != self._init):
+            return None
+        return sum(row[_STORED] - row[_NOT_STORED] for row in rows.values() if row)
+
+    def _io(self) -> dict[int, list[int] | None]:
+        """Read what each process wrote; None for one that hides it."""
+        rows: dict[int, list[int] | None] = {}
         with procfs.reading_as(self._read_as):
-            rows = [procfs.read(f"/proc/{pid}/io").split() for pid in self.pids()]
-        return [[int(word) if word.isdigit() else 0 for word in row] for row in rows if row]
+            for pid in self.pids():
+                try:
+                    words = procfs.read_or_raise(f"/proc/{pid}/io").split()
+                except PermissionError:
+                    rows[pid] = None
+                except OSError:
+                    continue  # It is gone.
+                else:
+                    rows[pid] = [int(word) if word.isdigit() else 0 for word in words]
+        return rows
 
     def memory_bytes(self, limit_bytes: int | None = None) -> int:
         """Return the memory of all processes together.

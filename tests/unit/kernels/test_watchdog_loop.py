@@ -433,6 +433,16 @@ async def test_more_processes_than_allowed_end_a_session_that_no_limit_of_the_sy
         assert crowded.kernel.condemned == [(values.Ending.STOPPED, reason)]
 
 
+async def test_a_full_disk_ends_first_who_hides_what_it_wrote(tmp_path, monkeypatch):
+    large, hiding = Session(tmp_path, stored=900 * MIB), Session(tmp_path, stored=None)
+    is_full = iter([False, False, False, True])
+    monkeypatch.setattr(watchdog_loop, "_is_full", lambda *_: next(is_full, False))
+    async with watched(tmp_path, {"large": large, "hiding": hiding}):
+        await until(lambda: large.kernel.condemned or hiding.kernel.condemned)
+        assert hiding.kernel.condemned == [(values.Ending.STOPPED, run_words.DISK_FULL)]
+        assert not large.kernel.condemned
+
+
 async def test_a_full_disk_ends_nobody_who_holds_little_and_does_not_grow(tmp_path, monkeypatch):
     small, growing = Session(tmp_path, stored=60 * MIB), Session(tmp_path)
     monkeypatch.setattr(watchdog_loop, "_is_full", lambda *_: True)
