@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -38,9 +39,11 @@ class Terminal:
         """Read until some words are printed."""
         async with asyncio.timeout(60):
             while words not in self.text:
-                # The end of the command is an error of its terminal.
-                data = await asyncio.to_thread(os.read, self._ours, 65536)
-                self.text += data.decode()
+                # In steps: a thread that waits for ever would keep the test from ending.
+                ready = await asyncio.to_thread(select.select, [self._ours], [], [], 1.0)
+                if ready[0]:
+                    # The end of the command is an error of its terminal.
+                    self.text += os.read(self._ours, 65536).decode()
         self.text = self.text.partition(words)[2]
 
     async def enter(self, prompt, *lines):
@@ -48,6 +51,17 @@ class Terminal:
         await self.until(prompt)
         for line in lines:
             os.write(self._ours, line.encode() + b"\n")
+
+    async def interrupt(self):
+        """Interrupt the command until it ends; returns its status.
+
+        More than once, as a person would: Python misses a signal that comes just before it reads.
+        """
+        async with asyncio.timeout(60):
+            while self.process.poll() is None:
+                self.process.send_signal(signal.SIGINT)
+                await asyncio.sleep(0.5)
+        return self.process.returncode
 
     def close(self):
         self.process.kill()
@@ -83,7 +97,7 @@ async def test_a_model_that_works_is_stored_and_nothing_else(terminal, tmp_path)
         await terminal.enter("xoxb-", "")
         await terminal.enter("Bot token", "")
         await terminal.until("Done.")
-        assert await asyncio.to_thread(terminal.process.wait) == 0
+        assert await asyncio.to_thread(terminal.process.wait, 60) == 0
     assert stored(tmp_path) == {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": server.base_url}
     assert KEY not in (tmp_path / "data/credentials").read_text()
 
@@ -93,8 +107,7 @@ async def test_an_interrupt_leaves_what_was_there(terminal, tmp_path):
     stored_credentials.StoredCredentials(config).save({"OPENAI_API_KEY": "sk-before"})
     await terminal.enter("Key (not shown): ", "sk-after-0123456789")
     await terminal.until("Address")
-    os.kill(terminal.process.pid, signal.SIGINT)
-    assert await asyncio.to_thread(terminal.process.wait) != 0
+    assert await terminal.interrupt() != 0
     assert stored(tmp_path) == {"OPENAI_API_KEY": "sk-before"}
 
 
