@@ -97,7 +97,7 @@ async def counts_what_a_session_uses(pool, kernel, files):
 
     def memory_bytes() -> int:
         counted = usage.counted_bytes()
-        return usage.reading().memory_bytes if counted is None else counted
+        return usage.memory_bytes() if counted is None else counted
 
     async def rest() -> None:
         seen = await asyncio.to_thread(usage.clocks)
@@ -186,7 +186,6 @@ def idle() -> types.SimpleNamespace:
         clocks=lambda: {1: 1},
         have_moved=lambda _: False,
         written_bytes=lambda: 0,
-        uncounted_bytes=lambda: 0,
     )
 
 
