@@ -95,23 +95,25 @@ $(SUITES:%=test-%): test-%: setup
 test-others: setup
 	$(PYTEST) -m "not deploy" $(SUITES:%=--ignore=tests/%) tests
 
-# Root of an ordinary container can make none of what follows.
+# Root of an ordinary container can make none of what follows; then a sentence says so.
 MAY_MOUNT := [ "$$(id -u)" = 0 ] && unshare --mount --pid --fork --mount-proc true 2>/dev/null
+SAY_SKIPPED = else echo "$@: skipped, as it takes root who may make namespaces and mounts$(ALSO)"
 
 # Once more what was root's: the walls of a plain user are other walls. What kernels send is read by
 # one code, whoever the bot is, and so are the programs in place of installers: `any_user` has run.
 test-plain: setup
 	@if $(MAY_MOUNT); then set -x; $(BIN)/python -m tests.unprivileged \
 		$(CURDIR)/$(PYTEST) -m "(attack or stack) and not any_user" \
-		tests/attacks tests/acceptance tests/integration/test_analysis.py; fi
+		tests/attacks tests/acceptance tests/integration/test_analysis.py; $(SAY_SKIPPED); fi
 
 # And what depends on whose files and processes are whose, as one who was granted ids to give away
 # (Debian's uidmap).
 WITH_IDS := walls artifacts between_sessions watched afterwards
+test-plain-with-ids: ALSO := , and Debian's uidmap
 test-plain-with-ids: setup
 	@if $(MAY_MOUNT) && command -v newuidmap >/dev/null; then set -x; $(BIN)/python -m tests.unprivileged --subordinate \
 		$(CURDIR)/$(PYTEST) \
-		$(addprefix tests/attacks/test_,$(WITH_IDS:%=%.py)); fi
+		$(addprefix tests/attacks/test_,$(WITH_IDS:%=%.py)); $(SAY_SKIPPED); fi
 
 # And in what an ordinary container allows, where walls are of another kind.
 AT_THIS_LEVEL := container_* walls files network secrets between_sessions processes
@@ -119,7 +121,7 @@ DOORS := tests/integration/egress/test_doors.py tests/integration/kernel_host/te
 test-in-container: setup
 	@if $(MAY_MOUNT); then set -x; $(BIN)/python -m tests.in_container $(CURDIR)/$(PYTEST) \
 		$(wildcard $(AT_THIS_LEVEL:%=tests/attacks/test_%.py)) $(DOORS) \
-		tests/integration/test_container_level.py tests/acceptance/test_exec.py; fi
+		tests/integration/test_container_level.py tests/acceptance/test_exec.py; $(SAY_SKIPPED); fi
 	@if $(MAY_MOUNT); then set -x; $(BIN)/python -m tests.in_container --plain $(CURDIR)/$(PYTEST) \
 		$(wildcard $(AT_THIS_LEVEL:%=tests/attacks/test_%.py)) $(DOORS); fi
 
