@@ -117,13 +117,14 @@ test-plain-with-ids: setup
 
 # And in what an ordinary container allows, where walls are of another kind.
 AT_THIS_LEVEL := container_* walls files network secrets between_sessions processes
-DOORS := tests/integration/egress/test_doors.py tests/integration/kernel_host/test_door_leases.py
+DOORS_AND_TOOLS := tests/integration/egress/test_doors.py tests/integration/kernel_host/test_door_leases.py \
+	tests/integration/mcp_servers/test_program_transport.py
 test-in-container: setup
 	@if $(MAY_MOUNT); then set -x; $(BIN)/python -m tests.in_container $(CURDIR)/$(PYTEST) \
-		$(wildcard $(AT_THIS_LEVEL:%=tests/attacks/test_%.py)) $(DOORS) \
+		$(wildcard $(AT_THIS_LEVEL:%=tests/attacks/test_%.py)) $(DOORS_AND_TOOLS) \
 		tests/integration/test_container_level.py tests/acceptance/test_exec.py; $(SAY_SKIPPED); fi
 	@if $(MAY_MOUNT); then set -x; $(BIN)/python -m tests.in_container --plain $(CURDIR)/$(PYTEST) \
-		$(wildcard $(AT_THIS_LEVEL:%=tests/attacks/test_%.py)) $(DOORS); fi
+		$(wildcard $(AT_THIS_LEVEL:%=tests/attacks/test_%.py)) $(DOORS_AND_TOOLS); fi
 
 # What depends on the Python itself: kernels with their walls and variables, and the bot as people
 # start it. For a Python on which not all tests are run; on two cores it takes about five minutes.

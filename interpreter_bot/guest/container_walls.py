@@ -243,17 +243,7 @@ def confine(spec: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
         by_name=(_SHARED_MEMORY,),
         ports=(),
     )
-    if spec["has_own_id"]:
-        # The right to do so goes with the id.
-        syscalls.bar_capabilities()
-        become(spec["uid"])
-    # After the change of credentials, which clears both.
-    syscalls.set_dumpable(True)
-    syscalls.die_with_parent(signal.SIGKILL)
-    syscalls.forbid_new_privileges()
-    landlock.enforce(ruleset)
-    # In directories that all share, such as /dev/shm.
-    os.umask(0o077)
+    _enter(ruleset, spec["uid"] if spec["has_own_id"] else None)
     is_linked = os.path.exists(rootfs.DATA) and os.path.samefile(rootfs.DATA, _path(_DATA))
     home = rootfs.DATA if is_linked else _path(_DATA)
     _use_temporary(_path(_TEMPORARY))
@@ -267,6 +257,42 @@ def confine(spec: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
     listener = syscalls.install_filter(program, is_supervised=has_doors)
     own = spec | {"home": home, "variables": _path(_VARIABLES)}
     return own, [listener] if has_doors else []
+
+
+def confine_program(
+    *, readable: Iterable[str], writable: str, uid: int | None, has_network: bool
+) -> None:
+    """Confine this process, whose only thread this is, before it becomes a program; irrevocable.
+
+    Args:
+        readable: what it may read beside the system.
+        writable: its directory; it begins there.
+        uid: its user id, which all programs may have; None for that of now.
+        has_network: it has the container's network, but no sockets of files.
+    """
+    ruleset = landlock.prepare(
+        [*_READABLE, *readable], [writable], _DEVICES, ports=None if has_network else ()
+    )
+    os.chdir(writable)
+    _enter(ruleset, uid)
+    syscalls.drop_capabilities()
+    program = seccomp.build(has_namespaces=False, has_shared_id=True, has_network=has_network)
+    syscalls.install_filter(program)
+
+
+def _enter(ruleset: int, uid: int | None) -> None:
+    """Become a user, if it is another one, and be held to a ruleset; irrevocable."""
+    if uid is not None:
+        # The right to do so goes with the id.
+        syscalls.bar_capabilities()
+        become(uid)
+    # After the change of credentials, which clears both.
+    syscalls.set_dumpable(True)
+    syscalls.die_with_parent(signal.SIGKILL)
+    syscalls.forbid_new_privileges()
+    landlock.enforce(ruleset)
+    # In directories that all share, such as /dev/shm.
+    os.umask(0o077)
 
 
 def _path(descriptor: int) -> str:

@@ -2,9 +2,13 @@
 
 `python -m interpreter_bot.guest.sandbox_launcher SPEC PROGRAM ARGUMENT…` becomes three processes:
 this one waits, its child is the first of a pid namespace, and of that one's child is PROGRAM. SPEC
-is JSON: the directories that it may read, its resource limits, the size of its /tmp, in which it
-has a home that goes with it, whether it has the host's network, and open files of its control
-group. Without SPEC and PROGRAM it only tries whether there can be such sandboxes.
+is JSON: the level that the settings demand, the directories that it may read, its resource limits,
+the size of its /tmp, in which it has a home that goes with it, whether it has the host's network,
+and open files of its control group.
+
+At the level `container`, PROGRAM is a child of this process, which ends all that it leaves behind.
+For that level, SPEC also has a directory for temporary files, and a user id if this process is
+root's. Without PROGRAM it only tries whether there can be such a sandbox.
 """
 
 from __future__ import annotations
@@ -15,10 +19,12 @@ import signal
 import sys
 from typing import Any, NoReturn
 
-from . import confinement, landlock, rootfs, syscalls
+from . import confinement, container_walls, landlock, rootfs, syscalls
 
 _NAMESPACES = syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWUTS
 _FAILED = 125
+# They may all have one user id, whose processes are counted together. The bot counts each one's.
+_PROGRAMS_OF_ONE_USER = 16
 # How names and certificates are found.
 _NETWORK_FILES = (
     *("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services"),
@@ -35,12 +41,20 @@ def main(arguments: list[str]) -> NoReturn:
     Raises:
         OSError: a wall cannot be built; nothing runs then.
     """
-    if not arguments:
-        sys.exit(_try_namespaces())
     spec, program = json.loads(arguments[0]), arguments[1:]
     for entrance in spec["entrances"]:
         os.write(entrance, b"0")
         os.close(entrance)
+    refusal = "" if spec["level"] == confinement.CONTAINER else _refusal_of_namespaces()
+    has_namespaces = not refusal and spec["level"] != confinement.CONTAINER
+    if refusal and spec["level"] != "auto":
+        sys.exit(refusal)
+    if not has_namespaces and (reason := _refusal_of_container(spec)):
+        sys.exit(f"{refusal}; and without namespaces: {reason}" if refusal else reason)
+    if not program:
+        sys.exit()
+    if not has_namespaces:
+        _run_in_container(spec, program)
     uid, gid = os.getuid(), os.getgid()
     if not uid:
         os.setgroups([])
@@ -57,13 +71,84 @@ def main(arguments: list[str]) -> NoReturn:
     _run(spec, program)
 
 
-def _try_namespaces() -> str | None:
-    """Return why this process cannot have namespaces of its own; None once it has."""
+def _refusal_of_namespaces() -> str:
+    """Return why a program cannot have namespaces of its own; empty if it can. Tried in a child."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            uid, gid = os.getuid(), os.getgid()
+            syscalls.unshare(_NAMESPACES)
+            confinement.map_to_root(uid, gid)
+            syscalls.unshare(syscalls.CLONE_NEWPID)
+            # Refused where parts of the machine's are covered, as in Docker.
+            if os.fork():
+                os._exit(0)
+            syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
+            syscalls.mount("proc", "/proc", "proc", syscalls.MS_NOSUID | syscalls.MS_NODEV)
+        except OSError as error:
+            os.write(writer, str(error).encode())
+        os._exit(0)
+    os.close(writer)
+    with open(reader) as file:
+        refusal = file.read()
+    os.waitpid(child, 0)
+    return refusal
+
+
+def _refusal_of_container(spec: dict[str, Any]) -> str:
+    """Return why a program cannot have the walls of the level `container`; empty if it can."""
+    is_root = not os.getuid()
+    reason = container_walls.missing(has_own_ids=is_root)
+    if is_root and not reason:
+        reason = container_walls.own_id_refusal(spec["uid"], spec["readable"])
+    return reason
+
+
+def _run_in_container(spec: dict[str, Any], program: list[str]) -> NoReturn:
+    """Run the program as a child of this process, and end all that it leaves behind."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_FAILED))
+    syscalls.die_with_parent(signal.SIGTERM)
+    syscalls.adopt_orphans()
+    child = 0
     try:
-        syscalls.unshare(_NAMESPACES)
-    except OSError as error:
-        return str(error)
-    return None
+        child = os.fork()
+        if not child:
+            _exec_in_container(spec, program)
+        null = os.open(os.devnull, os.O_RDWR)
+        for number in range(3):
+            os.dup2(null, number)
+        while (ended := os.wait())[0] != child:
+            pass
+        sys.exit(_status(ended[1]))
+    finally:
+        if child:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            container_walls.end_descendants()
+
+
+def _exec_in_container(spec: dict[str, Any], program: list[str]) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # The bot ends the group of this process's parent, which has to see to the rest.
+    os.setsid()
+    confinement.prefer_as_oom_victim()
+    limits = spec["rlimits"]
+    own = {
+        "NPROC": _PROGRAMS_OF_ONE_USER * limits["NPROC"],
+        "FSIZE": spec["temporary_bytes"],
+    }
+    confinement.limit(limits | own)
+    uid = None if os.getuid() else spec["uid"]
+    if uid is not None:
+        os.chown(spec["temporary"], uid, uid)
+    container_walls.confine_program(
+        readable=[*spec["readable"], *(_NETWORK_FILES if spec["has_network"] else ())],
+        writable=spec["temporary"],
+        uid=uid,
+        has_network=spec["has_network"],
+    )
+    os.environ.update(HOME=spec["temporary"], TMPDIR=spec["temporary"])
+    os.execvp(program[0], program)
 
 
 def _enter(spec: dict[str, Any]) -> None:

@@ -103,8 +103,7 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "shmget": (29, 194),
 }
 # What namespaces would do: these reach objects and processes that all sessions of a container
-# share, some of them by numbers that can be guessed. And nobody may come to a session: a socket
-# that listens without an address would get a port of the container's.
+# share, some of them by numbers that can be guessed.
 _DENIED_WITHOUT_NAMESPACES = {
     "shmat": (30, 196),
     "shmctl": (31, 195),
@@ -118,8 +117,6 @@ _DENIED_WITHOUT_NAMESPACES = {
     "mq_unlink": (241, 181),
     "get_robust_list": (274, 100),
     "sched_setattr": (314, 274),
-    "bind": (49, 200),
-    "listen": (50, 201),
 }
 # Where sessions have the bot's user id, Landlock does not keep them from changing modes, groups and
 # attributes of the bot's files: by their paths, or once they are open, which takes the right to
@@ -182,6 +179,9 @@ _CLONE = (56, 220)
 _IOCTL = (16, 29)
 _SOCKETS = ((41, 198), (53, 199))  # socket, socketpair
 _CONNECT = (42, 203)
+# Nobody may come to a session: a socket that listens without an address would get a port of the
+# container's.
+_SERVERS = ((49, 200), (50, 201))  # bind, listen
 _SETSOCKOPT = (54, 208)
 _GETSOCKOPT = (55, 209)
 _PRCTL = (157, 167)
@@ -323,7 +323,7 @@ def _arguments(column: int) -> bytes:
     return b"".join(_only(numbers[column], rule) for numbers, rule in rules.items())
 
 
-def _arguments_without_namespaces(column: int, *, has_doors: bool) -> bytes:
+def _arguments_without_namespaces(column: int, *, has_doors: bool, has_network: bool) -> bytes:
     """Build the rules for what namespaces would do; they go on where they refuse nothing.
 
     `PINNED` descriptors cannot be closed or replaced: paths of the session lead through them. For
@@ -376,9 +376,14 @@ def _arguments_without_namespaces(column: int, *, has_doors: bool) -> bytes:
         # libzmq calls these with the id of its own thread, and ends the process where it may not.
         **{numbers: first + is_own + _answer(0) + allow for numbers in _SET_SCHEDULERS},
         **dict.fromkeys(_SOCKETS, families),
-        _SETSOCKOPT: level,
-        _CONNECT: _instruction(_RETURN, _SUPERVISE) if has_doors else _answer(errno.EPERM),
     }
+    if has_network:
+        # By its path, it could connect to what the bot listens on. A pair is connected for good.
+        rules[_SOCKETS[0]] = first + _only(_UNIX, _answer(errno.EAFNOSUPPORT)) + number
+    else:
+        connect = _instruction(_RETURN, _SUPERVISE) if has_doors else _answer(errno.EPERM)
+        rules |= {_SETSOCKOPT: level, _CONNECT: connect}
+        rules |= dict.fromkeys(_SERVERS, _answer(errno.EPERM))
     return b"".join(_only(numbers[column], rule) for numbers, rule in rules.items())
 
 
@@ -447,7 +452,11 @@ def _no_huge_pages() -> bytes:
 
 @functools.cache
 def build(
-    *, has_namespaces: bool = True, has_shared_id: bool = False, has_doors: bool = False
+    *,
+    has_namespaces: bool = True,
+    has_shared_id: bool = False,
+    has_doors: bool = False,
+    has_network: bool = False,
 ) -> bytes:
     """Build the BPF program for this machine.
 
@@ -455,6 +464,7 @@ def build(
         has_namespaces: of its own; without them, also deny calls that reach beyond the session.
         has_shared_id: it has the bot's user id.
         has_doors: without namespaces, its connections are supervised, rather than refused.
+        has_network: without namespaces, it may use the network that it has.
 
     Raises:
         OSError: there is no table for this machine's architecture.
@@ -476,7 +486,9 @@ def build(
     if not has_namespaces:
         for denied in _DENIED_WITHOUT_NAMESPACES.values():
             program += _only(denied[column], _answer(errno.EPERM))
-        program += _arguments_without_namespaces(column, has_doors=has_doors)
+        program += _arguments_without_namespaces(
+            column, has_doors=has_doors, has_network=has_network
+        )
     if has_shared_id:
         program += _with_shared_id(column)
     return program + _arguments(column) + _instruction(_RETURN, _ALLOW)

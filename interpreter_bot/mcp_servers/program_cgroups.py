@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import logging
 import os
-from typing import Final, Literal
+from typing import Final
 
 from interpreter_bot import errors, settings
 from interpreter_bot.kernels.provisioning import cgroups
@@ -19,15 +19,19 @@ _log = logging.getLogger(__name__)
 
 # Of the sandbox's own processes, which are of Python.
 _WALLS_BYTES: Final = 64 * settings.MIB
-_WALLS_PROCESSES: Final = 4
+WALLS_PROCESSES: Final = 4
 
 
 class ProgramGroups:
-    """Makes a control group for each program, where the machine has them; looked for once."""
+    """Makes a control group for each program, where the machine has them; looked for once.
 
-    def __init__(self, mode: Literal["auto", "off"]) -> None:
-        """Look for nothing yet; `off` never does."""
-        self._mode: Literal["auto", "off"] = mode
+    Attributes:
+        sandbox: the settings of the sandbox.
+    """
+
+    def __init__(self, sandbox: settings.Sandbox) -> None:
+        """Look for nothing yet."""
+        self.sandbox = sandbox
         self._found: cgroups.Cgroups | None = None
         self._looking = asyncio.Lock()
         self._numbers = itertools.count(1)
@@ -41,13 +45,14 @@ class ProgramGroups:
         """
         async with self._looking:
             if self._found is None:
-                self._found = await asyncio.to_thread(cgroups.Cgroups.probe, self._mode)
+                mode = self.sandbox.cgroups if self.sandbox.enabled else "off"
+                self._found = await asyncio.to_thread(cgroups.Cgroups.probe, mode)
                 _log.info("programs of MCP servers: %s", self._found.reason)
         if not self._found.version:
             return None
         bounds = settings.Limits(
             memory_bytes=server.memory_bytes,
-            processes=processes + _WALLS_PROCESSES,
+            processes=processes + WALLS_PROCESSES,
             cpu_cores=os.cpu_count() or 1,
         )
         headroom_bytes = _WALLS_BYTES + server.temporary_bytes

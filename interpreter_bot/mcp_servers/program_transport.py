@@ -10,8 +10,10 @@ import contextlib
 import json
 import logging
 import os
+import pathlib
 import signal
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Final, TypeAlias
 
@@ -21,8 +23,9 @@ from anyio.streams import memory
 from mcp.shared import message as messages
 
 from interpreter_bot import settings
+from interpreter_bot.kernels.files import directory_contents, safe_open
 from interpreter_bot.kernels.metering import session_metering
-from interpreter_bot.kernels.provisioning import cgroups
+from interpreter_bot.kernels.provisioning import cgroups, subordinate_ids
 from interpreter_bot.mcp_servers import program_cgroups
 from interpreter_bot.text import safe_text
 
@@ -35,12 +38,15 @@ _Saying: TypeAlias = memory.MemoryObjectSendStream[messages.SessionMessage]
 _SANDBOXED: Final = ("-I", "-B", "-m", "interpreter_bot.guest.sandbox_launcher")
 _ENVIRONMENT: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
 _PROCESSES: Final = 256
-_FILES: Final = 1024
+_OPEN_FILES: Final = 1024
+_FILES: Final = 20_000
 _END_SECONDS: Final = 2.0
 _MEASURE_SECONDS: Final = 0.5
 _SAID_BYTES: Final = 4_000
 _MOST_SAID_BYTES: Final = 64_000
 _TOO_MUCH: Final = "the MCP server %s took too much memory, and is ended"
+_TOO_FULL: Final = "the MCP server %s has too many files, or too large ones, and is ended"
+_TOO_MANY: Final = "the MCP server %s has too many processes, and is ended"
 
 
 @contextlib.asynccontextmanager
@@ -63,19 +69,27 @@ async def started(
         OSError: it cannot be started.
     """
     group = await groups.create(server, _PROCESSES)
+    # Stays empty where a program has files in memory.
+    directory = await asyncio.to_thread(tempfile.mkdtemp, prefix="mcp-server-")
     try:
-        process = await _process(server, environment, group)
-        async with _conversing(server, process, group, on_end) as streams:
+        walls = await asyncio.to_thread(_walls, server, groups.sandbox)
+        process = await _process(server, environment, group, walls | {"temporary": directory})
+        async with _conversing(server, process, group, directory, on_end) as streams:
             yield streams
     finally:
+        try:
+            await asyncio.to_thread(safe_open.remove, pathlib.Path(directory))
+        except OSError:
+            _log.warning("the files of the MCP server %s stay", server.name, exc_info=True)
         if group is not None:
             await group.remove()
 
 
-async def refusal() -> str:
-    """Return why no program can have a sandbox here; empty if one can."""
+async def refusal(server: settings.McpServer, sandbox: settings.Sandbox) -> str:
+    """Return why the program cannot have a sandbox here; empty if it can."""
+    walls = await asyncio.to_thread(_walls, server, sandbox)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, *_SANDBOXED),
+        *(sys.executable, *_SANDBOXED, json.dumps(walls | {"entrances": []})),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
@@ -87,14 +101,17 @@ async def refusal() -> str:
 
 
 async def _process(
-    server: settings.McpServer, environment: Mapping[str, str], group: cgroups.Group | None
+    server: settings.McpServer,
+    environment: Mapping[str, str],
+    group: cgroups.Group | None,
+    walls: dict[str, object],
 ) -> asyncio.subprocess.Process:
     """Start the program; it enters its group by itself, before it runs what is foreign."""
     entrances = group.entrances() if group is not None else []
-    walls = _walls(server) | {"entrances": entrances}
+    spec = json.dumps(walls | {"entrances": entrances})
     try:
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, *_SANDBOXED, json.dumps(walls), *server.command),
+            *(sys.executable, *_SANDBOXED, spec, *server.command),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -114,13 +131,14 @@ async def _conversing(
     server: settings.McpServer,
     process: asyncio.subprocess.Process,
     group: cgroups.Group | None,
+    directory: str,
     on_end: Callable[[], None],
 ) -> AsyncIterator[tuple[_Hearing, _Saying]]:
     """Talk with a program, and end it with the context."""
     heard, hearing = anyio.create_memory_object_stream[_Said](0)
     saying, said = anyio.create_memory_object_stream[messages.SessionMessage](0)
     watching = asyncio.create_task(
-        _watch_memory(server, process, group), name="memory of an MCP program"
+        _watch(server, process, group, directory), name="use of an MCP program"
     )
     tasks = [
         watching,
@@ -145,15 +163,17 @@ async def _conversing(
             _kill(process)
 
 
-def _walls(server: settings.McpServer) -> dict[str, object]:
+def _walls(server: settings.McpServer, sandbox: settings.Sandbox) -> dict[str, object]:
     return {
+        "level": sandbox.level,
+        "uid": subordinate_ids.within_namespace(sandbox).first_uid,
         "readable": [str(path) for path in server.readable],
         "has_network": server.network,
         "temporary_bytes": server.temporary_bytes,
         "rlimits": {
             "DATA": server.memory_bytes,
             "NPROC": _PROCESSES,
-            "NOFILE": _FILES,
+            "NOFILE": _OPEN_FILES,
             "CORE": 0,
         },
     }
@@ -217,25 +237,49 @@ def _log_printed(name: str, printed: bytes) -> None:
         _log.warning("the MCP server %s printed: %s", name, shown)
 
 
-async def _watch_memory(
-    server: settings.McpServer, process: asyncio.subprocess.Process, group: cgroups.Group | None
+async def _watch(
+    server: settings.McpServer,
+    process: asyncio.subprocess.Process,
+    group: cgroups.Group | None,
+    directory: str,
 ) -> None:
     """Kill a program that takes too much together with all that it started: walls bound each.
 
     A group bounds all of it at any moment, but lets go on what is left of it.
     """
-    processes = session_metering.SessionProcesses(process.pid)
     while process.returncode is None:
         await asyncio.sleep(_MEASURE_SECONDS)
         if group is not None:
-            is_too_much = group.oom_kills() > 0
+            excess = _TOO_MUCH if group.oom_kills() else ""
         else:
-            held_bytes = await asyncio.to_thread(processes.memory_bytes, server.memory_bytes)
-            is_too_much = held_bytes > server.memory_bytes
-        if is_too_much:
-            _log.warning(_TOO_MUCH, server.name)
+            excess = await asyncio.to_thread(_excess, server, process.pid, directory)
+        if excess:
+            _log.warning(excess, server.name)
             _kill(process)
             return
+
+
+def _excess(server: settings.McpServer, pid: int, directory: str) -> str:
+    """Return what to log of a program that takes too much; empty if it does not."""
+    root = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        # Without namespaces, files are the program's own, as which a bot that is root reads.
+        owner = os.fstat(root).st_uid
+        files = directory_contents.measure(
+            root, most_bytes=server.temporary_bytes, most_files=_FILES
+        )
+    finally:
+        os.close(root)
+    if files.is_over:
+        return _TOO_FULL
+    processes = session_metering.SessionProcesses(
+        pid, read_as=None if owner == os.geteuid() else owner
+    )
+    max_tasks = _PROCESSES + program_cgroups.WALLS_PROCESSES
+    reading = processes.reading(server.memory_bytes, max_tasks)
+    if reading.tasks > max_tasks:
+        return _TOO_MANY
+    return _TOO_MUCH if reading.memory_bytes > server.memory_bytes else ""
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
@@ -251,9 +295,10 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:
+    """Let the launcher end with all that it started."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+            os.killpg(process.pid, signal.SIGTERM)
 
 
 async def _drain(stream: asyncio.StreamReader) -> None:

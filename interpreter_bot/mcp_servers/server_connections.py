@@ -269,7 +269,9 @@ class ServerConnection:
         self._check_login()
         self._note_failure()
         name = self._server.name
-        if self._server.command and (reason := await program_transport.refusal()):
+        if self._server.command and (
+            reason := await program_transport.refusal(self._server, self._groups.sandbox)
+        ):
             sentence = _NO_SANDBOX.format(name=name, reason=reason)
             _log.warning("%s", sentence)
             raise McpServerError(sentence)

@@ -89,7 +89,7 @@ class ToolBroker:
         if twice := {name for name in names if names.count(name) > 1}:
             raise errors.SettingsError(f"mcp_servers: two are called {', '.join(sorted(twice))}.")
         self._servers = {server.name: server for server in servers}
-        self._groups = groups or program_cgroups.ProgramGroups("off")
+        self._groups = groups or program_cgroups.ProgramGroups(settings.Sandbox(cgroups="off"))
         self._connections = {
             server.name: server_connections.ServerConnection(server, environment, self._groups)
             for server in servers
@@ -297,8 +297,7 @@ async def opened(
     if store is not None and any(one.authorization == "person" for one in servers):
         keys = keys or encryption.KeyRing.of(config)
         logins = person_logins.PersonLogins(servers, environment, store, keys)
-    mode = config.sandbox.cgroups if config.sandbox.enabled else "off"
-    groups = program_cgroups.ProgramGroups(mode)
+    groups = program_cgroups.ProgramGroups(config.sandbox)
     broker = ToolBroker(servers, environment, config.paths.data, logins, groups)
     try:
         yield broker

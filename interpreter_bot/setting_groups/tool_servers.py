@@ -89,7 +89,8 @@ class McpServer(fields.Group):
     memory_bytes: fields.Positive = fields.GIB
     """Memory of each process of the program, and of all together."""
     temporary_bytes: fields.Positive = 64 * fields.MIB
-    """Size of the program's files, which are in memory and gone when it ends."""
+    """Size of the program's files, which are gone when it ends. They are in memory, but for the
+    sandbox level `container`."""
     headers: dict[str, str] = pydantic.Field(default_factory=dict, repr=False)
     """Headers of each request, such as `Authorization = "Bearer ${JIRA_TOKEN}"`. `${NAME}` comes
     from the bot's environment, which code never sees."""

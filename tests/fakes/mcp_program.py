@@ -47,6 +47,8 @@ def called(name, given):
         time.sleep(600)
     if name == "hang":
         time.sleep(600)
+    if name == "try":
+        return tried(lambda: eval(given["code"]))
     if name == "environment":
         return os.environ["KEY"]
     return json.dumps(
@@ -81,6 +83,7 @@ def answer(message):
             "spread",
             "grasp",
             "hang",
+            "try",
         )
         schema = {"type": "object", "properties": {}}
         return {"tools": [{"name": name, "inputSchema": schema} for name in names]}

@@ -28,6 +28,8 @@ _DEEP_STACK_BYTES = 64 * settings.MIB
 class Uids:
     """Allocator of user ids, each reused only after all others.
 
+    The first is never a kernel's: programs that are MCP servers may have it (`mcp_servers`).
+
     Attributes:
         of_kernels: all that kernels may have, as the bot counts them.
         are_own: whether each session has one of its own, or the bot's.

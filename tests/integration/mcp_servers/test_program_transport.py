@@ -1,11 +1,13 @@
 """MCP servers that are programs: behind walls, ended and started again."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
 import pathlib
 import shutil
+import tempfile
 
 import pytest
 
@@ -16,8 +18,12 @@ from interpreter_bot.mcp_servers import (
     program_transport,
     server_connections,
 )
+from tests import machine
 
-pytestmark = [pytest.mark.kernel, pytest.mark.namespaces]
+pytestmark = pytest.mark.kernel
+in_container = pytest.mark.skipif(
+    machine.offers_namespaces(), reason="tried by `make test-in-container`"
+)
 
 PROGRAM = pathlib.Path(__file__).parents[2] / "fakes/mcp_program.py"
 
@@ -38,7 +44,7 @@ async def program(request, tmp_path):
         environment={"KEY": "${LOCAL_KEY}"},
         memory_bytes=256 * settings.MIB,
     )
-    groups = program_cgroups.ProgramGroups(request.param)
+    groups = program_cgroups.ProgramGroups(settings.Sandbox(cgroups=request.param))
     connection = server_connections.ServerConnection(
         server, {"LOCAL_KEY": "hunter2-hunter2"}, groups
     )
@@ -66,23 +72,95 @@ async def test_a_program_sees_its_own_files_and_reaches_nothing(
     secret.write_text("of the bot")
     async with await asyncio.start_server(lambda *_: None, "127.0.0.1", 0) as listener:
         port = listener.sockets[0].getsockname()[1]
-        seen = json.loads(
-            await told(program, "look", port=port, file=str(secret), pid=os.getpid() + 2**20)
-        )
-    assert seen == {
-        "host": "ConnectionRefusedError",
-        "file": "FileNotFoundError",
-        "write": "OSError",
-        "own": "1",
-        "processes": 2,
-        "kill": "ProcessLookupError",
-        "secrets": [],
-    }
+        pid = os.getpid() + 2**20 if machine.offers_namespaces() else os.getpid()
+        seen = json.loads(await told(program, "look", port=port, file=str(secret), pid=pid))
+    if machine.offers_namespaces():
+        assert seen.pop("processes") == 2
+        reasons = ("ConnectionRefusedError", "FileNotFoundError", "OSError", "ProcessLookupError")
+    else:
+        del seen["processes"]
+        reasons = ("OSError", "PermissionError", "PermissionError", "PermissionError")
+    expected = dict(zip(("host", "file", "write", "kill"), reasons, strict=True))
+    assert seen == expected | {"own": "1", "secrets": []}
     assert await told(program, "environment") == "[redacted]"
     with pytest.raises(errors.BotError, match="broke during the call"):
         await told(program, "memory", bytes=2 * settings.GIB)
     assert "said what is no message" in caplog.text
     assert "the MCP server local printed: begun" in caplog.text
+
+
+def processes_of(program):
+    """Return the ids of all processes that were started by the program's command."""
+    script = os.fsencode(program._server.command[1])
+    ids = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if path.read_bytes().split(b"\0")[1:2] == [script]:
+                ids.append(int(path.parent.name))
+    return ids
+
+
+@in_container
+async def test_in_a_container_a_program_has_a_user_of_its_own_and_changes_no_file_of_the_bot(
+    program, tmp_path
+):
+    secret = tmp_path / "secret"
+    secret.write_text("of the bot")
+    secret.chmod(0o644)
+    user = os.getuid() or settings.Sandbox().first_uid
+    assert await told(program, "try", code="os.getuid(), os.getgid()") == repr((user, user))
+    await told(program, "try", code=f"os.chmod({str(secret)!r}, 0)")
+    assert secret.stat().st_mode & 0o777 == 0o644
+    assert await told(program, "try", code="os.listdir('/tmp')") == "PermissionError"
+    assert await told(program, "try", code="open('/dev/shm/x', 'w')") == "PermissionError"
+    bound = "socket.socket(socket.AF_UNIX).bind('x')"
+    assert await told(program, "try", code=bound) == "PermissionError"
+
+
+@in_container
+async def test_in_a_container_a_program_with_a_network_has_no_sockets_of_files(program, short_path):
+    program._server = program._server.model_copy(update={"network": True})
+    path = str(short_path / "s")
+    async with (
+        await asyncio.start_unix_server(lambda *_: None, path),
+        await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0) as listener,
+    ):
+        os.chmod(path, 0o777)
+        port = listener.sockets[0].getsockname()[1]
+        code = f"socket.create_connection(('127.0.0.1', {port}), 5).getpeername()[1]"
+        assert await told(program, "try", code=code) == str(port)
+        code = f"socket.socket(socket.AF_UNIX).connect({path!r})"
+        assert await told(program, "try", code=code) == "OSError"
+        pair = f"socket.socketpair(socket.AF_UNIX, socket.{{}})[0].connect({path!r})"
+        for kind in ("SOCK_STREAM", "SOCK_SEQPACKET", "SOCK_DGRAM"):
+            assert await told(program, "try", code=pair.format(kind)) == "OSError"
+
+
+@in_container
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("[open(str(n), 'wb').write(bytes(10_000_000)) for n in range(8)]", "too large ones"),
+        ("[os.mkdir(str(n)) for n in range(30_000)]", "too many files"),
+        ("[os.fork() or time.sleep(600) for _ in range(400)]", "too many processes"),
+    ],
+)
+async def test_in_a_container_a_program_that_takes_too_much_is_ended_with_all_it_started(
+    program, code, reason, caplog
+):
+    with pytest.raises(errors.BotError, match="broke during the call"):
+        await told(program, "try", code=f"({code}, time.sleep(600))")
+    assert reason in caplog.text
+    await program.close()
+    assert not processes_of(program)
+    assert not [name for name in os.listdir(tempfile.gettempdir()) if "mcp-server-" in name]
+
+
+@in_container
+async def test_who_demands_more_than_a_container_has_gets_the_reason(program):
+    program._groups.sandbox = settings.Sandbox(level="standard")
+    with pytest.raises(errors.BotError, match=r"cannot have a sandbox here \(.*not permitted"):
+        await told(program, "environment")
 
 
 async def test_a_program_that_crashes_or_floods_is_started_again_after_a_pause(
@@ -151,6 +229,7 @@ async def test_a_program_that_nobody_uses_ends_with_all_that_it_started(program,
     async with asyncio.timeout(60):
         await program.rest()
     assert len(before - children()) == 1
+    assert not processes_of(program)
     assert await told(program, "environment") == "[redacted]"
 
 
