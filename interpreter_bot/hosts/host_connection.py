@@ -27,10 +27,10 @@ from interpreter_bot.hosts import (
     connection_messages,
     host_addresses,
     host_messages,
-    host_requests,
     host_sockets,
     host_statuses,
     ports,
+    requests,
 )
 
 _log = logging.getLogger(__name__)
@@ -198,33 +198,35 @@ class HostConnection:
         if self._socket is not None:
             self._outgoing.put_nowait(message)
 
-    async def call(
-        self, request: host_requests.Request[T], params: Mapping[str, str] | None = None
-    ) -> T:
-        """Send a request of `host_requests` and return its answer.
+    async def send_request(
+        self, request: requests.Request, arguments: object, params: Mapping[str, str] | None = None
+    ) -> Any:  # noqa: ANN401 - of the type that the request says
+        """Send a request and return its answer.
 
-        With several machines, `params` have the session and its epoch.
+        Args:
+            request: of the table.
+            arguments: an instance of its `arguments`.
+            params: the session and, with several machines, its epoch.
 
         Raises:
             BotError: the host refused; the sentence says why.
             KernelError: it cannot be reached.
         """
-        answer: T = await self.request_value(
+        return await self.request_value(
             request.answer,
             "POST",
-            f"/v1/requests/{type(request).__name__}",
+            f"/v1/requests/{request.name}",
             is_long=request.is_long,
             is_once=request.is_once,
-            data=host_messages.document(request),
+            data=host_messages.document(arguments),
             params=params,
         )
-        return answer
 
     async def request_value(self, kind: type[T], method: str, path: str, **options: Any) -> T:
         """Send an HTTP request and return its answer; options are those of `request`.
 
         Raises:
-            BotError: as `call` does.
+            BotError: as `send_request` does.
         """
         async with self.request(method, path, **options) as response:
             with _translate_errors():
@@ -251,7 +253,7 @@ class HostConnection:
             options: of aiohttp.
 
         Raises:
-            BotError: as `call` does.
+            BotError: as `send_request` does.
         """
         answer_seconds = None if is_long else _ANSWER_SECONDS
         timeout = aiohttp.ClientTimeout(total=None, sock_read=answer_seconds)

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import pydantic
@@ -149,6 +149,11 @@ def document(value: object) -> bytes:
     return _ENCODER.encode(value).encode("ascii")
 
 
+def _encodable(value: object) -> dict[str, Any] | list[Any]:
+    """Return a set of keys as a list, and any other value as its fields."""
+    return list(value) if isinstance(value, Collection) else _fields(value)
+
+
 def _fields(value: object) -> dict[str, Any]:
     names = _field_names(cast(Any, type(value)))
     return {name: getattr(value, name) for name in names}
@@ -161,7 +166,7 @@ def _field_names(kind: type[Any]) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind))
 
 
-_ENCODER: Final = json.JSONEncoder(default=_fields, separators=(",", ":"))
+_ENCODER: Final = json.JSONEncoder(default=_encodable, separators=(",", ":"))
 
 
 def read(kind: type[T], fields: object) -> T:

@@ -27,11 +27,12 @@ from interpreter_bot import cancellation, errors, settings
 from interpreter_bot.hosts import (
     host_addresses,
     host_messages,
-    host_requests,
     host_sockets,
     host_statuses,
     kernel_doors,
+    ports,
     remote_host,
+    requests,
     rolling_hosts,
 )
 from interpreter_bot.kernels.libraries import kernel_environment
@@ -78,8 +79,9 @@ async def drain(path: pathlib.Path, *, is_urgent: bool) -> None:
     """
     async with host_statuses.HostSession(path) as session:
         try:
-            body = host_messages.document(host_requests.Drain(is_urgent))
-            path_of_drain = f"/v1/requests/{host_requests.Drain.__name__}"
+            request = requests.REQUESTS[ports.HostProcess.drain.__qualname__]
+            body = host_messages.document(request.arguments(is_urgent=is_urgent))
+            path_of_drain = f"/v1/requests/{request.name}"
             async with await session.request("POST", path_of_drain, data=body) as response:
                 response.raise_for_status()
         except (aiohttp.ClientError, OSError) as error:

@@ -246,20 +246,16 @@ class LocalHost:
         doors = None if launched is None else launched.provisioner.doors()
         if doors is None:
             return None
-        ask = functools.partial(self.ask, kernel_id)
+        ask = functools.partial(self.ask_person, kernel_id)
         if self.sandbox_level is values.SandboxLevel.CONTAINER:
             return kernel_doors.SupervisedDoors(*doors, ask=ask)
         return kernel_doors.ListeningDoors(*doors, ask=ask)
 
-    async def ask(self, kernel_id: str, request: values.InputRequested) -> str:
-        """Ask the person who runs a kernel's present code, whose time limit is paused meanwhile.
-
-        Raises:
-            BotError: nobody can be asked, or nobody answered.
-        """
+    async def ask_person(self, kernel_id: str, question: values.InputRequested) -> str:
+        """Ask the person who runs a kernel's code; see `ports.HostProcess.ask_person`."""
         if (launched := self._find_launched(kernel_id)) is None:
             raise errors.KernelError
-        return await launched.kernel.ask(request)
+        return await launched.kernel.ask(question)
 
     async def introduce(self, kernel_id: str, code: str) -> None:
         """Run the bot's code that sets up a kernel's doors.

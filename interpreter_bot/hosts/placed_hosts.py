@@ -44,11 +44,8 @@ class PlacedHosts(session_router.SessionRouter):
     """All hosts of a fleet; implements `ports.Hosts`. Use `open`.
 
     Attributes:
-        ends_with_bot: false.
         faults: a sentence for each host that cannot be used.
     """
-
-    ends_with_bot = False
 
     def outlive(self) -> None:
         """Do nothing: machines do not end with a bot."""
@@ -197,7 +194,7 @@ class PlacedHosts(session_router.SessionRouter):
             for key in await host.statuses():
                 placement = await self._placements.find(key)
                 if placement is not None and placement[0] != host.connection.status.data_id:
-                    await host.at(placement[1]).fence(key)
+                    await host.at(placement[1]).fence(key, placement[1])
         except errors.BotError:
             # A later request to the session's new epoch fences the old kernel all the same.
             _log.warning("a host could not be told what it lost", exc_info=True)

@@ -9,8 +9,8 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Set
 from typing import Any, Final, TypeAlias, TypeVar
 
-from interpreter_bot import code_activity, errors, values
-from interpreter_bot.hosts import host_connection, host_requests, kernel_doors, tunneled_doors
+from interpreter_bot import code_activity, errors
+from interpreter_bot.hosts import host_connection, kernel_doors, ports, tunneled_doors
 
 _log = logging.getLogger(__name__)
 
@@ -34,6 +34,7 @@ class RemoteDoors:
 
     def __init__(
         self,
+        host: ports.HostProcess,
         connection: host_connection.HostConnection,
         doorkeeper: kernel_doors.Doorkeeper | None,
         *,
@@ -43,12 +44,14 @@ class RemoteDoors:
         """Open nothing yet.
 
         Args:
-            connection: to the host.
+            host: that has the kernels.
+            connection: to it.
             doorkeeper: decides what kernels reach; None lets them reach nothing.
             is_bot: whether the doors that the bot before had are this process's now; a command
                 that only looks must not shut them.
             epoch_on: where there are several hosts, of which none may speak for another's sessions.
         """
+        self._host = host
         self._connection = connection
         self._doorkeeper = doorkeeper
         self._looking: asyncio.Task[None] | None = None
@@ -102,8 +105,7 @@ class RemoteDoors:
             return
         self._introducing.add(kernel_id)
         try:
-            request = host_requests.Introduce(kernel_id, told.code, told.mark)
-            await self._connection.call(request)
+            await self._host.introduce(kernel_id, told.code, told.mark)
             self._doorkeeper.introduced(kernel_id)
         finally:
             self._introducing.discard(kernel_id)
@@ -120,7 +122,7 @@ class RemoteDoors:
         while True:
             self._is_due.clear()
             try:
-                unheld = await self._connection.call(host_requests.UnheldDoors())
+                unheld = await self._host.unheld_doors()
                 for kernel_id, key in unheld.items():
                     # Of several, the bot that had them comes first: it may be running a turn there.
                     is_ours = self._epoch_on is None or (
@@ -147,7 +149,7 @@ class RemoteDoors:
                     return  # It is for others to say.
                 reach = self.reach(key)
                 if self._doorkeeper is None or not (reach.hosts or reach.offers):
-                    await self._connection.call(host_requests.ShutDoors(kernel_id))
+                    await self._host.shut_doors(kernel_id)
                     return
                 doors = functools.partial(self._fetched, key, kernel_id, epoch)
                 told = await self._doorkeeper.open(key, kernel_id, doors)
@@ -189,7 +191,7 @@ class RemoteDoors:
 
         asked = {"kernel": kernel_id, "key": key}
         asked |= ({"epoch": str(epoch)} if epoch else {}) | ({"claim": "1"} if is_claimed else {})
-        ask = functools.partial(self._ask, kernel_id)
+        ask = functools.partial(self._host.ask_person, kernel_id)
         doors = tunneled_doors.TunneledDoors(self._connection, asked, is_current, ask)
         task = self._begin(doors.carry(), f"carried doors of {kernel_id}")
         task.add_done_callback(self._over)
@@ -208,9 +210,6 @@ class RemoteDoors:
             self._ours.clear()
         self._ours.add(kernel_id)
         return doors
-
-    async def _ask(self, kernel_id: str, question: values.InputRequested) -> str:
-        return await self._connection.call(host_requests.AskPerson(kernel_id, question))
 
 
 def _opened(task: asyncio.Task[None]) -> None:

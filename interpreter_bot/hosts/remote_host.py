@@ -13,20 +13,19 @@ import functools
 import logging
 import pathlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from interpreter_bot import code_activity, errors, session_variables, values
+from interpreter_bot import code_activity, errors, values
 from interpreter_bot.hosts import (
     connection_messages,
     host_addresses,
     host_calls,
     host_connection,
-    host_requests,
     kernel_doors,
-    placement_offers,
     ports,
     remote_doors,
     remote_workspaces,
+    requests,
 )
 
 _log = logging.getLogger(__name__)
@@ -96,8 +95,8 @@ class RemoteLease:
         return RemoteKernel(self._connection, self._number, started)
 
 
-class RemoteHost:
-    """A host in another process, by its connection; implements `ports.Hosts`. Use `open`."""
+class RemoteHost(ports.HostProcess):
+    """A host in another process, by its connection; sends what it does not define. Use `open`."""
 
     outlives_bot = True
 
@@ -113,7 +112,7 @@ class RemoteHost:
         self.connection = connection
         self._epoch = 0
         self._doors = remote_doors.RemoteDoors(
-            connection, doorkeeper, is_bot=is_bot, epoch_on=epoch_on
+            self, connection, doorkeeper, is_bot=is_bot, epoch_on=epoch_on
         )
         self._is_ephemeral = is_ephemeral
         self.ephemeral_keys: set[str] = set()
@@ -212,26 +211,6 @@ class RemoteHost:
         """Whether variables of idle sessions are saved."""
         return self.connection.status.keeps_variables
 
-    async def variables(self, key: str) -> session_variables.HeldVariables:
-        """Return what a session has of variables."""
-        return await self._call(host_requests.Variables(key))
-
-    async def fork(
-        self, key: str, new_key: str, *, checkpoint: str = "", new_epoch: int = 0
-    ) -> session_variables.RestoredState:
-        """Let a new session, of an epoch of its own, begin as a copy; see `ports.Hosts.fork`."""
-        return await self._call(host_requests.Fork(key, new_key, checkpoint, new_epoch))
-
-    async def note_checkpoint(self, key: str, name: str) -> None:
-        """Remember what a session is; see `ports.Hosts.note_checkpoint`."""
-        await self._call(host_requests.NoteCheckpoint(key, name))
-
-    async def go_back(
-        self, key: str, name: str, *, is_whole: bool = False
-    ) -> session_variables.RestoredState:
-        """Let a session be what it was; see `ports.Hosts.go_back`."""
-        return await self._call(host_requests.GoBack(key, name, is_whole))
-
     def reach(self, key: str) -> code_activity.Reach:
         """Return what code of a session may reach outside."""
         return self._doors.reach(key)
@@ -260,69 +239,20 @@ class RemoteHost:
         """Follow an execution; see `ports.Hosts.follow`."""
         return await _follow(self.connection, execution_id, after=after, show=show, ask=ask)
 
-    async def stop(self, execution_id: str, reason: str = "") -> None:
-        """Interrupt an execution, or keep it from beginning."""
-        await self._call(host_requests.Stop(execution_id, reason))
-
     def acknowledge(self, execution_id: str) -> None:
         """Let the host forget an execution."""
         self.connection.send(connection_messages.Acknowledge(execution_id))
 
-    async def statuses(
-        self, keys: Collection[str] | None = None
-    ) -> Mapping[str, ports.KernelStatus]:
-        """Return the kernels of sessions, by their keys."""
-        return await self._call(host_requests.Statuses(None if keys is None else tuple(keys)))
-
-    async def release(self, key: str) -> None:
-        """End a session's kernel, at a person's request."""
-        await self._call(host_requests.Release(key))
-
-    async def save(self, key: str) -> bool:
-        """Save a session's variables now; return whether all are saved."""
-        return await self._call(host_requests.Save(key))
-
-    async def end(self, key: str, reason: str) -> None:
-        """Save a session's variables if nobody uses them, and end its kernel."""
-        await self._call(host_requests.End(key, reason))
-
-    async def snapshot_sizes(self, keys: Collection[str]) -> session_variables.SnapshotSizes:
-        """Return what is saved of sessions."""
-        return await self._call(host_requests.SnapshotSizes(tuple(keys)))
-
-    async def offer(self, key: str) -> placement_offers.Offer:
-        """Return what it offers a session."""
-        return await self._call(host_requests.Offer(key))
-
-    async def arrive(self, key: str) -> bool:
-        """Restore a session from the store; return whether it had anything of it."""
-        return await self._call(host_requests.Arrive(key, self._epoch))
-
-    async def archive(self, key: str) -> bool:
-        """Archive a session now; return whether all of it is archived."""
-        return await self._call(host_requests.Archive(key))
-
-    async def fence(self, key: str) -> None:
-        """Tell it that a session is on another host in the epoch of this request."""
-        await self._call(host_requests.Fence(key, self._epoch))
-
-    async def forget(self, key: str) -> None:
-        """End a session's kernel and delete its files."""
-        await self._call(host_requests.Forget(key))
-
     async def workspace(self, key: str) -> remote_workspaces.RemoteWorkspace:
         """Return a session's files."""
         self._forget_at_end(key)
-        return remote_workspaces.RemoteWorkspace(self.connection, key, self._epoch)
+        return remote_workspaces.RemoteWorkspace.of(self.connection, key, self._epoch)
 
-    async def stored_bytes(self, keys: Collection[str]) -> ports.StoredBytes:
-        """Measure workspaces, also of sessions without a kernel."""
-        return await self._call(host_requests.StoredBytes(tuple(keys)))
-
-    async def _call(self, request: host_requests.Request[T]) -> T:
-        key = getattr(request, "key", "")
+    async def send_request(self, request: requests.Request, arguments: Any) -> Any:  # noqa: ANN401
+        """Send a request, in this epoch if it is about a session."""
+        key = getattr(arguments, "key", "")
         params = {"key": key, "epoch": str(self._epoch)} if key and self._epoch else {}
-        return await self.connection.call(request, params)
+        return await self.connection.send_request(request, arguments, params)
 
 
 async def ask_all(

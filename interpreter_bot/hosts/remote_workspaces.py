@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
-from collections.abc import AsyncIterable, AsyncIterator, Mapping
-from typing import Final, TypeVar
+from collections.abc import AsyncIterable, AsyncIterator
+from typing import Any, Final
 
 import aiohttp
 
 from interpreter_bot import errors, values
-from interpreter_bot.hosts import host_calls, host_connection, host_messages, host_requests
+from interpreter_bot.hosts import host_calls, host_connection, host_messages, ports, requests
 from interpreter_bot.text import file_names
-
-T = TypeVar("T")
 
 _CHUNK_BYTES: Final = 256 * 1024
 # The host has a lower limit of its own; this one only bounds the request line.
@@ -45,13 +44,20 @@ class RemoteContent:
             raise errors.WorkspaceError from error
 
 
-class RemoteWorkspace:
-    """A session's files in another process; implements `ports.Workspace`."""
+class RemoteWorkspace(ports.Workspace):
+    """A session's files in another process; sends what it does not define."""
 
     def __init__(self, connection: host_connection.HostConnection, key: str, epoch: int) -> None:
         self._connection = connection
-        self._key = key
         self._session_params = {"key": key} | ({"epoch": str(epoch)} if epoch else {})
+
+    @classmethod
+    def of(
+        cls, connection: host_connection.HostConnection, key: str, epoch: int
+    ) -> RemoteWorkspace:
+        """Return the files of a session in an epoch; 0 if there is only one machine."""
+        # By `cls`, as mypy takes inherited requests for abstract methods.
+        return cls(connection, key, epoch)
 
     async def put(self, name: str, chunks: AsyncIterable[bytes]) -> values.FileInfo:
         """Store a file; see `ports.Workspace.put`."""
@@ -81,10 +87,6 @@ class RemoteWorkspace:
             # An error of the caller's chunks broke the upload, and explains more than this one.
             raise fault or _as_workspace_error(error) from error
 
-    async def list(self) -> tuple[values.FileInfo, ...]:
-        """List the regular files by name."""
-        return await self._call(host_requests.ListFiles(self._key))
-
     @contextlib.asynccontextmanager
     async def read(
         self,
@@ -111,33 +113,15 @@ class RemoteWorkspace:
                 raise _as_workspace_error(error) from error
             yield content
 
-    async def kept(self, name: str) -> Mapping[str, int]:
-        """Return which checkpoints have a copy of a file; see `ports.Workspace.kept`."""
-        _check_name(name)
-        return await self._call(host_requests.KeptFiles(self._key, name))
-
-    async def rename(self, name: str, new_name: str) -> str:
-        """Give a file another name; see `ports.Workspace.rename`."""
-        _check_name(name)
-        safe_name = file_names.safe_name(new_name)
-        return await self._call(host_requests.RenameFile(self._key, name, safe_name))
-
-    async def delete(self, name: str) -> None:
-        """Delete a file."""
-        _check_name(name)
-        await self._call(host_requests.DeleteFile(self._key, name))
-
-    async def mark(self) -> str:
-        """Remember the present files."""
-        return await self._call(host_requests.MarkFiles(self._key))
-
-    async def changes_since(self, mark: str) -> values.FileChanges:
-        """Return what was created or written since a mark."""
-        return await self._call(host_requests.ChangedFiles(self._key, mark))
-
-    async def _call(self, request: host_requests.Request[T]) -> T:
+    async def send_request(self, request: requests.Request, arguments: Any) -> Any:  # noqa: ANN401
+        """Send a request about these files; see `ports.Workspace`."""
+        if hasattr(arguments, "name"):
+            _check_name(arguments.name)
+        if hasattr(arguments, "new_name"):
+            new_name = file_names.safe_name(arguments.new_name)
+            arguments = dataclasses.replace(arguments, new_name=new_name)
         try:
-            return await self._connection.call(request, self._session_params)
+            return await self._connection.send_request(request, arguments, self._session_params)
         except errors.KernelError as error:
             raise _as_workspace_error(error) from error
 

@@ -14,7 +14,7 @@ import pathlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
-from interpreter_bot import code_activity, errors, session_variables
+from interpreter_bot import code_activity, errors
 from interpreter_bot.hosts import (
     host_connection,
     host_sockets,
@@ -207,12 +207,6 @@ class RollingHosts(session_router.SessionRouter):
         """Whether variables of idle sessions are saved."""
         return self._hosts[0].keeps_variables
 
-    async def fork(
-        self, key: str, new_key: str, *, checkpoint: str = ""
-    ) -> session_variables.RestoredState:
-        """Let a new session begin as a copy of another; see `ports.Hosts.fork`."""
-        return await (await self.host_of(key)).fork(key, new_key, checkpoint=checkpoint)
-
     def reach(self, key: str) -> code_activity.Reach:
         """Return what code of a session may reach outside."""
         return self._hosts[0].reach(key)
@@ -278,10 +272,6 @@ class RollingHosts(session_router.SessionRouter):
             else:
                 raise answer
         return answers
-
-    async def forget(self, key: str) -> None:
-        """End a session's kernel and delete its files."""
-        await (await self.host_of(key)).forget(key)
 
     async def stored_bytes(self, keys: Collection[str]) -> ports.StoredBytes:
         """Measure workspaces, which all hosts share."""

@@ -31,7 +31,7 @@ class SessionMoves:
         """
         if epoch == 1 or self._arrivals.get(key, (0, False))[0] == epoch:
             return
-        self._arrivals[key] = epoch, await host.arrive(key)
+        self._arrivals[key] = epoch, await host.arrive(key, epoch)
         while len(self._arrivals) > _MAX_ARRIVALS:
             self._arrivals.pop(next(iter(self._arrivals)))
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterable
+from typing import Any
 
-from interpreter_bot import session_variables, values
-from interpreter_bot.hosts import ports, remote_host
+from interpreter_bot import values
+from interpreter_bot.hosts import ports, remote_host, requests
 
 
-class SessionRouter(abc.ABC):
-    """The part of `ports.Hosts` that is forwarded to the host of a session.
+class SessionRouter(ports.Hosts):
+    """Hosts that send what they do not define to the host that has the session.
 
     Attributes:
         on_loss: called with each lost kernel.
     """
 
     outlives_bot = True
+    ends_with_bot = False
 
     def __init__(self) -> None:
         self.on_loss: ports.OnLoss | None = None
@@ -44,23 +46,9 @@ class SessionRouter(abc.ABC):
         """Whether the bot can listen where code connects, on all hosts."""
         return all(host.has_doors for host in self.hosts)
 
-    async def variables(self, key: str) -> session_variables.HeldVariables:
-        """Return what a session has of variables."""
-        return await (await self.host_of(key)).variables(key)
-
-    async def note_checkpoint(self, key: str, name: str) -> None:
-        """Remember what a session is; see `ports.Hosts.note_checkpoint`."""
-        await (await self.host_of(key)).note_checkpoint(key, name)
-
-    async def go_back(
-        self, key: str, name: str, *, is_whole: bool = False
-    ) -> session_variables.RestoredState:
-        """Let a session be what it was; see `ports.Hosts.go_back`."""
-        return await (await self.host_of(key)).go_back(key, name, is_whole=is_whole)
-
-    async def release(self, key: str) -> None:
-        """End a session's kernel, at a person's request."""
-        await (await self.host_of(key)).release(key)
+    async def send_request(self, request: requests.Request, arguments: Any) -> Any:  # noqa: ANN401
+        """Send a request about one session to the host that has it."""
+        return await (await self.host_of(arguments.key)).send_request(request, arguments)
 
     async def workspace(self, key: str) -> ports.Workspace:
         """Return a session's files."""

@@ -25,12 +25,9 @@ from aiohttp import web
 from interpreter_bot import errors
 from interpreter_bot.hosts import (
     door_streams,
-    host_messages,
-    host_requests,
     kernel_doors,
     local_host,
 )
-from interpreter_bot.kernel_host import request_answers
 
 _log = logging.getLogger(__name__)
 
@@ -106,20 +103,11 @@ class DoorLeases:
         self._is_closed = False
 
     def routes(self) -> list[web.RouteDef]:
-        """Return the HTTP routes of links and streams, and of questions, whose bot may go."""
+        """Return the HTTP routes of links and streams."""
         return [
             web.get("/v1/door_link", self._link),
             web.get("/v1/door_stream", self._stream),
-            web.post(f"/v1/requests/{host_requests.AskPerson.__name__}", self._ask),
         ]
-
-    def answers(self) -> request_answers.Answers:
-        """Return the answers to requests about doors."""
-        return {
-            host_requests.Introduce: self._introduce,
-            host_requests.UnheldDoors: self._unheld,
-            host_requests.ShutDoors: self._shut,
-        }
 
     async def close(self) -> None:
         """Shut all doors."""
@@ -265,42 +253,26 @@ class DoorLeases:
             carrying.cancel()
         return response
 
-    async def _introduce(self, request: host_requests.Introduce) -> None:
-        leased = self._leased.get(request.kernel_id)
-        if leased is None:
-            # It has none, and code is told why.
-            await self._host.introduce(request.kernel_id, request.code)
-        elif leased.mark != request.mark:
-            await self._host.introduce(request.kernel_id, request.code)
-            leased.mark = request.mark
+    async def introduce(self, kernel_id: str, code: str, mark: str) -> None:
+        """Run code that tells a kernel of its doors; see `ports.HostProcess.introduce`."""
+        # A kernel without doors is told why.
+        leased = self._leased.get(kernel_id)
+        if leased is None or leased.mark != mark:
+            await self._host.introduce(kernel_id, code)
+            if leased is not None:
+                leased.mark = mark
 
-    async def _ask(self, request: web.Request) -> web.Response:
-        """Ask a person as long as the bot that wants to know is there."""
-        said: host_requests.AskPerson = await request_answers.read(host_requests.AskPerson, request)
-        if request.transport is None:
-            raise web.HTTPBadRequest
-        asking = asyncio.create_task(
-            self._host.ask(said.kernel_id, said.question), name="question of a bot"
-        )
-        with request.transport.get_extra_info("socket").dup() as peer:
-            leaving = asyncio.create_task(_until_readable(peer), name="end of a bot")
-            try:
-                await asyncio.wait({asking, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for task in (asking, leaving):
-                    task.cancel()
-                await asyncio.wait({asking, leaving})
-        if asking.cancelled():
-            raise errors.KernelError
-        answer = host_messages.document(asking.result())
-        return web.Response(body=answer, content_type="application/json")
+    async def unheld_doors(self) -> dict[str, str]:
+        """Return the kernels whose doors no bot holds; see `ports.HostProcess.unheld_doors`."""
+        return {
+            kernel_id: leased.key
+            for kernel_id, leased in self._leased.items()
+            if leased.link is None
+        }
 
-    async def _unheld(self, _: host_requests.UnheldDoors) -> dict[str, str]:
-        return {name: one.key for name, one in self._leased.items() if one.link is None}
-
-    async def _shut(self, request: host_requests.ShutDoors) -> None:
+    async def shut_doors(self, kernel_id: str) -> None:
         """Let code be told that nothing is let through, rather than that no bot is there."""
-        leased = self._leased.get(request.kernel_id)
+        leased = self._leased.get(kernel_id)
         if leased is not None and leased.link is None:
             leased.is_shut = True
 
@@ -327,14 +299,3 @@ async def _refuse(endpoint: socket.socket, reason: bytes) -> None:
             with contextlib.suppress(BlockingIOError):
                 endpoint.recv(_HEAD_BYTES)
             endpoint.send(_HEAD % (reason, len(reason), reason) + reason)
-
-
-async def _until_readable(descriptor: socket.socket) -> None:
-    """Return when the other side has gone, or sends something."""
-    loop = asyncio.get_running_loop()
-    readable = asyncio.Event()
-    loop.add_reader(descriptor, readable.set)
-    try:
-        await readable.wait()
-    finally:
-        loop.remove_reader(descriptor)

@@ -32,7 +32,6 @@ from interpreter_bot.hosts import (
     executions,
     host_addresses,
     host_messages,
-    host_requests,
     local_host,
     ports,
 )
@@ -163,11 +162,9 @@ class HostServer:
             await asyncio.to_thread(path.unlink, missing_ok=True)
 
     async def _runner(self) -> web.AppRunner:
-        answers = {
-            **request_answers.answers(self._host, self.executions, self._epochs, self._archives),
-            **self._doors.answers(),
-            host_requests.Drain: self._drain,
-        }
+        answers = request_answers.RequestAnswers(
+            self._host, self.executions, self._epochs, self._archives, self._doors, self._drain
+        )
         application = web.Application(
             middlewares=[self._check_peer, _answer_errors, self._check_epoch],
             client_max_size=_REQUEST_BYTES,
@@ -178,8 +175,7 @@ class HostServer:
                 web.get("/v1/host", self._status),
                 web.get("/v1/events", self._events),
                 *self._doors.routes(),
-                request_answers.route(answers),
-                *request_answers.file_routes(self._host, self._archives),
+                *answers.routes(),
             ]
         )
         runner = web.AppRunner(
@@ -268,7 +264,7 @@ class HostServer:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _status(self, request: web.Request) -> web.Response:
-        return _json(
+        return request_answers.json_response(
             {
                 "id": self.id,
                 "data_id": self._data_id,
@@ -292,8 +288,8 @@ class HostServer:
             }
         )
 
-    async def _drain(self, request: host_requests.Drain) -> None:
-        self.drain(is_urgent=request.is_urgent)
+    async def _drain(self, *, is_urgent: bool) -> None:
+        self.drain(is_urgent=is_urgent)
 
     def drain(self, *, is_urgent: bool = True) -> None:
         """Start no more kernels; with `is_urgent`, end as soon as nothing runs."""
@@ -344,15 +340,9 @@ async def _answer_errors(
     try:
         return await handler(request)
     except errors.BotError as error:
-        return _json(host_messages.error_fields(error), status=422)
+        return request_answers.json_response(host_messages.error_fields(error), status=422)
     except (KeyError, json.JSONDecodeError, TypeError) as error:
         raise web.HTTPBadRequest from error
-
-
-def _json(value: object, *, status: int = 200) -> web.Response:
-    return web.Response(
-        body=host_messages.document(value), content_type="application/json", status=status
-    )
 
 
 def _bind(listener: socket.socket, path: pathlib.Path, bot_uid: int | None) -> None:

@@ -1,162 +1,139 @@
-"""Handlers of a host for the requests of bots, and routes that stream files both ways."""
+"""Answers of a host to the requests of bots, and routes that stream files both ways."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeAlias
+import socket
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
 
 from aiohttp import web
 
-from interpreter_bot import errors
-from interpreter_bot.hosts import executions, host_messages, host_requests, local_host, ports
-from interpreter_bot.kernel_host import session_epochs
+from interpreter_bot import errors, session_variables
+from interpreter_bot.hosts import executions, host_messages, local_host, ports, requests
+from interpreter_bot.kernel_host import door_leases, session_epochs
 from interpreter_bot.kernels import session_archives
 
 _log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 _CHUNK_BYTES: Final = 256 * 1024
+_ON_WORKSPACE: Final = ports.Workspace.__name__ + "."
+_CHANGING: Final = frozenset(
+    {ports.Workspace.rename.__qualname__, ports.Workspace.delete.__qualname__}
+)
 
-Answers: TypeAlias = Mapping[type[host_requests.Request[Any]], Callable[[Any], Awaitable[object]]]
-"""By type of request: its handler, which returns the answer."""
 
+class RequestAnswers:
+    """Answers every request of the table: here, or by the local host, its doors or a workspace.
 
-def answers(
-    host: local_host.LocalHost,
-    host_executions: executions.Executions,
-    epochs: session_epochs.SessionEpochs,
-    archives: session_archives.SessionArchives | None,
-) -> Answers:
-    """Return the handlers of requests about sessions and their files.
-
-    Args:
-        host: has the sessions.
-        host_executions: its executions.
-        epochs: of sessions.
-        archives: of sessions, if machines share a store.
+    A method here has the name of its request, and does more than the host's own.
     """
 
-    async def note_change(key: str) -> None:
-        # Only files that people change; saving variables notes those that code changes.
-        if archives is not None:
-            await archives.note_change(key)
+    def __init__(
+        self,
+        host: local_host.LocalHost,
+        host_executions: executions.Executions,
+        epochs: session_epochs.SessionEpochs,
+        archives: session_archives.SessionArchives | None,
+        doors: door_leases.DoorLeases,
+        drain: Callable[..., Awaitable[None]],
+    ) -> None:
+        """Answer for a host.
 
-    async def fork(request: host_requests.Fork) -> object:
-        saved = await host.fork(request.key, request.new_key, checkpoint=request.checkpoint)
-        await epochs.accept(request.new_key, request.new_epoch)
-        await note_change(request.new_key)
-        return saved
+        Args:
+            host: has the sessions.
+            host_executions: its executions.
+            epochs: of sessions.
+            archives: of sessions, if machines share a store.
+            doors: of its kernels.
+            drain: lets the host end.
+        """
+        self._host, self._epochs, self._archives = host, epochs, archives
+        self.drain, self.stop, self.fence = drain, host_executions.stop, epochs.fence
+        answering = (self, doors, host)
+        # Here, so that a request without an answer is noticed at the start.
+        self._methods = {
+            name: _find_method(request.method, answering)
+            for name, request in requests.REQUESTS.items()
+            if not name.startswith(_ON_WORKSPACE)
+        }
 
-    async def go_back(request: host_requests.GoBack) -> object:
-        saved = await host.go_back(request.key, request.name, is_whole=request.is_whole)
-        await note_change(request.key)
-        return saved
+    def routes(self) -> list[web.RouteDef]:
+        """Return the HTTP routes of all requests, and of streamed files."""
+        return [
+            web.post("/v1/requests/{name}", self._answer),
+            web.put("/v1/file", self._put_file),
+            web.get("/v1/file", self._get_file),
+        ]
 
-    async def forget(request: host_requests.Forget) -> None:
-        await host.forget(request.key)
-        if archives is not None:
-            await archives.forget(request.key)
-
-    async def arrive(request: host_requests.Arrive) -> bool:
-        return archives is not None and await archives.arrive(request.key, request.epoch)
-
-    async def archive(request: host_requests.Archive) -> bool:
-        return archives is not None and await archives.archive(request.key)
-
-    async def list_files(request: host_requests.ListFiles) -> object:
-        return await (await host.workspace(request.key)).list()
-
-    async def kept_files(request: host_requests.KeptFiles) -> object:
-        return await (await host.workspace(request.key)).kept(request.name)
-
-    async def rename_file(request: host_requests.RenameFile) -> str:
-        workspace = await host.workspace(request.key)
-        name = await workspace.rename(request.name, request.new_name)
-        await note_change(request.key)
-        return name
-
-    async def delete_file(request: host_requests.DeleteFile) -> None:
-        await (await host.workspace(request.key)).delete(request.name)
-        await note_change(request.key)
-
-    async def mark_files(request: host_requests.MarkFiles) -> str:
-        return await (await host.workspace(request.key)).mark()
-
-    async def changed_files(request: host_requests.ChangedFiles) -> object:
-        return await (await host.workspace(request.key)).changes_since(request.mark)
-
-    return {
-        host_requests.Statuses: lambda request: host.statuses(request.keys),
-        host_requests.Variables: lambda request: host.variables(request.key),
-        host_requests.Fork: fork,
-        host_requests.NoteCheckpoint: lambda request: host.note_checkpoint(
-            request.key, request.name
-        ),
-        host_requests.GoBack: go_back,
-        host_requests.Release: lambda request: host.release(request.key),
-        host_requests.Forget: forget,
-        host_requests.Stop: lambda request: host_executions.stop(
-            request.execution_id, request.reason
-        ),
-        host_requests.StoredBytes: lambda request: host.stored_bytes(request.keys),
-        host_requests.Save: lambda request: host.save(request.key),
-        host_requests.End: lambda request: host.end(request.key, request.reason),
-        host_requests.SnapshotSizes: lambda request: host.snapshot_sizes(request.keys),
-        host_requests.Offer: lambda request: host.offer(request.key),
-        host_requests.Arrive: arrive,
-        host_requests.Archive: archive,
-        host_requests.Fence: lambda request: epochs.fence(request.key, request.epoch),
-        host_requests.ListFiles: list_files,
-        host_requests.KeptFiles: kept_files,
-        host_requests.RenameFile: rename_file,
-        host_requests.DeleteFile: delete_file,
-        host_requests.MarkFiles: mark_files,
-        host_requests.ChangedFiles: changed_files,
-    }
-
-
-def route(handlers: Answers) -> web.RouteDef:
-    """Return the HTTP route of all requests."""
-
-    async def answer(request: web.Request) -> web.Response:
-        request_type = host_requests.REQUESTS.get(request.match_info["name"])
-        if request_type is None or request_type not in handlers:
+    async def _answer(self, http_request: web.Request) -> web.Response:
+        name = http_request.match_info["name"]
+        request = requests.REQUESTS.get(name)
+        if request is None:
             raise web.HTTPNotFound
-        message = await read(request_type, request)
-        return _json(await handlers[request_type](message))
+        arguments = vars(await read_arguments(request, http_request))
+        if name in self._methods:
+            answering = self._methods[name](**arguments)
+            if request.is_withdrawn:
+                answering = _while_connected(http_request, answering)
+            return json_response(await answering)
+        key = http_request.query["key"]
+        workspace = await self._host.workspace(key)
+        answer = await getattr(workspace, request.method)(**arguments)
+        if name in _CHANGING:
+            await self._note_change(key)
+        return json_response(answer)
 
-    return web.post("/v1/requests/{name}", answer)
+    async def _note_change(self, key: str) -> None:
+        # Only files that people change; saving variables notes those that code changes.
+        if self._archives is not None:
+            await self._archives.note_change(key)
 
+    async def fork(
+        self, key: str, new_key: str, *, checkpoint: str, new_epoch: int = 0
+    ) -> session_variables.RestoredState:
+        """Begin the new session's epoch too."""
+        restored = await self._host.fork(key, new_key, checkpoint=checkpoint)
+        await self._epochs.accept(new_key, new_epoch)
+        await self._note_change(new_key)
+        return restored
 
-async def read(kind: type[Any], request: web.Request) -> Any:  # noqa: ANN401
-    """Read a request of a bot.
+    async def go_back(
+        self, key: str, name: str, *, is_whole: bool
+    ) -> session_variables.RestoredState:
+        """Let the session be archived again."""
+        restored = await self._host.go_back(key, name, is_whole=is_whole)
+        await self._note_change(key)
+        return restored
 
-    Raises:
-        HTTPBadRequest: it is not valid.
-    """
-    try:
-        return host_messages.read(kind, await request.json())
-    except (ValueError, RecursionError) as error:  # MalformedError is one.
-        raise web.HTTPBadRequest from error
+    async def forget(self, key: str) -> None:
+        """Forget its archive too."""
+        await self._host.forget(key)
+        if self._archives is not None:
+            await self._archives.forget(key)
 
+    async def arrive(self, key: str, epoch: int) -> bool:
+        """Restore a session from the store, if there is one."""
+        return self._archives is not None and await self._archives.arrive(key, epoch)
 
-def file_routes(
-    host: local_host.LocalHost, archives: session_archives.SessionArchives | None
-) -> list[web.RouteDef]:
-    """Return the HTTP routes that stream files of sessions."""
+    async def archive(self, key: str) -> bool:
+        """Archive a session, if there is a store."""
+        return self._archives is not None and await self._archives.archive(key)
 
-    async def put(request: web.Request) -> web.Response:
+    async def _put_file(self, request: web.Request) -> web.Response:
         key = request.query["key"]
-        workspace = await host.workspace(key)
+        workspace = await self._host.workspace(key)
         chunks = request.content.iter_chunked(_CHUNK_BYTES)
         info = await workspace.put(request.query["name"], chunks)
-        if archives is not None:
-            await archives.note_change(key)
-        return _json(info)
+        await self._note_change(key)
+        return json_response(info)
 
-    async def get(request: web.Request) -> web.StreamResponse:
+    async def _get_file(self, request: web.Request) -> web.StreamResponse:
         query = request.query
-        workspace = await host.workspace(query["key"])
+        workspace = await self._host.workspace(query["key"])
         reading = workspace.read(
             query["name"],
             start=int(query["start"]),
@@ -167,7 +144,66 @@ def file_routes(
         async with reading as content:
             return await _stream(request, content)
 
-    return [web.put("/v1/file", put), web.get("/v1/file", get)]
+
+async def read_arguments(request: requests.Request, http_request: web.Request) -> Any:  # noqa: ANN401
+    """Read the arguments of a request.
+
+    Raises:
+        HTTPBadRequest: they are not valid.
+    """
+    try:
+        return host_messages.read(request.arguments, await http_request.json())
+    except (ValueError, RecursionError) as error:  # MalformedError is one.
+        raise web.HTTPBadRequest from error
+
+
+def json_response(value: object, *, status: int = 200) -> web.Response:
+    """Return an answer with a value."""
+    body = host_messages.document(value)
+    return web.Response(body=body, content_type="application/json", status=status)
+
+
+async def _while_connected(request: web.Request, answering: Coroutine[Any, Any, T]) -> T:
+    """Wait for an answer; give up when the bot has gone.
+
+    Raises:
+        KernelError: it has.
+    """
+    if request.transport is None:
+        raise web.HTTPBadRequest
+    answer = asyncio.create_task(answering, name="answer to a bot")
+    with request.transport.get_extra_info("socket").dup() as peer:
+        leaving = asyncio.create_task(_until_readable(peer), name="end of a bot")
+        try:
+            await asyncio.wait({answer, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (answer, leaving):
+                task.cancel()
+            await asyncio.wait({answer, leaving})
+    if answer.cancelled():
+        raise errors.KernelError
+    return answer.result()
+
+
+async def _until_readable(descriptor: socket.socket) -> None:
+    """Return when the other side has gone, or sends something."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(descriptor, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(descriptor)
+
+
+def _find_method(
+    name: str, answering: tuple[object, ...]
+) -> Callable[..., Coroutine[Any, Any, object]]:
+    """Return the method of the first object that has one."""
+    method: Callable[..., Coroutine[Any, Any, object]] = next(
+        getattr(each, name) for each in answering if hasattr(each, name)
+    )
+    return method
 
 
 async def _stream(request: web.Request, content: ports.Content) -> web.StreamResponse:
@@ -184,7 +220,3 @@ async def _stream(request: web.Request, content: ports.Content) -> web.StreamRes
             request.transport.abort()
     await response.write_eof()
     return response
-
-
-def _json(value: object) -> web.Response:
-    return web.Response(body=host_messages.document(value), content_type="application/json")

@@ -19,7 +19,6 @@ from interpreter_bot.hosts import (
     certificate_authorities,
     door_streams,
     host_lists,
-    host_requests,
     placed_hosts,
 )
 from interpreter_bot.sessions import requests
@@ -241,7 +240,7 @@ async def test_a_host_speaks_for_no_session_that_is_elsewhere(fleet):
             one for one in hosts._hosts.values() if one.connection.status.data_id != moved
         )
         # Nor does the bot take them over, though that host says that nobody has them.
-        unheld = await former.connection.call(host_requests.UnheldDoors())
+        unheld = await former.unheld_doors()
         (kernel_id,) = [kernel_id for kernel_id, whose in unheld.items() if whose == key]
         await former._doors._open_unheld(kernel_id, key)
         assert key not in [one[0] for one in kept(hosts)]

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from interpreter_bot import errors
 from interpreter_bot.commands import options, sessions_command
-from interpreter_bot.hosts import certificate_authorities, host_addresses, host_requests
+from interpreter_bot.hosts import certificate_authorities, host_addresses
 from interpreter_bot.kernels.files import workspaces
 from tests.acceptance import test_fleet
 from tests.acceptance.test_fleet import config, opened, ran, until
@@ -260,7 +260,7 @@ async def test_what_a_person_uploads_moves_and_a_draining_host_gives_its_session
         assert await ran(hosts, key, "y = open('a.csv').read(); print(y)") == "1,2"
         former = await machine_of(hosts, database, machines, key)
         host, _, _ = await hosts._place(key)
-        await host.connection.call(host_requests.Drain(is_urgent=False))
+        await host.drain(is_urgent=False)
         await until(lambda: host.connection.status.is_draining)
         for _ in range(60):
             assert await ran(hosts, key, "print(y, open('a.csv').read())") == "1,2 1,2"

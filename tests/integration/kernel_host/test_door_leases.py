@@ -176,7 +176,7 @@ async def test_the_question_of_a_bot_that_wants_no_answer_any_more_is_dropped(pl
             finally:
                 dropped.set()
         if not asking:
-            held = host._doors._ask(
+            held = host.ask_person(
                 next(iter(keeper._kernels)), values.InputRequested("held", False)
             )
             asking.append(asyncio.create_task(held))

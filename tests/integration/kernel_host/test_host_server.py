@@ -389,13 +389,17 @@ async def test_nonsense_ends_the_connection_of_whoever_said_it(served, place, sa
             await bot.send_str(said)
             assert (await bot.receive(timeout=30)).type is aiohttp.WSMsgType.CLOSE
         for name, body, status in (
-            ("Statuses", b"nonsense", 400),
-            ("Statuses", b"{}", 400),
-            ("Statuses", b'{"keys": 5}', 400),
-            ("Fork", b'{"key": [], "new_key": {}, "checkpoint": "", "new_epoch": "x"}', 400),
-            ("Statuses", b"[" * 50_000, 400),
+            ("Hosts.statuses", b"nonsense", 400),
+            ("Hosts.release", b"{}", 400),
+            ("Hosts.statuses", b'{"keys": 5}', 400),
+            (
+                "HostProcess.fork",
+                b'{"key": [], "new_key": {}, "checkpoint": "", "new_epoch": "x"}',
+                400,
+            ),
+            ("Hosts.statuses", b"[" * 50_000, 400),
             ("__class__", b"{}", 404),
-            ("Request", b"{}", 404),
+            ("LocalHost.close", b"{}", 404),
         ):
             async with session.post(f"/v1/requests/{name}", data=body) as response:
                 assert response.status == status

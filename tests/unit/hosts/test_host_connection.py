@@ -14,9 +14,9 @@ from interpreter_bot.hosts import (
     host_calls,
     host_connection,
     host_messages,
-    host_requests,
     host_statuses,
     placed_hosts,
+    remote_host,
 )
 
 STATUS = host_statuses.HostStatus(
@@ -58,13 +58,13 @@ async def test_what_a_host_answers_instead_is_an_error_of_kernels(status, said):
         return web.Response(status=status, text=said, content_type="application/json")
 
     app = web.Application()
-    app.router.add_post("/v1/requests/UnheldDoors", answer)
+    app.router.add_post("/v1/requests/HostProcess.unheld_doors", answer)
     server = test_utils.TestServer(app)
     connection = host_connection.HostConnection(pathlib.Path("/none"), None, patience_seconds=1.0)
     connection._is_connected.set()
     async with server, aiohttp.ClientSession(server.make_url("/")) as connection._session:
         with pytest.raises(errors.KernelError):
-            await connection.call(host_requests.UnheldDoors())
+            await remote_host.RemoteHost(connection).unheld_doors()
 
 
 @contextlib.asynccontextmanager

@@ -13,7 +13,7 @@ from aiohttp import test_utils, web
 
 from interpreter_bot import code_activity, errors, settings
 from interpreter_bot.egress import broker
-from interpreter_bot.hosts import host_requests, kernel_doors, remote_doors, tunneled_doors
+from interpreter_bot.hosts import kernel_doors, remote_doors, tunneled_doors
 
 PORTS = json.dumps({"ports": [1, 2]})
 ASKED = {"kernel": "k", "key": "s"}
@@ -65,19 +65,21 @@ class Host:
         self.streams.put_nowait(stream)
         await asyncio.Event().wait()
 
-    async def call(self, request):
-        match request:
-            case host_requests.Introduce(kernel_id=kernel_id):
-                if self.faults:
-                    raise self.faults.pop()
-                if kernel_id == "busy":
-                    await self.is_idle.wait()
-                self.introduced.append(kernel_id)
-            case host_requests.AskPerson():
-                return self.answer
-            case host_requests.UnheldDoors():
-                return dict(self.unheld)
-        return None
+    async def introduce(self, kernel_id, code, mark):
+        if self.faults:
+            raise self.faults.pop()
+        if kernel_id == "busy":
+            await self.is_idle.wait()
+        self.introduced.append(kernel_id)
+
+    async def ask_person(self, kernel_id, question):
+        return self.answer
+
+    async def unheld_doors(self):
+        return dict(self.unheld)
+
+    async def shut_doors(self, kernel_id):
+        pass
 
 
 class Doorkeeper:
@@ -194,7 +196,7 @@ async def test_nothing_is_carried_while_nobody_knows_whose_it_is(host):
 async def test_doors_whose_link_broke_are_asked_for_again(host, monkeypatch):
     monkeypatch.setattr(remote_doors, "_AGAIN_SECONDS", 0.05)
     keeper = Doorkeeper()
-    doors = remote_doors.RemoteDoors(host, keeper, is_bot=True)
+    doors = remote_doors.RemoteDoors(host, host, keeper, is_bot=True)
     await doors.open("s", "k")
     first = await keeper.given.get()
     await (await host.links.get()).close()
@@ -219,7 +221,7 @@ async def test_doors_are_opened_when_the_database_is_back(host, monkeypatch):
         return said
 
     keeper = Doorkeeper()
-    doors = remote_doors.RemoteDoors(host, keeper, is_bot=True, epoch_on=epoch_on)
+    doors = remote_doors.RemoteDoors(host, host, keeper, is_bot=True, epoch_on=epoch_on)
     doors.take_over()
     async with asyncio.timeout(5):
         found = await keeper.given.get()
@@ -232,7 +234,7 @@ async def test_doors_are_opened_that_the_host_lets_go_of_late(host, monkeypatch)
     monkeypatch.setattr(remote_doors, "_LOOK_SECONDS", 0.02)
     host.unheld = {}
     keeper = Doorkeeper()
-    doors = remote_doors.RemoteDoors(host, keeper, is_bot=True)
+    doors = remote_doors.RemoteDoors(host, host, keeper, is_bot=True)
     doors.take_over()
     await asyncio.sleep(0.1)
     assert keeper.given.empty()
@@ -246,7 +248,7 @@ async def test_a_kernel_that_is_busy_holds_up_no_other(host, monkeypatch):
     monkeypatch.setattr(remote_doors, "_LOOK_SECONDS", 0.02)
     host.unheld = {"busy": "a", "k": "s"}
     keeper = Doorkeeper()
-    doors = remote_doors.RemoteDoors(host, keeper, is_bot=True)
+    doors = remote_doors.RemoteDoors(host, host, keeper, is_bot=True)
     doors.take_over()
     async with asyncio.timeout(5):
         given = [await keeper.given.get() for _ in range(2)]
@@ -269,7 +271,7 @@ async def test_doors_whose_link_breaks_are_opened_again_before_a_busy_kernel_is_
     monkeypatch.setattr(remote_doors, "_LOOK_SECONDS", 0.02)
     host.unheld = {"busy": "a"}
     keeper = Doorkeeper()
-    doors = remote_doors.RemoteDoors(host, keeper, is_bot=True)
+    doors = remote_doors.RemoteDoors(host, host, keeper, is_bot=True)
     doors.take_over()
     async with asyncio.timeout(5):
         first = await keeper.given.get()
@@ -287,7 +289,7 @@ async def test_a_kernel_that_could_not_be_told_of_its_doors_is_told_the_next_tim
     host.faults = [errors.KernelError()]
     config = settings.Settings(egress=(settings.Egress(host="a.example"),))
     async with broker.opened(config, {}) as keeper:
-        doors = remote_doors.RemoteDoors(host, keeper, is_bot=True)
+        doors = remote_doors.RemoteDoors(host, host, keeper, is_bot=True)
         for _ in range(3):
             await doors.open("web:s", "k")
         assert host.introduced == ["k"]
@@ -309,7 +311,7 @@ async def test_what_people_allowed_a_kernel_outlives_its_link(host):
     contact = code_activity.Contact("web:s", "k", "GET", "a.example", 443)
     host.answer = "session"
     async with broker.opened(config, {}) as keeper, asyncio.timeout(5):
-        doors = remote_doors.RemoteDoors(host, keeper, is_bot=False)
+        doors = remote_doors.RemoteDoors(host, host, keeper, is_bot=False)
         for _ in range(2):
             await doors.open("web:s", "k")
             await keeper._approvals["k"][1].require(contact, target="/", first=b"")
@@ -333,7 +335,7 @@ async def test_doors_of_many_kernels_are_opened_a_few_at_a_time(host, monkeypatc
         await asyncio.sleep(0.01)
         now.pop()
 
-    doors = remote_doors.RemoteDoors(host, Doorkeeper(), is_bot=True, epoch_on=epoch_on)
+    doors = remote_doors.RemoteDoors(host, host, Doorkeeper(), is_bot=True, epoch_on=epoch_on)
     doors.take_over()
     async with asyncio.timeout(5):
         while len(at_once) < 50:  # noqa: ASYNC110
@@ -343,7 +345,7 @@ async def test_doors_of_many_kernels_are_opened_a_few_at_a_time(host, monkeypatc
 
 
 async def test_doors_that_come_when_nobody_waits_any_more_are_closed(host):
-    doors = remote_doors.RemoteDoors(host, Doorkeeper(), is_bot=True)
+    doors = remote_doors.RemoteDoors(host, host, Doorkeeper(), is_bot=True)
     opening = asyncio.create_task(doors.open("s", "k"))
     async with asyncio.timeout(5):
         link = await host.links.get()

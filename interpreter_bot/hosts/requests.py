@@ -1,0 +1,98 @@
+"""The table of requests of a bot to a host, made from the methods of protocols in `ports`.
+
+`sent` marks a method whose calls go to the host. From its declaration come the message with its
+arguments, the type of its answer, and its name in the table. A class that inherits the method sends
+it (`Sender`); the host calls the method of the same name (`kernel_host.request_answers`).
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Any collection may be given; a tuple comes out at the other end.
+_READ_AS: Final[dict[Any, Any]] = {
+    collections.abc.Collection[str]: tuple[str, ...],
+    collections.abc.Collection[str] | None: tuple[str, ...] | None,
+}
+
+
+class Request:
+    """A method that is sent as a request.
+
+    Attributes:
+        name: of its class and of the method, such as `Hosts.release`.
+        method: name of the method.
+        is_long: the answer waits for disks, kernels or people; others come within seconds.
+        is_once: it must not be sent again if the host ends before it has answered.
+        is_withdrawn: the host gives it up when the bot has gone.
+    """
+
+    def __init__(
+        self, method: Callable[..., Any], *, is_long: bool, is_once: bool, is_withdrawn: bool
+    ) -> None:
+        self.name = method.__qualname__
+        self.method = method.__name__
+        self.is_long, self.is_once, self.is_withdrawn = is_long, is_once, is_withdrawn
+        self._declaration = method
+
+    @functools.cached_property
+    def _types(self) -> dict[str, Any]:
+        # Read at the first use: the module that declares the method is complete then.
+        hints = typing.get_type_hints(self._declaration)
+        return {name: _READ_AS.get(hint, hint) for name, hint in hints.items()}
+
+    @property
+    def answer(self) -> Any:  # noqa: ANN401 - a type, or None
+        """Type of its answer."""
+        return self._types["return"]
+
+    @functools.cached_property
+    def arguments(self) -> type[Any]:
+        """Dataclass of its arguments, which is sent."""
+        fields = []
+        for parameter in list(inspect.signature(self._declaration).parameters.values())[1:]:
+            options: dict[str, Any] = {"kw_only": parameter.kind is parameter.KEYWORD_ONLY}
+            if parameter.default is not parameter.empty:
+                options["default"] = parameter.default
+            field = dataclasses.field(**options)
+            fields.append((parameter.name, self._types[parameter.name], field))
+        return dataclasses.make_dataclass(self.method, fields, frozen=True)
+
+
+class Sender(Protocol):
+    """What sends the requests that it inherits."""
+
+    async def send_request(self, request: Request, arguments: Any) -> Any:  # noqa: ANN401
+        """Send a request with an instance of its `arguments`, and return the answer."""
+
+
+_REQUESTS: Final[dict[str, Request]] = {}
+REQUESTS: Final = types.MappingProxyType(_REQUESTS)
+"""All requests by name."""
+
+
+def sent(
+    *, is_long: bool = False, is_once: bool = False, is_withdrawn: bool = False
+) -> Callable[[F], F]:
+    """Mark a method of a protocol as a request; see `Request`."""
+
+    def mark(method: F) -> F:
+        request = Request(method, is_long=is_long, is_once=is_once, is_withdrawn=is_withdrawn)
+        _REQUESTS[request.name] = request
+
+        @functools.wraps(method)
+        async def send(self: Sender, *args: object, **options: object) -> Any:  # noqa: ANN401
+            return await self.send_request(request, request.arguments(*args, **options))
+
+        return typing.cast("F", send)
+
+    return mark
