@@ -214,6 +214,10 @@ def _enter(place: pathlib.Path, command: list[str], *, is_plain: bool) -> None:
     pathlib.Path("/etc/hosts").write_text(f"127.0.0.1 localhost\n127.0.1.1 {host_name}\n")
     _bring_loopback_up()
     home = tempfile.mkdtemp(prefix="home-", dir="/tmp")
+    # As the image's own user, whom PostgreSQL wants to know by name.
+    for name, entry in (("passwd", f":{USER}::{home}:/bin/sh"), ("group", ":")):
+        with open(f"/etc/{name}", "a") as file:
+            file.write(f"plain:x:{USER}{entry}\n")
     _install_filter()
     _drop_capabilities(() if is_plain else CAPABILITIES.values())
     if is_plain:
