@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
 from interpreter_bot import settings, values
+from interpreter_bot.wording import model_words
 
 _MILLION: Final = decimal.Decimal(1_000_000)
 # An answer shorter than this is not worth asking for.
@@ -26,11 +27,6 @@ Allowance: TypeAlias = Callable[[values.Usage], Awaitable[str | None]]
 It gets what the turn would have spent after the coming call in the worst case, and returns a
 sentence where that is too much, None where it is allowed.
 """
-
-
-def time_is_up(seconds: float) -> str:
-    """Return the sentence for a request that took longer than it may."""
-    return f"This took longer than the {seconds:,.0f} seconds a request may take."
 
 
 def price(usage: values.Usage, model: settings.Model) -> decimal.Decimal:
@@ -96,21 +92,21 @@ class Budget:
     @property
     def time_is_up(self) -> str:
         """Return the sentence for a turn whose time is over."""
-        return time_is_up(self._limits.seconds)
+        return model_words.out_of_time(self._limits.seconds)
 
     async def ask(self, input_tokens: int) -> Allotment | Refusal:
         """Check whether the model may be called, and how long its answer may be."""
         limits = self._limits
         if self.spent.steps >= limits.steps:
-            return Refusal(f"This took all {limits.steps} steps that a request may take.")
+            return Refusal(model_words.out_of_steps(limits.steps))
         if self.seconds_left <= 0:
             return Refusal(self.time_is_up)
         answer = min(self._model.answer_tokens, limits.tokens - self.spent.tokens - input_tokens)
         if answer < _SHORTEST_ANSWER:
-            return Refusal(f"This request would need more than its {limits.tokens:,} tokens.")
+            return Refusal(model_words.out_of_tokens(limits.tokens))
         answer = min(answer, self._affordable(input_tokens))
         if answer < _SHORTEST_ANSWER:
-            return Refusal(f"This request would cost more than {limits.money} allows.")
+            return Refusal(model_words.out_of_money(limits.money))
         if self._allowance and (
             sentence := await self._allowance(self._worst(input_tokens, answer))
         ):

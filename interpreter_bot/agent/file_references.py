@@ -431,11 +431,6 @@ def _beginning(text: str) -> str:
     return whole if cut else ""
 
 
-def as_sentence(names: Sequence[str]) -> str:
-    """Return the sentence that tells people of missing files."""
-    return f"The answer names files that do not exist: {', '.join(names)}."
-
-
 def as_objection(names: Sequence[str]) -> chat_messages.Note:
     """Return the note that asks the model to answer again."""
     return chat_messages.Note(

@@ -24,6 +24,7 @@ from interpreter_bot.agent import (
     tools,
     transcripts,
 )
+from interpreter_bot.wording import model_words
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +38,6 @@ _GO_ON: Final = chat_messages.Note(
     "[Your last message was cut off {why}. Go on exactly where it stopped, without repeating it. "
     "A call that you had begun has to be made again.]"
 )
-_AGAIN: Final = "The model was asked to check this answer, and answers again."
 _NOT_RUN: Final = chat_messages.Note(
     "[Your last message was meant as a call, in a form that cannot be read here, so nothing was "
     "run. Call run_code as a tool, or answer the person.]"
@@ -219,8 +219,7 @@ class _Turn:
             # Without the output to answer from it would invent one.
             raise _EndedError(
                 OutcomeKind.STUCK,
-                f"The code failed again and again ({self._guard.last_failure}). "
-                "It may help to ask in other words, or to name the columns that you mean.",
+                model_words.keeps_failing(self._guard.last_failure),
             )
         setbacks = self._guard.setbacks + self._empty + self._cuts
         asked = await self._asking.ask(
@@ -238,7 +237,7 @@ class _Turn:
         if reply.are_pictures_refused:
             self._transcript.forget_pictures()
         if asked.is_cut or reply.finish is chat_messages.Finish.LENGTH:
-            return self._cut(reply, "by a lost connection" if asked.is_cut else "at its longest")
+            return self._cut(reply, is_lost=asked.is_cut)
         if not asked.may_call and (reply.calls or reply.unread_call) and not reply.text.strip():
             self._close(asked.is_last)
         calls = reply.calls if asked.may_call else ()
@@ -256,9 +255,7 @@ class _Turn:
             return True
         self._empty += 1
         if self._empty >= _EMPTY:
-            raise _EndedError(
-                OutcomeKind.EMPTY, "The language model gave no answer. Please ask again."
-            )
+            raise _EndedError(OutcomeKind.EMPTY, model_words.NO_ANSWER)
         self._transcript.add_note(_SAY_SOMETHING)
         return False
 
@@ -271,7 +268,7 @@ class _Turn:
             return True
         self._doubted, self._words = text.strip(), []
         self._transcript.add_note(file_references.as_objection(self._missing_files))
-        self._job.observer.notice(_AGAIN)
+        self._job.observer.notice(model_words.CHECKING)
         return False
 
     async def _find_missing_files(self, text: str) -> tuple[str, ...]:
@@ -296,27 +293,25 @@ class _Turn:
 
     def _check_misreadings(self) -> None:
         if self._guard.misreadings >= self._job.limits.equal_failures:
-            sentence = "The model's attempts to run code could not be understood. Ask again."
-            raise _EndedError(OutcomeKind.MALFORMED, sentence)
+            raise _EndedError(OutcomeKind.MALFORMED, model_words.CODE_MISREAD)
 
-    def _cut(self, reply: chat_messages.ModelReply, why: str) -> chat_messages.ModelReply:
+    def _cut(self, reply: chat_messages.ModelReply, *, is_lost: bool) -> chat_messages.ModelReply:
         """Keep the text of an answer that broke off, and let the model continue."""
         self._transcript.add_reply(reply.text)
         self._words.append(reply.text)
         self._cuts += 1
         if self._cuts >= _CUTS:
-            raise _EndedError(OutcomeKind.CUT, f"The language model's answer was cut off {why}.")
+            sentence = model_words.ANSWER_LOST if is_lost else model_words.ANSWER_TOO_LONG
+            raise _EndedError(OutcomeKind.CUT, sentence)
+        why = "by a lost connection" if is_lost else "at its longest"
         self._transcript.add_note(_GO_ON.filled(why=why))
         return chat_messages.ModelReply(text=reply.text, finish=chat_messages.Finish.LENGTH)
 
     def _close(self, is_last: bool) -> None:
         if is_last:
-            steps = self._job.limits.steps
-            sentence = f"This took all {steps} steps that a request may take."
+            sentence = model_words.out_of_steps(self._job.limits.steps)
             raise _EndedError(OutcomeKind.OUT_OF_BUDGET, sentence)
-        raise _EndedError(
-            OutcomeKind.STUCK, "The language model wants to run the same code for ever."
-        )
+        raise _EndedError(OutcomeKind.STUCK, model_words.SAME_CODE)
 
     async def _do(self, calls: tuple[chat_messages.Call, ...]) -> None:
         most = self._job.limits.equal_failures
@@ -324,9 +319,9 @@ class _Turn:
             text, pictures = await self._tool_runner.answer(call)
             self._transcript.add_tool_result(call, text, pictures)
             if self._guard.failures >= most:
-                same = f"the same error {most} times ({self._guard.last_failure})"
-                raise _EndedError(OutcomeKind.STUCK, f"The code ran into {same}.")
+                sentence = model_words.same_error(most, self._guard.last_failure)
+                raise _EndedError(OutcomeKind.STUCK, sentence)
             self._check_misreadings()
             if self._guard.setbacks >= 2 * most:
-                raise _EndedError(OutcomeKind.STUCK, f"{2 * most} tries in a row came to nothing.")
+                raise _EndedError(OutcomeKind.STUCK, model_words.no_progress(2 * most))
         self._transcript.settle(_TOO_MANY)

@@ -28,14 +28,15 @@ The agent turns them into endings of a turn; `str(error)` is that ending's sente
 from __future__ import annotations
 
 import urllib.parse
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from interpreter_bot import errors, settings
 from interpreter_bot.agent import chat_messages
+from interpreter_bot.wording import model_words
 
 
 class ModelError(errors.BotError):
-    """The language model could not be used."""
+    """The model could not be used."""
 
     is_worth_retrying: ClassVar[bool] = False
     """Whether asking again in a moment may succeed."""
@@ -49,11 +50,11 @@ class ModelError(errors.BotError):
 
 
 class UnknownChoiceError(ModelError):
-    """No model of that name is configured."""
+    """There is no model of that name."""
 
 
 class KeyRefusedError(ModelError):
-    """The language model's server refused the API key. Ask whoever runs this bot to check it."""
+    """The model server refused the API key. Ask whoever runs this bot to check it."""
 
 
 class UnknownModelError(ModelError):
@@ -65,61 +66,61 @@ class MovedError(ModelError):
 
 
 class UnlistedError(ModelError):
-    """The language model's server lists no models. Ask whoever runs this bot to name one."""
+    """The model server lists no models. Ask whoever runs this bot to name one."""
 
 
 class RateLimitedError(ModelError):
-    """The language model is answering too many requests right now. Please try again in a minute."""
+    """The model gets too many requests right now. Try again in a minute."""
 
     is_worth_retrying = True
 
 
 class QuotaError(ModelError):
-    """The account at the language model's provider is used up. The operator has to look at it."""
+    """The account at the model's provider is used up. Ask whoever runs this bot to check it."""
 
 
 class OverloadedError(ModelError):
-    """The language model's server has a problem right now. Please try again in a moment."""
+    """The model server has a problem right now. Try again in a minute."""
 
     is_worth_retrying = True
 
 
 class UnreachableError(ModelError):
-    """The language model cannot be reached. Try again in a minute."""
+    """The model cannot be reached. Try again in a minute."""
 
     is_worth_retrying = True
 
 
 class SilentError(ModelError):
-    """The language model did not answer in time. Try again in a minute."""
+    """The model did not answer in time. Try again in a minute."""
 
     is_worth_retrying = True
 
 
 class GarbledError(ModelError):
-    """The language model's server answered something that cannot be understood."""
+    """The model server sent an unreadable answer. Try again in a minute."""
 
     is_worth_retrying = True
 
 
 class ContextTooLongError(ModelError):
-    """The conversation is longer than the language model can read. Please start a new one."""
+    """This conversation is too long for the model. Start a new one."""
 
 
 class ToolsRefusedError(ModelError):
-    """The language model does not support tools."""
+    """The model does not support tools."""
 
 
 class PicturesRefusedError(ModelError):
-    """The language model cannot look at pictures."""
+    """The model cannot look at pictures."""
 
 
 class PictureUnreadableError(ModelError):
-    """The language model's server could not read a picture."""
+    """The model server could not read a picture."""
 
 
 class TooManyPicturesError(ModelError):
-    """The language model's server takes fewer pictures at once."""
+    """The model server accepts fewer pictures at a time."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -128,23 +129,20 @@ class TooManyPicturesError(ModelError):
 
 
 class RefusedError(ModelError):
-    """The language model's provider refused this request."""
+    """The model's provider refused this request. Ask in other words."""
 
 
 class RequestRefusedError(ModelError):
-    """The language model's server did not accept our request. The log says more."""
+    """The model server rejected the bot's request. The bot's log has the details."""
 
 
 class CutError(ModelError):
-    """The language model's answer broke off in the middle."""
+    """The model's answer broke off in the middle."""
 
     def __init__(self, partial: chat_messages.ModelReply, sentence: str | None = None) -> None:
         super().__init__(sentence)
         self.partial = partial
         """What had come until then: its text, and no calls, for they may be incomplete."""
-
-
-_OPERATOR: Final = "Ask whoever runs this bot to"
 
 
 def server_name(model: settings.Model) -> str:
@@ -160,22 +158,22 @@ def at_server(error: ModelError, model: settings.Model, *, has_key: bool = True)
         model: that was asked.
         has_key: a key was sent.
     """
-    server = f"The model server at {server_name(model)}"
+    server = server_name(model)
     match error:
         case KeyRefusedError() if has_key:
-            sentence = f"{server} refused the API key. {_OPERATOR} check it."
+            sentence = model_words.key_refused(server)
         case KeyRefusedError():
-            sentence = f"{server} wants an API key. {_OPERATOR} give the bot one."
+            sentence = model_words.key_needed(server)
         case UnknownModelError():
-            sentence = f'{server} has no model called "{model.name}". {_OPERATOR} check its name.'
+            sentence = model_words.not_on_server(server, model.name)
         case MovedError():
-            sentence = f"{server} redirects to another address. {_OPERATOR} set that one."
+            sentence = model_words.server_moved(server)
         case UnlistedError():
-            sentence = f"{server} lists no models. {_OPERATOR} name one."
+            sentence = model_words.no_list(server)
         case UnreachableError():
-            sentence = f"{server} cannot be reached. Try again in a minute."
+            sentence = model_words.server_unreachable(server)
         case SilentError():
-            sentence = f"{server} did not answer in time. Try again in a minute."
+            sentence = model_words.server_silent(server)
         case _:
             return error
     return type(error)(sentence, retry_after_seconds=error.retry_after_seconds)

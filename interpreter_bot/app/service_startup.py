@@ -30,6 +30,7 @@ from interpreter_bot.sessions import (
 )
 from interpreter_bot.skills import accepted_skills
 from interpreter_bot.store import databases, engines, records
+from interpreter_bot.wording import model_words
 
 if TYPE_CHECKING:
     from interpreter_bot.data_connections.connection_service import ConnectionService
@@ -42,15 +43,6 @@ _TIDY_SECONDS: Final = 3600.0
 _MOST_REMEMBERED: Final = 1000
 # Mostly, the platforms are open by then, and pages have connected again.
 _CATCHING_UP_SECONDS: Final = 2.0
-
-_NO_MODEL: Final = (
-    "There is no language model yet, but your own code runs: press Python, or type /py CODE. "
-    "Whoever runs this bot can enter a model's key on the page, or run `interpreter-bot setup`."
-)
-_DEMO: Final = (
-    "This is a small demo model that runs on this machine and is often wrong. For a better one, "
-    "whoever runs this bot can enter a key on the page, or run `interpreter-bot setup`."
-)
 
 
 @contextlib.contextmanager
@@ -234,10 +226,10 @@ async def _models(
         local = await stack.enter_async_context(
             on_demand_model.OnDemandModel.open(config.local, config.paths.data)
         )
-        notice = f"{_NO_MODEL} {local.unavailable}"
+        notice = f"{model_words.NONE_YET} {local.unavailable}"
         if not local.unavailable:
             models, servers = (local.model,), {local.model.title: local}
-            notice = f"{_DEMO} {local.licence}".strip()
+            notice = f"{model_words.DEMO} {local.licence}".strip()
     catalogue = catalogues.Catalogue(
         models,
         keys=catalogues.keys(models, environment),

@@ -39,7 +39,7 @@ from interpreter_bot.sessions import (
     variable_losses,
 )
 from interpreter_bot.store import preferences, records
-from interpreter_bot.wording import session_words, variable_words
+from interpreter_bot.wording import model_words, session_words, variable_words
 
 _log = logging.getLogger(__name__)
 
@@ -394,7 +394,7 @@ class _Work:
     ) -> ports.End:
         """Write the names of files for links to them, and tell of files that do not exist."""
         if self._missing_files:
-            self.events.notice(file_references.as_sentence(self._missing_files))
+            self.events.notice(model_words.missing_files(self._missing_files))
         if not file_references.may_refer(end.text):
             return end
         names: list[str] = []
@@ -413,5 +413,5 @@ class _Work:
     def _interrupted(self, interruption: cancellation.EarlyEnd) -> ports.End:
         if interruption is cancellation.EarlyEnd.STOPPED:
             return ports.End(status=values.TurnStatus.STOPPED)
-        sentence = budgets.time_is_up(self._services.config.turn.seconds)
+        sentence = model_words.out_of_time(self._services.config.turn.seconds)
         return ports.End(status=values.TurnStatus.FAILED, sentence=sentence)

@@ -1,16 +1,75 @@
-"""The language model: which one answers, that none does, and why."""
+"""The model: which one answers, what a request may spend, and why there is no answer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
+from interpreter_bot import errors
+from interpreter_bot.text import quantities
+
 NONE: Final = "No model is set up. You can still run your own code with /py CODE."
+NONE_YET: Final = (
+    "There is no model yet, but your own code runs: press Python, or type /py CODE. Whoever runs "
+    "this bot can enter a model's key on the page, or run `interpreter-bot setup`."
+)
 CONFIGURED: Final = (
     "The models are set where the bot runs, in its environment or its configuration file. Change "
     "them there."
 )
-ALREADY_CHOSEN: Final = "A model was chosen already. Run `interpreter-bot setup` to change it."
+ALREADY_CHOSEN: Final = "A model was already set up. Run `interpreter-bot setup` to change it."
+NO_ANTHROPIC_SDK: Final = errors.missing_extra("Anthropic's protocol", "anthropic")
+
+# Keys and addresses that people enter.
+NOTHING_ENTERED: Final = "Enter a key, an address, or both."
+RESERVED_ADDRESS: Final = (
+    "That address is reserved for the network and the cloud that the bot's machine is in, so it "
+    "cannot be entered here. Whoever runs this bot can set it where the bot runs."
+)
+SLOW_NAME: Final = (
+    "The name in that address could not be looked up in time. Try again, or enter the IP address."
+)
+
+# What happens during an answer.
+CHECKING: Final = "The model was asked to check this answer, and answers again."
+TOLD_OF_PICTURES: Final = "This model cannot look at pictures, so they are described to it."
+TOOLS_REFUSED: Final = (
+    "This model's server does not accept tools. Code blocks in its answers are run instead."
+)
+TOOLS_BACK: Final = (
+    "This model's server accepts tools again. Code blocks in its answers are only shown."
+)
+
+# Why there is no answer.
+NO_ANSWER: Final = "The model gave no answer. Ask again."
+CODE_MISREAD: Final = "The model tried to run code in a form that the bot cannot read. Ask again."
+SAME_CODE: Final = "The model keeps asking for the same code. Ask in other words."
+ANSWER_LOST: Final = "The connection to the model was lost in the middle of its answer. Ask again."
+ANSWER_TOO_LONG: Final = "The model's answer was too long and was cut off. Ask for a shorter one."
+
+# The demo model.
+DEMO: Final = (
+    "This is a small demo model that runs on this machine and is often wrong. For a better one, "
+    "whoever runs this bot can enter a key on the page, or run `interpreter-bot setup`."
+)
+DEMO_OFF: Final = "The demo model is switched off (local.enabled)."
+NO_DEMO_LIBRARY: Final = errors.missing_extra("The demo model", "local")
+DEMO_CRASHES: Final = "The demo model keeps crashing. The bot's log has the details."
+DEMO_ENDS: Final = "The demo model is being stopped."
+DEMO_CHECKED: Final = "Looking for the demo model…"
+DEMO_STARTS: Final = "Starting the demo model…"
+DEMO_NOT_STARTED: Final = "The demo model could not be started. The bot's log has the details."
+DEMO_SLOW: Final = "The demo model did not start in time. Try again in a minute."
+DEMO_NEEDS_AVX2: Final = (
+    "The demo model cannot run on this machine's processor, which lacks AVX2. Use another model."
+)
+DEMO_NEEDS_MEMORY: Final = (
+    "The demo model was killed while it started, most likely because it needs 2 GiB of memory."
+)
+NO_CONNECTION: Final = "no connection could be made"
+CONNECTION_LOST: Final = "the connection was lost"
+TOO_SLOW: Final = "it did not answer in time"
+_OTHER_FILE: Final = "INTERPRETER_BOT_LOCAL__MODEL_PATH"
 
 
 def now_used(title: str) -> str:
@@ -23,3 +82,139 @@ def ambiguous(name: str, titles: Sequence[str]) -> str:
 
 def unknown(name: str, titles: Sequence[str]) -> str:
     return f"There is no model {name}. There are: {'; '.join(titles) or 'none'}."
+
+
+def same_title(title: str) -> str:
+    return f"Two models are called {title!r}: give one a `label`."
+
+
+def bad_key(fault: str) -> str:
+    return f"The key {fault}."
+
+
+def bad_address(fault: str) -> str:
+    return f"The address {fault}."
+
+
+def entry_too_long(limit: int) -> str:
+    return f"That is too long: a key or an address has at most {limit:,} characters."
+
+
+def busy(wait_seconds: float) -> str:
+    return f"The model is busy. Asking again in {quantities.duration(round(wait_seconds))}."
+
+
+def missing_files(names: Sequence[str]) -> str:
+    return f"The answer names files that do not exist: {', '.join(names)}."
+
+
+def out_of_time(seconds: float) -> str:
+    return f"This took longer than the {quantities.duration(seconds)} that a request may take."
+
+
+def out_of_steps(limit: int) -> str:
+    return f"This took all {limit} steps that a request may take."
+
+
+def out_of_tokens(limit: int) -> str:
+    return f"This would need more than the {limit:,} tokens that a request may use."
+
+
+def out_of_money(limit: object) -> str:
+    return f"This would cost more than the {limit} that a request may cost."
+
+
+def keeps_failing(error: str) -> str:
+    return (
+        f"The code failed again and again ({error}). Ask in other words, or name the columns that "
+        "you mean."
+    )
+
+
+def same_error(count: int, error: str) -> str:
+    return f"The code failed {count} times with the same error ({error}). Ask in other words."
+
+
+def no_progress(attempts: int) -> str:
+    return f"{attempts} attempts in a row led nowhere. Ask in other words."
+
+
+_OPERATOR: Final = "Ask whoever runs this bot to"
+
+
+def key_refused(server: str) -> str:
+    return f"The model server at {server} refused the API key. {_OPERATOR} check it."
+
+
+def key_needed(server: str) -> str:
+    return f"The model server at {server} needs an API key. {_OPERATOR} give the bot one."
+
+
+def not_on_server(server: str, name: str) -> str:
+    return f'The model server at {server} has no model called "{name}". {_OPERATOR} check its name.'
+
+
+def server_moved(server: str) -> str:
+    return f"The model server at {server} redirects to another address. {_OPERATOR} set that one."
+
+
+def no_list(server: str) -> str:
+    return f"The model server at {server} lists no models. {_OPERATOR} name one."
+
+
+def server_unreachable(server: str) -> str:
+    return f"The model server at {server} cannot be reached. Try again in a minute."
+
+
+def server_silent(server: str) -> str:
+    return f"The model server at {server} did not answer in time. Try again in a minute."
+
+
+def demo_unreachable(host: str, reason: object) -> str:
+    return (
+        f"The demo model could not be downloaded from {host}: {reason}. Python works without it: "
+        "press Python, or type /py CODE. Whoever runs this bot can set up a model: run `export "
+        f"OPENAI_API_KEY=…` (or set {_OTHER_FILE} to the demo model's file) and start the bot "
+        "again."
+    )
+
+
+def demo_damaged(host: str) -> str:
+    return (
+        f"The file from {host} is not the demo model, so it was deleted. Set {_OTHER_FILE} to the "
+        "right file, or OPENAI_API_KEY to use another model."
+    )
+
+
+def no_room_for_demo(directory: object, free_bytes: int, needed_bytes: int) -> str:
+    return (
+        f"There is no room for the demo model: it needs {quantities.size(needed_bytes)}, and "
+        f"{directory} has {quantities.size(free_bytes)} free."
+    )
+
+
+def demo_not_stored(directory: object, reason: object) -> str:
+    return f"The demo model cannot be stored in {directory}: {reason}."
+
+
+def demo_unreadable(path: object, reason: object) -> str:
+    return f"The demo model's file {path} cannot be read: {reason}."
+
+
+def not_gguf(path: object) -> str:
+    return f"The demo model's file {path} is not a GGUF file."
+
+
+def not_official(path: object) -> str:
+    return (
+        f"{path} (from {_OTHER_FILE}) has the name of the official demo model, and other content. "
+        "Rename the file if you want to use it."
+    )
+
+
+def answered_status(status: int, reason: object) -> str:
+    return f"it answered {status} {reason}"
+
+
+def demo_download(size_bytes: int, licence: str) -> str:
+    return f"Downloading the demo model ({quantities.size(size_bytes)}). {licence}".strip()

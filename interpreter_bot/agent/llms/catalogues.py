@@ -12,6 +12,7 @@ import pydantic
 from interpreter_bot import errors, logs, settings
 from interpreter_bot.agent import chat_messages, model_errors, ports
 from interpreter_bot.agent.llms import model_discovery, picture_support, retries
+from interpreter_bot.wording import model_words
 
 if TYPE_CHECKING:
     import openai
@@ -53,12 +54,12 @@ class Catalogue:
         if len(self._models) < len(models):
             titles = [model.title for model in models]
             twice = next(title for title in titles if titles.count(title) > 1)
-            raise errors.SettingsError(f"Two models are called {twice!r}: give one a `label`.")
+            raise errors.SettingsError(model_words.same_title(twice))
         if (
             any(one.protocol == "anthropic" for one in models)
             and not model_discovery.has_anthropics_sdk()
         ):
-            raise errors.SettingsError(model_discovery.NO_SDK)
+            raise errors.SettingsError(model_words.NO_ANTHROPIC_SDK)
         self._keys = keys
         self._patience = patience
         self._servers = servers or {}
@@ -99,11 +100,10 @@ class Catalogue:
             UnknownChoiceError: there is none of that title, or none at all.
         """
         if not self._models:
-            raise model_errors.UnknownChoiceError("No language model is configured.")
+            raise model_errors.UnknownChoiceError(model_words.NONE)
         chosen = self._models.get(title or self.titles[0])
         if chosen is None:
-            names = ", ".join(self.titles)
-            raise model_errors.UnknownChoiceError(f"There is no such model. There are: {names}.")
+            raise model_errors.UnknownChoiceError(model_words.unknown(title, self.titles))
         known = self._llms.get(chosen.title)
         if known is not None and known.is_blind:
             return chosen.model_copy(update={"can_see_images": "no"})

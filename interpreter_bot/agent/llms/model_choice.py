@@ -14,6 +14,7 @@ from interpreter_bot.agent import chat_messages, model_calls, model_errors
 from interpreter_bot.agent.llms import catalogues, model_discovery, model_listing
 from interpreter_bot.egress import address_rules
 from interpreter_bot.setting_groups import header_values
+from interpreter_bot.wording import model_words
 
 PATIENCE: Final = settings.Patience(retries=0, connect_seconds=5.0, silence_seconds=30.0)
 """How long a model is waited for that is only tried."""
@@ -25,15 +26,6 @@ _MAX_CHARACTERS: Final = 1000
 _LOOK_SECONDS: Final = 2.0
 # Models that think first need some room.
 _ANSWER_TOKENS: Final = 512
-_NOTHING: Final = "Enter a key, an address, or both."
-_RESERVED: Final = (
-    "That address is reserved for the network and the cloud that the bot's machine is in, so it "
-    "cannot be entered here. Whoever runs this bot can set it where the bot runs."
-)
-_SLOW_NAME: Final = (
-    "The name in that address could not be looked up in time. Try again, or enter the IP address."
-)
-_TOO_LONG: Final = "A key or an address has at most 1,000 characters."
 
 
 def variables(key: str, address: str) -> dict[str, str]:
@@ -44,13 +36,13 @@ def variables(key: str, address: str) -> dict[str, str]:
     """
     key, address = key.strip(), address.strip()
     if not key and not address:
-        raise errors.SettingsError(_NOTHING)
+        raise errors.SettingsError(model_words.NOTHING_ENTERED)
     if len(key) > _MAX_CHARACTERS or len(address) > _MAX_CHARACTERS:
-        raise errors.SettingsError(_TOO_LONG)
+        raise errors.SettingsError(model_words.entry_too_long(_MAX_CHARACTERS))
     if fault := header_values.key_fault(key) if key else "":
-        raise errors.SettingsError(f"The key {fault}.")
+        raise errors.SettingsError(model_words.bad_key(fault))
     if fault := header_values.address_fault(address) if address else "":
-        raise errors.SettingsError(f"The address {fault}.")
+        raise errors.SettingsError(model_words.bad_address(fault))
     maker = "ANTHROPIC" if key.startswith("sk-ant-") else "OPENAI"
     named = {f"{maker}_API_KEY": key, f"{maker}_BASE_URL": address}
     return {name: value for name, value in named.items() if value}
@@ -72,12 +64,12 @@ async def refuse_reserved(address: str) -> None:
                 host, None, type=socket.SOCK_STREAM
             )
     except TimeoutError as error:
-        raise errors.SettingsError(_SLOW_NAME) from error
+        raise errors.SettingsError(model_words.SLOW_NAME) from error
     except (httpx2.InvalidURL, OSError, UnicodeError):
         # Only a proxy knows the name, or nobody: whoever asks the model sees which.
         return
     if any(address_rules.is_reserved(str(entry[4][0])) for entry in entries):
-        raise errors.SettingsError(_RESERVED)
+        raise errors.SettingsError(model_words.RESERVED_ADDRESS)
 
 
 async def open_tried(
@@ -97,7 +89,7 @@ async def open_tried(
         raise server.problem
     if not discovery.models:
         # The library for that protocol is missing.
-        raise errors.SettingsError(model_discovery.NO_SDK)
+        raise errors.SettingsError(model_words.NO_ANTHROPIC_SDK)
     keys = catalogues.keys(discovery.models, environment)
     trial = catalogues.Catalogue(discovery.models, keys=keys, patience=PATIENCE)
     try:

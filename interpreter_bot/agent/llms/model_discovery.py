@@ -10,9 +10,10 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
 
-from interpreter_bot import errors, settings
+from interpreter_bot import settings
 from interpreter_bot.agent import chat_messages, model_errors, ports
 from interpreter_bot.agent.llms import model_listing
+from interpreter_bot.wording import model_words
 
 _log = logging.getLogger(__name__)
 
@@ -24,8 +25,6 @@ _ANTHROPICS_KEY: Final = "ANTHROPIC_API_KEY"
 _ANTHROPICS_URL: Final = "ANTHROPIC_BASE_URL"
 _ANTHROPICS_NAME: Final = "ANTHROPIC_MODEL"
 _ANY: Final = "any"
-NO_SDK: Final = errors.missing_extra("Anthropic's protocol", "anthropic")
-"""What to do where Anthropic's SDK is not installed."""
 
 Listing: TypeAlias = Callable[[], Awaitable[tuple[settings.Model, ...]]]
 """Asks a server for its models, the default first; raises `ModelError` if it lists none."""
@@ -86,7 +85,7 @@ async def _anthropics(
     if not url and not key:
         return ()
     if not has_anthropics_sdk():
-        _log.warning(NO_SDK)
+        _log.warning(model_words.NO_ANTHROPIC_SDK)
         return ()
     address = {"base_url": url} if url else {}
     if names := _names(environment.get(_ANTHROPICS_NAME, "")):

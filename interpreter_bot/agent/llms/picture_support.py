@@ -9,6 +9,7 @@ from typing import Final
 
 from interpreter_bot import settings
 from interpreter_bot.agent import chat_messages, model_errors, picture_selection, ports, tools
+from interpreter_bot.wording import model_words
 
 _log = logging.getLogger(__name__)
 
@@ -29,7 +30,6 @@ _REFUSED: Final = re.compile(
     re.IGNORECASE,
 )
 _TOO_MANY: Final = re.compile(r"at most ([1-9]\d{0,5}) image", re.IGNORECASE)
-_TOLD: Final = "This language model cannot look at pictures: it is told of them in words."
 
 
 def refusal(said: str) -> model_errors.ModelError | None:
@@ -73,7 +73,7 @@ class PictureFallbackLlm:
                     raise
                 _log.info("a model is told of pictures in words from now on")
                 self.is_blind = True
-                listener.notice(_TOLD)
+                listener.notice(model_words.TOLD_OF_PICTURES)
             except model_errors.PictureUnreadableError:
                 _log.info("a model's server could not read a picture")
                 reply = await self._llm.reply(told, listener=listener)

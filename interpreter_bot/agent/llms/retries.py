@@ -10,6 +10,7 @@ from typing import Final, Protocol, TypeAlias
 
 from interpreter_bot import settings
 from interpreter_bot.agent import chat_messages, model_errors, ports
+from interpreter_bot.wording import model_words
 
 Progress: TypeAlias = Callable[[str, float | None], None]
 """Callback with what is waited for, and how far it is; see `ports.TurnObserver.progress`."""
@@ -100,7 +101,7 @@ class RetryingLlm:
                 if wait is None:
                     raise
             if wait >= _NOTICED_SECONDS:
-                listener.notice(f"The language model is busy. Asking again in {wait:.0f} seconds.")
+                listener.notice(model_words.busy(wait))
             await self._sleep(wait)
         return await self._llm.reply(prompt, listener=listener)
 

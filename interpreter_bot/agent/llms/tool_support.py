@@ -8,17 +8,12 @@ from typing import Final
 
 from interpreter_bot.agent import chat_messages, model_errors, ports
 from interpreter_bot.agent.llms import chat_completions, code_block_llm
+from interpreter_bot.wording import model_words
 
 _log = logging.getLogger(__name__)
 
 # A server may have got another model, or other settings, since.
 _TRIAL_SECONDS: Final = 1800.0
-_REFUSED: Final = (
-    "This model's server does not accept tools. Code blocks in its answers are run instead."
-)
-_CAME_BACK: Final = (
-    "This model's server accepts tools again. Code blocks in its answers are only shown."
-)
 
 
 class AdaptiveLlm:
@@ -55,12 +50,12 @@ class AdaptiveLlm:
         except model_errors.ToolsRefusedError:
             if self._trial_at is None:
                 _log.info("a model is used without tools: its server refuses them")
-                listener.notice(_REFUSED)
+                listener.notice(model_words.TOOLS_REFUSED)
             self._trial_at = time.monotonic() + _TRIAL_SECONDS
             return await self._without.reply(prompt, listener=listener)
         if self._trial_at is not None:
             _log.info("a model is used with tools again: its server takes them")
-            listener.notice(_CAME_BACK)
+            listener.notice(model_words.TOOLS_BACK)
             self._trial_at = None
         return reply
 

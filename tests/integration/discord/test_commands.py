@@ -281,7 +281,7 @@ async def test_model_is_chosen_and_completed(discord_server, lab, connect):
         wrong = await discord_server.command(
             alice, channel, "interpreter model", {"name": "@everyone"}
         )
-        assert "no such model" in await steps.finished(wrong)
+        assert "There is no model" in await steps.finished(wrong)
     assert list(service.models.values()) == ["large"]
 
 

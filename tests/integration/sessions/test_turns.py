@@ -202,7 +202,7 @@ async def test_without_a_model_code_runs_and_questions_get_a_sentence(opened):
         running = await house.run("print(1)")
     assert (asking.end.status, asking.end.sentence) == (
         Status.FAILED,
-        "No language model is configured.",
+        "No model is set up. You can still run your own code with /py CODE.",
     )
     assert running.end.status is Status.DONE
 

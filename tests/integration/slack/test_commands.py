@@ -90,7 +90,7 @@ async def test_py_where_the_bot_is_not_says_so_to_the_person(slack, service, app
         ("limits", "- Time for one piece of code: 1 min"),
         ("model", "- good: in use"),
         ("model cheap", "This conversation now uses cheap."),
-        ("model none", "There is no such model. There are: good, cheap."),
+        ("model none", "There is no model none. There are: good; cheap."),
         ("usage", "You, today: 1,234 tokens (50,000 allowed)"),
         ("variables", "In Python now: "),
         ("network", "- Network: none"),

@@ -340,7 +340,10 @@ async def test_answers_cut_again_and_again_end_with_what_was_said(protocol, faul
     async with scripts.stage(replies, protocol=protocol) as stage:
         outcome = await stage.run()
     assert (outcome.ending, outcome.text) == (OutcomeKind.CUT, "abc")
-    assert outcome.sentence == "The language model's answer was cut off by a lost connection."
+    assert (
+        outcome.sentence
+        == "The connection to the model was lost in the middle of its answer. Ask again."
+    )
 
 
 @PROTOCOLS
@@ -370,7 +373,7 @@ async def test_refusal_is_an_ending(protocol):
     async with scripts.stage(replies, protocol=protocol) as stage:
         outcome = await stage.run()
     assert (outcome.ending, outcome.text) == (OutcomeKind.REFUSED, "I can't help.")
-    assert outcome.sentence == "The language model's provider refused this request."
+    assert outcome.sentence == "The model's provider refused this request. Ask in other words."
 
 
 @PROTOCOLS
@@ -439,7 +442,7 @@ async def test_retry_after_is_honoured_and_announced():
         outcome = await stage.run()
     assert outcome.text == "Hi."
     assert stage.waits == [7.0]
-    assert stage.observer.of("notice") == ["The language model is busy. Asking again in 7 seconds."]
+    assert stage.observer.of("notice") == ["The model is busy. Asking again in 7 s."]
 
 
 async def test_server_that_is_not_there_is_unreachable():
@@ -532,7 +535,7 @@ async def test_no_call_is_made_that_money_does_not_cover():
     ) as stage:
         outcome = await stage.run()
     assert outcome.ending is OutcomeKind.OUT_OF_BUDGET
-    assert outcome.sentence == "This request would cost more than 0.01 allows."
+    assert outcome.sentence == "This would cost more than the 0.01 that a request may cost."
     assert outcome.spent.money <= decimal.Decimal("0.01")
     assert stage.server.requests[0].body["max_tokens"] < 1000
 
@@ -583,7 +586,7 @@ async def test_model_with_nothing_to_answer_from_is_not_made_to_answer():
         outcome = await stage.run()
     assert outcome.ending is OutcomeKind.STUCK
     assert outcome.sentence.startswith(
-        "The code failed again and again (ZeroDivisionError: no). It may help to"
+        "The code failed again and again (ZeroDivisionError: no). Ask in other words"
     )
 
 

@@ -141,7 +141,7 @@ async def test_a_model_that_is_said_to_see_is_not_taken_for_blind():
     async with scripts.stage(replies, plotted(), can_see_images="yes", serving=serving) as stage:
         outcome = await stage.run()
         assert stage.catalogue.model().can_see
-    assert outcome.sentence == "The language model cannot look at pictures."
+    assert outcome.sentence == "The model cannot look at pictures."
 
 
 async def test_words_about_pictures_in_other_errors_are_not_misread():

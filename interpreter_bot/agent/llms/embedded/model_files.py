@@ -23,7 +23,7 @@ from typing import IO, Final, TypeAlias
 import aiohttp
 
 from interpreter_bot.agent import model_errors
-from interpreter_bot.text import quantities
+from interpreter_bot.wording import model_words
 
 _MAGIC: Final = b"GGUF"
 _HASHED_BYTES: Final = 8 * 1024 * 1024
@@ -41,21 +41,6 @@ _SILENCE_SECONDS: Final = 60.0
 # Failures in a row without a single byte in between.
 _TRIES: Final = 4
 _POLL_SECONDS: Final = 0.5
-
-_UNREACHABLE: Final = (
-    "The demo model could not be downloaded from {host}: {reason}. Python works without it: press "
-    "Python, or type /py CODE. Whoever runs this bot can set up a model: run `export "
-    "OPENAI_API_KEY=…` (or set INTERPRETER_BOT_LOCAL__MODEL_PATH to the demo model's file) and "
-    "start the bot again."
-)
-_WRONG: Final = (
-    "What {host} gave as the demo model is not the expected file, and was thrown away. Set "
-    "INTERPRETER_BOT_LOCAL__MODEL_PATH to the right one, or OPENAI_API_KEY to use another model."
-)
-_NO_ROOM: Final = (
-    "There is no room for the demo model: {directory} has {free} free, and it needs {need}."
-)
-_NOT_WRITABLE: Final = "The demo model cannot be stored in {directory}: {reason}."
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,8 +129,8 @@ def objection(path: pathlib.Path) -> str:
         with path.open("rb") as file:
             is_model = file.read(len(_MAGIC)) == _MAGIC
     except OSError as error:
-        return f"The demo model's file cannot be read: {path}: {error.strerror or error}."
-    return "" if is_model else f"The demo model's file is no GGUF file: {path}."
+        return model_words.demo_unreadable(path, error.strerror or error)
+    return "" if is_model else model_words.not_gguf(path)
 
 
 def operator_weights(path: pathlib.Path, official: Weights) -> Weights:
@@ -194,7 +179,7 @@ async def download(
             return path
     except OSError as error:
         reason = error.strerror or str(error)
-        sentence = _NOT_WRITABLE.format(directory=directory, reason=reason)
+        sentence = model_words.demo_not_stored(directory, reason)
         raise NoLocalModelError(sentence) from error
 
 
@@ -220,7 +205,7 @@ async def _download(
         await _complete(wanted, partial, progress, pause_seconds)
         await _is_right(partial, wanted)
     if not partial.exists():
-        raise NoLocalModelError(_WRONG.format(host=wanted.host))
+        raise NoLocalModelError(model_words.demo_damaged(wanted.host))
     os.replace(partial, path)
 
 
@@ -244,7 +229,7 @@ async def _complete(
                     is_absent = isinstance(error, _AbsentError) and not file.tell()
                     # Most often there is no network, which is said at once.
                     if is_absent or tries >= _TRIES:
-                        sentence = _UNREACHABLE.format(host=wanted.host, reason=error)
+                        sentence = model_words.demo_unreachable(wanted.host, error)
                         raise NoLocalModelError(sentence) from error
                     await asyncio.sleep(pause_seconds * 2**tries)
         await asyncio.to_thread(os.fsync, file.fileno())
@@ -257,10 +242,7 @@ def _make(directory: pathlib.Path) -> None:
 def _check_room(wanted: Weights, directory: pathlib.Path, had_bytes: int) -> None:
     need = wanted.size_bytes - had_bytes + _RESERVE_BYTES
     if (free := shutil.disk_usage(directory).free) < need:
-        sentence = _NO_ROOM.format(
-            directory=directory, free=quantities.size(free), need=quantities.size(need)
-        )
-        raise NoLocalModelError(sentence)
+        raise NoLocalModelError(model_words.no_room_for_demo(directory, free, need))
 
 
 async def _continue(
@@ -285,14 +267,14 @@ async def _continue(
                 file.truncate(0)
                 file.seek(0)
             if response.status not in (200, 206):
-                raise _LostError(f"it answered {response.status} {response.reason}")
+                raise _LostError(model_words.answered_status(response.status, response.reason))
             await _write(response, wanted, file, progress)
     except aiohttp.ClientConnectorError as error:
-        raise _AbsentError("no connection could be made") from error
+        raise _AbsentError(model_words.NO_CONNECTION) from error
     except aiohttp.ClientError as error:
-        raise _LostError("the connection was lost") from error
+        raise _LostError(model_words.CONNECTION_LOST) from error
     except TimeoutError as error:
-        raise _LostError("it did not answer in time") from error
+        raise _LostError(model_words.TOO_SLOW) from error
 
 
 async def _write(
@@ -308,7 +290,7 @@ async def _write(
             # Longer than the file; the digest will say that it is wrong.
             return
     if file.tell() < wanted.size_bytes:
-        raise _LostError("the connection was lost")
+        raise _LostError(model_words.CONNECTION_LOST)
 
 
 @contextlib.asynccontextmanager

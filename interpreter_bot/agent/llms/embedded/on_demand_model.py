@@ -12,10 +12,10 @@ import time
 from collections.abc import AsyncIterator
 from typing import Final, TypeAlias
 
-from interpreter_bot import errors, settings
+from interpreter_bot import settings
 from interpreter_bot.agent.llms import retries
 from interpreter_bot.agent.llms.embedded import model_files, server_process
-from interpreter_bot.text import quantities
+from interpreter_bot.wording import model_words
 
 _log = logging.getLogger(__name__)
 
@@ -26,16 +26,6 @@ _ANSWER_TOKENS: Final = 1024
 _DEATHS: Final = 2
 _FORGOTTEN_SECONDS: Final = 600.0
 
-_SWITCHED_OFF: Final = "The demo model is switched off by `local.enabled`."
-_NOT_INSTALLED: Final = errors.missing_extra("The demo model", "local")
-_DYING: Final = "The demo model's process ended again and again. The log says more."
-_CLOSED: Final = "The demo model is being ended."
-_NOT_IT: Final = (
-    "The file that INTERPRETER_BOT_LOCAL__MODEL_PATH names is not the demo model that its name "
-    "says: {path}."
-)
-_CHECKING: Final = "Looking for the demo model…"
-_STARTING: Final = "Starting the demo model…"
 
 _News: TypeAlias = tuple[str, float | None]
 
@@ -79,7 +69,7 @@ class OnDemandModel:
         self._starting: asyncio.Task[retries.ServerAddress] | None = None
         self._failure = ""
         self._deaths: list[float] = []
-        self._news: _News = (_CHECKING, None)
+        self._news: _News = (model_words.DEMO_CHECKED, None)
         self._has_news = asyncio.Event()
         self._is_closed = False
 
@@ -111,9 +101,9 @@ class OnDemandModel:
     def unavailable(self) -> str:
         """Return why it cannot be had, as far as is known; empty while it may be had."""
         if not self._chosen.enabled:
-            return _SWITCHED_OFF
+            return model_words.DEMO_OFF
         if self._script is None and importlib.util.find_spec(_LIBRARY) is None:
-            return _NOT_INSTALLED
+            return model_words.NO_DEMO_LIBRARY
         if self._chosen.model_path and (
             objection := model_files.objection(self._chosen.model_path)
         ):
@@ -146,7 +136,7 @@ class OnDemandModel:
         finally:
             progress("", None)
         if starting.cancelled():
-            raise model_files.NoLocalModelError(_CLOSED)
+            raise model_files.NoLocalModelError(model_words.DEMO_ENDS)
         if error := starting.exception():
             # Each waiter gets an exception of its own, for each raise adds to its traceback.
             raise model_files.NoLocalModelError(str(error)) from error
@@ -162,9 +152,9 @@ class OnDemandModel:
 
     def _begun(self) -> asyncio.Task[retries.ServerAddress]:
         if self._is_closed:
-            raise model_files.NoLocalModelError(_CLOSED)
+            raise model_files.NoLocalModelError(model_words.DEMO_ENDS)
         if self._starting is None or self._starting.done():
-            self._tell(_CHECKING)
+            self._tell(model_words.DEMO_CHECKED)
             self._starting = asyncio.create_task(self._start(), name="start of the demo model")
             self._starting.add_done_callback(self._started)
         return self._starting
@@ -184,7 +174,7 @@ class OnDemandModel:
             raise model_files.NoLocalModelError(sentence)
         await self._bury()
         path = await self._model_path()
-        self._tell(_STARTING)
+        self._tell(model_words.DEMO_STARTS)
         self._engine = await server_process.ServerProcess.start(
             path,
             alias=self._weights.alias,
@@ -205,7 +195,7 @@ class OnDemandModel:
             self._deaths.append(now)
         self._deaths = [at for at in self._deaths if now - at < _FORGOTTEN_SECONDS]
         if len(self._deaths) >= _DEATHS:
-            raise model_files.NoLocalModelError(_DYING)
+            raise model_files.NoLocalModelError(model_words.DEMO_CRASHES)
 
     async def _model_path(self) -> pathlib.Path:
         """Return the path of the model's file: the operator's, or the downloaded one."""
@@ -217,11 +207,11 @@ class OnDemandModel:
         if self._weights is self._official and not await model_files.is_official(
             path, self._weights
         ):
-            raise model_files.NoLocalModelError(_NOT_IT.format(path=path))
+            raise model_files.NoLocalModelError(model_words.not_official(path))
         return path
 
     def _downloaded(self, had_bytes: int, all_bytes: int) -> None:
-        text = f"Downloading the demo model ({quantities.size(all_bytes)}). {self.licence}".strip()
+        text = model_words.demo_download(all_bytes, self.licence)
         share = (100 * had_bytes // all_bytes) / 100
         if self._news[0] != text:
             _log.info("downloading the demo model, %d bytes: %s", all_bytes, self.licence)

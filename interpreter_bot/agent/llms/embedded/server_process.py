@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from interpreter_bot.agent.llms import retries
 from interpreter_bot.agent.llms.embedded import model_files
+from interpreter_bot.wording import model_words
 
 _log = logging.getLogger(__name__)
 
@@ -24,16 +25,6 @@ _LAST_LINES: Final = 20
 _LONGEST_LINE: Final = 64 * 1024
 # Reading a gigabyte from a slow disk.
 _START_SECONDS: Final = 300.0
-
-_FAILED: Final = "The demo model could not be started. The log says more."
-_SILENT: Final = "The demo model did not start in time. Please try again in a moment."
-_PROCESSOR: Final = (
-    "The demo model cannot run on this machine's processor, which has to know AVX2. "
-    "Please configure another model."
-)
-_MEMORY: Final = (
-    "The demo model was ended while it started, most likely because it needs 2 GiB of memory."
-)
 
 
 class ServerProcess:
@@ -112,7 +103,7 @@ class ServerProcess:
             async with asyncio.timeout(seconds):
                 told = await stdout.readline()
         except TimeoutError as error:
-            raise model_files.NoLocalModelError(_SILENT) from error
+            raise model_files.NoLocalModelError(model_words.DEMO_SLOW) from error
         base_url = self._understood(told)
         if not base_url:
             raise model_files.NoLocalModelError(await self._reason())
@@ -132,7 +123,11 @@ class ServerProcess:
         await asyncio.wait({self._listening})
         status = self._process.returncode
         _log.error("the demo model did not start (%s): %s", status, " | ".join(self._lines))
-        return {-signal.SIGILL: _PROCESSOR, -signal.SIGKILL: _MEMORY}.get(status or 0, _FAILED)
+        reasons = {
+            -signal.SIGILL: model_words.DEMO_NEEDS_AVX2,
+            -signal.SIGKILL: model_words.DEMO_NEEDS_MEMORY,
+        }
+        return reasons.get(status or 0, model_words.DEMO_NOT_STARTED)
 
     async def _listen(self) -> None:
         """Keep the last lines of its standard error, in case it dies."""

@@ -113,7 +113,7 @@ async def test_a_server_that_starts_later_answers_with_its_own_model():
     ("key", "lists_models", "sentence"),
     [
         ("wrong", True, "refused the API key. Ask whoever runs this bot to check it."),
-        ("", True, "wants an API key. Ask whoever runs this bot to give the bot one."),
+        ("", True, "needs an API key. Ask whoever runs this bot to give the bot one."),
         (None, False, "lists no models. Ask whoever runs this bot to name one."),
     ],
 )

@@ -88,7 +88,8 @@ async def test_model_that_only_writes_unknown_markup_ends_in_a_sentence():
         outcome = await stage.run()
     assert (outcome.ending, outcome.text) == (OutcomeKind.MALFORMED, "")
     assert (
-        outcome.sentence == "The model's attempts to run code could not be understood. Ask again."
+        outcome.sentence
+        == "The model tried to run code in a form that the bot cannot read. Ask again."
     )
     assert stage.observer.said == ""
 
@@ -731,7 +732,7 @@ async def test_models_are_chosen_by_title():
     assert catalogue.titles == ("a", "Bee")
     assert catalogue.model().name == "a"
     assert catalogue.model("Bee").name == "b"
-    with pytest.raises(model_errors.UnknownChoiceError, match="There are: a, Bee"):
+    with pytest.raises(model_errors.UnknownChoiceError, match="There are: a; Bee"):
         await catalogue.llm("c")
     await catalogue.close()
 
@@ -791,7 +792,7 @@ def test_the_first_model_of_each_protocol_is_opened_early_that_of_the_default_fi
 
 def test_no_model_is_said():
     catalogue = catalogues.Catalogue([], keys={}, patience=settings.Patience())
-    with pytest.raises(model_errors.UnknownChoiceError, match="No language model is configured"):
+    with pytest.raises(model_errors.UnknownChoiceError, match="No model is set up"):
         catalogue.model()
 
 

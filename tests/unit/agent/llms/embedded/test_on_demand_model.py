@@ -136,7 +136,7 @@ async def test_a_process_that_dies_is_started_again_once(model, tmp_path, notes)
             os.kill(notes()[-1]["pid"], signal.SIGKILL)
             await gone(notes()[-1]["pid"])
         for _ in range(2):
-            with pytest.raises(model_errors.ModelError, match="ended again and again"):
+            with pytest.raises(model_errors.ModelError, match="keeps crashing"):
                 await llm.reply(PROMPT, listener=scripts.Watcher())
         assert local.unavailable
     assert len(notes()) == 2
@@ -194,10 +194,10 @@ async def test_closing_ends_a_start_that_hangs(model, tmp_path, notes):
             waiting = asyncio.create_task(local.ready())
             while not ((tmp_path / "notes").exists() and notes()):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-        with pytest.raises(model_files.NoLocalModelError, match="being ended"):
+        with pytest.raises(model_files.NoLocalModelError, match="being stopped"):
             await waiting
     await gone(notes()[0]["pid"])
-    with pytest.raises(model_files.NoLocalModelError, match="being ended"):
+    with pytest.raises(model_files.NoLocalModelError, match="being stopped"):
         await local.ready()
 
 
@@ -226,7 +226,9 @@ async def test_a_file_that_only_bears_the_official_name_is_refused(tmp_path):
     path.write_bytes(b"GGUF{}")
     async with opened(path, tmp_path) as local:
         assert local.licence == model_files.QWEN.licence
-        with pytest.raises(model_files.NoLocalModelError, match="not the demo model"):
+        with pytest.raises(
+            model_files.NoLocalModelError, match="has the name of the official demo model"
+        ):
             await local.ready()
 
 
