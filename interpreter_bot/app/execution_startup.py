@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from interpreter_bot import encryption, errors, private_files, settings
 from interpreter_bot.hosts import host_addresses, host_sockets, kernel_doors, ports
+from interpreter_bot.wording import host_words
 
 if TYPE_CHECKING:
     from interpreter_bot.data_connections import connection_service
@@ -142,7 +143,7 @@ async def open_hosts(
     )
     async with opening as hosts:
         if doorkeeper is not None and not hosts.has_doors:
-            doorkeeper.refuse(kernel_doors.NOT_HERE)
+            doorkeeper.refuse(host_words.DOORS_BROKEN)
         yield hosts
 
 

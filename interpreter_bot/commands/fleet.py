@@ -7,12 +7,10 @@ import asyncio
 import contextlib
 import importlib.util
 import signal
-from typing import Final
 
 from interpreter_bot import errors, settings
 from interpreter_bot.app import execution_startup
-
-_NO_RAY: Final = errors.missing_extra("`fleet`", "cluster")
+from interpreter_bot.wording import host_words
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
@@ -22,7 +20,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         BotError: there is no cluster, or no database.
     """
     if importlib.util.find_spec("ray") is None:
-        raise errors.SettingsError(_NO_RAY)
+        raise errors.SettingsError(host_words.NO_RAY)
     return asyncio.run(_driven(config, options.address))
 
 

@@ -24,7 +24,6 @@ from interpreter_bot.hosts import (
     host_messages,
     host_processes,
     host_sockets,
-    host_statuses,
     local_host,
     local_startup,
 )
@@ -35,6 +34,7 @@ from interpreter_bot.kernels import (
     shared_object_stores,
     snapshot_generations,
 )
+from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ async def _statuses(config: settings.Settings) -> list[dict[str, object]]:
         except errors.KernelError:
             _log.info("the host at %s is gone", path)
             if config.host.fleet:
-                found.append({"socket": str(path), "error": host_statuses.UNREACHABLE})
+                found.append({"socket": str(path), "error": host_words.UNREACHABLE})
         else:
             about = dataclasses.asdict(told) | {"packages": len(told.packages)}
             found.append({"socket": str(path), **about})

@@ -21,6 +21,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from interpreter_bot import errors, private_files
 from interpreter_bot.hosts import host_addresses
+from interpreter_bot.wording import host_words
 
 _KEY: Final = "ca.key"
 _AUTHORITY_DAYS: Final = 3650
@@ -48,13 +49,13 @@ class CertificateAuthority:
         try:
             key = serialization.load_pem_private_key(key_pem.encode(), password=None)
             if not isinstance(key, ec.EllipticCurvePrivateKey):
-                raise errors.SettingsError(f"{directory / _KEY} is no key of such an authority.")
+                raise errors.SettingsError(host_words.not_an_authority_key(directory / _KEY))
             self._key = key
             private_files.read_or_create(certificate, self._own_certificate)
             self.certificate = certificate.read_text("ascii").strip()
             self._name = x509.load_pem_x509_certificate(self.certificate.encode()).subject
         except (ValueError, OSError) as error:
-            message = f"{directory} holds something else than the files of an authority."
+            message = host_words.not_an_authority(directory)
             raise errors.SettingsError(message) from error
 
     def issue(self, names: Sequence[str], *, is_bot: bool, days: int) -> pathlib.Path:
@@ -70,7 +71,7 @@ class CertificateAuthority:
         """
         for name in names:
             if not _NAME.fullmatch(name):
-                raise errors.SettingsError(f"{name!r} is no name of a host or a bot.")
+                raise errors.SettingsError(host_words.not_a_name(name))
         key = _new_key()
         kind = ExtendedKeyUsageOID.CLIENT_AUTH if is_bot else ExtendedKeyUsageOID.SERVER_AUTH
         issuer = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
@@ -105,19 +106,19 @@ def check_certificate(directory: pathlib.Path) -> str:
             for name in (host_addresses.CERTIFICATE, host_addresses.AUTHORITY)
         )
     except (OSError, ValueError):
-        return "the certificate of this bot cannot be read any more"
+        return host_words.CERTIFICATE_UNREADABLE
     try:
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, exceptions.InvalidSignature):
-        return "the certificate of this bot is not of the authority beside it"
+        return host_words.CERTIFICATE_OF_OTHERS
     if certificate.not_valid_after_utc < datetime.datetime.now(datetime.UTC):
-        return "the certificate of this bot has expired"
+        return host_words.CERTIFICATE_EXPIRED
     try:
         usages = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except x509.ExtensionNotFound:
         return ""
     if ExtendedKeyUsageOID.CLIENT_AUTH not in usages:
-        return "the certificate of this bot is not that of a bot"
+        return host_words.CERTIFICATE_OF_HOST
     return ""
 
 

@@ -20,7 +20,7 @@ from typing import Final
 from interpreter_bot import code_activity, errors, schedules, values
 from interpreter_bot.hosts import execution_questions, host_messages, ports
 from interpreter_bot.kernels import execution_journals, live_kernels
-from interpreter_bot.wording import run_words
+from interpreter_bot.wording import host_words, run_words
 
 _log = logging.getLogger(__name__)
 
@@ -29,8 +29,6 @@ _POLL_SECONDS: Final = 0.05
 # A host that ends closes its connections a moment before its journals.
 _MAX_ENDING_SECONDS: Final = 5.0
 _MAX_KNOWN_IDS: Final = 100_000
-_HOST_DIED: Final = f"The process that kept the Python kernel ended. {run_words.LOST}"
-_LEFT_OUT: Final = "{:,} outputs are missing here: there were more than are kept."
 
 SendEvent = Callable[[int, bytes], Awaitable[None]]
 """Takes the number of an event, and the event as `host_messages.pack` writes it."""
@@ -225,7 +223,7 @@ class Executions:
             sent = 0
             async for entry in journal.follow(after):
                 if entry.left_out:
-                    notice = values.Notice(_LEFT_OUT.format(entry.left_out))
+                    notice = values.Notice(host_words.outputs_missing(entry.left_out))
                     await send(entry.number - 1, host_messages.pack(notice))
                 # Waits for a slow client; later events stay in the journal.
                 await send(entry.number, entry.record)
@@ -376,5 +374,5 @@ def _age_seconds(about: bytes) -> float:
 
 def _lost_end(seconds: float) -> ports.ExecutionEnd:
     """Return the end of an execution whose host died or had to end at once."""
-    finished = values.Finished(values.Ending.CRASHED, seconds, _HOST_DIED, kernel_lost=True)
-    return ports.ExecutionEnd(finished, loss_reason=_HOST_DIED)
+    finished = values.Finished(values.Ending.CRASHED, seconds, host_words.ENDED, kernel_lost=True)
+    return ports.ExecutionEnd(finished, loss_reason=host_words.ENDED)

@@ -12,10 +12,10 @@ import os
 import pathlib
 import re
 import ssl
-from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from interpreter_bot import errors
+from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
@@ -25,25 +25,6 @@ AUTHORITY: Final = "ca.crt"
 # Names as in TLS secrets of Kubernetes.
 _FILES: Final = (CERTIFICATE, KEY, AUTHORITY)
 _ADDRESS: Final = re.compile(r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})")
-
-_NO_FILE: Final = "{file} cannot be read: {reason}. `interpreter-bot host certificate` makes it."
-_NO_PAIR: Final = "The key in {directory}/tls.key is not that of the certificate in tls.crt."
-_NO_CERTIFICATES: Final = (
-    "{directory} holds something else than a certificate, its key and an authority."
-)
-# By OpenSSL's code of a refused certificate.
-_VERIFY_MESSAGES: Final[Mapping[int, str]] = {
-    9: "The certificate of the host at {address} is not valid yet; or a clock is wrong.",
-    10: "The certificate of the host at {address} has expired.",
-    62: "The certificate of the host at {address} is for another name.",
-    64: "The certificate of the host at {address} is for another address.",
-}
-_NO_HOST: Final = "The certificate shown at {address} is not that of a host."
-_OTHER_AUTHORITY: Final = (
-    "The certificate of the host at {address} is not of the authority that this bot trusts."
-)
-_NO_TLS: Final = "What listens at {address} does not speak TLS as a host does."
-_WRONG_PURPOSE: Final = 26
 
 
 class Credentials:
@@ -84,10 +65,11 @@ class Credentials:
             context.load_cert_chain(certificate, key)
             context.load_verify_locations(authority)
         except ssl.SSLError as error:
-            message = _NO_PAIR if error.reason == "KEY_VALUES_MISMATCH" else _NO_CERTIFICATES
-            raise errors.SettingsError(message.format(directory=self.directory)) from error
+            is_pair_wrong = error.reason == "KEY_VALUES_MISMATCH"
+            sentence = host_words.other_key if is_pair_wrong else host_words.not_certificates
+            raise errors.SettingsError(sentence(self.directory)) from error
         except OSError as error:
-            message = _NO_FILE.format(file=self.directory, reason=error.strerror)
+            message = host_words.no_certificate(self.directory, error.strerror)
             raise errors.SettingsError(message) from error
         if self._is_host:
             # A session ticket would admit a bot whose authority is no longer trusted.
@@ -135,7 +117,7 @@ def parse(text: str) -> tuple[str, int]:
     """
     match = _ADDRESS.fullmatch(text)
     if match is None or not 0 < int(match["port"]) < 1 << 16:
-        raise errors.SettingsError(f"{text!r} is no address, as 'host-1.example:7443' is one.")
+        raise errors.SettingsError(host_words.not_an_address(text))
     return match["name"].strip("[]"), int(match["port"])
 
 
@@ -143,10 +125,9 @@ def tls_error(error: BaseException, address: TlsAddress) -> str:
     """Return a sentence on what is wrong with TLS; empty if the error has another cause."""
     cause = _ssl_error(error)
     if isinstance(cause, ssl.SSLCertVerificationError):
-        unknown = _NO_HOST if cause.verify_code == _WRONG_PURPOSE else _OTHER_AUTHORITY
-        return _VERIFY_MESSAGES.get(cause.verify_code, unknown).format(address=address)
+        return host_words.refused_certificate(address, cause.verify_code)
     if cause is not None:
-        return _NO_TLS.format(address=address)
+        return host_words.no_tls(address)
     return ""
 
 
@@ -164,6 +145,6 @@ def _file_state(file: pathlib.Path) -> tuple[int, int, int]:
     try:
         status = os.stat(file)
     except OSError as error:
-        message = _NO_FILE.format(file=file, reason=error.strerror)
+        message = host_words.no_certificate(file, error.strerror)
         raise errors.SettingsError(message) from error
     return status.st_mtime_ns, status.st_ino, status.st_size

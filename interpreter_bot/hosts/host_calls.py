@@ -6,13 +6,11 @@ Each implements `host_connection.Call`.
 from __future__ import annotations
 
 import asyncio
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from interpreter_bot import errors, values
 from interpreter_bot.hosts import connection_messages, host_connection, host_messages, ports
-from interpreter_bot.wording import run_words
-
-_GONE: Final = f"The process that kept the Python kernel is lost. {run_words.LOST}"
+from interpreter_bot.wording import host_words
 
 T = TypeVar("T")
 
@@ -26,7 +24,7 @@ def read(kind: type[T], value: object) -> T:
     try:
         return host_messages.read(kind, value)
     except host_messages.MalformedError as error:
-        raise errors.KernelError(host_messages.UNREADABLE) from error
+        raise errors.KernelError(host_words.UNREADABLE) from error
 
 
 class LeaseCall:
@@ -86,7 +84,7 @@ class KernelCall:
     def on_host_lost(self) -> None:
         """Fail the start."""
         if not self.result.done():
-            self.result.set_exception(errors.KernelStartError(_GONE))
+            self.result.set_exception(errors.KernelStartError(host_words.LOST))
 
 
 class ExecutionCall:
@@ -168,8 +166,10 @@ class ExecutionCall:
     def on_host_lost(self) -> None:
         """End as crashed: the host that ran the code is gone."""
         if not self.result.done():
-            finished = values.Finished(values.Ending.CRASHED, 0.0, _GONE, kernel_lost=True)
-            self.result.set_result(ports.ExecutionEnd(finished, loss_reason=_GONE))
+            finished = values.Finished(
+                values.Ending.CRASHED, 0.0, host_words.LOST, kernel_lost=True
+            )
+            self.result.set_result(ports.ExecutionEnd(finished, loss_reason=host_words.LOST))
 
     def close(self) -> None:
         """Withdraw all open questions."""

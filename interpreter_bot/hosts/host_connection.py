@@ -32,6 +32,7 @@ from interpreter_bot.hosts import (
     ports,
     requests,
 )
+from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +41,6 @@ _FIRST_WAIT_SECONDS: Final = 0.02
 _LONGEST_WAIT_SECONDS: Final = 1.0
 _HEARTBEAT_SECONDS: Final = 20.0
 _ANSWER_SECONDS: Final = 120.0
-_FAILED: Final = "The process that keeps the Python kernels failed. Its log has the details."
 # A connection breaks at once when its host dies.
 _MAX_DETECTION_SECONDS: Final = 1.0
 
@@ -450,8 +450,8 @@ def _translate_errors() -> Iterator[None]:
         yield
     except aiohttp.ClientResponseError as error:
         _log.error("the host failed: %r", error)
-        raise errors.KernelError(_FAILED) from error
+        raise errors.KernelError(host_words.FAULT) from error
     except (aiohttp.ClientError, OSError) as error:
-        raise errors.KernelError(host_statuses.UNREACHABLE) from error
+        raise errors.KernelError(host_words.UNREACHABLE) from error
     except (ValueError, RecursionError) as error:
-        raise errors.KernelError(host_messages.UNREADABLE) from error
+        raise errors.KernelError(host_words.UNREADABLE) from error

@@ -16,13 +16,13 @@ from typing import Final, Protocol
 
 from interpreter_bot import errors
 from interpreter_bot.hosts import host_addresses
+from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
 RAY: Final = "ray"
 _DNS: Final = "dns:"
 _NEWEST: Final = "host.sock"
-_NO_TLS: Final = "host.fleet needs host.tls, a directory that `host certificate --bot` makes."
 
 
 class HostList(Protocol):
@@ -63,7 +63,7 @@ class Fleet:
                 continue
             name = ("", 0) if entry == RAY else host_addresses.parse(entry.removeprefix(_DNS))
             if tls is None:
-                raise errors.SettingsError(_NO_TLS)
+                raise errors.SettingsError(host_words.FLEET_NEEDS_TLS)
             if self._credentials is None:
                 self._credentials = host_addresses.Credentials(tls, is_host=False)
             if entry == RAY:

@@ -18,6 +18,7 @@ import pydantic
 
 from interpreter_bot import code_activity, errors, settings, values
 from interpreter_bot.hosts import ports
+from interpreter_bot.wording import host_words
 
 Event: TypeAlias = ports.Event | ports.ExecutionEnd
 """Events of an execution: outputs, installed layers, and at last its end."""
@@ -25,10 +26,6 @@ Event: TypeAlias = ports.Event | ports.ExecutionEnd
 PROTOCOL: Final = 12
 """Version of the protocol; a bot and a host need the same."""
 
-UNREADABLE: Final = (
-    "The process that keeps the Python kernels sent an unreadable message. Try again."
-)
-"""Sentence for a message of a host that is malformed."""
 
 EVENT_BYTES: Final = 48 * settings.MIB
 """Longest encoded event; a notice replaces a longer one."""
@@ -76,7 +73,6 @@ _ERRORS: Final[Mapping[str, type[errors.BotError]]] = {
         errors.UnansweredError,
     )
 }
-_TOO_LARGE: Final = "An output was too large to be kept."
 
 T = TypeVar("T")
 
@@ -110,7 +106,7 @@ def pack(event: Event) -> bytes:
     header = document({"type": _NAMES[type(event)], "apart": detached, "fields": fields})
     size_bytes = _LENGTH.size + len(header) + sum(map(len, parts))
     if len(header) > _HEADER_BYTES or size_bytes > EVENT_BYTES:
-        return pack(values.Notice(_TOO_LARGE))
+        return pack(values.Notice(host_words.OUTPUT_TOO_LARGE))
     return b"".join([_LENGTH.pack(len(header)), header, *parts])
 
 

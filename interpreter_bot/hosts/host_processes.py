@@ -36,6 +36,7 @@ from interpreter_bot.hosts import (
     rolling_hosts,
 )
 from interpreter_bot.kernels.libraries import kernel_environment
+from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
@@ -55,8 +56,6 @@ _MAX_CLOSING_SECONDS: Final = 5.0
 _MAX_START_SECONDS: Final = 120.0
 # For commands, which end soon and start no host.
 _PATIENCE_SECONDS: Final = 3.0
-_NO_HOST: Final = "No process that keeps Python kernels can be reached at {path}."
-_START_FAILED: Final = "The process that keeps the Python kernels did not start; its log says why."
 
 
 async def status(address: host_addresses.Address) -> host_statuses.HostStatus:
@@ -85,7 +84,7 @@ async def drain(path: pathlib.Path, *, is_urgent: bool) -> None:
             async with await session.request("POST", path_of_drain, data=body) as response:
                 response.raise_for_status()
         except (aiohttp.ClientError, OSError) as error:
-            raise errors.KernelError(_NO_HOST.format(path=path)) from error
+            raise errors.KernelError(host_words.not_reached(path)) from error
 
 
 async def drain_others(path: pathlib.Path) -> None:
@@ -302,7 +301,7 @@ class _HostStarter:
                 host_messages.read(host_messages.ErrorFields, json.loads(line)["error"])
             )
         except (ValueError, KeyError, TypeError) as error:
-            raise errors.KernelError(_START_FAILED) from error
+            raise errors.KernelError(host_words.NOT_STARTED) from error
 
     async def end(self) -> None:
         """End the lingering hosts that no other bot uses."""

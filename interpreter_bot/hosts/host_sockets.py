@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from interpreter_bot import errors, settings
+from interpreter_bot.wording import host_words
 
 _NEWEST: Final = "host.sock"
 _SOCKET_PATH_BYTES: Final = 107
@@ -32,7 +33,7 @@ def directory(paths: settings.Paths) -> pathlib.Path:
     name = hashlib.sha256(os.fsencode(paths.data.absolute())).hexdigest()[:8]
     path = (paths.host_sockets or paths.runtime / f"h-{name}").absolute()
     if len(os.fsencode(path / "4194304.sock")) > _SOCKET_PATH_BYTES:
-        raise errors.SettingsError(f"{path.parent} is too long a path for sockets.")
+        raise errors.SettingsError(host_words.too_long_for_sockets(path.parent))
     return path
 
 
@@ -124,10 +125,10 @@ def _make_own(directory: pathlib.Path, *, mode: int) -> None:
             directory.mkdir(mode=mode)
         status = directory.lstat()
     except OSError as error:
-        raise errors.SettingsError(f"The directory {directory} cannot be used.") from error
+        raise errors.SettingsError(host_words.unusable_directory(directory)) from error
     if not stat.S_ISDIR(status.st_mode):
-        raise errors.SettingsError(f"{directory} is a link or a file, not a directory.")
+        raise errors.SettingsError(host_words.not_a_directory(directory))
     if status.st_uid != os.geteuid():
-        raise errors.SettingsError(f"{directory} belongs to another user.")
+        raise errors.SettingsError(host_words.belongs_to_others(directory))
     if status.st_mode & 0o022:
-        raise errors.SettingsError(f"Others may write to {directory}: chmod go-w.")
+        raise errors.SettingsError(host_words.writable_by_others(directory))

@@ -14,27 +14,9 @@ from aiohttp import abc
 
 from interpreter_bot import errors, values
 from interpreter_bot.hosts import host_addresses, host_messages, socket_owners
+from interpreter_bot.wording import host_words
 
-UNREACHABLE: Final = "The process that keeps the Python kernels cannot be reached right now."
 _ADDRESS: Final = "http://host"
-_OTHER_PROTOCOL: Final = (
-    "The process that keeps the Python kernels is of a release that this bot does not understand;"
-    " `interpreter-bot host drain` ends it."
-)
-_STUCK: Final = "The process that keeps the Python kernels does not answer."
-_REFUSED: Final = "The host at {address} closed the connection: {reason}."
-_NO_DOORS: Final = (
-    "The host at {address} has no doors for `egress` and `connections`: start it with "
-    "INTERPRETER_BOT_KERNELS__DOORS=true. If it was, `interpreter-bot doctor` there says why."
-)
-_COPY: Final = (
-    "The data directory of the host at {address} is a copy of another host's: end that host, "
-    "delete `host.id` in its data directory, and start it again."
-)
-_OWNER_UNKNOWN: Final = (
-    "The bot cannot tell which user runs the process that keeps the Python kernels."
-)
-_NO_REASON: Final = "it does not trust the certificate of this bot, or just ends"
 # A host answers a status request at once, from memory.
 _STATUS_SECONDS: Final = 10.0
 # A machine that loses power closes no connection, and streamed files have no time limit.
@@ -114,12 +96,12 @@ class HostStatus:
             HostUnusableError: the sentence says what to do.
         """
         if needs_doors and not self.has_doors:
-            raise errors.HostUnusableError(_NO_DOORS.format(address=address))
+            raise errors.HostUnusableError(host_words.without_doors(address))
         for other in others:
             # A directory may have several hosts during an upgrade, but placements name it by its
             # id, so two directories must not share one.
             if other.data_id == self.data_id and other.data_file != self.data_file:
-                raise errors.HostUnusableError(_COPY.format(address=address))
+                raise errors.HostUnusableError(host_words.copied_directory(address))
 
 
 def _keepalive_socket(info: aiohttp.AddrInfoType) -> socket.socket:
@@ -178,7 +160,7 @@ class HostSession:
         if self._checked_connector is not None and not self._checked_connector.has_checked:
             # The first request of a session has no secrets, so checking after it is safe.
             response.close()
-            raise errors.HostUnusableError(_OWNER_UNKNOWN)
+            raise errors.HostUnusableError(host_words.OWNER_UNKNOWN)
         return response
 
     async def ws_connect(self, path: str, **options: Any) -> Any:  # noqa: ANN401
@@ -214,18 +196,18 @@ async def read_status(session: HostSession, address: host_addresses.Address) -> 
             document = await response.json()
         status = host_messages.read(HostStatus, document)
     except TimeoutError as error:
-        raise errors.HostUnusableError(_STUCK) from error
+        raise errors.HostUnusableError(host_words.SILENT) from error
     except (aiohttp.ClientError, OSError) as error:
         # Caught before ValueError, which some certificate errors are as well.
         if isinstance(address, host_addresses.TlsAddress) and (
             message := _tls_error(error, address)
         ):
             raise errors.HostUnusableError(message) from error
-        raise errors.KernelError(UNREACHABLE) from error
+        raise errors.KernelError(host_words.UNREACHABLE) from error
     except (ValueError, RecursionError) as error:
-        raise OtherProtocolError(_OTHER_PROTOCOL) from error
+        raise OtherProtocolError(host_words.OTHER_RELEASE) from error
     if status.protocol != host_messages.PROTOCOL:
-        raise OtherProtocolError(_OTHER_PROTOCOL)
+        raise OtherProtocolError(host_words.OTHER_RELEASE)
     return status
 
 
@@ -238,5 +220,8 @@ def _tls_error(error: Exception, address: host_addresses.TlsAddress) -> str:
     from interpreter_bot.hosts import certificate_authorities
 
     assert address.credentials is not None, "whoever connects has them"  # noqa: S101
-    reason = certificate_authorities.check_certificate(address.credentials.directory) or _NO_REASON
-    return _REFUSED.format(address=address, reason=reason)
+    reason = (
+        certificate_authorities.check_certificate(address.credentials.directory)
+        or host_words.NOT_TRUSTED
+    )
+    return host_words.closed(address, reason)

@@ -152,12 +152,6 @@ def show_nobody(_: values.Output) -> None:
     """Drop what the bot's own code shows."""
 
 
-NOT_HERE: Final = (
-    "Data connections and the hosts of `egress` cannot be offered to code here; `interpreter-bot "
-    "doctor` says why."
-)
-
-
 class Doorkeeper(Protocol):
     """Who decides what comes through the doors of kernels."""
 

@@ -20,7 +20,6 @@ from interpreter_bot import code_activity, errors, session_variables
 from interpreter_bot.hosts import (
     host_addresses,
     host_lists,
-    host_statuses,
     kernel_doors,
     placement_offers,
     ports,
@@ -28,6 +27,7 @@ from interpreter_bot.hosts import (
     session_moves,
     session_router,
 )
+from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +35,6 @@ _WATCH_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.05
 _RETRY_SECONDS: Final = 1.0
 _MAX_FIRST_SECONDS: Final = 20.0
-_NO_HOST: Final = "No machine that runs Python can be reached right now."
 
 T = TypeVar("T")
 
@@ -113,7 +112,9 @@ class PlacedHosts(session_router.SessionRouter):
                 break
             await asyncio.sleep(_POLL_SECONDS)
         if not self._hosts:
-            raise errors.KernelError(" ".join([_NO_HOST, *sorted(set(self.faults.values()))]))
+            raise errors.KernelError(
+                " ".join([host_words.NO_MACHINE, *sorted(set(self.faults.values()))])
+            )
 
     async def _watch_fleet(self) -> None:
         """Connect to hosts that join the fleet, and drop those that left, for ever."""
@@ -163,7 +164,7 @@ class PlacedHosts(session_router.SessionRouter):
             except Exception:
                 # The last net: without it, this host would never be tried again.
                 _log.exception("the host at %s cannot be used", address)
-                self.faults[address] = host_statuses.UNREACHABLE
+                self.faults[address] = host_words.UNREACHABLE
             await asyncio.sleep(_RETRY_SECONDS)
 
     def _check_usable(self, host: remote_host.RemoteHost) -> None:
@@ -256,7 +257,7 @@ class PlacedHosts(session_router.SessionRouter):
         placement, target = await self._placements.find(key), await self._wait_for_host(data_id)
         source = None if placement is None else await self._wait_for_host(placement[0])
         if placement is None or source is None or target is None:
-            raise errors.KernelError(_NO_HOST)
+            raise errors.KernelError(host_words.NO_MACHINE)
         if source is not target:
             await self._moves.move_out(key, source.at(placement[1]), target)
             await self._placements.put(key, data_id, after=placement[1])
@@ -277,7 +278,7 @@ class PlacedHosts(session_router.SessionRouter):
             answers = [(host, offer) for host, offer in offers if offer is not None]
             if (best := placement_offers.choose(answers)) is not None:
                 return best
-        raise errors.KernelStartError(_NO_HOST)
+        raise errors.KernelStartError(host_words.NO_MACHINE)
 
     @property
     def hosts(self) -> Iterable[remote_host.RemoteHost]:

@@ -11,8 +11,9 @@ from typing import Any, Final
 import aiohttp
 
 from interpreter_bot import errors, values
-from interpreter_bot.hosts import host_calls, host_connection, host_messages, ports, requests
+from interpreter_bot.hosts import host_calls, host_connection, ports, requests
 from interpreter_bot.text import file_names
+from interpreter_bot.wording import host_words
 
 _CHUNK_BYTES: Final = 256 * 1024
 # The host has a lower limit of its own; this one only bounds the request line.
@@ -29,7 +30,7 @@ class RemoteContent:
                 values.FileInfo, json.loads(response.headers.get("X-File", ""))
             )
         except ValueError as error:
-            raise errors.KernelError(host_messages.UNREADABLE) from error
+            raise errors.KernelError(host_words.UNREADABLE) from error
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield chunks.

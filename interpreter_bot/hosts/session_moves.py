@@ -9,11 +9,9 @@ from typing import Final
 
 from interpreter_bot import errors
 from interpreter_bot.hosts import remote_host
+from interpreter_bot.wording import host_words
 
 _MAX_ARRIVALS: Final = 10_000
-_MOVED: Final = "This conversation moved to another machine."
-_NO_STORE: Final = "Sessions move only between hosts that share a store (host.store)."
-_NOT_ARCHIVED: Final = "Its files and variables could not be archived, so it was not moved."
 
 
 class SessionMoves:
@@ -58,10 +56,10 @@ class SessionMoves:
             KernelError: it cannot be moved; at most its kernel has ended.
         """
         if not (host.connection.status.has_store and target.connection.status.has_store):
-            raise errors.KernelError(_NO_STORE)
+            raise errors.KernelError(host_words.NO_SHARED_STORE)
         if not await self._end_and_archive(key, host):
-            raise errors.KernelError(_NOT_ARCHIVED)
+            raise errors.KernelError(host_words.NOT_ARCHIVED)
 
     async def _end_and_archive(self, key: str, host: remote_host.RemoteHost) -> bool:
-        await host.end(key, _MOVED)
+        await host.end(key, host_words.MOVED)
         return await host.archive(key)

@@ -19,11 +19,11 @@ import aiohttp
 from aiohttp import connector, tracing
 
 from interpreter_bot import errors
+from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
 _PEER: Final = struct.Struct("3i")
-_OTHER_USER: Final = "The process that keeps the Python kernels belongs to another user."
 
 
 def trusted_uids(path: pathlib.Path) -> set[int]:
@@ -49,7 +49,7 @@ def check(peer: socket.socket, path: pathlib.Path) -> None:
     _, uid, _ = _PEER.unpack(raw)
     if uid not in trusted_uids(path):
         _log.warning("user %d listens at %s", uid, path)
-        raise errors.HostUnusableError(_OTHER_USER)
+        raise errors.HostUnusableError(host_words.OTHER_USERS)
 
 
 class Connector(aiohttp.UnixConnector):
@@ -81,7 +81,7 @@ class Connector(aiohttp.UnixConnector):
         transport = connection.transport
         try:
             if transport is None:
-                raise errors.HostUnusableError(_OTHER_USER)
+                raise errors.HostUnusableError(host_words.OTHER_USERS)
             check(transport.get_extra_info("socket"), self._socket_path)
             self.has_checked = True
         except errors.HostUnusableError:

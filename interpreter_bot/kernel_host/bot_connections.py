@@ -26,11 +26,10 @@ from interpreter_bot.hosts import (
     ports,
 )
 from interpreter_bot.kernel_host import session_epochs
+from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
-_REFUSED: Final = "The kernel that was to run this code is gone."
-_ENDING: Final = "New Pythons are not started just now: what keeps them is being replaced."
 _FRAME: Final = struct.Struct("<IQ")
 
 
@@ -171,7 +170,7 @@ class BotConnection:
         key = message.key
         await self._epochs.accept(key, message.epoch)
         if not self._may_start() and key not in await self._host.statuses([key]):
-            raise errors.KernelStartError(_ENDING)
+            raise errors.KernelStartError(host_words.DRAINS)
         stack = contextlib.AsyncExitStack()
         lease = await stack.enter_async_context(self._host.lease(key, person=message.person))
         active = self._leases[message.call] = _ActiveLease(key, lease, stack, message.is_ephemeral)
@@ -192,7 +191,7 @@ class BotConnection:
 
         active = await self._wait_for_lease(message.lease)
         if active is None:
-            raise errors.KernelStartError(_ENDING)
+            raise errors.KernelStartError(host_words.DRAINS)
         kernel = await active.lease.kernel(waiting=waiting)
         active.kernels[kernel.id] = kernel
         await self._send(
@@ -220,8 +219,10 @@ class BotConnection:
                     is_own=code.is_own,
                 )
             elif not self._executions.is_known(execution_id):
-                finished = values.Finished(values.Ending.REFUSED, 0.0, _REFUSED, kernel_lost=True)
-                end = ports.ExecutionEnd(finished, loss_reason=_REFUSED)
+                finished = values.Finished(
+                    values.Ending.REFUSED, 0.0, host_words.KERNEL_GONE, kernel_lost=True
+                )
+                end = ports.ExecutionEnd(finished, loss_reason=host_words.KERNEL_GONE)
                 await self._send_event(call, 1, host_messages.pack(end))
                 return
 

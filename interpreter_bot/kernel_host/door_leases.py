@@ -28,18 +28,10 @@ from interpreter_bot.hosts import (
     kernel_doors,
     local_host,
 )
+from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
-_NO_DOORS: Final = "That Python has no doors."
-_HELD: Final = "Another bot has the doors of that Python."
-_NO_BOT: Final = (
-    b"Nothing is open here: the bot that lets code reach the outside is not there just now."
-)
-_SHUT: Final = (
-    b"Nothing is open here any more: whoever runs the bot no longer lets code of this conversation "
-    b"reach anything outside."
-)
 _HEAD: Final = (
     b"HTTP/1.1 503 %b\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nX-Proxy-Error: %b\r\n"
     b"Connection: close\r\n\r\n"
@@ -127,9 +119,9 @@ class DoorLeases:
         async with leased.changing:
             if self._leased.get(kernel_id) is not leased:
                 # The kernel ended meanwhile.
-                raise errors.KernelError(_NO_DOORS)
+                raise errors.KernelError(host_words.NO_DOORS)
             if leased.link is not None and "claim" not in request.query:
-                raise errors.KernelError(_HELD)
+                raise errors.KernelError(host_words.DOORS_TAKEN)
             await link.prepare(request)
             await _release(leased)
             leased.link, leased.is_shut = link, False
@@ -154,10 +146,10 @@ class DoorLeases:
         if kernel_id not in self._leased:
             doors = await self._host.doors(kernel_id)
             if doors is None:
-                raise errors.KernelError(_NO_DOORS)
+                raise errors.KernelError(host_words.NO_DOORS)
             if kernel_id in self._leased or self._is_closed:
                 doors.close()
-                raise errors.KernelError(_HELD)
+                raise errors.KernelError(host_words.DOORS_TAKEN)
             leased = self._leased[kernel_id] = _LeasedDoors(key, doors)
             serving = asyncio.create_task(self._serve(kernel_id, leased), name="doors of a kernel")
             self._serving.add(serving)
@@ -206,7 +198,8 @@ class DoorLeases:
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             if leased.link is None:
-                await _refuse(endpoint, _SHUT if leased.is_shut else _NO_BOT)
+                sentence = host_words.DOORS_SHUT if leased.is_shut else host_words.BOT_AWAY
+                await _refuse(endpoint, sentence.encode("ascii"))
                 free.release()
                 continue
             offering = self._offer(leased.link, door, endpoint)

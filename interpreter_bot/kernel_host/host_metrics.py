@@ -15,8 +15,8 @@ from aiohttp import web
 from interpreter_bot import errors
 from interpreter_bot.hosts import host_addresses
 from interpreter_bot.kernels import machine_exhaustion, machines
+from interpreter_bot.wording import host_words
 
-_NO_PORT: Final = "The host cannot listen: {reason} (host.metrics, {address})."
 _CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _PREFIX: Final = "interpreter_bot_host_"
 
@@ -83,7 +83,7 @@ async def listening(host: WatchedHost, address: str) -> AsyncIterator[None]:
         try:
             await web.TCPSite(runner, name, port).start()
         except OSError as error:
-            message = _NO_PORT.format(reason=error.strerror, address=address)
+            message = host_words.cannot_listen(address, error.strerror, "host.metrics")
             raise errors.SettingsError(message) from error
         yield
     finally:

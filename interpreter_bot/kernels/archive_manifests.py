@@ -19,6 +19,7 @@ import pydantic
 from interpreter_bot import errors, private_files, settings
 from interpreter_bot.kernels import shared_object_stores, snapshot_generations
 from interpreter_bot.kernels.files import workspaces
+from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
@@ -27,11 +28,6 @@ _NUMBER: Final = re.compile("[0-9]{12}-[0-9]{20}")  # the epoch, and a time
 _EMPTY_SECONDS: Final = 90 * 24 * 3600.0
 _ARRIVAL: Final = "arrived"
 _KEY: Final = "snapshot-key"
-_OTHER_KEY: Final = (
-    "The store of files that the machines share is signed with another key than snapshots of this "
-    "data directory. Move its file snapshot-key aside, which gives up what is saved there."
-)
-_NOT_OURS: Final = "What the machines share of this conversation's files is not signed by them."
 
 
 class File(pydantic.BaseModel, frozen=True):
@@ -82,7 +78,7 @@ async def share_key(store: shared_object_stores.SharedStore, config: settings.Se
     theirs = shared.decode()
     text = await asyncio.to_thread(private_files.read_or_create, file, lambda: theirs)
     if text != theirs:
-        raise errors.SettingsError(_OTHER_KEY)
+        raise errors.SettingsError(host_words.STORE_HAS_OTHER_KEY)
 
 
 async def numbers(store: shared_object_stores.SharedStore, name: str) -> list[str]:
@@ -197,10 +193,10 @@ def read(name: str, number: str, data: bytes, key: snapshot_generations.Snapshot
     """
     content, _, signature = data.decode("utf-8", "replace").rpartition("\n")
     if not hmac.compare_digest(key.sign(path(name, number), content).encode(), signature.encode()):
-        raise errors.KernelError(_NOT_OURS)
+        raise errors.KernelError(host_words.STORE_UNSIGNED)
     manifest = _parsed(data)
     if manifest.session != name:
-        raise errors.KernelError(_NOT_OURS)
+        raise errors.KernelError(host_words.STORE_UNSIGNED)
     return manifest
 
 
@@ -209,7 +205,7 @@ def _parsed(data: bytes) -> Manifest:
     try:
         return Manifest.model_validate_json(data.rpartition(b"\n")[0])
     except pydantic.ValidationError as error:
-        raise errors.KernelError(_NOT_OURS) from error
+        raise errors.KernelError(host_words.STORE_UNSIGNED) from error
 
 
 def path(name: str, number: str) -> str:

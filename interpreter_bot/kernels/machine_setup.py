@@ -21,6 +21,7 @@ from interpreter_bot.kernels.provisioning import (
     provisioners,
     start_parameters,
 )
+from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
@@ -97,7 +98,7 @@ class MachineSetup:
         try:
             await launched.attach(workspace)
         except OSError as error:
-            raise errors.KernelStartError("The session's files cannot be used.") from error
+            raise errors.KernelStartError(host_words.NO_FILES) from error
         if self.packages is not None:
             await self.packages.serve(launched, key)
             launched.kernel.install = installation_requests.Installer(self.packages, launched)

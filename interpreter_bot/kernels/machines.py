@@ -30,6 +30,7 @@ from interpreter_bot.kernels.provisioning import (
     subordinate_ids,
 )
 from interpreter_bot.skills import accepted_skills
+from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
@@ -221,15 +222,15 @@ def _make_workspaces(directory: pathlib.Path) -> None:
     try:
         directory.mkdir(mode=0o711, parents=True, exist_ok=True)
     except OSError as error:
-        raise errors.SettingsError(f"The data directory {directory} cannot be used.") from error
+        raise errors.SettingsError(host_words.data_unusable(directory)) from error
     if not os.access(directory, os.W_OK):
-        raise errors.SettingsError(f"The data directory {directory} cannot be written to.")
+        raise errors.SettingsError(host_words.data_not_writable(directory))
 
 
 def _own_runtime_directory(directory: pathlib.Path) -> pathlib.Path:
     own = own_directory(directory)
     if len(os.fsencode(own)) > _PATH_BYTES:
-        raise errors.SettingsError(f"{directory} is too long a path for sockets.")
+        raise errors.SettingsError(host_words.too_long_for_sockets(directory))
     return own
 
 
@@ -247,7 +248,7 @@ def own_directory(directory: pathlib.Path, *, mode: int = 0o700) -> pathlib.Path
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if directory.stat().st_uid != os.geteuid():
-            raise errors.SettingsError(f"{directory} belongs to another user.")
+            raise errors.SettingsError(host_words.belongs_to_others(directory))
         directory.chmod(stat.S_IMODE(directory.stat().st_mode) | mode)
         for name in os.listdir(directory):
             if not _is_alive(name):
@@ -256,7 +257,7 @@ def own_directory(directory: pathlib.Path, *, mode: int = 0o700) -> pathlib.Path
         own.mkdir(mode=0o700)
         own.chmod(mode)
     except OSError as error:
-        raise errors.SettingsError(f"The directory {directory} cannot be used.") from error
+        raise errors.SettingsError(host_words.unusable_directory(directory)) from error
     return own
 
 

@@ -36,6 +36,7 @@ from interpreter_bot.kernels.files import (
     workspace_io,
     workspaces,
 )
+from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +44,6 @@ _AT_ONCE: Final = 4
 _RETRY_SECONDS: Final = 5.0
 _LONGEST_RETRY_SECONDS: Final = 300.0
 _MAX_REMEMBERED: Final = 200_000  # some 60 MB
-_FULL: Final = "The disk of the machine is too full to bring this conversation's files here."
 _FLUSH_SECONDS: Final = 60.0
 _SWEEP_SECONDS: Final = 24 * 3600.0
 # Of files that fit into memory; larger ones are read twice.
@@ -280,7 +280,7 @@ class SessionArchives:
         disk = await asyncio.to_thread(shutil.disk_usage, workspace.directory)
         needed_bytes = sum(one.size_bytes for one, _ in everything)
         if needed_bytes + self._pool.settings.limits.disk_reserve_bytes > disk.free:
-            raise errors.WorkspaceFullError(_FULL)
+            raise errors.WorkspaceFullError(host_words.NO_ROOM_FOR_FILES)
 
         async def download(one: archive_manifests.File, place: pathlib.Path) -> None:
             async with slots:

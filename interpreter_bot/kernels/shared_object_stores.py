@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any, Final
 
 from interpreter_bot import errors
+from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
@@ -28,19 +29,10 @@ GRACE_SECONDS: Final = 24 * 3600.0
 MAX_BYTES: Final = 64 * 1024 * 1024
 """Of what is read or written in one piece: manifests of sessions of many files are the largest."""
 
-_TOO_LARGE: Final = "What the machines share of this conversation is too large: {name}."
-_UNREACHED: Final = "The store of files that the machines share cannot be used right now."
-_REFUSED: Final = (
-    "The store of files that the machines share (host.store) refuses this machine{code}. Its "
-    "operator should check bucket, login, region and clock."
-)
 # What vendors answer to who may not, or asks at a wrong place, and where a login is looked for that
 # was not given.
 _REFUSAL: Final = re.compile("status code: 40[0134]\\b|redirect without LOCATION|/latest/api/token")
 _CODE: Final = re.compile(r"<Code>(\w{1,64})</Code>")
-_NO_LIBRARY: Final = errors.missing_extra("host.store", "data")
-_WRONG: Final = "host.store cannot be used: {reason}"
-_SPOILT: Final = "What the machines share of this conversation's files is damaged."
 _SECOND: Final = datetime.timedelta(seconds=1)
 # Large content may take long, but not stand still. What is written goes by parts of 5 MiB, one at a
 # time for each session, and the answer to each is waited for from its beginning: so long, a line of
@@ -94,7 +86,7 @@ class SharedStore:
             from obstore import exceptions
             from obstore import store as stores
         except ImportError as error:
-            raise errors.SettingsError(_NO_LIBRARY) from error
+            raise errors.SettingsError(host_words.NO_STORE_LIBRARY) from error
         self._library: Any = obstore
         self._faults: tuple[type[Exception], ...] = (exceptions.BaseError, OSError)
         self._exists: type[Exception] = exceptions.AlreadyExistsError
@@ -110,7 +102,7 @@ class SharedStore:
                 )
         except (*self._faults, ValueError, TypeError) as error:
             reason = str(error).partition("\n")[0]
-            raise errors.SettingsError(_WRONG.format(reason=reason)) from error
+            raise errors.SettingsError(host_words.bad_store(reason)) from error
 
     async def create(self, name: str, data: bytes) -> bool:
         """Write something small, unless there is something of that name; say whether it was.
@@ -119,7 +111,7 @@ class SharedStore:
             KernelError: it is too large, as well.
         """
         if len(data) > MAX_BYTES:
-            raise errors.KernelError(_TOO_LARGE.format(name=name))
+            raise errors.KernelError(host_words.too_large_to_share(name))
         with self._translated():
             try:
                 await self._library.put_async(self._store, name, data, mode="create")
@@ -142,7 +134,7 @@ class SharedStore:
             async for chunk in found.stream():
                 data += chunk
                 if len(data) > MAX_BYTES:
-                    raise errors.KernelError(_TOO_LARGE.format(name=name))
+                    raise errors.KernelError(host_words.too_large_to_share(name))
             return bytes(data)
 
     async def now(self) -> float:
@@ -214,14 +206,14 @@ class SharedStore:
             try:
                 stored = await self._library.get_async(self._store, blob_name(digest))
             except FileNotFoundError as error:
-                raise errors.KernelError(_SPOILT) from error
+                raise errors.KernelError(host_words.STORE_DAMAGED) from error
             async for chunk in stored.stream(min_chunk_size=_CHUNK_BYTES):
                 left -= len(chunk)
                 if left < 0:
                     break
                 await asyncio.to_thread(take, chunk)
         if left or found.hexdigest() != digest:
-            raise errors.KernelError(_SPOILT)
+            raise errors.KernelError(host_words.STORE_DAMAGED)
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -231,10 +223,10 @@ class SharedStore:
             message = str(error)
             _log.warning("the store that the machines share: %s", message.partition("\n")[0])
             if _REFUSAL.search(message) is None:
-                raise errors.KernelError(_UNREACHED) from error
+                raise errors.KernelError(host_words.STORE_DOWN) from error
             code = _CODE.search(message)
-            code_suffix = f" ({code[1]})" if code else ""
-            raise errors.KernelError(_REFUSED.format(code=code_suffix)) from error
+            sentence = host_words.store_refuses(code[1] if code else "")
+            raise errors.KernelError(sentence) from error
 
 
 async def _verified(chunks: AsyncIterator[bytes], digest: str) -> AsyncIterator[bytes]:

@@ -18,6 +18,7 @@ from typing import Final
 from interpreter_bot import errors, settings
 from interpreter_bot.hosts import host_addresses, host_processes, host_sockets, host_statuses
 from interpreter_bot.ray_fleet import host_reports
+from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
@@ -26,10 +27,6 @@ _START_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.1
 _EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104
 _LOG: Final = "host.log"
-_NO_START: Final = "The host of this node did not start; its log is {file}."
-_NO_ADDRESS: Final = (
-    "Nodes of a cluster need INTERPRETER_BOT_HOST__LISTEN and INTERPRETER_BOT_HOST__TLS."
-)
 
 
 class NodeActor:
@@ -51,7 +48,7 @@ class NodeActor:
         """
         config = settings.load(None)
         if not config.host.listen:
-            raise errors.SettingsError(_NO_ADDRESS)
+            raise errors.SettingsError(host_words.NODES_NEED_TLS)
         status = asyncio.run(_found_or_started(config))
         name, port = host_addresses.parse(config.host.listen)
         reached = self._node_address if name in _EVERYWHERE else name
@@ -84,7 +81,7 @@ async def _found_or_started(config: settings.Settings) -> host_statuses.HostStat
             raise
         except errors.KernelError as error:
             if time.monotonic() > give_up:
-                raise errors.KernelError(_NO_START.format(file=file)) from error
+                raise errors.KernelError(host_words.node_host_not_started(file)) from error
         await asyncio.sleep(_POLL_SECONDS)
 
 

@@ -20,6 +20,7 @@ from ray.util import scheduling_strategies
 from interpreter_bot import errors
 from interpreter_bot.hosts import host_addresses
 from interpreter_bot.ray_fleet import host_reports, node_actors
+from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +31,6 @@ _AUTO: Final = "auto"
 _CONNECT_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 5.0
 _LEAST_ROOM: Final = 0.2
-_NO_CLUSTER: Final = "There is no Ray cluster at {address}: {reason}."
 
 
 class RayDriver:
@@ -52,7 +52,7 @@ class RayDriver:
                 socket.create_connection(found, timeout=_CONNECT_SECONDS).close()
             ray.init(address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False)
         except (OSError, ValueError, RuntimeError) as error:
-            told = _NO_CLUSTER.format(address=address, reason=str(error).splitlines()[0])
+            told = host_words.no_ray_cluster(address, str(error).splitlines()[0])
             raise errors.SettingsError(told) from error
         # What each actor was asked, and has not answered: one that starts a host takes longer.
         self._asked: dict[str, Any] = {}

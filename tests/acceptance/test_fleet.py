@@ -19,10 +19,10 @@ from interpreter_bot.hosts import (
     cancellable_executions,
     certificate_authorities,
     host_lists,
-    host_statuses,
     placed_hosts,
 )
 from interpreter_bot.sessions import requests
+from interpreter_bot.wording import host_words
 from tests import futures
 from tests.fakes import replies
 
@@ -274,9 +274,9 @@ def test_doctor_and_status_tell_of_each_host(config, machines):
     assert reached.name == f"host {machines[0].address}"
     assert reached.detail.endswith("0 kernels, takes sessions")
     assert not lost.is_active
-    assert lost.detail == host_statuses.UNREACHABLE
+    assert lost.detail == host_words.UNREACHABLE
     told = asyncio.run(host_command._statuses(config))
-    assert {one.get("error") for one in told} == {None, host_statuses.UNREACHABLE}
+    assert {one.get("error") for one in told} == {None, host_words.UNREACHABLE}
 
 
 async def test_a_kernel_from_before_the_fleet_ends_once_its_session_is_elsewhere(config, machines):

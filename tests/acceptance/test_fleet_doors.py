@@ -288,7 +288,7 @@ async def test_a_host_without_doors_or_on_a_copied_data_directory_is_refused(fle
         # Also one that was another one when it was here before.
         await test_fleet.until(lambda: "INTERPRETER_BOT" in "".join(hosts.faults.values()))
         (told,) = hosts.faults.values()
-        assert "start it with INTERPRETER_BOT_KERNELS__DOORS=true" in told
+        assert "Start it with INTERPRETER_BOT_KERNELS__DOORS=true" in told
     async with fleet.bot(hosts=1, has_rules=False) as hosts:
         (told,) = hosts.faults.values()
         assert "is a copy of another host's" in told

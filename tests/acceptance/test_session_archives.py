@@ -186,7 +186,7 @@ async def test_an_operator_lists_and_moves_a_session_though_other_hosts_cannot_b
             config = config.model_copy(update={"host": host})
             status, said = await operate("--json")
         assert key in {one["key"] for one in json.loads(said.out)["sessions"]}
-        assert f"{strange}: The process that keeps the Python kernels is of a release" in said.err
+        assert f"{strange}: The Python host is of another release" in said.err
         assert "127.0.0.1:1: " in said.err
 
 

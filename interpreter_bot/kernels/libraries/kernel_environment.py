@@ -25,6 +25,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from interpreter_bot import errors
+from interpreter_bot.wording import host_words
 
 if TYPE_CHECKING:
     from interpreter_bot import settings
@@ -50,17 +51,6 @@ compileall.compile_dir(sys.argv[1], quiet=2, workers=0, rx=re.compile("/(tests?|
 """
 _IDLE_PRIORITY: Final = 19
 _CERTIFICATES: Final = "/etc/ssl/certs/ca-certificates.crt"
-_MISSING: Final = (
-    "The Python for code is not installed yet ({place}). Run `interpreter-bot libraries`, or set "
-    "kernels.python."
-)
-_OUTDATED: Final = (
-    "The libraries for code are older than this bot: run `interpreter-bot libraries`."
-)
-_FAILED: Final = (
-    "The libraries for code could not be installed: {reason}. Try `interpreter-bot libraries` "
-    "again, or set kernels.python to a Python that has ipykernel and cloudpickle."
-)
 
 
 def python(config: settings.Settings) -> pathlib.Path:
@@ -73,7 +63,7 @@ def python(config: settings.Settings) -> pathlib.Path:
         return config.kernels.python
     executable = _executable(_current(_place(config)))
     if not executable.exists():
-        raise errors.KernelStartError(_MISSING.format(place=_place(config)))
+        raise errors.KernelStartError(host_words.no_kernel_python(_place(config)))
     return executable
 
 
@@ -112,7 +102,7 @@ def problem(config: settings.Settings) -> str:
     expected = _expected(_groups(place))
     if config.kernels.python is not None or _is_complete(place, expected):
         return ""
-    return _failure(_built(place, expected)) or _OUTDATED
+    return _failure(_built(place, expected)) or host_words.LIBRARIES_OUTDATED
 
 
 def ensure(config: settings.Settings, report: Callable[[str], object]) -> None:
@@ -181,7 +171,7 @@ def _fill(
                 _build(built, expected, turn.fileno(), report)
             _switch(place, built)
     except OSError as error:
-        raise errors.KernelStartError(_FAILED.format(reason=error)) from error
+        raise errors.KernelStartError(host_words.libraries_failed(error)) from error
     return True
 
 
@@ -199,7 +189,7 @@ def _build(
     import venv
 
     groups = expected["groups"]
-    report(f"Installing {_count(groups)} libraries for code…\n")
+    report(host_words.installing_libraries(_count(groups)))
     began = time.monotonic()
     # A copied Python has an AppArmor profile of its own, so this one is copied too.
     links = sys.prefix == sys.base_prefix or os.path.islink(sys.executable)
@@ -208,10 +198,10 @@ def _build(
         _sync(directory, groups, turn)
     except errors.KernelStartError as error:
         (directory / _FAILURE).write_text(str(error))
-        report("They could not be installed.\n")
+        report(host_words.LIBRARIES_FAILED)
         raise
     (directory / STATE).write_text(json.dumps(expected))
-    report(f"Installed them in {time.monotonic() - began:.0f} s.\n")
+    report(host_words.libraries_installed(time.monotonic() - began))
 
 
 def _switch(place: pathlib.Path, directory: pathlib.Path) -> None:
@@ -385,5 +375,5 @@ def _sync(place: pathlib.Path, groups: Collection[str], turn: int) -> None:
     )
     if done.returncode:
         raise errors.KernelStartError(
-            _FAILED.format(reason=" ".join(done.stderr.split()).rstrip("."))
+            host_words.libraries_failed(" ".join(done.stderr.split()).rstrip("."))
         )

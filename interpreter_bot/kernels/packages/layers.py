@@ -19,7 +19,7 @@ from typing import Final
 
 from interpreter_bot import cancellation, errors
 from interpreter_bot.kernels.packages import lock_files, uv_commands
-from interpreter_bot.wording import package_words
+from interpreter_bot.wording import host_words, package_words
 
 _log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class Layers:
                     file.write(secrets.token_bytes(_KEY_BYTES))
             self._key = self._key_file.read_bytes()
         except OSError as error:
-            raise errors.SettingsError("The directory of packages cannot be used.") from error
+            raise errors.SettingsError(host_words.NO_PACKAGES) from error
 
     @contextlib.asynccontextmanager
     async def working_directory(self) -> AsyncIterator[pathlib.Path]:
@@ -244,7 +244,7 @@ def make_directory(place: pathlib.Path) -> None:
         directory(place).mkdir(mode=0o711, exist_ok=True)
         directory(place).chmod(0o711)
     except OSError as error:
-        raise errors.SettingsError(f"The directory {place} cannot be used.") from error
+        raise errors.SettingsError(host_words.unusable_directory(place)) from error
 
 
 def _entries(root: pathlib.Path) -> Iterator[os.DirEntry[str]]:

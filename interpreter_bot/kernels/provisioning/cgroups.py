@@ -23,6 +23,7 @@ from typing import Final, Literal
 
 from interpreter_bot import errors, settings
 from interpreter_bot.kernels.provisioning import cgroup_files
+from interpreter_bot.wording import host_words
 
 _NEEDED: Final = ("memory", "pids", "cpu")
 _ALSO: Final = {1: ("cpuacct", "blkio"), 2: ("io",)}
@@ -280,7 +281,7 @@ class Cgroups:
         if not _NAME.fullmatch(name):
             raise ValueError(f"not a name for a control group: {name!r}")
         if self.version == 0:
-            raise errors.SandboxError(f"This machine has {self.reason}.")
+            raise errors.SandboxError(host_words.this_machine_has(self.reason))
         # The prefix keeps a name from colliding with the kernel's own files, such as `tasks`.
         places = {c: f"{b}/{self._instance}/kernel-{name}" for c, b in self._bases.items()}
         made: list[str] = []

@@ -21,6 +21,7 @@ from types import TracebackType
 
 from interpreter_bot import errors, settings
 from interpreter_bot.kernels.provisioning import control_channels, python_environments
+from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
@@ -31,9 +32,6 @@ _ANSWER_SECONDS = 10.0
 _MAX_SILENCES = 3
 
 
-_REFUSED = (
-    "The sandbox cannot be built here: {reason}. `interpreter-bot doctor` says what is missing."
-)
 _WEAKER = (
     "Code runs at the sandbox level 'container', without namespaces (%s). Sessions share this "
     "container's process list, a flaw of the kernel endangers all that runs in it, and memory is "
@@ -185,13 +183,13 @@ class ForkServer:
             await self._begin(environment)
         except _RefusedWallsError as refusal:
             if self.walls is not Walls.NAMESPACES or self._sandbox.level != "auto":
-                raise errors.SandboxError(_REFUSED.format(reason=refusal)) from refusal
+                raise errors.SandboxError(host_words.no_sandbox(refusal)) from refusal
             self.walls, self.refusal = Walls.CONTAINER, str(refusal)
             try:
                 await self._begin(environment)
             except _RefusedWallsError as second:
                 reason = f"{refusal}; and without namespaces: {second}"
-                raise errors.SandboxError(_REFUSED.format(reason=reason)) from second
+                raise errors.SandboxError(host_words.no_sandbox(reason)) from second
             _log.warning(_WEAKER, refusal)
         if self._preload:
             self._preloading = asyncio.create_task(
@@ -266,7 +264,7 @@ class ForkServer:
             channel.close()
             await asyncio.to_thread(process.wait)
             if isinstance(error, TimeoutError):
-                raise errors.KernelStartError("The fork server was not ready in time.") from error
+                raise errors.KernelStartError(host_words.FORK_SERVER_SLOW) from error
             raise
         return process, channel
 
@@ -309,7 +307,7 @@ class ForkServer:
         if packet.text("event") == "refused walls":
             raise _RefusedWallsError(packet.text("reason"))
         if packet.text("event") != "ready":
-            raise errors.KernelStartError("The fork server answered something unexpected.")
+            raise errors.KernelStartError(host_words.FORK_SERVER_CONFUSED)
         if reason := packet.text("shared_id_reason"):
             if self.has_own_ids or not self.shared_id_reason:
                 _log.warning(_SHARED_ID, reason)
@@ -328,14 +326,11 @@ class ForkServer:
             for name in ("uid_map", "gid_map"):
                 pathlib.Path(f"/proc/{pid}/{name}").write_text(f"0 {first} {count}")
         except OSError as error:
-            raise errors.SandboxError(
-                f"The user ids from {first} on cannot be given to kernels here. "
-                "Start the bot as another user, or set sandbox.first_uid."
-            ) from error
+            raise errors.SandboxError(host_words.no_user_ids(first)) from error
 
     def _channel_or_raise(self) -> control_channels.ControlChannel:
         if self._channel is None:
-            raise errors.KernelStartError("The fork server is not running.")
+            raise errors.KernelStartError(host_words.FORK_SERVER_DOWN)
         return self._channel
 
     async def _ask(
@@ -483,7 +478,7 @@ class ForkServer:
 async def _received(channel: control_channels.ControlChannel) -> control_channels.Packet:
     packet = await channel.receive()
     if packet is None:
-        raise errors.KernelStartError("The fork server ended; the log may say why.")
+        raise errors.KernelStartError(host_words.FORK_SERVER_ENDED)
     return packet
 
 

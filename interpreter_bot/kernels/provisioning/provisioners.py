@@ -29,6 +29,7 @@ from interpreter_bot.kernels.provisioning import (
     forkserver_clients,
     start_parameters,
 )
+from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
@@ -348,7 +349,7 @@ class ForkProvisioner:
         if not self.ended.is_set():
             _log.error("kernel %s did not attach its files in time", self.kernel_id)
             await self.kill()
-            raise errors.KernelStartError("The session's files could not be attached in time.")
+            raise errors.KernelStartError(host_words.FILES_SLOW)
         raise errors.KernelStartError
 
     async def _directories(self, directories: Sequence[pathlib.Path]) -> Sequence[int]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from interpreter_bot import errors
 from interpreter_bot.kernels.libraries import kernel_environment
+from interpreter_bot.wording import host_words
 
 _GUEST = pathlib.Path(__file__).resolve().parents[2] / "guest" / "__main__.py"
 # Names and versions come from the directories' names, as the standard for installed packages
@@ -106,7 +107,7 @@ def interrogate(python: pathlib.Path) -> Environment:
         )
         prefix, base_prefix, executable, path, found = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        raise errors.KernelStartError(f"The kernel's Python, {python}, cannot be run.") from error
+        raise errors.KernelStartError(host_words.python_unusable(python)) from error
     prefixes = [prefix, base_prefix]
     outside = [
         entry
@@ -149,10 +150,7 @@ def refuse_exposed(environment: Environment, private: Sequence[pathlib.Path]) ->
         real = pathlib.Path(os.path.realpath(path))
         for tree in (*_SYSTEM, *environment.readable):
             if real.is_relative_to(os.path.realpath(tree)):
-                raise errors.SettingsError(
-                    f"{path} lies in {tree}, which code in kernels can read. Move it elsewhere, "
-                    "or give kernels another Python (kernels.python)."
-                )
+                raise errors.SettingsError(host_words.exposed(path, tree))
 
 
 def _packages(found: Mapping[str, Sequence[object]], *, is_ours: bool) -> dict[str, str]:

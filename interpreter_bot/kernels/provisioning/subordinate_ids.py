@@ -23,6 +23,7 @@ import subprocess
 from typing import Final
 
 from interpreter_bot import errors, settings
+from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
@@ -82,7 +83,7 @@ def enter(sandbox: settings.Sandbox, *, etc: pathlib.Path = pathlib.Path("/etc")
     try:
         _enter(*maps)
     except (OSError, subprocess.SubprocessError) as error:
-        raise errors.SandboxError("The granted user ids cannot be used.") from error
+        raise errors.SandboxError(host_words.BAD_USER_IDS) from error
     return count
 
 

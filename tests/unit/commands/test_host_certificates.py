@@ -18,7 +18,7 @@ def test_it_makes_those_of_a_host_and_of_a_bot(place, capsys):
     assert capsys.readouterr().out.split() == ["certificates/127.0.0.1", "certificates/bot-1"]
     host_addresses.Credentials(place / "127.0.0.1", is_host=True)
     assert certificate_authorities.check_certificate(place / "bot-1") == ""
-    assert "not that of a bot" in certificate_authorities.check_certificate(place / "127.0.0.1")
+    assert "not one for a bot" in certificate_authorities.check_certificate(place / "127.0.0.1")
 
 
 @pytest.mark.parametrize("names", [[], ["host-1", "--bot", "bot-1"]])

@@ -23,12 +23,14 @@ def test_a_certificate_that_is_made_again_replaces_the_former(tmp_path):
 @pytest.mark.parametrize("name", ["", "../up", "a/b", "a b", "x" * 64])
 def test_a_name_that_is_none_is_refused(tmp_path, name):
     authority = certificate_authorities.CertificateAuthority(tmp_path)
-    with pytest.raises(errors.SettingsError, match="is no name of a host or a bot"):
+    with pytest.raises(errors.SettingsError, match="is not the name of a host or a bot"):
         authority.issue([name], is_bot=False, days=1)
 
 
 def test_files_that_are_no_authority_are_refused(tmp_path):
     certificate_authorities.CertificateAuthority(tmp_path)
     (tmp_path / "ca.key").write_text("nothing of that kind")
-    with pytest.raises(errors.SettingsError, match="something else than the files of an authority"):
+    with pytest.raises(
+        errors.SettingsError, match="other files than those of a certificate authority"
+    ):
         certificate_authorities.CertificateAuthority(tmp_path)

@@ -17,6 +17,7 @@ from interpreter_bot.hosts import (
     host_messages,
     host_statuses,
 )
+from interpreter_bot.wording import host_words
 
 STATUS = {
     **{"id": "1", "data_id": "d", "protocol": host_messages.PROTOCOL, "release": "1", "pid": 1},
@@ -138,30 +139,30 @@ async def test_a_host_whose_certificate_expired_is_not_spoken_to(authority, bot_
 async def test_a_host_of_another_authority_is_not_spoken_to(stranger, bot_files):
     async with listening(stranger.issue(["127.0.0.1"], is_bot=False, days=1)) as port:
         said = await answer(port, bot_files)
-        assert said.endswith("is not of the authority that this bot trusts.")
+        assert said.endswith("was not issued by the authority that this bot trusts.")
 
 
 async def test_a_bot_cannot_pass_for_a_host(authority, bot_files):
     async with listening(authority.issue(["127.0.0.1"], is_bot=True, days=1)) as port:
-        assert (await answer(port, bot_files)).endswith("is not that of a host.")
+        assert (await answer(port, bot_files)).endswith("is not one for a host.")
 
 
 async def test_a_host_cannot_pass_for_a_bot(host_files):
     async with listening(host_files) as port:
-        assert (await answer(port, host_files)).endswith("is not that of a bot.")
+        assert (await answer(port, host_files)).endswith("is not one for a bot.")
 
 
 async def test_a_bot_whose_certificate_expired_is_told_so(host_files, authority):
     async with listening(host_files) as port:
         said = await answer(port, authority.issue(["bot"], is_bot=True, days=0))
-        assert said.endswith("the certificate of this bot has expired.")
+        assert said.endswith("this bot's certificate has expired.")
 
 
 async def test_a_bot_of_another_authority_is_told_so(host_files, stranger):
     files = stranger.issue(["bot"], is_bot=True, days=1)
     shutil.copy(host_files / "ca.crt", files / "ca.crt")
     async with listening(host_files) as port:
-        assert (await answer(port, files)).endswith("is not of the authority beside it.")
+        assert (await answer(port, files)).endswith("was not issued by the authority beside it.")
 
 
 async def test_a_bot_that_only_the_host_refuses_is_told_what_can_be_told(host_files, stranger):
@@ -170,7 +171,7 @@ async def test_a_bot_that_only_the_host_refuses_is_told_what_can_be_told(host_fi
         trusting = host_addresses.Credentials(files, is_host=False)
         trusting.context().load_verify_locations(host_files / "ca.crt")
         said = await heard(host_addresses.TlsAddress("127.0.0.1", port, "", trusting))
-        assert said.endswith("it does not trust the certificate of this bot, or just ends.")
+        assert said.endswith("it does not trust this bot's certificate, or it is ending.")
 
 
 async def test_what_speaks_no_tls_is_no_host(bot_files):
@@ -193,7 +194,7 @@ async def test_nobody_there_is_no_fault_of_tls(bot_files):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         said = await answer(unused.getsockname()[1], bot_files)
-    assert said == host_statuses.UNREACHABLE
+    assert said == host_words.UNREACHABLE
 
 
 async def test_new_files_count_from_the_next_connection_on(host_files, bot_files, stranger):
@@ -269,14 +270,14 @@ def test_a_missing_file_is_named(bot_files):
 
 def test_a_key_of_another_certificate_is_refused(bot_files, host_files):
     shutil.copy(host_files / "tls.key", bot_files / "tls.key")
-    with pytest.raises(errors.SettingsError, match=r"is not that of the certificate in tls\.crt"):
+    with pytest.raises(errors.SettingsError, match=r"does not belong to the certificate in tls\.crt"):
         host_addresses.Credentials(bot_files, is_host=False)
 
 
 @pytest.mark.parametrize("name", ["tls.crt", "ca.crt"])
 def test_what_is_no_certificate_is_refused(bot_files, name):
     (bot_files / name).write_text("nothing of that kind")
-    with pytest.raises(errors.SettingsError, match="something else than a certificate"):
+    with pytest.raises(errors.SettingsError, match="other files than a certificate"):
         host_addresses.Credentials(bot_files, is_host=False)
 
 
@@ -287,7 +288,7 @@ def test_keys_are_nobody_elses(host_files, tmp_path):
 
 @pytest.mark.parametrize("text", ["host", "host:", ":1", "host:70000", "host:0", "a b:1", "::1:2"])
 def test_what_is_no_address_is_refused(text):
-    with pytest.raises(errors.SettingsError, match="is no address"):
+    with pytest.raises(errors.SettingsError, match="is not an address"):
         host_addresses.parse(text)
 
 

@@ -40,7 +40,7 @@ def test_addresses_need_certificates():
 
 
 def test_what_is_none_of_these_is_refused(tls):
-    with pytest.raises(errors.SettingsError, match="is no address"):
+    with pytest.raises(errors.SettingsError, match="is not an address"):
         host_lists.Fleet(["host-1.test"], tls)
 
 

@@ -81,7 +81,7 @@ async def test_bot_uses_no_directory_that_others_can_write_to_or_lead_elsewhere(
     place = host_sockets.directory(config.paths)
     place.mkdir(parents=True)
     place.chmod(0o777)
-    await refused(config, "Others may write")
+    await refused(config, "Other users can write")
     assert not list(place.iterdir())
 
 
