@@ -16,6 +16,7 @@ import venv
 import pytest
 
 from interpreter_bot.kernels.libraries import kernel_environment
+from tests import machine
 
 ROOT = pathlib.Path(__file__).parents[2]
 CELL = "import sys; print(sys.prefix)"
@@ -48,11 +49,18 @@ class Bot:
         uv.write_text(UV.format(place=place, lent=lent, version=version))
         uv.chmod(0o755)
 
-    def start(self, *command):
+    def command(self, *options):
+        return [self.prefix / "bin" / "python", "-m", "interpreter_bot", *options]
+
+    @property
+    def environment(self):
         paths = {"DATA": self.place / "data", "RUNTIME": self.place / "runtime"}
+        return os.environ | {f"INTERPRETER_BOT_PATHS__{name}": str(paths[name]) for name in paths}
+
+    def start(self, *command):
         return subprocess.Popen(
-            [self.prefix / "bin" / "python", "-m", "interpreter_bot", *command],
-            env=os.environ | {f"INTERPRETER_BOT_PATHS__{name}": str(paths[name]) for name in paths},
+            self.command(*command),
+            env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -164,6 +172,49 @@ def test_an_environment_of_an_older_layout_is_used_and_replaced(bot):
     os.utime(former, (0, time.time() - 100_000))
     assert bot.used() == (used, "")
     assert (former.exists(), of_operator.exists()) == (False, True)
+
+
+def wait_until_compiled(environment):
+    for _ in range(600):
+        if (environment / ".compiled").exists() and (environment / ".compiled").read_text():
+            return
+        time.sleep(0.05)
+
+
+def add_module(bot):
+    """Add a module to compiled libraries, as if the work had been ended before it came to that."""
+    environment, _ = bot.used()
+    wait_until_compiled(environment)
+    (packages,) = environment.glob("lib/*/site-packages")
+    packages.joinpath("added.py").write_text("")
+    return environment, packages / "__pycache__"
+
+
+@pytest.mark.parametrize("has_mark", [False, True])
+def test_modules_are_compiled_by_the_next_start_if_the_first_was_ended(bot, has_mark):
+    environment, compiled = add_module(bot)
+    (environment / ".compiled").unlink()
+    if has_mark:
+        (environment / ".compiled").touch()
+    assert bot.used() == (environment, "")
+    wait_until_compiled(environment)
+    assert list(compiled.glob("added.*.pyc"))
+
+
+def test_modules_are_compiled_where_nobody_may_make_semaphores(bot):
+    if os.geteuid() or not machine.offers_namespaces():
+        pytest.skip("only root of a machine with namespaces can take /dev/shm away")
+    environment, compiled = add_module(bot)
+    (environment / ".compiled").unlink()
+    hide = 'mount -t tmpfs -o ro none /dev/shm && exec "$@"'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", hide, "sh", *bot.command("libraries")],
+        env=bot.environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert list(compiled.glob("added.*.pyc"))
 
 
 def test_a_module_of_a_group_that_is_not_installed_is_told(bot):

@@ -36,6 +36,8 @@ GROUPS: Final = ("core", "full", "media")
 STATE: Final = ".libraries.json"
 """In a complete environment that was made here: which groups it has, and of which locks."""
 _FAILURE: Final = ".failure"
+_COMPILED: Final = ".compiled"
+"""In an environment: empty until all its modules are compiled, and locked meanwhile."""
 # A bot starts other processes that would try at once again.
 _RETRY_SECONDS: Final = 600.0
 _DIGITS: Final = 12
@@ -43,11 +45,21 @@ _OURS: Final = re.compile(rf".*-(former|[0-9a-f]{{{_DIGITS}}})")
 _FORMER_SECONDS: Final = 86_400.0
 _HERE: Final = pathlib.Path(__file__).parent
 _NAME: Final = re.compile(r"[\w.-]+")
-# Compiles all but tests. Templates, and code for other Pythons, cannot be compiled.
+# Compiles all but tests. Templates, and code for other Pythons, cannot be compiled. Several
+# processes do it side by side, unless this machine gives a plain user no semaphores.
 _COMPILE: Final = """
-import compileall, os, re, sys
-os.nice(int(sys.argv[2]))
-compileall.compile_dir(sys.argv[1], quiet=2, workers=0, rx=re.compile("/(tests?|third_party)/"))
+import compileall, fcntl, os, re, sys
+library, mark, niceness = sys.argv[1:]
+os.nice(int(niceness))
+with open(mark, "a") as compiled:
+    fcntl.flock(compiled, fcntl.LOCK_EX)
+    if not os.path.getsize(mark):
+        left_out = re.compile("/(tests?|third_party)/")
+        try:
+            compileall.compile_dir(library, quiet=2, workers=0, rx=left_out)
+        except OSError:
+            compileall.compile_dir(library, quiet=2, rx=left_out)
+        compiled.write("done")
 """
 _IDLE_PRIORITY: Final = 19
 _CERTIFICATES: Final = "/etc/ssl/certs/ca-certificates.crt"
@@ -108,8 +120,9 @@ def problem(config: settings.Settings) -> str:
 def ensure(config: settings.Settings, report: Callable[[str], object]) -> None:
     """Make the kernels' environment if it is missing, or older than the locks.
 
-    Its modules are compiled behind it, in a process that outlives this one. If it cannot be made,
-    the former one is used.
+    Its modules are compiled behind it, in a process that outlives this one; if that was ended too
+    early, the next start begins it again. If the environment cannot be made, the former one is
+    used.
 
     Raises:
         KernelStartError: it cannot be made, and there is none; the sentence says why.
@@ -123,8 +136,10 @@ def ensure(config: settings.Settings, report: Callable[[str], object]) -> None:
     expected = _expected(_groups(place))
     reason = has_former and _failure(_built(place, expected), _RETRY_SECONDS)
     try:
-        if not reason and _fill(place, expected, report):
-            _compile(_current(place), _IDLE_PRIORITY)
+        if not reason:
+            _fill(place, expected, report)
+            if not _is_compiled(_current(place)):
+                _compile(_current(place), _IDLE_PRIORITY)
     except errors.KernelStartError as error:
         if not has_former:
             raise
@@ -152,27 +167,26 @@ def install(
 
 def _fill(
     place: pathlib.Path, expected: Mapping[str, Any], report: Callable[[str], object]
-) -> bool:
-    """Put an environment in its place, made beside the former one; says whether it was another.
+) -> None:
+    """Put an environment in its place, made beside the former one, unless it is there.
 
     Raises:
         KernelStartError: it cannot be made; the sentence says why.
     """
     if _is_complete(place, expected):
-        return False
+        return
     try:
         place.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
         with open(f"{place}.lock", "w") as turn:
             fcntl.flock(turn, fcntl.LOCK_EX)
             if _is_complete(place, expected):
-                return False
+                return
             built = _built(place, expected)
             if not _is_complete(built, expected):
                 _build(built, expected, turn.fileno(), report)
             _switch(place, built)
     except OSError as error:
         raise errors.KernelStartError(host_words.libraries_failed(error)) from error
-    return True
 
 
 def _build(
@@ -249,7 +263,8 @@ def _remove_unused(directory: pathlib.Path) -> None:
 
 def _compile(place: pathlib.Path, niceness: int = 0) -> subprocess.Popen[bytes]:
     """Begin to write the modules' bytecode, which kernels cannot: they only read them."""
-    command = [str(_executable(place)), "-I", "-c", _COMPILE, str(place / "lib"), str(niceness)]
+    command = [str(_executable(place)), "-I", "-c", _COMPILE, str(place / "lib")]
+    command += [str(place / _COMPILED), str(niceness)]
     return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -304,6 +319,13 @@ def _executable(place: pathlib.Path) -> pathlib.Path:
 
 def _is_complete(place: pathlib.Path, expected: Mapping[str, Any]) -> bool:
     return _state(place) == expected and _executable(place).exists()
+
+
+def _is_compiled(place: pathlib.Path) -> bool:
+    try:
+        return (place / _COMPILED).stat().st_size > 0
+    except OSError:
+        return False
 
 
 def _failure(directory: pathlib.Path, seconds: float = math.inf) -> str:

@@ -270,7 +270,9 @@ def test_a_missing_file_is_named(bot_files):
 
 def test_a_key_of_another_certificate_is_refused(bot_files, host_files):
     shutil.copy(host_files / "tls.key", bot_files / "tls.key")
-    with pytest.raises(errors.SettingsError, match=r"does not belong to the certificate in tls\.crt"):
+    with pytest.raises(
+        errors.SettingsError, match=r"does not belong to the certificate in tls\.crt"
+    ):
         host_addresses.Credentials(bot_files, is_host=False)
 
 
