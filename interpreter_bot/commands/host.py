@@ -21,11 +21,11 @@ from interpreter_bot.app import execution_startup, garbage_collection
 from interpreter_bot.hosts import (
     executions,
     host_addresses,
-    host_messages,
     host_processes,
     host_sockets,
     local_host,
     local_startup,
+    messages,
 )
 from interpreter_bot.kernel_host import host_metrics, host_server
 from interpreter_bot.kernels import (
@@ -74,7 +74,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     except errors.BotError as error:
         if options.linger is not None:
             # Whoever started it tells people; it reads one line.
-            _tell(error=host_messages.error_fields(error))
+            _tell(error=messages.error_fields(error))
         raise
 
 
@@ -256,5 +256,5 @@ def _uid(name: str) -> int | None:
 def _tell(**said: object) -> None:
     """Tell whoever started it; it may be gone."""
     with contextlib.suppress(OSError):
-        sys.stdout.write(host_messages.document(said).decode("ascii") + "\n")
+        sys.stdout.write(messages.document(said).decode("ascii") + "\n")
         sys.stdout.flush()

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from packaging import requirements
 
-from interpreter_bot import errors, settings
+from interpreter_bot import errors, settings, values
 from interpreter_bot.data_connections import connection_service
 from interpreter_bot.doctor import diagnosis
 from interpreter_bot.hosts import host_addresses, host_processes
@@ -185,7 +185,7 @@ async def _check_host(address: host_addresses.Address) -> diagnosis.Finding:
         return _fleet_finding(name, str(error), is_active=False)
     state = "takes no new sessions" if status.is_draining else "takes sessions"
     kernels = quantities.count(status.kernels, "kernel")
-    walls = "" if status.is_sandboxed else ", WITHOUT a sandbox"
+    walls = ", WITHOUT a sandbox" if status.sandbox_level is values.SandboxLevel.NONE else ""
     return _fleet_finding(
         name, f"release {status.release}, {kernels}, {state}{walls}", is_active=True
     )

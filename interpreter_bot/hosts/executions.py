@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 from interpreter_bot import code_activity, errors, schedules, values
-from interpreter_bot.hosts import execution_questions, host_messages, ports
+from interpreter_bot.hosts import execution_questions, messages, ports
 from interpreter_bot.kernels import execution_journals, live_kernels
 from interpreter_bot.wording import host_words, run_words
 
@@ -31,7 +31,7 @@ _MAX_ENDING_SECONDS: Final = 5.0
 _MAX_KNOWN_IDS: Final = 100_000
 
 SendEvent = Callable[[int, bytes], Awaitable[None]]
-"""Takes the number of an event, and the event as `host_messages.pack` writes it."""
+"""Takes the number of an event, and the event as `messages.pack` writes it."""
 
 
 class _Execution:
@@ -107,7 +107,7 @@ class Executions:
         for journal in self._journals:
             if journal.ended_at is None and journal.id not in self._running:
                 end = _lost_end(_age_seconds(journal.about))
-                journal.append(host_messages.pack(end), is_end=True)
+                journal.append(messages.pack(end), is_end=True)
         return is_complete
 
     def __len__(self) -> int:
@@ -131,7 +131,7 @@ class Executions:
         """
         if self.is_known(execution_id):
             return
-        about = host_messages.document({"kernel": kernel.id, "began": time.time()})
+        about = messages.document({"kernel": kernel.id, "began": time.time()})
         journal = self._journals.begin(execution_id, about)
         self._known_ids[execution_id] = None
         if len(self._known_ids) > _MAX_KNOWN_IDS:
@@ -168,7 +168,7 @@ class Executions:
             if end is None:
                 # Cancelled: the process is to end at once.
                 end = _lost_end(time.monotonic() - began)
-            journal.append(host_messages.pack(end), is_end=True)
+            journal.append(messages.pack(end), is_end=True)
             del self._running[journal.id]
 
     async def find(self, execution_id: str) -> execution_journals.Journal:
@@ -224,7 +224,7 @@ class Executions:
             async for entry in journal.follow(after):
                 if entry.left_out:
                     notice = values.Notice(host_words.outputs_missing(entry.left_out))
-                    await send(entry.number - 1, host_messages.pack(notice))
+                    await send(entry.number - 1, messages.pack(notice))
                 # Waits for a slow client; later events stay in the journal.
                 await send(entry.number, entry.record)
                 sent = entry.number
@@ -274,7 +274,7 @@ async def _run_in_kernel(
     installed: list[code_activity.InstalledLayer] = []
 
     def show(event: ports.Event) -> None:
-        journal.append(host_messages.pack(event))
+        journal.append(messages.pack(event))
 
     def on_installation(layer: code_activity.InstalledLayer) -> None:
         installed.append(layer)

@@ -9,7 +9,7 @@ import asyncio
 from typing import TypeVar
 
 from interpreter_bot import errors, values
-from interpreter_bot.hosts import connection_messages, host_connection, host_messages, ports
+from interpreter_bot.hosts import host_connection, messages, ports
 from interpreter_bot.wording import host_words
 
 T = TypeVar("T")
@@ -22,8 +22,8 @@ def read(kind: type[T], value: object) -> T:
         KernelError: it has another shape.
     """
     try:
-        return host_messages.read(kind, value)
-    except host_messages.MalformedError as error:
+        return messages.read(kind, value)
+    except messages.MalformedError as error:
         raise errors.KernelError(host_words.UNREADABLE) from error
 
 
@@ -33,13 +33,13 @@ class LeaseCall:
     def __init__(
         self, number: int, key: str, person: str, *, epoch: int = 0, is_ephemeral: bool = False
     ) -> None:
-        self._message = connection_messages.Lease(number, key, person, epoch, is_ephemeral)
+        self._message = messages.Lease(number, key, person, epoch, is_ephemeral)
 
-    def message(self, *, host_changed: bool) -> connection_messages.ToHost:
+    def message(self, *, host_changed: bool) -> messages.ToHost:
         """Return the lease; another host gets the same."""
         return self._message
 
-    def on_reply(self, reply: connection_messages.Reply) -> None:
+    def on_reply(self, reply: messages.Reply) -> None:
         """Ignore the reply: a lease has none."""
 
     def on_event(self, number: int, record: bytes) -> None:
@@ -58,24 +58,24 @@ class KernelCall:
 
     def __init__(self, number: int, lease: int, waiting: ports.OnWait | None) -> None:
         self._number, self._lease, self._waiting = number, lease, waiting
-        self.result: asyncio.Future[connection_messages.KernelStarted] = (
+        self.result: asyncio.Future[messages.KernelStarted] = (
             asyncio.get_running_loop().create_future()
         )
 
-    def message(self, *, host_changed: bool) -> connection_messages.ToHost:
+    def message(self, *, host_changed: bool) -> messages.ToHost:
         """Return the request for the kernel; another host gets the same."""
-        return connection_messages.StartKernel(self._number, self._lease)
+        return messages.StartKernel(self._number, self._lease)
 
-    def on_reply(self, reply: connection_messages.Reply) -> None:
+    def on_reply(self, reply: messages.Reply) -> None:
         """Handle the started kernel, a sentence on what the start waits for, or its failure."""
         if self.result.done():
             return
         match reply:
-            case connection_messages.Failed(_, error):
-                self.result.set_exception(host_messages.error(error))
-            case connection_messages.KernelStarted():
+            case messages.Failed(_, error):
+                self.result.set_exception(messages.error(error))
+            case messages.KernelStarted():
                 self.result.set_result(reply)
-            case connection_messages.Waiting(_, sentence) if self._waiting is not None:
+            case messages.Waiting(_, sentence) if self._waiting is not None:
                 self._waiting(sentence)
 
     def on_event(self, number: int, record: bytes) -> None:
@@ -103,7 +103,7 @@ class ExecutionCall:
         after: int,
         show: ports.Show,
         ask: ports.Ask | None,
-        code: connection_messages.Code | None,
+        code: messages.Code | None,
     ) -> None:
         self._connection = connection
         self._number = number
@@ -116,27 +116,27 @@ class ExecutionCall:
         self._answer_tasks: dict[int, asyncio.Task[None]] = {}
         self.result: asyncio.Future[ports.ExecutionEnd] = asyncio.get_running_loop().create_future()
 
-    def message(self, *, host_changed: bool) -> connection_messages.ToHost:
+    def message(self, *, host_changed: bool) -> messages.ToHost:
         """Return the request to begin the execution and follow it after the last event."""
         # Another host would run the code a second time.
         code = None if host_changed and self._was_sent else self._code
         self._was_sent = True
         # The host repeats questions that are still open.
         self.close()
-        return connection_messages.Follow(
+        return messages.Follow(
             self._number, self._execution_id, self._after, self._ask is not None, code
         )
 
-    def on_reply(self, reply: connection_messages.Reply) -> None:
+    def on_reply(self, reply: messages.Reply) -> None:
         """Handle a question of the code, or the reason why nothing can be followed."""
         match reply:
-            case connection_messages.Failed(_, fields):
-                error = host_messages.error(fields)
+            case messages.Failed(_, fields):
+                error = messages.error(fields)
                 if isinstance(error, errors.ExecutionMissingError) and self._code is not None:
                     self.on_host_lost()
                 elif not self.result.done():
                     self.result.set_exception(error)
-            case connection_messages.Question(_, question, request):
+            case messages.Question(_, question, request):
                 if (task := self._answer_tasks.pop(question, None)) is not None:
                     task.cancel()
                 if request is not None and self._ask is not None:
@@ -149,14 +149,14 @@ class ExecutionCall:
         try:
             text = await ask(request)
         except errors.BotError as refusal:
-            error = host_messages.error_fields(refusal)
-        self._connection.send(connection_messages.Answer(self._execution_id, question, text, error))
+            error = messages.error_fields(refusal)
+        self._connection.send(messages.Answer(self._execution_id, question, text, error))
 
     def on_event(self, number: int, record: bytes) -> None:
         """Handle an output or the end; skip one that was received before."""
         if number <= self._after or self.result.done():
             return
-        event = host_messages.unpack(record)
+        event = messages.unpack(record)
         self._after = number
         if isinstance(event, ports.ExecutionEnd):
             self.result.set_result(event)

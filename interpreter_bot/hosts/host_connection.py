@@ -24,11 +24,10 @@ import aiohttp
 
 from interpreter_bot import errors
 from interpreter_bot.hosts import (
-    connection_messages,
     host_addresses,
-    host_messages,
     host_sockets,
-    host_statuses,
+    http_sessions,
+    messages,
     ports,
     requests,
 )
@@ -54,14 +53,14 @@ Revive: TypeAlias = Callable[[], Awaitable[None]]
 class Call(Protocol):
     """A lease, a kernel that starts, or an execution that is followed."""
 
-    def message(self, *, host_changed: bool) -> connection_messages.ToHost:
+    def message(self, *, host_changed: bool) -> messages.ToHost:
         """Return the message that opens the call, the first time or again.
 
         Args:
             host_changed: the host that received it before is gone.
         """
 
-    def on_reply(self, reply: connection_messages.Reply) -> None:
+    def on_reply(self, reply: messages.Reply) -> None:
         """Handle a reply of the host."""
 
     def on_event(self, number: int, record: bytes) -> None:
@@ -84,7 +83,7 @@ class HostConnection:
         on_connect: called after each connection.
     """
 
-    status: host_statuses.HostStatus
+    status: messages.HostStatus
 
     def __init__(
         self,
@@ -97,14 +96,14 @@ class HostConnection:
         self._newest = newest
         self._revive: Revive | None = None
         self._patience_seconds = patience_seconds
-        self._session: host_statuses.HostSession | None = None
+        self._session: http_sessions.HostSession | None = None
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._is_connected = asyncio.Event()
         self._last_connected = time.monotonic()
         self._subscribed_host_id = ""
         self._numbers = itertools.count(1)
         self._calls: dict[int, Call] = {}
-        self._outgoing: asyncio.Queue[connection_messages.ToHost] = asyncio.Queue()
+        self._outgoing: asyncio.Queue[messages.ToHost] = asyncio.Queue()
         self._reports: set[asyncio.Task[None]] = set()
         # Unreported losses, by the host's numbers.
         self._losses: dict[int, ports.KernelLoss] = {}
@@ -137,9 +136,9 @@ class HostConnection:
             address = host_sockets.target(address) or address
         connection = cls(address, newest, patience_seconds=patience_seconds)
         connection._revive = revive
-        connection._session = host_statuses.HostSession(address)
+        connection._session = http_sessions.HostSession(address)
         try:
-            connection.status = await host_statuses.read_status(connection._session, address)
+            connection.status = await http_sessions.read_status(connection._session, address)
             connection._subscribed_host_id = connection.status.id
             running = asyncio.create_task(
                 connection._stay_connected(), name=f"connection to {address}"
@@ -157,7 +156,7 @@ class HostConnection:
             await connection._session.close()
 
     @property
-    def session(self) -> host_statuses.HostSession:
+    def session(self) -> http_sessions.HostSession:
         """HTTP session with the present host, for requests beside the WebSocket."""
         assert self._session is not None, "use it inside `async with`"  # noqa: S101
         return self._session
@@ -191,9 +190,9 @@ class HostConnection:
             yield
         finally:
             del self._calls[number]
-            self.send(connection_messages.Cancel(number))
+            self.send(messages.Cancel(number))
 
-    def send(self, message: connection_messages.ToHost) -> None:
+    def send(self, message: messages.ToHost) -> None:
         """Send a message if the host is connected; drop it otherwise, unlike calls."""
         if self._socket is not None:
             self._outgoing.put_nowait(message)
@@ -218,7 +217,7 @@ class HostConnection:
             f"/v1/requests/{request.name}",
             is_long=request.is_long,
             is_once=request.is_once,
-            data=host_messages.document(arguments),
+            data=messages.document(arguments),
             params=params,
         )
 
@@ -230,7 +229,7 @@ class HostConnection:
         """
         async with self.request(method, path, **options) as response:
             with _translate_errors():
-                return host_messages.read(kind, await response.json())
+                return messages.read(kind, await response.json())
 
     @contextlib.asynccontextmanager
     async def request(
@@ -329,7 +328,7 @@ class HostConnection:
             # Only a bot restarts hosts; commands do not count as bots.
             params={} if self._revive is None else {"bot": "1"},
             heartbeat=_HEARTBEAT_SECONDS,
-            max_msg_size=host_messages.EVENT_BYTES + _FRAME.size,
+            max_msg_size=messages.EVENT_BYTES + _FRAME.size,
         )
         async with opening as socket:
             self._socket = socket
@@ -341,7 +340,7 @@ class HostConnection:
             self._subscribed_host_id = self.status.id
             for call in tuple(self._calls.values()):
                 self.send(call.message(host_changed=host_changed))
-            self.send(connection_messages.Listen(self._on_loss is not None))
+            self.send(messages.Listen(self._on_loss is not None))
             writer = asyncio.create_task(self._write(socket), name="words to a host")
             self._is_connected.set()
             if self.on_connect is not None:
@@ -356,14 +355,14 @@ class HostConnection:
                 writer.cancel()
                 await asyncio.wait({writer})
 
-    async def _reach_host(self) -> host_statuses.HostSession:
+    async def _reach_host(self) -> http_sessions.HostSession:
         """Read the status of the host or, if it is gone, of the newest one.
 
         Raises:
             KernelError: no host can be reached, or it cannot be used.
         """
         try:
-            self.status = await host_statuses.read_status(self.session, self.address)
+            self.status = await http_sessions.read_status(self.session, self.address)
         except errors.HostUnusableError:
             raise
         except errors.KernelError:
@@ -371,17 +370,17 @@ class HostConnection:
             if path is None or path == self.address:
                 raise
             # Closing the session ends requests that the former host will never answer.
-            old_session, self._session = self.session, host_statuses.HostSession(path)
+            old_session, self._session = self.session, http_sessions.HostSession(path)
             self.address = path
             await old_session.close()
-            self.status = await host_statuses.read_status(self.session, path)
+            self.status = await http_sessions.read_status(self.session, path)
         return self.session
 
     async def _write(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         with contextlib.suppress(ConnectionError):
             while True:
                 message = await self._outgoing.get()
-                await socket.send_str(connection_messages.encode(message))
+                await socket.send_str(messages.encode(message))
 
     def _handle_message(self, message: aiohttp.WSMessage) -> None:
         """Pass a message on to its call.
@@ -396,16 +395,16 @@ class HostConnection:
                     call.on_event(event, message.data[_FRAME.size :])
                 return
         except struct.error as error:
-            raise host_messages.MalformedError("this is no event") from error
+            raise messages.MalformedError("this is no event") from error
         if message.type is not aiohttp.WSMsgType.TEXT:
-            raise host_messages.MalformedError("this is no message")
-        match connection_messages.to_bot(message.data):
-            case connection_messages.KernelLost(number, loss):
+            raise messages.MalformedError("this is no message")
+        match messages.to_bot(message.data):
+            case messages.KernelLost(number, loss):
                 self._losses[number] = loss
                 task = asyncio.create_task(self._report_loss(number), name="loss of a kernel")
                 self._reports.add(task)
                 task.add_done_callback(self._on_reported)
-            case connection_messages.Draining():
+            case messages.Draining():
                 self.status = dataclasses.replace(self.status, is_draining=True)
             case reply:
                 if (call := self._calls.get(reply.call)) is not None:
@@ -414,7 +413,7 @@ class HostConnection:
     async def listen(self, on_loss: ports.OnLoss | None) -> None:
         """Call `on_loss` with lost kernels from now on, and with unreported ones at once."""
         self._on_loss = on_loss
-        self.send(connection_messages.Listen(on_loss is not None))
+        self.send(messages.Listen(on_loss is not None))
         for number in tuple(self._losses):
             await self._report_loss(number)
 
@@ -422,7 +421,7 @@ class HostConnection:
         """Report a lost kernel and acknowledge it to the host, which then stops repeating it."""
         if self._on_loss is not None and (loss := self._losses.pop(number, None)) is not None:
             await self._on_loss(loss)
-            self.send(connection_messages.LossNoted(number))
+            self.send(messages.LossNoted(number))
 
     def _on_reported(self, task: asyncio.Task[None]) -> None:
         self._reports.discard(task)
@@ -438,8 +437,8 @@ async def _raise_refusal(response: aiohttp.ClientResponse) -> None:
         aiohttp.ClientResponseError: it failed.
     """
     if response.status == 422:
-        refusal = host_messages.read(host_messages.ErrorFields, await response.json())
-        raise host_messages.error(refusal)
+        refusal = messages.read(messages.ErrorFields, await response.json())
+        raise messages.error(refusal)
     response.raise_for_status()
 
 

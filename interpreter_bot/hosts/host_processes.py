@@ -23,13 +23,13 @@ from typing import Final
 
 import aiohttp
 
-from interpreter_bot import cancellation, errors, settings
+from interpreter_bot import cancellation, errors, settings, values
 from interpreter_bot.hosts import (
     host_addresses,
-    host_messages,
     host_sockets,
-    host_statuses,
+    http_sessions,
     kernel_doors,
+    messages,
     ports,
     remote_host,
     requests,
@@ -58,14 +58,14 @@ _MAX_START_SECONDS: Final = 120.0
 _PATIENCE_SECONDS: Final = 3.0
 
 
-async def status(address: host_addresses.Address) -> host_statuses.HostStatus:
+async def status(address: host_addresses.Address) -> messages.HostStatus:
     """Read the status of a host.
 
     Raises:
         KernelError: there is none.
     """
-    async with host_statuses.HostSession(address) as session:
-        return await host_statuses.read_status(session, address)
+    async with http_sessions.HostSession(address) as session:
+        return await http_sessions.read_status(session, address)
 
 
 async def drain(path: pathlib.Path, *, is_urgent: bool) -> None:
@@ -76,10 +76,10 @@ async def drain(path: pathlib.Path, *, is_urgent: bool) -> None:
     Raises:
         KernelError: there is none.
     """
-    async with host_statuses.HostSession(path) as session:
+    async with http_sessions.HostSession(path) as session:
         try:
             request = requests.REQUESTS[ports.HostProcess.drain.__qualname__]
-            body = host_messages.document(request.arguments(is_urgent=is_urgent))
+            body = messages.document(request.arguments(is_urgent=is_urgent))
             path_of_drain = f"/v1/requests/{request.name}"
             async with await session.request("POST", path_of_drain, data=body) as response:
                 response.raise_for_status()
@@ -102,12 +102,12 @@ def fingerprint(config: settings.Settings) -> str:
     return f"{config.kernel_fingerprint}/{kernel_environment.name(config)}"
 
 
-def _is_compatible(status: host_statuses.HostStatus, config: settings.Settings) -> bool:
+def _is_compatible(status: messages.HostStatus, config: settings.Settings) -> bool:
     """Return whether a host makes the kernels that this process would make."""
     return (
         not status.is_draining
         and status.release == metadata.version("interpreter-bot")
-        and status.is_sandboxed == config.sandbox.enabled
+        and (status.sandbox_level is not values.SandboxLevel.NONE) == config.sandbox.enabled
         and status.fingerprint == fingerprint(config)
         and set(map(str, config.private_paths)) <= set(status.private)
     )
@@ -240,7 +240,7 @@ class _HostStarter:
     async def _has_usable_host(self, *, must_be_compatible: bool) -> bool:
         try:
             current = await status(host_sockets.newest(self._config.paths))
-        except host_statuses.OtherProtocolError:
+        except http_sessions.OtherProtocolError:
             _log.warning("the host of kernels is of another release; one is started beside it")
         except errors.HostUnusableError:
             # Starting another host beside a stuck one would not bring its sessions back.
@@ -297,9 +297,7 @@ class _HostStarter:
             return
         await asyncio.to_thread(process.wait)
         try:
-            raise host_messages.error(
-                host_messages.read(host_messages.ErrorFields, json.loads(line)["error"])
-            )
+            raise messages.error(messages.read(messages.ErrorFields, json.loads(line)["error"]))
         except (ValueError, KeyError, TypeError) as error:
             raise errors.KernelError(host_words.NOT_STARTED) from error
 

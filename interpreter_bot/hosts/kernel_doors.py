@@ -9,10 +9,12 @@ import dataclasses
 import os
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from interpreter_bot import code_activity, errors, values
 from interpreter_bot.kernels.provisioning import control_channels, start_parameters
+
+Door: TypeAlias = Literal[0, 1]
 
 PROXY: Final = 0
 """Number of the door for what code wants of the outside."""

@@ -17,8 +17,8 @@ from interpreter_bot import code_activity, errors, schedules, session_variables,
 from interpreter_bot.hosts import (
     execution_questions,
     executions,
-    host_messages,
     kernel_doors,
+    messages,
     placement_offers,
     ports,
 )
@@ -416,7 +416,7 @@ async def _follow(
 
     async def send(number: int, record: bytes) -> None:
         nonlocal end
-        event = host_messages.unpack(record)
+        event = messages.unpack(record)
         if isinstance(event, ports.ExecutionEnd):
             end = event
         else:

@@ -168,9 +168,20 @@ class PlacedHosts(session_router.SessionRouter):
             await asyncio.sleep(_RETRY_SECONDS)
 
     def _check_usable(self, host: remote_host.RemoteHost) -> None:
-        others = [other.connection.status for other in self._hosts.values()]
-        own, address = host.connection.status, str(host.connection.address)
-        own.check_beside(others, address, needs_doors=self._doorkeeper is not None)
+        """Refuse a host that lacks doors, or whose data directory is a copy.
+
+        Raises:
+            HostUnusableError: the sentence says what to do.
+        """
+        status, address = host.connection.status, host.connection.address
+        if self._doorkeeper is not None and not status.has_doors:
+            raise errors.HostUnusableError(host_words.without_doors(str(address)))
+        for other in self._hosts.values():
+            # A directory may have several hosts during an upgrade, but placements name it by its
+            # id, so two directories must not share one.
+            theirs = other.connection.status
+            if theirs.data_id == status.data_id and theirs.data_file != status.data_file:
+                raise errors.HostUnusableError(host_words.copied_directory(str(address)))
 
     def _on_connected(self, host: remote_host.RemoteHost, refusal: asyncio.Future[None]) -> None:
         try:

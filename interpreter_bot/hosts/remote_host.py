@@ -1,7 +1,7 @@
 """A host in another process, of this machine or another: its kernels outlive this bot.
 
 It does what `local_host` does, over a wire whose other end is `kernel_host.host_server`.
-`host_messages` checks what a host sends; `host_connection` repeats calls that got lost.
+`messages` checks what a host sends; `host_connection` repeats calls that got lost.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any, Final, TypeVar
 
 from interpreter_bot import code_activity, errors, values
 from interpreter_bot.hosts import (
-    connection_messages,
     host_addresses,
     host_calls,
     host_connection,
     kernel_doors,
+    messages,
     ports,
     remote_doors,
     remote_workspaces,
@@ -43,7 +43,7 @@ class RemoteKernel:
         self,
         connection: host_connection.HostConnection,
         lease: int,
-        started: connection_messages.KernelStarted,
+        started: messages.KernelStarted,
     ) -> None:
         self._connection = connection
         self._lease = lease
@@ -64,7 +64,7 @@ class RemoteKernel:
         is_own: bool = False,
     ) -> ports.ExecutionEnd:
         """Run code and follow it; see `ports.Kernel.execute`."""
-        message = connection_messages.Code(self._lease, self.id, code, seconds, is_own)
+        message = messages.Code(self._lease, self.id, code, seconds, is_own)
         end = await _follow(
             self._connection, execution_id, after=0, show=show, ask=ask, code=message
         )
@@ -199,7 +199,7 @@ class RemoteHost(ports.HostProcess):
     @property
     def sandbox_level(self) -> values.SandboxLevel:
         """What keeps code apart."""
-        return self.connection.status.level
+        return self.connection.status.sandbox_level
 
     @property
     def packages(self) -> Mapping[str, str]:
@@ -241,7 +241,7 @@ class RemoteHost(ports.HostProcess):
 
     def acknowledge(self, execution_id: str) -> None:
         """Let the host forget an execution."""
-        self.connection.send(connection_messages.Acknowledge(execution_id))
+        self.connection.send(messages.Acknowledge(execution_id))
 
     async def workspace(self, key: str) -> remote_workspaces.RemoteWorkspace:
         """Return a session's files."""
@@ -286,7 +286,7 @@ async def _follow(
     after: int,
     show: ports.Show,
     ask: ports.Ask | None,
-    code: connection_messages.Code | None = None,
+    code: messages.Code | None = None,
 ) -> ports.ExecutionEnd:
     """Follow an execution to its end; with `code`, begin it first."""
     number = connection.new_call_number()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import socket
 from collections.abc import Awaitable, Callable
@@ -18,7 +17,7 @@ from typing import Final
 import aiohttp
 
 from interpreter_bot import errors
-from interpreter_bot.hosts import door_streams, host_connection, kernel_doors
+from interpreter_bot.hosts import door_streams, host_connection, kernel_doors, messages
 
 _log = logging.getLogger(__name__)
 
@@ -26,10 +25,7 @@ _MAX_STREAMS: Final = 256
 _MAX_MESSAGE_BYTES: Final = 256 * 1024
 _LOOK_SECONDS: Final = 20.0
 # A link that is lost, and whatever a host may say instead of what it should.
-_BROKEN: Final = (
-    *(aiohttp.ClientError, OSError, ValueError, LookupError, TypeError),
-    *(RecursionError, OverflowError),
-)
+_BROKEN: Final = (aiohttp.ClientError, OSError, messages.MalformedError, TypeError)
 
 
 class TunneledDoors:
@@ -86,8 +82,10 @@ class TunneledDoors:
                 heartbeat=door_streams.HEARTBEAT_SECONDS,
                 max_msg_size=_MAX_MESSAGE_BYTES,
             ) as link:
-                proxy, services = map(int, json.loads(await link.receive_str())["ports"])
-                self.ports = proxy, services
+                opened = messages.to_doors(await link.receive_str())
+                if not isinstance(opened, messages.DoorsOpened):
+                    raise messages.MalformedError("the doors are not open")
+                self.ports = opened.ports
                 if not self.opened.done():
                     self.opened.set_result(True)
                 await self._carry(link)
@@ -121,24 +119,24 @@ class TunneledDoors:
         """Fetch each connection that the host tells of.
 
         Raises:
-            OSError: the host says more than it may.
-            ValueError: it says something else.
+            OSError: the host names more than it may.
+            MalformedError: it sends something else.
         """
         async for message in link:
-            said = json.loads(message.data)
-            door, name = said["door"], str(said["stream"])
-            if door not in range(len(self._accepted)):
-                raise ValueError
+            connection = messages.to_doors(message.data)
+            if not isinstance(connection, messages.DoorConnection):
+                raise messages.MalformedError("the doors are open already")
             if len(self._streams) >= _MAX_STREAMS:
                 raise ConnectionRefusedError
             # Nothing is awaited here: else a slow database would let the link pass for dead.
-            task = asyncio.create_task(
-                self._fetch(link, name, int(door)), name="connection of a door"
-            )
+            fetching = self._fetch(link, connection)
+            task = asyncio.create_task(fetching, name="connection of a door")
             self._streams.add(task)
             task.add_done_callback(self._over)
 
-    async def _fetch(self, link: aiohttp.ClientWebSocketResponse, name: str, door: int) -> None:
+    async def _fetch(
+        self, link: aiohttp.ClientWebSocketResponse, connection: messages.DoorConnection
+    ) -> None:
         """Carry a connection, if the session is still there; else let go of its doors.
 
         Raises:
@@ -148,12 +146,12 @@ class TunneledDoors:
             await link.close()
             return
         async with await self._connection.session.ws_connect(
-            "/v1/door_stream", params={"stream": name}, max_msg_size=_MAX_MESSAGE_BYTES
+            "/v1/door_stream", params={"stream": connection.stream}, max_msg_size=_MAX_MESSAGE_BYTES
         ) as stream:
             ours, theirs = socket.socketpair()
             for end in (ours, theirs):
                 end.setblocking(False)
-            self._accepted[door].put_nowait(theirs)
+            self._accepted[connection.door].put_nowait(theirs)
             await door_streams.relay(ours, stream)
 
     async def _left(self) -> None:

@@ -19,10 +19,9 @@ from aiohttp import web
 
 from interpreter_bot import errors, values
 from interpreter_bot.hosts import (
-    connection_messages,
     executions,
-    host_messages,
     local_host,
+    messages,
     ports,
 )
 from interpreter_bot.kernel_host import session_epochs
@@ -98,7 +97,7 @@ class BotConnection:
             async for message in self._socket:
                 if message.type is not aiohttp.WSMsgType.TEXT:
                     break
-                request = connection_messages.to_host(message.data)
+                request = messages.to_host(message.data)
                 try:
                     await self._dispatch(request)
                 except (errors.BotError, OSError):
@@ -111,24 +110,24 @@ class BotConnection:
         finally:
             await self._end_calls_and_leases()
 
-    async def _dispatch(self, message: connection_messages.ToHost) -> None:
+    async def _dispatch(self, message: messages.ToHost) -> None:
         match message:
-            case connection_messages.Lease():
+            case messages.Lease():
                 self._begin_lease(message)
-            case connection_messages.StartKernel():
+            case messages.StartKernel():
                 self._begin_call(message.call, self._start_kernel(message))
-            case connection_messages.Follow():
+            case messages.Follow():
                 self._begin_call(message.call, self._follow(message))
-            case connection_messages.Cancel(call):
+            case messages.Cancel(call):
                 await self._cancel(call)
-            case connection_messages.Answer():
+            case messages.Answer():
                 self._answer(message)
-            case connection_messages.Acknowledge(execution_id):
+            case messages.Acknowledge(execution_id):
                 self._executions.acknowledge(execution_id)
-            case connection_messages.Listen(is_listening):
+            case messages.Listen(is_listening):
                 self.listens = is_listening
                 self._on_listen()
-            case connection_messages.LossNoted(number):
+            case messages.LossNoted(number):
                 noted = self._losses.get(number)
                 if noted is not None and not noted.done():
                     noted.set_result(None)
@@ -139,7 +138,7 @@ class BotConnection:
 
     def tell_draining(self) -> None:
         """Tell the bot that this host takes no more sessions."""
-        self._send_soon(connection_messages.Draining())
+        self._send_soon(messages.Draining())
 
     def owns(self, key: str) -> bool:
         """Return whether a session ends with this connection."""
@@ -155,18 +154,18 @@ class BotConnection:
         number = self._loss_number
         acknowledged = self._losses[number] = asyncio.get_running_loop().create_future()
         try:
-            await self._send(connection_messages.KernelLost(number, loss))
+            await self._send(messages.KernelLost(number, loss))
             await acknowledged
         finally:
             del self._losses[number]
 
-    def _begin_lease(self, message: connection_messages.Lease) -> None:
+    def _begin_lease(self, message: messages.Lease) -> None:
         # In the background: a session's former kernel may have to save its variables first.
         task = asyncio.create_task(self._open_lease(message), name=f"lease {message.call} of a bot")
         self._lease_tasks[message.call] = task
         task.add_done_callback(_log_lease_failure)
 
-    async def _open_lease(self, message: connection_messages.Lease) -> _ActiveLease:
+    async def _open_lease(self, message: messages.Lease) -> _ActiveLease:
         key = message.key
         await self._epochs.accept(key, message.epoch)
         if not self._may_start() and key not in await self._host.statuses([key]):
@@ -185,9 +184,9 @@ class BotConnection:
         lease_task = self._lease_tasks.get(number)
         return None if lease_task is None else await asyncio.shield(lease_task)
 
-    async def _start_kernel(self, message: connection_messages.StartKernel) -> None:
+    async def _start_kernel(self, message: messages.StartKernel) -> None:
         def waiting(sentence: str) -> None:
-            self._send_soon(connection_messages.Waiting(message.call, sentence))
+            self._send_soon(messages.Waiting(message.call, sentence))
 
         active = await self._wait_for_lease(message.lease)
         if active is None:
@@ -195,7 +194,7 @@ class BotConnection:
         kernel = await active.lease.kernel(waiting=waiting)
         active.kernels[kernel.id] = kernel
         await self._send(
-            connection_messages.KernelStarted(
+            messages.KernelStarted(
                 message.call,
                 id=kernel.id,
                 announcement=kernel.announcement,
@@ -205,7 +204,7 @@ class BotConnection:
             )
         )
 
-    async def _follow(self, message: connection_messages.Follow) -> None:
+    async def _follow(self, message: messages.Follow) -> None:
         call, execution_id, code = message.call, message.execution_id, message.code
         if code is not None:
             kernel = await self._kernel_of_lease(code.lease, code.kernel_id)
@@ -223,7 +222,7 @@ class BotConnection:
                     values.Ending.REFUSED, 0.0, host_words.KERNEL_GONE, kernel_lost=True
                 )
                 end = ports.ExecutionEnd(finished, loss_reason=host_words.KERNEL_GONE)
-                await self._send_event(call, 1, host_messages.pack(end))
+                await self._send_event(call, 1, messages.pack(end))
                 return
 
         async def send(event: int, record: bytes) -> None:
@@ -261,14 +260,14 @@ class BotConnection:
         if (task := self._call_tasks.get(number)) is not None:
             task.cancel()
 
-    def _answer(self, message: connection_messages.Answer) -> None:
+    def _answer(self, message: messages.Answer) -> None:
         questions = self._executions.questions(message.execution_id)
         if questions is None:
             return
         if message.text is not None:
             questions.answer(message.question, message.text)
         elif message.error is not None:
-            questions.answer(message.question, host_messages.error(message.error))
+            questions.answer(message.question, messages.error(message.error))
 
     def _begin_call(self, number: int, work: Coroutine[Any, Any, None]) -> None:
         """Run a call in the background, and report its failure to the bot."""
@@ -279,16 +278,14 @@ class BotConnection:
             try:
                 await work
             except errors.BotError as error:
-                await self._send(
-                    connection_messages.Failed(number, host_messages.error_fields(error))
-                )
+                await self._send(messages.Failed(number, messages.error_fields(error)))
             except ConnectionError:
                 raise
             except Exception:
                 # Without an answer to its call, the bot would wait for ever.
                 _log.exception("what a bot asked for failed")
-                fault = host_messages.error_fields(errors.KernelError())
-                await self._send(connection_messages.Failed(number, fault))
+                fault = messages.error_fields(errors.KernelError())
+                await self._send(messages.Failed(number, fault))
 
         task = self._call_tasks[number] = asyncio.create_task(run(), name=f"call {number} of a bot")
         task.add_done_callback(lambda _: self._on_call_end(number, task))
@@ -300,10 +297,10 @@ class BotConnection:
         if error is not None and not isinstance(error, ConnectionError):
             _log.error("what a bot asked for failed", exc_info=error)
 
-    async def _send(self, message: connection_messages.ToBot) -> None:
-        await self._socket.send_str(connection_messages.encode(message))
+    async def _send(self, message: messages.ToBot) -> None:
+        await self._socket.send_str(messages.encode(message))
 
-    def _send_soon(self, message: connection_messages.ToBot) -> None:
+    def _send_soon(self, message: messages.ToBot) -> None:
         task = asyncio.create_task(self._send(message), name="word to a bot")
         self._send_tasks.add(task)
         task.add_done_callback(self._on_sent)
@@ -357,9 +354,9 @@ class _RemoteQuestioner:
 
     def ask(self, number: int, request: values.InputRequested) -> None:
         """Send the question to the bot."""
-        message = connection_messages.Question(self._call, number, request)
+        message = messages.Question(self._call, number, request)
         self._connection._send_soon(message)
 
     def withdraw(self, number: int) -> None:
         """Tell the bot that the question is withdrawn."""
-        self._connection._send_soon(connection_messages.Question(self._call, number, None))
+        self._connection._send_soon(messages.Question(self._call, number, None))

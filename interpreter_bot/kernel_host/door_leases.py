@@ -27,6 +27,7 @@ from interpreter_bot.hosts import (
     door_streams,
     kernel_doors,
     local_host,
+    messages,
 )
 from interpreter_bot.wording import host_words
 
@@ -126,7 +127,7 @@ class DoorLeases:
             await _release(leased)
             leased.link, leased.is_shut = link, False
         try:
-            await link.send_json({"ports": leased.doors.ports})
+            await link.send_str(messages.encode(messages.DoorsOpened(leased.doors.ports)))
             async for _ in link:
                 break  # It has nothing to say.
         except ConnectionError:
@@ -177,7 +178,7 @@ class DoorLeases:
             if not task.cancelled() and (error := task.exception()) is not None:
                 _log.error("the doors of %s are served no more", kernel_id, exc_info=error)
 
-    async def _accept(self, leased: _LeasedDoors, door: int) -> None:
+    async def _accept(self, leased: _LeasedDoors, door: kernel_doors.Door) -> None:
         free = asyncio.Semaphore(_MAX_CONNECTIONS)
 
         def over(task: asyncio.Task[None], endpoint: socket.socket) -> None:
@@ -207,12 +208,14 @@ class DoorLeases:
             leased.streams.add(task)
             task.add_done_callback(functools.partial(over, endpoint=endpoint))
 
-    async def _offer(self, link: web.WebSocketResponse, door: int, endpoint: socket.socket) -> None:
+    async def _offer(
+        self, link: web.WebSocketResponse, door: kernel_doors.Door, endpoint: socket.socket
+    ) -> None:
         """Offer a connection to a bot, until it was carried to its end or nobody fetches it."""
         name, connection = secrets.token_hex(_NAME_BYTES), _Connection(endpoint)
         self._offered[name] = connection
         try:
-            await link.send_json({"door": door, "stream": name})
+            await link.send_str(messages.encode(messages.DoorConnection(door, name)))
             await asyncio.wait({connection.carrying}, timeout=_FETCH_SECONDS)
             if connection.carrying.done():
                 await asyncio.wait({connection.carrying.result()})

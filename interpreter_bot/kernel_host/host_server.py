@@ -27,12 +27,12 @@ from typing import Final
 
 from aiohttp import web
 
-from interpreter_bot import errors, private_files, values
+from interpreter_bot import errors, private_files
 from interpreter_bot.hosts import (
     executions,
     host_addresses,
-    host_messages,
     local_host,
+    messages,
     ports,
 )
 from interpreter_bot.kernel_host import (
@@ -263,30 +263,28 @@ class HostServer:
             except ConnectionError:
                 await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _status(self, request: web.Request) -> web.Response:
-        return request_answers.json_response(
-            {
-                "id": self.id,
-                "data_id": self._data_id,
-                "data_file": self._data_inode,
-                "has_doors": self._host.has_doors,
-                "protocol": host_messages.PROTOCOL,
-                "release": metadata.version("interpreter-bot"),
-                "pid": os.getpid(),
-                "fingerprint": self._fingerprint,
-                "private": list(map(str, self._private)),
-                "is_sandboxed": self._host.sandbox_level is not values.SandboxLevel.NONE,
-                "sandbox_level": self._host.sandbox_level,
-                "keeps_variables": self._host.keeps_variables,
-                "packages": dict(self._host.packages),
-                "is_draining": self.is_draining,
-                "has_store": self._archives is not None,
-                "free_bytes": await asyncio.to_thread(machine_exhaustion.free_bytes),
-                "memory_bytes": machines.memory_bytes(),
-                "is_lingering": self._is_lingering,
-                **await self.loads(),
-            }
+    async def _status(self, _: web.Request) -> web.Response:
+        status = messages.HostStatus(
+            id=self.id,
+            data_id=self._data_id,
+            data_file=self._data_inode,
+            protocol=messages.PROTOCOL,
+            release=metadata.version("interpreter-bot"),
+            pid=os.getpid(),
+            fingerprint=self._fingerprint,
+            private=tuple(map(str, self._private)),
+            sandbox_level=self._host.sandbox_level,
+            has_doors=self._host.has_doors,
+            keeps_variables=self._host.keeps_variables,
+            packages=dict(self._host.packages),
+            is_draining=self.is_draining,
+            is_lingering=self._is_lingering,
+            has_store=self._archives is not None,
+            free_bytes=await asyncio.to_thread(machine_exhaustion.free_bytes),
+            memory_bytes=machines.memory_bytes(),
+            **await self.loads(),
         )
+        return request_answers.json_response(status)
 
     async def _drain(self, *, is_urgent: bool) -> None:
         self.drain(is_urgent=is_urgent)
@@ -340,7 +338,7 @@ async def _answer_errors(
     try:
         return await handler(request)
     except errors.BotError as error:
-        return request_answers.json_response(host_messages.error_fields(error), status=422)
+        return request_answers.json_response(messages.error_fields(error), status=422)
     except (KeyError, json.JSONDecodeError, TypeError) as error:
         raise web.HTTPBadRequest from error
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from aiohttp import web
 
 from interpreter_bot import errors, session_variables
-from interpreter_bot.hosts import executions, host_messages, local_host, ports, requests
+from interpreter_bot.hosts import executions, local_host, messages, ports, requests
 from interpreter_bot.kernel_host import door_leases, session_epochs
 from interpreter_bot.kernels import session_archives
 
@@ -152,14 +152,14 @@ async def read_arguments(request: requests.Request, http_request: web.Request) -
         HTTPBadRequest: they are not valid.
     """
     try:
-        return host_messages.read(request.arguments, await http_request.json())
+        return messages.read(request.arguments, await http_request.json())
     except (ValueError, RecursionError) as error:  # MalformedError is one.
         raise web.HTTPBadRequest from error
 
 
 def json_response(value: object, *, status: int = 200) -> web.Response:
     """Return an answer with a value."""
-    body = host_messages.document(value)
+    body = messages.document(value)
     return web.Response(body=body, content_type="application/json", status=status)
 
 
@@ -208,7 +208,7 @@ def _find_method(
 
 async def _stream(request: web.Request, content: ports.Content) -> web.StreamResponse:
     response = web.StreamResponse()
-    response.headers["X-File"] = host_messages.document(content.info).decode("ascii")
+    response.headers["X-File"] = messages.document(content.info).decode("ascii")
     await response.prepare(request)
     try:
         async for chunk in content:

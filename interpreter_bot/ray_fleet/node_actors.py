@@ -16,7 +16,7 @@ import time
 from typing import Final
 
 from interpreter_bot import errors, settings
-from interpreter_bot.hosts import host_addresses, host_processes, host_sockets, host_statuses
+from interpreter_bot.hosts import host_addresses, host_processes, host_sockets, messages
 from interpreter_bot.ray_fleet import host_reports
 from interpreter_bot.wording import host_words
 
@@ -63,7 +63,7 @@ class NodeActor:
         )
 
 
-async def _found_or_started(config: settings.Settings) -> host_statuses.HostStatus:
+async def _found_or_started(config: settings.Settings) -> messages.HostStatus:
     socket = host_sockets.newest(config.paths)
     try:
         return await host_processes.status(socket)

@@ -16,13 +16,12 @@ import pytest_asyncio
 from interpreter_bot import errors, settings, values
 from interpreter_bot.hosts import (
     cancellable_executions,
-    connection_messages,
     executions,
     host_connection,
-    host_messages,
     host_processes,
     host_sockets,
     local_startup,
+    messages,
     remote_host,
     rolling_hosts,
 )
@@ -357,8 +356,8 @@ async def test_bot_that_does_not_read_costs_no_memory_and_delays_nobody(served, 
             for n in range(20):
                 end = await kernel.execute(code, execution_id=f"flood{n}", show=show)
                 assert end.finished.ending is values.Ending.OK
-                follow = connection_messages.Follow(n + 1, f"flood{n}", 0, False, None)
-                await deaf.send_str(connection_messages.encode(follow))
+                follow = messages.Follow(n + 1, f"flood{n}", 0, False, None)
+                await deaf.send_str(messages.encode(follow))
             assert sum(len(text) for _, text in shown) == 20 * 60 * 15_001
             end = await kernel.execute("1+1", execution_id="afterwards", show=show)
             assert end.finished.ending is values.Ending.OK
@@ -464,7 +463,7 @@ async def test_host_that_sends_nonsense_is_no_host(tmp_path):
 
 async def test_bot_that_heard_more_than_a_dead_host_wrote_down_hears_the_end(host, place):
     async with execution_journals.Journals.open(place / "lag") as journals:
-        journals.begin("lags", b"{}").append(host_messages.pack(values.Notice("one")))
+        journals.begin("lags", b"{}").append(messages.pack(values.Notice("one")))
     async with (
         serving(host, place, "lag"),
         remote_host.RemoteHost.open(place / "host.sock") as remote,

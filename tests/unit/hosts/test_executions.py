@@ -6,7 +6,7 @@ import time
 import pytest
 
 from interpreter_bot import errors, values
-from interpreter_bot.hosts import executions, host_messages
+from interpreter_bot.hosts import executions, messages
 from interpreter_bot.kernels import execution_journals, variable_names
 
 
@@ -59,7 +59,7 @@ async def events(begun, execution_id):
     sent = []
 
     async def send(number, record):
-        sent.append(host_messages.unpack(record))
+        sent.append(messages.unpack(record))
 
     async with asyncio.timeout(20):
         await begun.follow(execution_id, after=0, send=send, questioner=None)
@@ -68,7 +68,7 @@ async def events(begun, execution_id):
 
 async def test_executions_of_dead_hosts_end_as_lost(tmp_path):
     async with execution_journals.Journals.open(tmp_path) as journals:
-        journals.begin("one", b"{}").append(host_messages.pack(values.Notice("first")))
+        journals.begin("one", b"{}").append(messages.pack(values.Notice("first")))
     async with executions.Executions.open(tmp_path) as begun:
         assert begun.is_known("one")
         first, end = await events(begun, "one")

@@ -14,47 +14,11 @@ from interpreter_bot import errors
 from interpreter_bot.hosts import (
     certificate_authorities,
     host_addresses,
-    host_messages,
-    host_statuses,
+    http_sessions,
+    messages,
 )
 from interpreter_bot.wording import host_words
-
-STATUS = {
-    **{"id": "1", "data_id": "d", "protocol": host_messages.PROTOCOL, "release": "1", "pid": 1},
-    **{
-        "fingerprint": "",
-        "private": [],
-        "is_sandboxed": True,
-        "keeps_variables": True,
-        "packages": {},
-    },
-    **{"is_draining": False, "is_lingering": False, "bots": 0, "kernels": 0, "executions": 0},
-}
-
-
-@pytest.mark.parametrize(
-    ("fields", "level"),
-    [
-        ({"sandbox_level": "container"}, "container"),
-        ({}, "standard"),
-        ({"is_sandboxed": False}, "none"),
-        ({"sandbox_level": "of a later release"}, "standard"),
-    ],
-)
-def test_host_of_any_release_has_a_level(fields, level):
-    status = host_messages.read(host_statuses.HostStatus, STATUS | fields)
-    assert status.level == level
-
-
-def test_host_without_doors_is_refused_if_code_is_to_reach_something():
-    fields = {"sandbox_level": "container"}
-    status = host_messages.read(host_statuses.HostStatus, STATUS | fields)
-    status.check_beside([], "a:1", needs_doors=False)
-    with pytest.raises(errors.HostUnusableError, match="has no doors"):
-        status.check_beside([], "a:1", needs_doors=True)
-    fields["has_doors"] = True
-    status = host_messages.read(host_statuses.HostStatus, STATUS | fields)
-    status.check_beside([], "a:1", needs_doors=True)
+from tests.fakes import host_statuses
 
 
 @pytest.fixture
@@ -82,7 +46,9 @@ async def listening(directory):
     """A host that says no more than what it is; without a directory it speaks no TLS."""
 
     async def status(_):
-        return web.json_response(STATUS)
+        return web.Response(
+            content_type="application/json", body=messages.document(host_statuses.STATUS)
+        )
 
     application = web.Application()
     application.router.add_get("/v1/host", status)
@@ -104,9 +70,9 @@ async def answer(port, directory, *, name="127.0.0.1", ip=""):
 
 
 async def heard(address):
-    async with host_statuses.HostSession(address) as session:
+    async with http_sessions.HostSession(address) as session:
         try:
-            status = await host_statuses.read_status(session, address)
+            status = await http_sessions.read_status(session, address)
         except errors.KernelError as error:
             return str(error)
     assert status.id == "1"
@@ -242,8 +208,8 @@ async def test_a_machine_that_lost_its_power_is_noticed(host_files, bot_files):
     async with listening(host_files) as port:
         credentials = host_addresses.Credentials(bot_files, is_host=False)
         address = host_addresses.TlsAddress("127.0.0.1", port, "", credentials)
-        async with host_statuses.HostSession(address) as session:
-            await host_statuses.read_status(session, address)
+        async with http_sessions.HostSession(address) as session:
+            await http_sessions.read_status(session, address)
             # The one that is kept for the next request.
             (((protocol, _),),) = session._session.connector._conns.values()
             link = protocol.transport.get_extra_info("socket")

@@ -2,27 +2,21 @@
 
 import asyncio
 import contextlib
-import os
 import pathlib
 
 import aiohttp
 import pytest
 from aiohttp import test_utils, web
 
-from interpreter_bot import errors
+from interpreter_bot import errors, values
 from interpreter_bot.hosts import (
     host_calls,
     host_connection,
-    host_messages,
-    host_statuses,
+    messages,
     placed_hosts,
     remote_host,
 )
-
-STATUS = host_statuses.HostStatus(
-    *("id", "data", host_messages.PROTOCOL, "1", os.getpid(), "f", ()),
-    *(True, True, {}, False, False, 0, 0, 0),
-)
+from tests.fakes import host_statuses
 
 
 @pytest.mark.parametrize("ticks", range(6))
@@ -70,7 +64,9 @@ async def test_what_a_host_answers_instead_is_an_error_of_kernels(status, said):
 @contextlib.asynccontextmanager
 async def _serving(path):
     async def status(request):
-        return web.Response(body=host_messages.document(STATUS), content_type="application/json")
+        return web.Response(
+            body=messages.document(host_statuses.STATUS), content_type="application/json"
+        )
 
     async def events(request):
         socket = web.WebSocketResponse()
@@ -136,3 +132,13 @@ async def test_nobody_waits_for_a_host_that_went_and_is_listed_no_more(tmp_path,
                 await serving.aclose()
                 fleet.listed = set()
                 assert (await result).loss_reason
+
+
+@pytest.mark.parametrize("doorkeeper", [None, object()])
+async def test_host_without_doors_is_refused_if_code_is_to_reach_something(tmp_path, doorkeeper):
+    path = tmp_path / "s"
+    opening = placed_hosts.PlacedHosts.open(Fleet(path), None, doorkeeper=doorkeeper)
+    refused = pytest.raises(errors.KernelError, match="has no doors")
+    with contextlib.nullcontext() if doorkeeper is None else refused:
+        async with _serving(path), opening as hosts:
+            assert hosts.sandbox_level is values.SandboxLevel.STANDARD

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import dataclasses
+import json
 import os
 import socket
 import subprocess
@@ -12,12 +14,12 @@ import pytest
 
 from interpreter_bot import errors, settings
 from interpreter_bot.hosts import (
-    host_messages,
     host_processes,
     host_sockets,
-    host_statuses,
-    socket_owners,
+    http_sessions,
+    messages,
 )
+from tests.fakes import host_statuses
 
 
 def test_host_is_told_all_settings_of_kernels_and_no_secret(monkeypatch, tmp_path):
@@ -106,13 +108,13 @@ async def test_bot_says_nothing_to_a_host_of_another_user(short_path):
     assert (await stranger.communicate())[0] == b"\n"
     # Where the directory was made for that user, and not in one for all, it is no stranger.
     os.chown(config.paths.runtime, 65534, 65534)
-    assert 65534 in socket_owners.trusted_uids(place / "host.sock")
+    assert 65534 in http_sessions.trusted_uids(place / "host.sock")
     short_path.chmod(0o1777)
-    assert 65534 not in socket_owners.trusted_uids(place / "host.sock")
+    assert 65534 not in http_sessions.trusted_uids(place / "host.sock")
 
 
 async def test_no_second_host_is_started_beside_one_that_is_stuck(short_path, monkeypatch):
-    monkeypatch.setattr(host_statuses, "_STATUS_SECONDS", 0.2)
+    monkeypatch.setattr(http_sessions, "_STATUS_SECONDS", 0.2)
     config = made(short_path)
     path = host_sockets.make_directory(config.paths, is_shared=False) / "host.sock"
     with socket.socket(socket.AF_UNIX) as stuck:
@@ -129,7 +131,7 @@ async def saying(path, **fields):
     async def answer(reader, writer):
         with contextlib.suppress(asyncio.IncompleteReadError):
             while await reader.readuntil(b"\r\n\r\n"):
-                body = host_messages.document(fields)
+                body = messages.document(fields)
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
                 writer.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
                 await writer.drain()
@@ -141,24 +143,14 @@ async def saying(path, **fields):
 
 def status(config, **fields):
     """What a host of these settings says of itself."""
-    said = {
-        "id": "1",
-        "data_id": "1",
-        "protocol": host_messages.PROTOCOL,
-        "release": metadata.version("interpreter-bot"),
-        "pid": 1,
-        "fingerprint": host_processes.fingerprint(config),
-        "private": list(map(str, config.private_paths)),
-        "is_sandboxed": True,
-        "keeps_variables": True,
-        "packages": {},
-        "is_draining": False,
-        "is_lingering": True,
-        "bots": 0,
-        "kernels": 0,
-        "executions": 0,
-    }
-    return said | fields
+    status = dataclasses.replace(
+        host_statuses.STATUS,
+        release=metadata.version("interpreter-bot"),
+        fingerprint=host_processes.fingerprint(config),
+        private=tuple(map(str, config.private_paths)),
+        is_lingering=True,
+    )
+    return json.loads(messages.document(status)) | fields
 
 
 @pytest.mark.parametrize(
@@ -168,7 +160,7 @@ def status(config, **fields):
         ({"release": "0.0.1"}, False),
         ({"fingerprint": "other limits"}, False),
         ({"private": []}, False),
-        ({"is_sandboxed": False}, False),
+        ({"sandbox_level": "none"}, False),
         ({"is_draining": True}, False),
         ({"protocol": 1}, False),
     ],

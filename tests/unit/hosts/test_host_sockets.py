@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from interpreter_bot import errors, settings
-from interpreter_bot.hosts import host_sockets, host_statuses, socket_owners
+from interpreter_bot.hosts import host_sockets, http_sessions
 
 
 def test_hosts_of_two_data_directories_do_not_meet(tmp_path):
@@ -60,8 +60,8 @@ async def answering(path):
 
 async def test_nothing_is_said_to_a_stranger(short_path, monkeypatch):
     path = short_path / "s"
-    monkeypatch.setattr(socket_owners, "trusted_uids", lambda _: {os.geteuid() + 1})
-    async with answering(path) as said, host_statuses.HostSession(path) as session:
+    monkeypatch.setattr(http_sessions, "trusted_uids", lambda _: {os.geteuid() + 1})
+    async with answering(path) as said, http_sessions.HostSession(path) as session:
         with pytest.raises(errors.HostUnusableError, match="another user"):
             await session.request("POST", "/v1/stop", data=b"secret")
         with pytest.raises(errors.HostUnusableError, match="another user"):
@@ -71,7 +71,7 @@ async def test_nothing_is_said_to_a_stranger(short_path, monkeypatch):
 
 async def test_a_host_is_not_used_if_nobody_asked_whose_it_is(short_path, monkeypatch):
     path = short_path / "s"
-    monkeypatch.setattr(socket_owners.Connector, "connect", aiohttp.UnixConnector.connect)
-    async with answering(path), host_statuses.HostSession(path) as session:
+    monkeypatch.setattr(http_sessions.Connector, "connect", aiohttp.UnixConnector.connect)
+    async with answering(path), http_sessions.HostSession(path) as session:
         with pytest.raises(errors.HostUnusableError, match="cannot tell which user"):
-            await host_statuses.read_status(session, path)
+            await http_sessions.read_status(session, path)

@@ -13,9 +13,9 @@ from aiohttp import test_utils, web
 
 from interpreter_bot import code_activity, errors, settings
 from interpreter_bot.egress import broker
-from interpreter_bot.hosts import kernel_doors, remote_doors, tunneled_doors
+from interpreter_bot.hosts import kernel_doors, messages, remote_doors, tunneled_doors
 
-PORTS = json.dumps({"ports": [1, 2]})
+OPENED = messages.encode(messages.DoorsOpened((1, 2)))
 ASKED = {"kernel": "k", "key": "s"}
 
 
@@ -25,7 +25,7 @@ class Host:
     def __init__(self):
         self.links: asyncio.Queue[web.WebSocketResponse] = asyncio.Queue()
         self.streams: asyncio.Queue[web.WebSocketResponse] = asyncio.Queue()
-        self.first = PORTS
+        self.first = OPENED
         self.address = "elsewhere"
         self.status = types.SimpleNamespace(data_id="d")
         self.on_connect = None
@@ -117,10 +117,17 @@ async def _carrying(host, is_current=_yes):
 
 
 HOSTILE = [
-    '{"door": 5, "stream": "x"}',
-    '{"door": -1, "stream": "x"}',
-    '{"door": "0", "stream": "x"}',
-    '{"door": 0}',
+    *(
+        json.dumps({"type": "DoorConnection", "fields": fields})
+        for fields in (
+            {"door": 5, "stream": "x"},
+            {"door": -1, "stream": "x"},
+            {"door": "0", "stream": "x"},
+            {"door": 0},
+        )
+    ),
+    messages.encode(messages.Draining()),
+    OPENED,
     "[]",
     "7",
     "{",
@@ -140,7 +147,14 @@ async def test_what_a_host_says_instead_ends_its_doors_and_nothing_else(host, sa
 
 @pytest.mark.parametrize(
     "said",
-    ["[]", "{", '{"ports": 5}', '{"ports": ["a", "b"]}', '{"ports": [1, Infinity]}', "[" * 99_999],
+    [
+        *("[]", "{", "[" * 99_999),
+        *(
+            f'{{"type": "DoorsOpened", "fields": {{"ports": {ports}}}}}'
+            for ports in ("5", '["a", "b"]', "[1, Infinity]")
+        ),
+        messages.encode(messages.DoorConnection(0, "x")),
+    ],
 )
 async def test_a_host_that_does_not_say_the_ports_gives_no_doors(host, said):
     host.first = said
@@ -157,7 +171,7 @@ async def test_connections_end_where_their_session_is_elsewhere(host, monkeypatc
         return places.pop() if places else False
 
     task, doors = await _carrying(host, is_current)
-    await (await host.links.get()).send_json({"door": 0, "stream": "x"})
+    await (await host.links.get()).send_str(messages.encode(messages.DoorConnection(0, "x")))
     stream = await host.streams.get()
     async with asyncio.timeout(5):
         assert await task
@@ -171,7 +185,7 @@ async def test_a_database_that_is_slow_keeps_no_link_from_being_read(host):
 
     task, doors = await _carrying(host, never)
     link = await host.links.get()
-    await link.send_json({"door": 0, "stream": "x"})
+    await link.send_str(messages.encode(messages.DoorConnection(0, "x")))
     await link.ping()
     await link.close()  # Waits for the other end's word, which only who reads can give.
     async with asyncio.timeout(5):
@@ -185,7 +199,7 @@ async def test_nothing_is_carried_while_nobody_knows_whose_it_is(host):
 
     task, doors = await _carrying(host, unknown)
     link = await host.links.get()
-    await link.send_json({"door": 0, "stream": "x"})
+    await link.send_str(messages.encode(messages.DoorConnection(0, "x")))
     await asyncio.sleep(0.05)
     assert host.streams.empty()
     assert not task.done()
@@ -359,7 +373,7 @@ async def test_doors_that_come_when_nobody_waits_any_more_are_closed(host):
 
 async def test_a_connection_is_carried_both_ways_to_its_end(host):
     task, doors = await _carrying(host)
-    await (await host.links.get()).send_json({"door": 1, "stream": "x"})
+    await (await host.links.get()).send_str(messages.encode(messages.DoorConnection(1, "x")))
     async with asyncio.timeout(5):
         endpoint = await doors.accept(kernel_doors.SERVICES)
         stream = await host.streams.get()
@@ -378,7 +392,7 @@ async def test_a_connection_is_carried_both_ways_to_its_end(host):
 
 async def test_connections_that_nobody_accepted_are_closed_with_the_doors(host):
     task, doors = await _carrying(host)
-    await (await host.links.get()).send_json({"door": 0, "stream": "x"})
+    await (await host.links.get()).send_str(messages.encode(messages.DoorConnection(0, "x")))
     async with asyncio.timeout(5):
         stream = await host.streams.get()
         doors.close()

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from aiohttp import test_utils, web
 
-from interpreter_bot.hosts import kernel_doors
+from interpreter_bot.hosts import kernel_doors, messages
 from interpreter_bot.kernel_host import door_leases
 
 LINK = "/v1/door_link"
@@ -88,7 +88,7 @@ async def hanging_bot(host):
     async with bot(host) as link:
         await link.receive_json()
         with await host.code():
-            name = (await link.receive_json())["stream"]
+            name = messages.to_doors(await link.receive_str()).stream
             async with host.session.ws_connect(STREAM, params={"stream": name}):
                 yield
 
@@ -110,7 +110,7 @@ async def test_connection_that_the_bot_does_not_fetch_is_reset(host):
     async with bot(host) as link:
         await link.receive_json()
         with await host.code() as code:
-            assert (await link.receive_json())["door"] == kernel_doors.PROXY
+            assert messages.to_doors(await link.receive_str()).door == kernel_doors.PROXY
             await link.close()
             with pytest.raises(ConnectionResetError):
                 await asyncio.get_running_loop().sock_recv(code, 1)
@@ -120,7 +120,7 @@ async def test_connection_that_is_given_up_while_it_is_fetched_is_reset(host):
     async with bot(host) as link:
         await link.receive_json()
         with await host.code() as code:
-            name = (await link.receive_json())["stream"]
+            name = messages.to_doors(await link.receive_str()).stream
             host.may_prepare.clear()
             opening = host.session.ws_connect(STREAM, params={"stream": name})
             fetching = asyncio.ensure_future(opening)

@@ -1,22 +1,33 @@
-"""Status of a host process, and HTTP sessions to read it."""
+"""HTTP sessions with a host process that a bot trusts, and its status.
+
+A host receives all code, files and answers, and the sockets' directory may be in one for all users,
+such as /tmp, where anybody can create it first. So the owner of the process that listens is checked
+for every connection.
+"""
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
+import logging
+import os
 import pathlib
 import socket
-from collections.abc import Iterable
+import stat
+import struct
 from typing import Any, Final
 
 import aiohttp
 import yarl
-from aiohttp import abc
+from aiohttp import abc, connector, tracing
 
-from interpreter_bot import errors, values
-from interpreter_bot.hosts import host_addresses, host_messages, socket_owners
+from interpreter_bot import errors
+from interpreter_bot.hosts import host_addresses, messages
 from interpreter_bot.wording import host_words
 
+_log = logging.getLogger(__name__)
+
 _ADDRESS: Final = "http://host"
+_PEER: Final = struct.Struct("3i")
 # A host answers a status request at once, from memory.
 _STATUS_SECONDS: Final = 10.0
 # A machine that loses power closes no connection, and streamed files have no time limit.
@@ -30,78 +41,68 @@ class OtherProtocolError(errors.HostUnusableError):
     """The process that keeps the Python kernels is of a release that is not understood."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class HostStatus:
-    """Status of a host.
+def trusted_uids(path: pathlib.Path) -> set[int]:
+    """Return the users who may listen at a socket: us, root, and the runtime directory's owner.
+
+    The owner counts only if others cannot create directories beside it.
+    """
+    uids = {0, os.geteuid()}
+    runtime = path.parent.parent
+    with contextlib.suppress(OSError):
+        if not runtime.parent.stat().st_mode & stat.S_IWOTH:
+            uids.add(runtime.lstat().st_uid)
+    return uids
+
+
+def _check_owner(peer: socket.socket, path: pathlib.Path) -> None:
+    """Check the user who listens at a socket to which `peer` is connected.
+
+    Raises:
+        HostUnusableError: another user's process listens.
+    """
+    raw = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    _, uid, _ = _PEER.unpack(raw)
+    if uid not in trusted_uids(path):
+        _log.warning("user %d listens at %s", uid, path)
+        raise errors.HostUnusableError(host_words.OTHER_USERS)
+
+
+class Connector(aiohttp.UnixConnector):
+    """Connector that checks the user who listens at a socket.
 
     Attributes:
-        id: of its process, new after each start.
-        data_id: of its data directory, the same after each start.
-        has_doors: whether the bot can listen where code of its kernels connects.
-        data_file: digest of machine and inode of the data id's file; differs for a copy.
-        protocol: see `host_messages.PROTOCOL`.
-        release: of the program.
-        pid: of its process.
-        fingerprint: see `host_processes.fingerprint`.
-        private: paths that code in its kernels may not see.
-        is_sandboxed: whether its kernels are sandboxed.
-        sandbox_level: of its kernels; empty from releases that do not send it.
-        keeps_variables: whether variables of idle sessions are saved.
-        packages: importable packages with their versions.
-        is_draining: whether it takes no new sessions and ends.
-        is_lingering: whether it ends by itself when no bot uses it.
-        bots: number of connected bots, without commands.
-        kernels: number of live kernels.
-        executions: number of running executions.
-        has_store: whether its sessions can move by a store that machines share.
-        free_bytes: free memory for sessions.
-        memory_bytes: memory of the host and its sessions together.
+        has_checked: whether any connection was checked.
     """
 
-    id: str
-    data_id: str
-    protocol: int
-    release: str
-    pid: int
-    fingerprint: str
-    private: tuple[str, ...]
-    is_sandboxed: bool
-    keeps_variables: bool
-    packages: dict[str, str]
-    is_draining: bool
-    is_lingering: bool
-    bots: int
-    kernels: int
-    executions: int
-    data_file: str = ""
-    has_doors: bool = False
-    has_store: bool = False
-    free_bytes: int = 0
-    memory_bytes: int = 0
-    sandbox_level: str = ""
+    has_checked = False
 
-    @property
-    def level(self) -> values.SandboxLevel:
-        """Sandbox level of its kernels."""
-        if self.sandbox_level in set(values.SandboxLevel):
-            return values.SandboxLevel(self.sandbox_level)
-        return values.SandboxLevel.STANDARD if self.is_sandboxed else values.SandboxLevel.NONE
+    def __init__(self, path: pathlib.Path) -> None:
+        """Connect to the socket at a path."""
+        super().__init__(str(path), limit=0)
+        self._socket_path = path
 
-    def check_beside(
-        self, others: Iterable[HostStatus], address: str, *, needs_doors: bool
-    ) -> None:
-        """Refuse a host of a fleet that lacks doors, or whose data directory is a copy.
+    async def connect(
+        self,
+        req: aiohttp.ClientRequest,
+        traces: list[tracing.Trace],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - the library's.
+    ) -> connector.Connection:
+        """Return a connection after checking who listens, before anything is sent.
 
         Raises:
-            HostUnusableError: the sentence says what to do.
+            HostUnusableError: another user's process listens.
         """
-        if needs_doors and not self.has_doors:
-            raise errors.HostUnusableError(host_words.without_doors(address))
-        for other in others:
-            # A directory may have several hosts during an upgrade, but placements name it by its
-            # id, so two directories must not share one.
-            if other.data_id == self.data_id and other.data_file != self.data_file:
-                raise errors.HostUnusableError(host_words.copied_directory(address))
+        connection = await super().connect(req, traces, timeout)
+        transport = connection.transport
+        try:
+            if transport is None:
+                raise errors.HostUnusableError(host_words.OTHER_USERS)
+            _check_owner(transport.get_extra_info("socket"), self._socket_path)
+            self.has_checked = True
+        except errors.HostUnusableError:
+            connection.close()
+            raise
+        return connection
 
 
 def _keepalive_socket(info: aiohttp.AddrInfoType) -> socket.socket:
@@ -138,9 +139,9 @@ class HostSession:
     def __init__(self, address: host_addresses.Address) -> None:
         timeout = aiohttp.ClientTimeout(total=_STATUS_SECONDS)
         self._credentials: host_addresses.Credentials | None = None
-        self._checked_connector: socket_owners.Connector | None = None
+        self._checked_connector: Connector | None = None
         if isinstance(address, pathlib.Path):
-            self._checked_connector = socket_owners.Connector(address)
+            self._checked_connector = Connector(address)
             self._session = aiohttp.ClientSession(
                 _ADDRESS, connector=self._checked_connector, timeout=timeout
             )
@@ -183,7 +184,7 @@ class HostSession:
         return {} if self._credentials is None else {"ssl": self._credentials.context()}
 
 
-async def read_status(session: HostSession, address: host_addresses.Address) -> HostStatus:
+async def read_status(session: HostSession, address: host_addresses.Address) -> messages.HostStatus:
     """Read the status of a host.
 
     Raises:
@@ -194,7 +195,7 @@ async def read_status(session: HostSession, address: host_addresses.Address) -> 
         async with await session.request("GET", "/v1/host") as response:
             response.raise_for_status()
             document = await response.json()
-        status = host_messages.read(HostStatus, document)
+        status = messages.read(messages.HostStatus, document)
     except TimeoutError as error:
         raise errors.HostUnusableError(host_words.SILENT) from error
     except (aiohttp.ClientError, OSError) as error:
@@ -206,7 +207,7 @@ async def read_status(session: HostSession, address: host_addresses.Address) -> 
         raise errors.KernelError(host_words.UNREACHABLE) from error
     except (ValueError, RecursionError) as error:
         raise OtherProtocolError(host_words.OTHER_RELEASE) from error
-    if status.protocol != host_messages.PROTOCOL:
+    if status.protocol != messages.PROTOCOL:
         raise OtherProtocolError(host_words.OTHER_RELEASE)
     return status
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interpreter_bot import code_activity, errors, values
-from interpreter_bot.hosts import host_messages, ports
+from interpreter_bot.hosts import messages, ports
 
 SURROGATES = "half \ud83d of a letter"
 EVENTS = [
@@ -49,7 +49,7 @@ EVENTS = [
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
 def test_event_comes_back_as_it_was(event):
-    assert host_messages.unpack(host_messages.pack(event)) == event
+    assert messages.unpack(messages.pack(event)) == event
 
 
 def test_every_event_there_is_can_be_sent():
@@ -59,17 +59,17 @@ def test_every_event_there_is_can_be_sent():
 @given(st.text(alphabet=st.characters(), max_size=1000))
 def test_any_text_comes_back_as_it_was(text):
     event = values.Text("stdout", text)
-    assert host_messages.unpack(host_messages.pack(event)) == event
+    assert messages.unpack(messages.pack(event)) == event
 
 
 def test_picture_is_sent_as_it_is():
     data = bytes(1_000_000)
-    assert len(host_messages.pack(values.Image(mime="image/png", data=data))) < 1_001_000
+    assert len(messages.pack(values.Image(mime="image/png", data=data))) < 1_001_000
 
 
 def test_output_that_is_too_long_is_told_in_its_place():
-    big = values.Html(html=b"x" * (host_messages.EVENT_BYTES + 1))
-    assert isinstance(host_messages.unpack(host_messages.pack(big)), values.Notice)
+    big = values.Html(html=b"x" * (messages.EVENT_BYTES + 1))
+    assert isinstance(messages.unpack(messages.pack(big)), values.Notice)
 
 
 def _framed(header, rest=b""):
@@ -97,20 +97,20 @@ def _framed(header, rest=b""):
     ],
 )
 def test_anything_else_is_refused(data):
-    with pytest.raises(host_messages.MalformedError):
-        host_messages.unpack(data)
+    with pytest.raises(messages.MalformedError):
+        messages.unpack(data)
 
 
 def test_damaged_events_are_refused_or_are_values():
     randomness = random.Random(1)
     for event in EVENTS:
-        whole = host_messages.pack(event)[:2000]
+        whole = messages.pack(event)[:2000]
         for _ in range(50):
             data = bytearray(whole)
             data[randomness.randrange(len(data))] = randomness.randrange(256)
             try:
-                found = host_messages.unpack(bytes(data))
-            except host_messages.MalformedError:
+                found = messages.unpack(bytes(data))
+            except messages.MalformedError:
                 continue
             assert dataclasses.is_dataclass(found)
 
@@ -126,8 +126,8 @@ def test_damaged_events_are_refused_or_are_values():
     ],
 )
 def test_error_comes_back_with_its_kind_and_its_sentence(error):
-    written = host_messages.document(host_messages.error_fields(error))
-    found = host_messages.error(host_messages.read(host_messages.ErrorFields, json.loads(written)))
+    written = messages.document(messages.error_fields(error))
+    found = messages.error(messages.read(messages.ErrorFields, json.loads(written)))
     assert str(found) == str(error)
     assert isinstance(error, type(found))
     assert type(found) is (
@@ -136,12 +136,12 @@ def test_error_comes_back_with_its_kind_and_its_sentence(error):
 
 
 def test_error_of_a_hostile_peer_is_a_bot_error_of_bounded_length():
-    fields = host_messages.ErrorFields("KeyboardInterrupt", "x" * 100_000)
-    found = host_messages.error(fields)
+    fields = messages.ErrorFields("KeyboardInterrupt", "x" * 100_000)
+    found = messages.error(fields)
     assert type(found) is errors.BotError
     assert len(str(found)) <= 2000
 
 
 def test_what_is_no_value_cannot_be_sent():
     with pytest.raises(TypeError, match="no value"):
-        host_messages.document({"a": object()})
+        messages.document({"a": object()})

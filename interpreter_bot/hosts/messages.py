@@ -1,0 +1,467 @@
+"""Messages between a bot and a host: their types, and how they are encoded as bytes and JSON; pure.
+
+A bot numbers what lasts: leases, kernels that start, executions that are followed (`call`). It
+repeats them after each reconnection, so a host can receive all of them twice.
+
+An event is the length of a header, the header as JSON, and then long or binary fields unchanged, so
+that a picture is neither escaped nor copied twice. Decoding checks every value against its type, so
+a peer cannot produce a value that this program could not have made itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import struct
+import typing
+from collections.abc import Collection, Mapping
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
+
+import pydantic
+
+from interpreter_bot import code_activity, errors, session_variables, settings, values
+from interpreter_bot.hosts import ports
+from interpreter_bot.wording import host_words
+
+Event: TypeAlias = ports.Event | ports.ExecutionEnd
+"""Events of an execution: outputs, installed layers, and at last its end."""
+
+PROTOCOL: Final = 13
+"""Version of the protocol; a bot and a host need the same."""
+
+
+EVENT_BYTES: Final = 48 * settings.MIB
+"""Longest encoded event; a notice replaces a longer one."""
+
+_HEADER_BYTES: Final = 4 * settings.MIB
+_LENGTH: Final = struct.Struct("<I")
+_LONG_CHARACTERS: Final = 256
+_MAX_CHARACTERS: Final = 2000
+_KINDS: Final[Mapping[str, type[Any]]] = {
+    "text": values.Text,
+    "error": values.Error,
+    "image": values.Image,
+    "html": values.Html,
+    "table": values.Table,
+    "latex": values.Latex,
+    "json": values.Json,
+    "result": values.Result,
+    "clear": values.Clear,
+    "notice": values.Notice,
+    "installed": code_activity.InstalledLayer,
+    "end": ports.ExecutionEnd,
+}
+_BINARY: Final = {
+    kind: frozenset(field.name for field in dataclasses.fields(kind) if field.type == "bytes")
+    for kind in _KINDS.values()
+}
+_NAMES: Final = {kind: name for name, kind in _KINDS.items()}
+_ERRORS: Final[Mapping[str, type[errors.BotError]]] = {
+    kind.__name__: kind
+    for kind in (
+        errors.BotError,
+        errors.SandboxError,
+        errors.KernelError,
+        errors.KernelStartError,
+        errors.KernelLostError,
+        errors.PoolFullError,
+        errors.SessionExistsError,
+        errors.SessionMovedError,
+        errors.WorkspaceError,
+        errors.FileNameError,
+        errors.FileTooLargeError,
+        errors.WorkspaceFullError,
+        errors.FileMissingError,
+        errors.ExecutionMissingError,
+        errors.UnansweredError,
+    )
+}
+
+T = TypeVar("T")
+
+
+class MalformedError(ValueError):
+    """A peer sent something that is not a valid message."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ErrorFields:
+    """An error on the wire: its class and its sentence."""
+
+    kind: str
+    sentence: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Lease:
+    """Lease a session's kernel; with `is_ephemeral`, forget the session when the lease ends."""
+
+    call: int
+    key: str
+    person: str
+    epoch: int
+    is_ephemeral: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StartKernel:
+    """Return the kernel of a lease, after starting one if needed."""
+
+    call: int
+    lease: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Code:
+    """Code to be run in the kernel of a lease; see `ports.Kernel.execute`."""
+
+    lease: int
+    kernel_id: str
+    code: str
+    seconds: float | None
+    is_own: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Follow:
+    """Send the events of an execution after a number; begin it first, if there is code."""
+
+    call: int
+    execution_id: str
+    after: int
+    can_ask: bool
+    code: Code | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cancel:
+    """End a lease, or send no more about a kernel or an execution."""
+
+    call: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Answer:
+    """Answer a question of code with a text or an error."""
+
+    execution_id: str
+    question: int
+    text: str | None
+    error: ErrorFields | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """Forget an execution, whose output is recorded."""
+
+    execution_id: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Listen:
+    """Report lost kernels from now on, or no more."""
+
+    is_listening: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LossNoted:
+    """Report a lost kernel no more."""
+
+    number: int
+
+
+ToHost: TypeAlias = (
+    Lease | StartKernel | Follow | Cancel | Answer | Acknowledge | Listen | LossNoted
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KernelStarted:
+    """Answer to `StartKernel`.
+
+    Attributes:
+        call: number of the answered call; other fields are those of `ports.Kernel`.
+    """
+
+    call: int
+    id: str
+    announcement: str
+    runs: int
+    restored: session_variables.SavedVariables | None
+    restore_notice: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Waiting:
+    """What the start of a kernel waits for."""
+
+    call: int
+    sentence: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Failed:
+    """A call failed."""
+
+    call: int
+    error: ErrorFields
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Question:
+    """A question of the code that is followed; without a request it is withdrawn."""
+
+    call: int
+    question: int
+    request: values.InputRequested | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KernelLost:
+    """A kernel ended though no person asked; repeated until it is noted."""
+
+    number: int
+    loss: ports.KernelLoss
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Draining:
+    """The host starts no more kernels."""
+
+
+Reply: TypeAlias = KernelStarted | Waiting | Failed | Question
+"""What answers a call."""
+
+ToBot: TypeAlias = Reply | KernelLost | Draining
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DoorsOpened:
+    """A bot holds a kernel's doors from now on; the first message of their link.
+
+    Attributes:
+        ports: of both doors, in the kernel's network.
+    """
+
+    ports: tuple[int, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DoorConnection:
+    """Code connected to a door.
+
+    Attributes:
+        door: its number; see `kernel_doors`.
+        stream: name of the stream that the bot is to fetch.
+    """
+
+    door: Literal[0, 1]
+    stream: str
+
+
+ToDoors: TypeAlias = DoorsOpened | DoorConnection
+"""What a host says over the link of a kernel's doors."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HostStatus:
+    """Status of a host.
+
+    Attributes:
+        id: of its process, new after each start.
+        data_id: of its data directory, the same after each start.
+        data_file: digest of machine and inode of the data id's file; differs for a copy.
+        protocol: see `PROTOCOL`.
+        release: of the program.
+        pid: of its process.
+        fingerprint: see `host_processes.fingerprint`.
+        private: paths that code in its kernels may not see.
+        sandbox_level: of its kernels.
+        has_doors: whether the bot can listen where code of its kernels connects.
+        keeps_variables: whether variables of idle sessions are saved.
+        packages: importable packages with their versions.
+        is_draining: whether it takes no new sessions and ends.
+        is_lingering: whether it ends by itself when no bot uses it.
+        has_store: whether its sessions can move by a store that machines share.
+        free_bytes: free memory for sessions.
+        memory_bytes: memory of the host and its sessions together.
+        bots: number of connected bots, without commands.
+        kernels: number of live kernels.
+        executions: number of running executions.
+    """
+
+    id: str
+    data_id: str
+    data_file: str
+    protocol: int
+    release: str
+    pid: int
+    fingerprint: str
+    private: tuple[str, ...]
+    sandbox_level: values.SandboxLevel
+    has_doors: bool
+    keeps_variables: bool
+    packages: dict[str, str]
+    is_draining: bool
+    is_lingering: bool
+    has_store: bool
+    free_bytes: int
+    memory_bytes: int
+    bots: int
+    kernels: int
+    executions: int
+
+
+def encode(message: ToHost | ToBot | ToDoors) -> str:
+    """Write a message."""
+    return document({"type": type(message).__name__, "fields": message}).decode("ascii")
+
+
+def to_host(data: str) -> ToHost:
+    """Read a message of a bot.
+
+    Raises:
+        MalformedError: it is none.
+    """
+    message: ToHost = _decode(ToHost, data)
+    return message
+
+
+def to_bot(data: str) -> ToBot:
+    """Read a message of a host.
+
+    Raises:
+        MalformedError: it is none.
+    """
+    message: ToBot = _decode(ToBot, data)
+    return message
+
+
+def to_doors(data: str) -> ToDoors:
+    """Read a message of a host over the link of doors.
+
+    Raises:
+        MalformedError: it is none.
+    """
+    message: ToDoors = _decode(ToDoors, data)
+    return message
+
+
+def _decode(kinds: Any, data: str) -> Any:  # noqa: ANN401 - one of the kinds
+    try:
+        message = json.loads(data)
+        return read(_kinds_by_name(kinds)[message["type"]], message["fields"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise MalformedError("this is no message") from error
+
+
+@functools.cache
+def _kinds_by_name(kinds: Any) -> Mapping[str, type[Any]]:  # noqa: ANN401 - a union of types
+    return {kind.__name__: kind for kind in typing.get_args(kinds)}
+
+
+def pack(event: Event) -> bytes:
+    """Encode an event."""
+    fields = _fields(event)
+    parts: list[bytes] = []
+    detached: dict[str, int] = {}
+    for name, value in list(fields.items()):
+        if isinstance(value, bytes):
+            parts.append(value)
+        elif isinstance(value, str) and len(value) > _LONG_CHARACTERS:
+            parts.append(value.encode("utf-8", "surrogatepass"))
+        else:
+            continue
+        del fields[name]
+        detached[name] = len(parts[-1])
+    header = document({"type": _NAMES[type(event)], "apart": detached, "fields": fields})
+    size_bytes = _LENGTH.size + len(header) + sum(map(len, parts))
+    if len(header) > _HEADER_BYTES or size_bytes > EVENT_BYTES:
+        return pack(values.Notice(host_words.OUTPUT_TOO_LARGE))
+    return b"".join([_LENGTH.pack(len(header)), header, *parts])
+
+
+def unpack(data: bytes) -> Event:
+    """Decode an event.
+
+    Raises:
+        MalformedError: the bytes are not a valid event.
+    """
+    try:
+        (length,) = _LENGTH.unpack_from(data)
+        header = json.loads(data[_LENGTH.size : _LENGTH.size + length])
+        kind = _KINDS[header["type"]]
+        fields: dict[str, Any] = header["fields"]
+        position = _LENGTH.size + length
+        for name, size in header["apart"].items():
+            if not 0 <= size <= len(data) - position:
+                raise ValueError("a part is missing")
+            fields[name] = _read_part(kind, name, data[position : position + size])
+            position += size
+        if position != len(data):
+            raise ValueError("there is more than it says")
+        event: Event = read(kind, fields)
+    # Wrong length, invalid JSON, or another shape.
+    except (ValueError, KeyError, TypeError, AttributeError, struct.error, RecursionError) as error:
+        raise MalformedError("an event cannot be read") from error
+    return event
+
+
+def _read_part(kind: type[Any], name: str, data: bytes) -> bytes | str:
+    return data if name in _BINARY[kind] else data.decode("utf-8", "surrogatepass")
+
+
+def document(value: object) -> bytes:
+    """Encode a value as JSON in ASCII."""
+    return _ENCODER.encode(value).encode("ascii")
+
+
+def _encodable(value: object) -> dict[str, Any] | list[Any]:
+    """Return a set of keys as a list, and any other value as its fields."""
+    return list(value) if isinstance(value, Collection) else _fields(value)
+
+
+def _fields(value: object) -> dict[str, Any]:
+    names = _field_names(cast(Any, type(value)))
+    return {name: getattr(value, name) for name in names}
+
+
+@functools.cache
+def _field_names(kind: type[Any]) -> tuple[str, ...]:
+    if not dataclasses.is_dataclass(kind):
+        raise TypeError(f"{kind} is no value")
+    return tuple(field.name for field in dataclasses.fields(kind))
+
+
+_ENCODER: Final = json.JSONEncoder(default=_encodable, separators=(",", ":"))
+
+
+def read(kind: type[T], fields: object) -> T:
+    """Turn decoded JSON into a value of a type.
+
+    Raises:
+        MalformedError: it has another shape.
+    """
+    try:
+        value: T = _adapter(cast(Any, kind)).validate_python(fields)
+    except pydantic.ValidationError as error:
+        # The message leaves the fields out: they may be a whole picture.
+        raise MalformedError(f"this is no {kind}") from error
+    return value
+
+
+_adapter = functools.cache(pydantic.TypeAdapter)
+
+
+def error_fields(error: errors.BotError) -> ErrorFields:
+    """Encode an error for the peer."""
+    names = (kind.__name__ for kind in type(error).__mro__ if kind.__name__ in _ERRORS)
+    return ErrorFields(next(names), str(error)[:_MAX_CHARACTERS])
+
+
+def error(fields: ErrorFields) -> errors.BotError:
+    """Decode an error of the peer."""
+    kind = _ERRORS.get(fields.kind, errors.BotError)
+    return kind(fields.sentence[:_MAX_CHARACTERS])
