@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final
 
 from interpreter_bot import errors, settings, values
+from interpreter_bot.wording import data_words
 
 _TITLES: Final = {
     "postgresql": "PostgreSQL",
@@ -97,7 +98,7 @@ def compiled(
     """
     names = [one.name for one in listed]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise errors.SettingsError(f"connections: {twice[0]} is listed twice.")
+        raise errors.SettingsError(data_words.listed_twice(twice[0]))
     return tuple(_compiled(one, environment) for one in listed)
 
 
@@ -111,7 +112,7 @@ def _compiled(one: settings.Connection, environment: Mapping[str, str]) -> Rule:
             address = one.address_file.read_text("utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise errors.SettingsError(
-                f"connections, {one.name}: {one.address_file} cannot be read."
+                data_words.unreadable_file(one.name, one.address_file)
             ) from error
     options = {name: _filled(one.name, text, environment) for name, text in one.options.items()}
     texts += one.options.values()
@@ -135,11 +136,9 @@ def _filled(name: str, text: str, environment: Mapping[str, str]) -> str:
     try:
         return string.Template(text).substitute(environment)
     except KeyError as error:
-        raise errors.SettingsError(f"connections, {name}: {error.args[0]} is not set.") from None
+        raise errors.SettingsError(data_words.not_set(name, error.args[0])) from None
     except ValueError:
-        raise errors.SettingsError(
-            f"connections, {name}: a `$` is not followed by a name."
-        ) from None
+        raise errors.SettingsError(data_words.malformed_variable(name)) from None
 
 
 def _named(texts: Iterable[str], environment: Mapping[str, str]) -> Iterator[str]:

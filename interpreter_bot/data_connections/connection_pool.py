@@ -15,6 +15,7 @@ from interpreter_bot.data_connections import (
     table_listings,
     worker_processes,
 )
+from interpreter_bot.wording import data_words
 
 _log = logging.getLogger(__name__)
 
@@ -22,11 +23,6 @@ _GRACE_SECONDS: Final = 5.0
 _FETCH_SECONDS: Final = 60.0
 _PREPARE_SECONDS: Final = 5.0
 _REAP_SECONDS: Final = 60.0
-_SLOW: Final = "It took longer than {seconds:g} seconds and was stopped."
-_UNREACHED: Final = (
-    "The data cannot be reached, or its server refuses the bot's login. Try again in a minute."
-)
-_FILES: Final = "This connection has files: use files() and get()."
 
 
 class ConnectionPool:
@@ -86,11 +82,13 @@ class ConnectionPool:
                 async with asyncio.timeout(seconds + _GRACE_SECONDS):
                     told = await worker.ask(request, take, is_framed=is_framed)
             except TimeoutError as error:
-                raise errors.BotError(_SLOW.format(seconds=seconds)) from error
+                raise errors.BotError(data_words.too_slow(seconds)) from error
         if detail := told.get("detail"):
             _log.warning("%s: %s", rule.name, detail)
         if (sentence := told.get("error")) is not None:
-            raise errors.BotError(redaction.redact(str(sentence), rule.secrets) or _UNREACHED)
+            raise errors.BotError(
+                redaction.redact(str(sentence), rule.secrets) or data_words.UNREACHABLE
+            )
         return told
 
     async def _fetch(self, rule: configured_connections.Rule) -> dict[str, Any]:
@@ -110,7 +108,7 @@ class ConnectionPool:
             BotError: it has files.
         """
         if rule.name not in self._listings:
-            raise errors.BotError(_FILES)
+            raise errors.BotError(data_words.HAS_FILES)
         return self._listings[rule.name]
 
     async def probe(self, name: str) -> tuple[str, str | None, list[str]]:

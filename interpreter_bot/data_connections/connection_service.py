@@ -8,7 +8,7 @@ import contextlib
 import logging
 import time
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import Any, Final
 
 import cachetools
@@ -23,6 +23,7 @@ from interpreter_bot.data_connections import (
 )
 from interpreter_bot.egress import policies, services_door
 from interpreter_bot.hosts import ports
+from interpreter_bot.wording import data_words
 
 _log = logging.getLogger(__name__)
 
@@ -33,19 +34,9 @@ _RECORDED_CHARACTERS: Final = 10_000
 _REASON_CHARACTERS: Final = 1000
 _REFUSAL_SECONDS: Final = 0.1
 _TOO_MANY: Final = 429
-_MISSING: Final = "There is no data connection {name!r} here. {there}"
-_READ_ONLY: Final = "This connection only reads, and nobody needs to allow that."
-_OFTEN: Final = "Code in this conversation has asked for data {most:,} times within an hour."
-_STOPPED: Final = "It was stopped."
-_NO_WORKSPACE: Final = "There is no place for files here."
 _PIECES: Final = 4
 _MOST_SHOWN: Final = 10
 _SHOWN_CHARACTERS: Final = 300
-_UNREADABLE: Final = "That is no request of data."
-_CUT: Final = {
-    "rows": "cut after {rows:,} rows, the most that one query returns",
-    "bytes": "cut after {rows:,} rows, as more would be too large",
-}
 
 
 class _Asked(pydantic.BaseModel):
@@ -120,9 +111,9 @@ class ConnectionService:
         """
         usable = self._usable(key)
         if name not in usable:
-            raise errors.BotError(_missing(name, usable))
+            raise errors.BotError(data_words.no_connection(name[:40], usable))
         if not usable[name].writes:
-            raise errors.BotError(_READ_ONLY)
+            raise errors.BotError(data_words.NEEDS_NO_APPROVAL)
 
     def note_refusal(self, key: str, name: str, sql: str, reason: str) -> None:
         """Record a statement that a person did not let run.
@@ -179,7 +170,7 @@ class ConnectionService:
         try:
             asked = _Asked.model_validate_json(await call.body())
         except pydantic.ValidationError as error:
-            raise policies.Refusal(_UNREADABLE, status=400) from error
+            raise policies.Refusal(data_words.UNREADABLE, status=400) from error
         usable = self._usable(call.key)
         if not name:
             told = [{"name": one.name, "about": one.about} for one in usable.values()]
@@ -187,7 +178,7 @@ class ConnectionService:
             await call.send(worker_messages.note({"connections": told}))
             return
         if name not in usable:
-            raise policies.Refusal(_missing(name, usable), status=404)
+            raise policies.Refusal(data_words.no_connection(name[:40], usable), status=404)
         work = self._work(call, usable[name], verb, asked)
         asking = asyncio.create_task(work, name=f"{verb} of {name}")
         leaving = asyncio.create_task(call.left(), name="end of who asked")
@@ -223,7 +214,7 @@ class ConnectionService:
             elif verb == "get" and rule.kind == "files":
                 told = await self._get(call, rule, asked.name)
             else:
-                raise errors.BotError(_UNREADABLE)
+                raise errors.BotError(data_words.UNREADABLE)
         except errors.BotError as error:
             told = {"error": str(error)}
             # Whoever is refused would otherwise ask again at once.
@@ -267,7 +258,7 @@ class ConnectionService:
     ) -> dict[str, Any]:
         """Put a file into the session's workspace, as one that a person sent; returns its name."""
         if self.workspace is None:
-            raise errors.BotError(_NO_WORKSPACE)
+            raise errors.BotError(data_words.NO_WORKSPACE)
         pieces: asyncio.Queue[bytes | errors.BotError] = asyncio.Queue(_PIECES)
 
         async def read() -> None:
@@ -306,7 +297,7 @@ class ConnectionService:
         record = code_activity.Query(
             *(call.key, call.kernel_id, self._asking(call.key)[0], rule.name),
             statement=statement[:_RECORDED_CHARACTERS],
-            reason=_STOPPED,
+            reason=data_words.STOPPED,
         )
         self.turns.note(record)
         began = time.monotonic()
@@ -330,7 +321,7 @@ class ConnectionService:
         times = self._times.setdefault(key, collections.deque(maxlen=most))
         now = time.monotonic()
         if len(times) == most and now - times[0] < _HOUR_SECONDS:
-            raise policies.Refusal(_OFTEN.format(most=most), status=_TOO_MANY)
+            raise policies.Refusal(data_words.too_many_queries(most), status=_TOO_MANY)
         times.append(now)
 
     @contextlib.asynccontextmanager
@@ -354,16 +345,16 @@ class ConnectionService:
 
 
 def _outcome(query: code_activity.Query) -> str:
-    return query.reason or f"{query.rows:,} rows in {query.seconds:.1f} s"
-
-
-def _missing(name: str, usable: Iterable[str]) -> str:
-    return _MISSING.format(name=name[:40], there=f"There are: {', '.join(usable)}.")
+    return query.reason or data_words.rows_in_time(query.rows, query.seconds)
 
 
 def _cut(told: Mapping[str, Any]) -> str:
     """Return what is said of a result that is not whole; mostly nothing."""
-    return _CUT[told["cut"]].format(rows=told["rows"]) if told.get("cut") in _CUT else ""
+    return (
+        data_words.CUT[told["cut"]].format(rows=told["rows"])
+        if told.get("cut") in data_words.CUT
+        else ""
+    )
 
 
 @contextlib.asynccontextmanager

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from interpreter_bot import errors
 from interpreter_bot.data_connections import worker_messages
+from interpreter_bot.wording import data_words
 
 _log = logging.getLogger(__name__)
 
@@ -107,8 +108,8 @@ class TableListing:
             whole = table["name"].replace('"', "").lower()
             if lowered.replace('"', "") in (whole, whole.rpartition(".")[2]):
                 return table
-        names = ", ".join(table["name"] for table in tables[:20])
-        raise errors.BotError(f"There is no table {name!r}. There are: {names}")
+        names = (table["name"] for table in tables[:20])
+        raise errors.BotError(data_words.no_table(name, names))
 
     async def close(self) -> None:
         """Ask no more."""

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from interpreter_bot import code_activity
 from interpreter_bot.text import safe_text
+from interpreter_bot.wording import data_words
 
 _MOST_ALLOWED: Final = 10_000
 _MOST_QUERIES: Final = 50
 _SHOWN_CHARACTERS: Final = 2000
-_MORE: Final = "… and more, which the record of queries has."
 
 
 class TurnQueryLog:
@@ -39,7 +39,7 @@ class TurnQueryLog:
         asked = self._asked.pop(key, [])
         shown = tuple(map(_shown, asked[:_MOST_QUERIES]))
         if len(asked) > _MOST_QUERIES:
-            shown += (code_activity.AskedQuery("", _MORE),)
+            shown += (code_activity.AskedQuery("", data_words.MORE_QUERIES),)
         return shown
 
     def note(self, query: code_activity.Query) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from interpreter_bot import errors, settings
 from interpreter_bot.data_connections import configured_connections, worker_messages
+from interpreter_bot.wording import data_words
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +36,6 @@ _CHUNK_BYTES: Final = 512 * 1024
 _SAID_BYTES: Final = 10_000
 _CANCEL_SECONDS: Final = 3.0
 _IDLE_SECONDS: Final = 300.0
-_GONE: Final = "The process that asks the database ended. It may have needed too much memory."
 
 Take = Callable[[bytes], Awaitable[None]]
 
@@ -119,7 +119,7 @@ class Worker:
             await self._writer.drain()
             return await self._heard(take, is_framed=is_framed)
         except (EOFError, OSError) as error:
-            raise errors.BotError(_GONE) from error
+            raise errors.BotError(data_words.PROCESS_ENDED) from error
 
     async def _heard(self, take: Take | None, *, is_framed: bool = True) -> dict[str, Any]:
         while True:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from interpreter_bot import errors
+from interpreter_bot.wording import network_words
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -49,7 +50,7 @@ def networks(texts: Iterable[str]) -> tuple[Network, ...]:
         try:
             found.append(ipaddress.ip_network(text))
         except ValueError as error:
-            raise errors.SettingsError(f"egress: {text!r} is no address or network.") from error
+            raise errors.SettingsError(network_words.not_an_address(text)) from error
     return tuple(found)
 
 

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 from interpreter_bot import code_activity, errors, values
 from interpreter_bot.egress import policies
 from interpreter_bot.text import safe_text
+from interpreter_bot.wording import network_words
 
 Ask: TypeAlias = Callable[[values.InputRequested], Awaitable[str]]
 
@@ -22,18 +23,6 @@ _NO_SECONDS: Final = 60.0
 _MOST_KEPT: Final = 1000
 _SHOWN_BYTES: Final = 200
 _TARGET_CHARACTERS: Final = 1000
-_QUESTION: Final = (
-    "Code wants to send {method} to {host}, port {port}: {target}{first} "
-    "Let it? Answer once, session (for everybody here, as long as its Python lives) or no: "
-)
-_CUT: Final = "… (and {count} characters more)"
-_FIRST: Final = " It begins with {first!a}."
-_REFUSED: Final = "{method} on {host} was not allowed."
-_NOBODY: Final = (
-    "Somebody has to let code use {method} on {host}, and nobody could be asked. "
-    "Try again while code runs in a conversation."
-)
-_UNANSWERED: Final = "Somebody has to let code use {method} on {host}, and nobody answered."
 
 
 class Approvals:
@@ -77,29 +66,27 @@ class Approvals:
             if answer == SESSION and len(self._allowed) < _MOST_KEPT:
                 self._allowed.add(what)
             elif answer not in (ONCE, SESSION, values.YES):
-                raise self._refusal(contact, _REFUSED)
+                raise self._refusal(contact, network_words.declined(contact.method, contact.host))
 
     def _refusal(self, contact: code_activity.Contact, sentence: str) -> policies.Refusal:
         """Refuse now, and for a while: clients try again, and the answer would be the same."""
         if len(self._refused) >= _MOST_KEPT:
             self._refused.clear()
-        sentence = sentence.format(method=contact.method, host=contact.host)
         self._refused[contact.host, contact.port, contact.method] = time.monotonic(), sentence
         return policies.Refusal(sentence)
 
     async def _answer(self, contact: code_activity.Contact, target: str, first: bytes) -> str:
-        nobody = _NOBODY.format(method=contact.method, host=contact.host)
+        nobody = network_words.nobody_to_ask(contact.method, contact.host)
         if self.ask is None:
             raise policies.Refusal(nobody)
         if (more := len(target) - _TARGET_CHARACTERS) > 0:
-            target = target[:_TARGET_CHARACTERS] + _CUT.format(count=more)
-        begins = _FIRST.format(first=first[:_SHOWN_BYTES]) if first else ""
-        question = _QUESTION.format(
-            method=contact.method,
-            host=contact.host,
-            port=contact.port,
-            target=safe_text.harmless(target),
-            first=f".{begins}" if begins else ".",
+            target = target[:_TARGET_CHARACTERS] + network_words.cut(more)
+        question = network_words.question(
+            contact.method,
+            contact.host,
+            contact.port,
+            safe_text.harmless(target),
+            first[:_SHOWN_BYTES],
         )
         asked = values.InputRequested(question, False, choices=(ONCE, SESSION, NO))
         try:
@@ -107,4 +94,6 @@ class Approvals:
         except errors.KernelError as error:
             raise policies.Refusal(nobody) from error
         except errors.BotError as error:
-            raise self._refusal(contact, _UNANSWERED) from error
+            raise self._refusal(
+                contact, network_words.unanswered(contact.method, contact.host)
+            ) from error

@@ -8,13 +8,9 @@ from typing import Final
 import h11
 
 from interpreter_bot.egress import policies
+from interpreter_bot.wording import network_words
 
 _SHORTEST_SECRET: Final = 6
-_ECHO: Final = "The answer of {host} contains a secret of the bot, so it is not passed on."
-_PACKED: Final = "{host} packs what the bot has to look into; the answer is not passed on."
-_PIECE: Final = (
-    "{host} sent only a part, but the bot has to check whole answers; this one is not passed on."
-)
 # Partial content, and what has changed since (RFC 3229).
 _PIECES: Final = (206, 226)
 
@@ -40,7 +36,7 @@ class SecretsSieve:
             Refusal: one holds a secret.
         """
         if any(secret in text for secret in self._secrets for text in texts):
-            raise policies.Refusal(_ECHO.format(host=self._host), status=502)
+            raise policies.Refusal(network_words.holds_secret(self._host), status=502)
 
     def check_head(self, response: h11.Response) -> None:
         """Look into the head of a response, and see that the rest can be looked into.
@@ -51,9 +47,9 @@ class SecretsSieve:
         self.check(bytes(response.reason), *(value for _, value in response.headers))
         codings = {value.lower() for name, value in response.headers if name == b"content-encoding"}
         if self._secrets and codings - {b"identity"}:
-            raise policies.Refusal(_PACKED.format(host=self._host), status=502)
+            raise policies.Refusal(network_words.compressed(self._host), status=502)
         if self._secrets and response.status_code in _PIECES:
-            raise policies.Refusal(_PIECE.format(host=self._host), status=502)
+            raise policies.Refusal(network_words.partial(self._host), status=502)
 
     def passed(self, data: bytes) -> bytes:
         """Return what may be passed on of a stream so far; the rest may be a secret's beginning.

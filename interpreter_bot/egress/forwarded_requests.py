@@ -20,6 +20,7 @@ from interpreter_bot.egress import (
     policies,
     traffic_limits,
 )
+from interpreter_bot.wording import network_words
 
 # Of what code asks for, as much is recorded.
 _NOTED_CHARACTERS: Final = 1000
@@ -29,14 +30,6 @@ _AMBIGUOUS_PATH: Final = re.compile(r"//|\\|%2e|%2f|%5c|%00|;|(?:^|/)\.{1,2}(?:/
 _SPELLINGS: Final = {80: ("",), 443: ("",)}
 # Where a secret is added, answers are looked into: they may be neither packed, pieces nor changes.
 _HIDING: Final = frozenset((b"accept-encoding", b"range", b"if-range", b"a-im", b"te"))
-_NO_TRACE: Final = "The method TRACE is not passed on."
-_METHOD: Final = "{host} may be asked here with {methods} only, not with {method}."
-_PATH: Final = "Of {host}, only what is below {paths} may be asked for here."
-_MISDIRECTED: Final = "The request names another host than the one it is sent to."
-_UPGRADE: Final = "Changing the protocol of a connection is not passed on."
-_NO_ANSWER: Final = "What the host answered is no HTTP that can be passed on."
-_TARGETLESS: Final = "The request asks for something else than a path."
-_SLOW: Final = "{host} took too long to answer, or the request to be sent."
 
 
 def check(request: h11.Request, host: str, port: int, rule: policies.Rule) -> str:
@@ -47,24 +40,22 @@ def check(request: h11.Request, host: str, port: int, rule: policies.Rule) -> st
     """
     method = request.method.decode("ascii")
     if method in ("TRACE", "CONNECT"):
-        raise policies.Refusal(_NO_TRACE, status=405)
+        raise policies.Refusal(network_words.NO_TRACE, status=405)
     if rule.methods and method not in rule.methods:
-        methods = ", ".join(sorted(rule.methods))
-        raise policies.Refusal(
-            _METHOD.format(host=host, methods=methods, method=method), status=405
-        )
+        sentence = network_words.wrong_method(host, sorted(rule.methods), method)
+        raise policies.Refusal(sentence, status=405)
     headers = dict(request.headers)
     if b"upgrade" in headers or b"http2-settings" in headers:
-        raise policies.Refusal(_UPGRADE, status=501)
+        raise policies.Refusal(network_words.NO_UPGRADE, status=501)
     if not _is_named(headers.get(b"host", b""), host, port):
-        raise policies.Refusal(_MISDIRECTED, status=421)
+        raise policies.Refusal(network_words.OTHER_TARGET, status=421)
     if not _TARGET.fullmatch(request.target):
-        raise policies.Refusal(_TARGETLESS, status=400)
+        raise policies.Refusal(network_words.NOT_A_PATH, status=400)
     path = request.target.decode("ascii").partition("?")[0]
     if rule.paths:
         is_below = any(f"{path}/".startswith(f"{one.rstrip('/')}/") for one in rule.paths)
         if not is_below or _AMBIGUOUS_PATH.search(path):
-            raise policies.Refusal(_PATH.format(host=host, paths=", ".join(rule.paths)))
+            raise policies.Refusal(network_words.wrong_path(host, rule.paths))
     return path[:_NOTED_CHARACTERS]
 
 
@@ -134,7 +125,7 @@ async def exchange(
             await server.send(h11.Request(method=request.method, target=target, headers=headers))
             await passing.both_ways(request, sieve, moved)
     except TimeoutError as error:
-        raise policies.Refusal(_SLOW.format(host=host), status=504) from error
+        raise policies.Refusal(network_words.slow(host), status=504) from error
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -195,9 +186,9 @@ class _Passing:
     ) -> None:
         while isinstance(response := await _heard(self.server), h11.InformationalResponse):
             if response.status_code == 101:
-                raise policies.Refusal(_UPGRADE, status=502)
+                raise policies.Refusal(network_words.NO_UPGRADE, status=502)
         if not isinstance(response, h11.Response):
-            raise policies.Refusal(_NO_ANSWER, status=502)
+            raise policies.Refusal(network_words.MALFORMED_ANSWER, status=502)
         sieve.check_head(response)
         self.contact.status = response.status_code
         await self.client.send(_response(response, request.method, moved))
@@ -242,7 +233,7 @@ async def _heard(server: http_streams.HttpStream) -> Any:  # noqa: ANN401 - h11'
     try:
         return await server.receive()
     except http_streams.MalformedError as error:
-        raise policies.Refusal(_NO_ANSWER, status=502) from error
+        raise policies.Refusal(network_words.MALFORMED_ANSWER, status=502) from error
 
 
 async def _next_of(body: AsyncIterator[bytes]) -> bytes | None:
@@ -254,4 +245,4 @@ async def _next_of(body: AsyncIterator[bytes]) -> bytes | None:
     try:
         return await anext(body, None)
     except http_streams.MalformedError as error:
-        raise policies.Refusal(_NO_ANSWER, status=502) from error
+        raise policies.Refusal(network_words.MALFORMED_ANSWER, status=502) from error

@@ -13,6 +13,7 @@ from typing import Final
 import idna
 
 from interpreter_bot import errors
+from interpreter_bot.wording import network_words
 
 _MOST_CHARACTERS: Final = 253
 _LABEL: Final = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)", re.ASCII)
@@ -77,12 +78,12 @@ def pattern(host: str) -> str:
     try:
         name = normalized(host.removeprefix(_WILDCARD))
     except NameRefusedError as error:
-        raise errors.SettingsError(f"egress: {host!r} is no host.") from error
+        raise errors.SettingsError(network_words.not_a_host(host)) from error
     labels = name.split(".")
     is_country = len(labels) == 2 and len(labels[1]) == 2 and labels[0] in _SECOND_LEVELS
     is_broad = len(labels) < 2 or is_country or name in _SHARED or literal(name) is not None
     if is_wildcard and is_broad:
-        raise errors.SettingsError(f"egress: {host} covers what belongs to everybody.")
+        raise errors.SettingsError(network_words.too_broad(host))
     return _WILDCARD + name if is_wildcard else name
 
 

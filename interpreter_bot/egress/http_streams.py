@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 import h11
 
 from interpreter_bot.egress import opaque_tunnels, policies
+from interpreter_bot.wording import network_words
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
@@ -21,8 +22,6 @@ HEAD_BYTES: Final = 64 * 1024
 _BAD_REQUEST: Final = 400
 # A line that no carriage return ends, or that goes on on the next one.
 _AMBIGUOUS: Final = re.compile(rb"(?<!\r)\n|\n[ \t]")
-_MALFORMED: Final = "That is no request of HTTP as a proxy can pass it on."
-_LONG: Final = "The head of the request is too long."
 # Of one connection, not of what is passed on.
 _OF_CONNECTION: Final = frozenset(
     b"""connection keep-alive proxy-connection proxy-authenticate proxy-authorization te trailer
@@ -45,7 +44,7 @@ _EVENTS_IN_A_ROW: Final = 32
 class MalformedError(policies.Refusal):
     """What came is no HTTP that can be passed on."""
 
-    def __init__(self, sentence: str = _MALFORMED) -> None:
+    def __init__(self, sentence: str = network_words.MALFORMED_REQUEST) -> None:
         super().__init__(sentence, status=_BAD_REQUEST)
 
 
@@ -82,10 +81,10 @@ class HttpStream:
         try:
             head = await self.ends.reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError as error:
-            raise MalformedError(_LONG) from error
+            raise MalformedError(network_words.HEAD_TOO_LONG) from error
         self._uncounted_bytes += len(head)
         if len(head) > HEAD_BYTES:
-            raise MalformedError(_LONG)
+            raise MalformedError(network_words.HEAD_TOO_LONG)
         if _AMBIGUOUS.search(head):
             raise MalformedError
         self._protocol.receive_data(head)

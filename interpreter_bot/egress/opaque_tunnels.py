@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from interpreter_bot import code_activity, settings
 from interpreter_bot.egress import host_names, policies, traffic_limits
+from interpreter_bot.wording import network_words
 
 CHUNK_BYTES: Final = 128 * 1024
 # Of one connection in one pass of the event loop: with asyncio's 256 KiB, fifty that download at
@@ -22,9 +23,6 @@ CHUNK_BYTES: Final = 128 * 1024
 _PASS_BYTES: Final = 48 * 1024
 _HELLO_BYTES: Final = 16 * 1024
 _CLOSING_SECONDS: Final = 2.0
-_NO_TLS: Final = "What was sent to {host} is not TLS, and nothing else is passed on there."
-_OTHER_NAME: Final = "A connection to {host} asked for another host by its first message."
-_SILENT: Final = "Nothing came for {seconds:g} seconds."
 
 _Connected = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
 
@@ -139,10 +137,10 @@ async def read_hello(client: Ends, host: str, begun: bytes) -> bytes:
         except ssl.SSLError:
             pass  # It ends so in any case.
         if not named:
-            raise policies.Refusal(_NO_TLS.format(host=host))
+            raise policies.Refusal(network_words.not_tls(host))
     if not _is_for(named[0], host):
         client.writer.write(alert.read())
-        raise policies.Refusal(_OTHER_NAME.format(host=host))
+        raise policies.Refusal(network_words.other_name(host))
     return raw
 
 
@@ -189,7 +187,7 @@ async def relay(
         async with asyncio.timeout(limits.request_seconds), idle:
             await asyncio.gather(*both)
     except TimeoutError as error:
-        raise policies.Refusal(_SILENT.format(seconds=limits.idle_seconds)) from error
+        raise policies.Refusal(network_words.idle(limits.idle_seconds)) from error
     finally:
         for one in both:
             one.cancel()

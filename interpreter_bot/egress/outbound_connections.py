@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from interpreter_bot.egress import address_rules, policies
+from interpreter_bot.wording import network_words
 
 _log = logging.getLogger(__name__)
 
@@ -21,12 +22,6 @@ Resolve: TypeAlias = Callable[[str, int], Awaitable[Found]]
 # Apart from the threads that all others of the bot share: a name server may be slow.
 _THREADS: Final = 32
 _THREADS_OF_ONE: Final = 2
-_UNKNOWN: Final = "{host} cannot be found."
-_ELSEWHERE: Final = (
-    "{host} is at no address that code may reach. Whoever runs the bot can list private ones as "
-    "`address_rules` of its entry under `egress`."
-)
-_UNREACHABLE: Final = "{host}, port {port}, does not answer."
 _BAD_GATEWAY: Final = 502
 
 
@@ -90,12 +85,12 @@ class Dialler:
                 ]
                 if not allowed:
                     _log.warning("%s is at no allowed address: %s", host, found)
-                    raise policies.Refusal(_ELSEWHERE.format(host=host))
+                    raise policies.Refusal(network_words.private_address(host))
                 return await self._first(allowed)
         except socket.gaierror as error:
-            raise policies.Refusal(_UNKNOWN.format(host=host), status=_BAD_GATEWAY) from error
+            raise policies.Refusal(network_words.not_found(host), status=_BAD_GATEWAY) from error
         except OSError as error:  # Also that its time is over.
-            told = _UNREACHABLE.format(host=host, port=port)
+            told = network_words.silent(host, port)
             raise policies.Refusal(told, status=_BAD_GATEWAY) from error
 
     async def _first(self, allowed: Found) -> socket.socket:

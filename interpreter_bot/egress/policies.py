@@ -11,15 +11,11 @@ from typing import Final
 from interpreter_bot import errors, settings, values
 from interpreter_bot.egress import address_rules, host_names
 from interpreter_bot.setting_groups import header_values
+from interpreter_bot.wording import network_words
 
 _METHOD: Final = re.compile(r"[A-Z]{1,20}", re.ASCII)
 _FIELD: Final = re.compile(r"[A-Za-z0-9-]{1,100}", re.ASCII)
 _VALUE: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?", re.ASCII)
-_NOT_LISTED: Final = (
-    "{host}, port {port}, cannot be reached from here: {what} not on the list of what code may "
-    "use. Whoever runs the bot can add it under `egress` in its settings."
-)
-_NO_HOST: Final = "Code cannot reach that host."
 
 
 class Refusal(errors.BotError):
@@ -88,13 +84,12 @@ class Policy:
         try:
             name = host_names.normalized(host)
         except host_names.NameRefusedError as error:
-            raise Refusal(_NO_HOST) from error
+            raise Refusal(network_words.UNKNOWN_NAME) from error
         named = [rule for rule in self.rules if host_names.matches(name, rule.pattern)]
         for rule in named:
             if port in rule.ports:
                 return name, rule
-        what = "that port is" if named else "it is"
-        raise Refusal(_NOT_LISTED.format(host=name, port=port, what=what))
+        raise Refusal(network_words.not_listed(name, port, is_port=bool(named)))
 
 
 def of(rules: Iterable[Rule], key: values.SessionKey) -> Policy:
@@ -120,15 +115,15 @@ def _compiled(entry: settings.Egress, environment: Mapping[str, str]) -> Rule:
     networks = address_rules.networks(entry.addresses)
     is_whole = all(path.startswith("/") for path in entry.paths)
     for is_wrong, what in (
-        (pattern.startswith("*") and networks, "a host with `*` can have no `address_rules`"),
-        (not all(map(_METHOD.fullmatch, entry.methods)), "`methods` are written as GET"),
-        ("CONNECT" in entry.methods or "TRACE" in entry.methods, "that method is never allowed"),
-        (not is_whole, "`paths` begin with /"),
-        (bool(entry.headers) and not entry.paths, "`headers` need `paths`"),
-        (bool(entry.headers) and pattern.startswith("*"), "`headers` need one host, without `*`"),
+        (pattern.startswith("*") and networks, network_words.WILDCARD_WITH_ADDRESSES),
+        (not all(map(_METHOD.fullmatch, entry.methods)), network_words.METHODS_IN_CAPITALS),
+        ("CONNECT" in entry.methods or "TRACE" in entry.methods, network_words.NEVER_ALLOWED),
+        (not is_whole, network_words.PATHS_BEGIN),
+        (bool(entry.headers) and not entry.paths, network_words.HEADERS_NEED_PATHS),
+        (bool(entry.headers) and pattern.startswith("*"), network_words.HEADERS_NEED_HOST),
     ):
         if is_wrong:
-            raise errors.SettingsError(f"egress, {entry.host}: {what}.")
+            raise errors.SettingsError(network_words.bad_entry(entry.host, what))
     return Rule(
         pattern=pattern,
         ports=frozenset(entry.ports),
@@ -149,11 +144,15 @@ def _header(host: str, name: str, text: str, environment: Mapping[str, str]) -> 
     try:
         value = string.Template(text).substitute(environment)
     except KeyError as error:
-        raise errors.SettingsError(f"egress, {host}: {error.args[0]} is not set.") from None
+        flaw = network_words.not_set(error.args[0])
+        raise errors.SettingsError(network_words.bad_entry(host, flaw)) from None
     except ValueError:
-        raise errors.SettingsError(f"egress, {host}: the header {name} is malformed.") from None
-    if fault := header_values.header_fault(value):
-        raise errors.SettingsError(f"egress, {host}: the header {name} {fault}.")
-    if not (_FIELD.fullmatch(name) and _VALUE.fullmatch(value)):
-        raise errors.SettingsError(f"egress, {host}: the header {name} cannot be sent.")
+        flaw = network_words.bad_header(name, network_words.MALFORMED_VARIABLE)
+        raise errors.SettingsError(network_words.bad_entry(host, flaw)) from None
+    fault = header_values.header_fault(value)
+    if not fault and not (_FIELD.fullmatch(name) and _VALUE.fullmatch(value)):
+        fault = network_words.UNSENDABLE
+    if fault:
+        flaw = network_words.bad_header(name, fault)
+        raise errors.SettingsError(network_words.bad_entry(host, flaw))
     return value

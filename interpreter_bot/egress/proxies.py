@@ -28,6 +28,7 @@ from interpreter_bot.egress import (
     policies,
     traffic_limits,
 )
+from interpreter_bot.wording import network_words
 
 _log = logging.getLogger(__name__)
 
@@ -36,11 +37,6 @@ _HANDSHAKE_SECONDS: Final = 10.0
 _REFUSAL_SECONDS: Final = 0.1
 _LINGER_SECONDS: Final = 1.0
 _PAUSE_SECONDS: Final = 1.0
-_NO_TARGET: Final = "Only http:// addresses and CONNECT are understood here."
-_ENCRYPT: Final = "{host}, port {port}, is reached by https only."
-_SLOW: Final = "It took too long."
-_UNPROVEN: Final = "{host} could not prove that it is that host."
-_BROKEN: Final = "The connection broke off."
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,9 +120,9 @@ class Proxy:
             await asyncio.sleep(_REFUSAL_SECONDS)
             await _refuse(client, refusal)
         except TimeoutError:
-            contact.reason = _SLOW
+            contact.reason = network_words.TOO_SLOW
         except (OSError, EOFError) as error:  # Those of TLS are among them.
-            contact.reason = _BROKEN
+            contact.reason = network_words.BROKE_OFF
             _log.debug("a connection broke off", exc_info=error)
         finally:
             contact.seconds = time.monotonic() - began
@@ -147,7 +143,7 @@ class Proxy:
             return
         scheme, _, rest = request.target.partition(b"://")
         if scheme.lower() != b"http":
-            raise policies.Refusal(_NO_TARGET, status=400)
+            raise policies.Refusal(network_words.ONLY_HTTP, status=400)
         place, slash, path = rest.partition(b"/")
         host, rule = self._find(place, 80, contact)
         plain = h11.Request(
@@ -155,7 +151,7 @@ class Proxy:
         )
         if rule.headers:
             # What is added would be there for everybody to read.
-            raise policies.Refusal(_ENCRYPT.format(host=host, port=contact.port))
+            raise policies.Refusal(network_words.only_https(host, contact.port))
         contact.path = forwarded_requests.check(plain, host, contact.port, rule)
         await self._approve(client, plain, rule, contact)
         async with self._dialled(host, contact.port, rule, is_encrypted=False) as server:
@@ -277,7 +273,7 @@ class Proxy:
                 server = await opaque_tunnels.Ends.open(raw, **options)
         except OSError as error:
             _log.info("no TLS with %s", host, exc_info=error)
-            raise policies.Refusal(_UNPROVEN.format(host=host), status=502) from error
+            raise policies.Refusal(network_words.unproven(host), status=502) from error
         try:
             yield http_streams.HttpStream(server, h11.CLIENT)
         finally:

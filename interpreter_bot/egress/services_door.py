@@ -21,12 +21,11 @@ from interpreter_bot.egress import (
     policies,
     proxies,
 )
+from interpreter_bot.wording import network_words
 
 PREFIX: Final = b"/to/"
 _ALIAS: Final = re.compile(rb"/to/([^/?#]+)(/[^#]*)")
-_HOW: Final = "What is here is called /to/HOST/path, or /to/HOST:PORT/path."
 _BODY_BYTES: Final = 1024 * 1024
-_LONG: Final = "More was sent than can be taken at a time."
 _HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nConnection: close\r\n\r\n"
 
 
@@ -56,7 +55,7 @@ class ServiceCall:
         async for data in self.client.body(lambda _: None):
             body += data
             if len(body) > most_bytes:
-                raise policies.Refusal(_LONG, status=413)
+                raise policies.Refusal(network_words.BODY_TOO_LARGE, status=413)
         return bytes(body)
 
     async def begin(self, kind: bytes = b"application/octet-stream") -> None:
@@ -131,7 +130,7 @@ class ServicesDoor(proxies.Proxy):
         self._context.count.admit()
         alias = _ALIAS.fullmatch(request.target)
         if alias is None:
-            raise policies.Refusal(_HOW, status=404)
+            raise policies.Refusal(network_words.HOW_TO_ADDRESS, status=404)
         host, rule = self._find(alias[1], 443, contact)
         here = dict(request.headers).get(b"host", b"")
         there = forwarded_requests.authority(host, contact.port)

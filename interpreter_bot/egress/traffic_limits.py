@@ -8,14 +8,11 @@ from typing import Final
 
 from interpreter_bot import code_activity, settings
 from interpreter_bot.egress import policies
+from interpreter_bot.wording import network_words
 
 _HOUR_SECONDS: Final = 3600.0
 _DAY_SECONDS: Final = 24 * 3600.0
 _TOO_MANY: Final = 429
-_OFTEN: Final = "Code in this conversation has used the network {most:,} times within an hour."
-_MUCH: Final = "Code in this conversation has used up its network traffic for today."
-_SENT: Final = "More than the {most:,} bytes were sent that may be sent at a time."
-_RECEIVED: Final = "More than the {most:,} bytes came that may come at a time."
 
 
 class Traffic:
@@ -43,7 +40,9 @@ class Traffic:
         """
         now = time.monotonic()
         if len(self._times) == self._limits.requests and now - self._times[0] < _HOUR_SECONDS:
-            raise policies.Refusal(_OFTEN.format(most=self._limits.requests), status=_TOO_MANY)
+            raise policies.Refusal(
+                network_words.too_many_requests(self._limits.requests), status=_TOO_MANY
+            )
         self._times.append(now)
         self._bound()
 
@@ -56,7 +55,7 @@ class Traffic:
         contact.sent_bytes += count
         self._bytes += count
         if contact.sent_bytes > self._limits.sent_bytes:
-            raise policies.Refusal(_SENT.format(most=self._limits.sent_bytes), status=413)
+            raise policies.Refusal(network_words.sent_too_much(self._limits.sent_bytes), status=413)
         self._bound()
 
     def received(self, contact: code_activity.Contact, count: int) -> None:
@@ -68,9 +67,11 @@ class Traffic:
         contact.received_bytes += count
         self._bytes += count
         if contact.received_bytes > self._limits.received_bytes:
-            raise policies.Refusal(_RECEIVED.format(most=self._limits.received_bytes), status=502)
+            raise policies.Refusal(
+                network_words.received_too_much(self._limits.received_bytes), status=502
+            )
         self._bound()
 
     def _bound(self) -> None:
         if self.today_bytes > self._limits.daily_bytes:
-            raise policies.Refusal(_MUCH, status=_TOO_MANY)
+            raise policies.Refusal(network_words.TRAFFIC_USED_UP, status=_TOO_MANY)

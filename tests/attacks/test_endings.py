@@ -257,7 +257,7 @@ async def test_questions_about_doors_are_few_and_one_nobody_answers_ends_the_exe
     running = asyncio.create_task(run(code, ask=ask))
     assert await boxes.until(begun.exists)
     begun.unlink()
-    question = values.InputRequested("Let it?", False)
+    question = values.InputRequested("Allow it?", False)
     for _ in range(100):
         assert await kernel.ask(question) == "no"
     with pytest.raises(errors.KernelError):

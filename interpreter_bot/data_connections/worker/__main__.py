@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from interpreter_bot.data_connections import worker_messages
 from interpreter_bot.data_connections.worker import arrow_results, ports, statements
+from interpreter_bot.wording import data_words
 
 _SENTENCE_CHARACTERS: Final = 4000
 _MOST_TABLES: Final = 2000
@@ -24,17 +25,6 @@ _MOST_COLUMNS: Final = 400
 _MOST_FILES: Final = 10_000
 # A frame of notes holds twice that.
 _LISTED_BYTES: Final = 8 * 1024 * 1024
-_CUT_FILES: Final = "there are more files than one list holds: give a longer beginning of names"
-_CUT_TABLES: Final = (
-    "there are more tables or columns than one list holds: ask for the rest by a query of the "
-    "database's own catalogue"
-)
-_CUT_COLUMNS: Final = "(its columns are left out of this list, which would be too long)"
-_UNGUARDED: Final = (
-    "This database has no read-only transactions, so no statement is run in it. Ask whoever runs "
-    "this bot to confirm that its login can only read."
-)
-_MISSING: Final = "This needs the package {name!r} in the bot's environment, which is not there."
 
 
 class Worker:
@@ -93,22 +83,22 @@ class Worker:
                 pairs = zip(files[:_MOST_FILES], sizes, strict=False)
                 listed = [one for one, size in pairs if size < _LISTED_BYTES]
                 is_whole = len(listed) == len(files)
-                return {"files": listed, "notice": "" if is_whole else _CUT_FILES}
+                return {"files": listed, "notice": "" if is_whole else data_words.MORE_FILES}
             case "get" if self._files is not None:
                 for piece in self._files.read(request["name"]):
                     worker_messages.send(self._end, worker_messages.DATA, piece)
                 return {}
-        raise statements.StatementError("That is not offered by this connection.")
+        raise statements.StatementError(data_words.HAS_TABLES)
 
     def _query(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._database is None:
-            raise statements.StatementError("This connection has files: use files() and get().")
+            raise statements.StatementError(data_words.HAS_FILES)
         given = {name: statements.value(told) for name, told in request["parameters"].items()}
         specification = self._specification
         statement = statements.Statement(request["sql"], given, dialect=specification.dialect)
         if not specification.writes:
             if not (self._database.has_reading_transactions or specification.login_only_reads):
-                raise statements.StatementError(_UNGUARDED)
+                raise statements.StatementError(data_words.UNGUARDED)
             is_guarded = specification.kind in ("sqlite", "duckdb")
             statement.check_reading(is_guarded=is_guarded)
         limits = worker_messages.Limits(**request["limits"])
@@ -126,16 +116,16 @@ def _bounded(tables: list[ports.Table]) -> dict[str, Any]:
         told = ports.Table(name, columns, table.rows, table.comment[:500])
         left_bytes -= len(json.dumps(dataclasses.asdict(told)))
         if left_bytes < 0:
-            told = ports.Table(name, [], table.rows, _CUT_COLUMNS)
+            told = ports.Table(name, [], table.rows, data_words.COLUMNS_LEFT_OUT)
         is_whole = is_whole and left_bytes >= 0 and len(table.columns) <= _MOST_COLUMNS
         found.append(dataclasses.asdict(told))
-    return {"tables": found, "notice": "" if is_whole else _CUT_TABLES}
+    return {"tables": found, "notice": "" if is_whole else data_words.MORE_TABLES}
 
 
 def _sentence(error: Exception) -> str:
     """Return what a driver says; without secrets it is for the bot to make it."""
     if isinstance(error, ModuleNotFoundError):
-        return _MISSING.format(name=error.name)
+        return data_words.needs_package(error.name)
     return str(error)[:_SENTENCE_CHARACTERS] or type(error).__name__
 
 

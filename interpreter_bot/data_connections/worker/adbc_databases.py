@@ -17,6 +17,7 @@ from adbc_driver_manager import dbapi
 
 from interpreter_bot.data_connections import worker_messages
 from interpreter_bot.data_connections.worker import arrow_results, ports, statements
+from interpreter_bot.wording import data_words
 
 _LOCK_SECONDS: Final = 10
 _CONNECT_SECONDS: Final = 10
@@ -263,7 +264,7 @@ def _literal(value: Any) -> str:  # noqa: ANN401 - whatever a parameter is.
             return f"ARRAY[{', '.join(map(_literal, value))}]" if value else "'{}'"
     text = str(value)
     if "\0" in text:
-        raise statements.StatementError("PostgreSQL knows no text with a zero byte in it.")
+        raise statements.StatementError(data_words.ZERO_BYTE)
     return "'" + text.replace("'", "''") + "'"
 
 

@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interpreter_bot.data_connections import worker_messages
+from interpreter_bot.wording import data_words
 
 _FRAME_BYTES: Final = 1024 * 1024
 _ROWS: Final = 10_000
-_SLOW: Final = "It took longer than {seconds:g} seconds and was stopped."
 
 
 class QueryStoppedError(Exception):
@@ -75,7 +75,7 @@ class Results:
             QueryStoppedError: it is over.
         """
         if self.seconds_left < 0:
-            raise QueryStoppedError(_SLOW.format(seconds=self._limits.seconds))
+            raise QueryStoppedError(data_words.too_slow(self._limits.seconds))
 
     def send(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
         """Send batches, as many as the limits allow.

@@ -11,6 +11,7 @@ import obstore
 from obstore import exceptions, store
 
 from interpreter_bot.data_connections.worker import ports
+from interpreter_bot.wording import data_words
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _PAGE: Final = 1000
@@ -68,6 +69,6 @@ def _translated(name: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise ports.QueryFailedError(f"There is no file {name!r}.") from error
+        raise ports.QueryFailedError(data_words.no_file(name)) from error
     except exceptions.BaseError as error:
         raise ports.ConnectError(str(error)) from error

@@ -18,23 +18,13 @@ from typing import Any, Final
 import sqlglot
 from sqlglot import Dialect, Token, Tokenizer, TokenType, exp
 
+from interpreter_bot.wording import data_words
+
 # sqlglot logs whole statements that it reads as commands; these are refused.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
-_NOT_READING: Final = (
-    "Only statements that read are run here: they begin with SELECT, WITH, VALUES or similar."
-)
-_NOT_UNDERSTOOD: Final = (
-    "This cannot be read as {title}, so it is not run. Write it in a simpler form."
-)
-_TOO_LONG: Final = "The statement is too long to be read. Give long lists as parameters."
 # It takes about a tenth of a millisecond to parse one.
 _MAX_TOKENS: Final = 50_000
-_BRACKETS: Final = (
-    "The word {word} begins a statement of its own in this dialect, so this is not run. If it is a "
-    "name, write it in brackets: [{word}]."
-)
-_MANY: Final = "Only one statement can be run at a time."
 # By the names that SQLAlchemy and the settings use.
 _DIALECTS: Final = {"postgresql": "postgres", "mariadb": "mysql", "mssql": "tsql"}
 _TITLES: Final = {
@@ -138,7 +128,7 @@ class Statement:
         )
         names = {text[place + 1 : end] for place, end in self._places()}
         if unknown := sorted(self.values.keys() - names):
-            raise StatementError(f"The statement has no parameter :{unknown[0]}.")
+            raise StatementError(data_words.unknown_parameter(unknown[0]))
 
     @property
     def is_of_known_dialect(self) -> bool:
@@ -178,38 +168,34 @@ class Statement:
             StatementError: it may do more, or calls a function that has effects.
         """
         if len(self._tokens) > _MAX_TOKENS:
-            raise StatementError(_TOO_LONG)
+            raise StatementError(data_words.STATEMENT_TOO_LONG)
         try:
             expressions = self._parse()
         except (sqlglot.ParseError, RecursionError) as error:
             if is_guarded or not self._name:
                 return
-            raise StatementError(_NOT_UNDERSTOOD.format(title=self._title)) from error
+            raise StatementError(data_words.not_understood(self._title)) from error
         if len(expressions) > 1 or not all(map(_is_reading, expressions)):
-            raise StatementError(_NOT_READING)
+            raise StatementError(data_words.NOT_READING)
         self._check_words()
 
     def _tokenize(self, text: str) -> list[Token]:
         try:
             tokens = _words_of_commands(self._dialect).tokenize(text)
         except sqlglot.TokenError as error:
-            raise StatementError(
-                "A text, a name or a comment of the statement has no end."
-            ) from error
+            raise StatementError(data_words.UNCLOSED) from error
         while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
             tokens.pop()
         if self._name == "mysql":
             # Hints override limits.
             tokens = [token for token in tokens if token.token_type is not TokenType.HINT]
         if not tokens:
-            raise StatementError("There is no statement.")
+            raise StatementError(data_words.NO_STATEMENT)
         if any(token.token_type is TokenType.SEMICOLON for token in tokens):
-            raise StatementError(_MANY)
+            raise StatementError(data_words.SEVERAL_STATEMENTS)
         gaps = _gaps(text, tokens)
         if self._name == "mysql" and any(_RUN_IN_MYSQL.search(gap) for gap in gaps):
-            raise StatementError(
-                "Comments that the database would run are not allowed. Leave them out."
-            )
+            raise StatementError(data_words.RUNNING_COMMENTS)
         return tokens
 
     def _parse(self) -> Sequence[exp.Expr]:
@@ -221,7 +207,7 @@ class Statement:
             )
             if begin is None or self.first_word == "show":
                 if any(token.token_type is TokenType.L_PAREN for token in tokens):
-                    raise StatementError(_NOT_READING)
+                    raise StatementError(data_words.NOT_READING)
                 return ()
             while tokens[begin - 1].token_type is TokenType.L_PAREN:
                 begin -= 1
@@ -235,7 +221,7 @@ class Statement:
             word = token.text.lower()
             written = self._text[token.start : token.end + 1].lower()
             if self._name == "tsql" and written in _STATEMENTS_OF_TSQL:
-                raise StatementError(_BRACKETS.format(word=written))
+                raise StatementError(data_words.looks_like_statement(written))
             if following is None:
                 continue
             is_call = following.token_type is TokenType.L_PAREN
@@ -243,18 +229,14 @@ class Statement:
                 # Functions in packages, and numbers of sequences.
                 is_call |= following.token_type is TokenType.DOT or written == "nextval"
             if is_call and functions is not None and functions.fullmatch(word):
-                raise StatementError(
-                    f"The function {word} is not run here: it may do more than read."
-                )
+                raise StatementError(data_words.function_refused(word))
             if (
                 self._name == "postgres"
                 and word == "u"
                 and self._text[following.start : following.end + 1] == "&"
                 and self._text[following.end + 1 : following.end + 2] == '"'
             ):
-                raise StatementError(
-                    "Names written with Unicode escapes are not allowed. Write the letters."
-                )
+                raise StatementError(data_words.UNICODE_ESCAPES)
 
     def _places(self) -> Iterator[tuple[int, int]]:
         """Iterate over the places where parameters are, from their colon to their end."""
@@ -308,4 +290,4 @@ def value(told: Any) -> Any:  # noqa: ANN401 - of JSON.
         ((kind, text),) = told.items()
         return kinds[kind](text)
     except (ValueError, KeyError, TypeError, ArithmeticError) as error:
-        raise StatementError("A parameter has a value that cannot be sent.") from error
+        raise StatementError(data_words.BAD_PARAMETER) from error

@@ -101,7 +101,7 @@ async def test_a_listing_fits_into_a_frame_has_all_names_and_says_what_it_lacks(
     async with processes("sqlite", tmp_path / "wide.db") as workers, workers.worker() as worker:
         answer = await worker.ask({"do": "tables"})
     told = answer["tables"]
-    assert "more tables or columns than one list holds" in answer["notice"]
+    assert "more tables or columns than fit in one list" in answer["notice"]
     assert "left out" in told[-1]["comment"]
     assert [table["name"] for table in told] == [f"wide{number:02}" for number in range(30)]
     assert len(told[0]["columns"]) == 400
@@ -214,7 +214,7 @@ async def test_postgresql_calls_no_function_with_effects_and_names_those_that_an
             'select pg_catalog."pg_advisory_lock"(1)',
         )
         assert said[0] == (
-            "The function pg_logical_emit_message is not run here: it may do more than read."
+            "The function pg_logical_emit_message is not allowed, because it may do more than read."
         )
         async with workers.worker() as worker:
             effects = (await worker.ask({"do": "probe"}))["effects"]

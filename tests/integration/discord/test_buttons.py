@@ -201,7 +201,7 @@ async def test_a_choice_is_made_by_a_button(discord_server, lab, connect, until)
 
     async def ask(turn):
         await turn.reply.code(0, "reach()")
-        asked = values.InputRequested("Let it? ", False, choices=("once", "session", "no"))
+        asked = values.InputRequested("Allow it? ", False, choices=("once", "session", "no"))
         chosen.append(await turn.reply.ask(0, asked))
         asked = values.InputRequested("Install it? ", False, choices=("install", "no"))
         chosen.append(await turn.reply.ask(0, asked))

@@ -203,7 +203,7 @@ async def test_a_tunnel_is_for_the_host_that_its_first_message_names():
                 await asyncio.sleep(0.01)
         told = sorted(contact.reason for contact in one.contacts)
         assert told[0] == ""
-        assert [("another host" in reason, "not TLS" in reason) for reason in told[1:]] == [
+        assert [("another host" in reason, "begin with TLS" in reason) for reason in told[1:]] == [
             (True, False),
             (True, False),
             (False, True),
@@ -353,7 +353,7 @@ async def test_a_host_that_cannot_prove_its_name_gets_nothing():
     ):
         told = await one.inside(get(port=server.port), port=server.port)
     assert status(told) == 502
-    assert "could not prove" in told
+    assert "is not trusted" in told
     assert server.heads == []
 
 
@@ -369,8 +369,8 @@ async def test_limits_end_what_is_too_much_and_too_often():
             assert status(await one.ask(raw)) == 413
             assert status(await one.ask(get(url, port=server.port))) == 429
         spent = [contact.reason for contact in one.contacts]
-    assert "may come" in spent[0]
-    assert "may be sent" in spent[2]
+    assert "bytes allowed" in spent[0]
+    assert "bytes allowed" in spent[2]
 
 
 async def test_a_server_that_says_nothing_is_not_waited_for_and_the_client_is_told():
@@ -434,7 +434,7 @@ async def test_a_long_question_is_cut_and_who_does_not_answer_is_not_asked_again
                 assert "nobody answered" in told
     (question,) = asked
     assert "/xx" in question.prompt
-    assert "xx… (and 1001 characters more). Let it?" in question.prompt
+    assert "xx… (and 1,001 more characters). Allow it?" in question.prompt
     assert server.connections == 0
 
 

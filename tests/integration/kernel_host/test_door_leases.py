@@ -102,7 +102,7 @@ async def test_the_next_bot_takes_over_the_doors_that_code_uses_already(place):
     async with place.bot() as (host, keeper):
         assert host.reach(KEY).hosts, "people are told of it"
         assert await place.run(host, certificate + place.get) == "outside"
-        assert "could not prove" in await place.run(host, READ.format(port=place.outside.port))
+        assert "is not trusted" in await place.run(host, READ.format(port=place.outside.port))
         (kernel_id,) = leased
         async with place.bot() as (other, idle):
             assert await place.run(other, place.get) == "outside", "the first bot serves on"
@@ -121,7 +121,7 @@ async def test_the_next_bot_takes_over_the_doors_that_code_uses_already(place):
         assert not leased[kernel_id].is_shut
         assert await place.run(host, place.get) == "outside"
         # Its certificates are signed by a key that the kernel knows from the former bot.
-        assert "could not prove" in await place.run(host, READ.format(port=place.outside.port))
+        assert "is not trusted" in await place.run(host, READ.format(port=place.outside.port))
         assert leased[kernel_id].mark == mark
         await host.forget(KEY)
         await until(lambda: not (leased or keeper._kernels))
@@ -150,7 +150,7 @@ async def test_code_waits_for_a_person_and_its_time_stands_still(place):
     code = code.replace("read.", "ask.") + "except OSError as error:\n    print(error)"
     async with place.bot() as (host, keeper):
         told = await place.run(host, code, ask=ask, seconds=3)
-        assert "could not prove" in told, "it was let, and went on"
+        assert "is not trusted" in told, "it was let, and went on"
         assert "ask.example.org" in asked[0].prompt
         assert "nobody could be asked" in await place.run(host, code)
         assert not host.reach(KEY).allowed
@@ -158,7 +158,7 @@ async def test_code_waits_for_a_person_and_its_time_stands_still(place):
         async def allow(request):
             return "session"
 
-        assert "could not prove" in await place.run(host, code, ask=allow)
+        assert "is not trusted" in await place.run(host, code, ask=allow)
         assert host.reach(KEY).allowed == (f"GET ask.example.org:{place.outside.port}",)
         await host.forget(KEY)
         await until(lambda: not keeper._kernels)

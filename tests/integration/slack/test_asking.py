@@ -151,7 +151,7 @@ async def test_input_can_be_answered_with_a_form_and_a_password_only_so(slack, s
 async def test_a_choice_is_made_by_the_button_of_who_started(slack, service, app):
     async def script(turn):
         await turn.reply.code(0, "reach()")
-        asked = values.InputRequested("Let it? ", False, choices=("once", "session", "no"))
+        asked = values.InputRequested("Allow it? ", False, choices=("once", "session", "no"))
         service.answer = await turn.reply.ask(0, asked)
         turn.reply.finished(0, fake.done())
 

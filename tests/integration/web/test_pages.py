@@ -547,7 +547,7 @@ async def test_code_asks_in_the_turn(serving_fake, browsing):
 async def test_a_choice_is_made_by_a_button(serving_fake, browsing):
     async def ask(turn):
         await turn.reply.code(0, turn.request.text)
-        asked = values.InputRequested("Let it? ", False, choices=("once", "session", "no"))
+        asked = values.InputRequested("Allow it? ", False, choices=("once", "session", "no"))
         chosen = await turn.reply.ask(0, asked)
         turn.reply.output(0, values.Text("stdout", f"It was {chosen}\n"))
         turn.reply.finished(0, values.Finished(values.Ending.OK, 0.1))

@@ -57,5 +57,5 @@ def test_one_of_this_machine_may_only_where_it_is_listed_by_itself():
 
 
 def test_what_is_no_network_is_refused_at_the_start():
-    with pytest.raises(errors.SettingsError, match="no address"):
+    with pytest.raises(errors.SettingsError, match="not an address"):
         address_rules.networks(["10.0.0.1/8"])
