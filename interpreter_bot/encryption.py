@@ -14,19 +14,10 @@ from typing import Final
 from cryptography import fernet
 
 from interpreter_bot import errors, logs, private_files, settings
+from interpreter_bot.wording import storage_words
 
 MARK: Final = "fernet:"
 """Begins what is encrypted."""
-_NO_KEY: Final = "{where} holds something else than keys of Fernet, one a line."
-_EMPTY: Final = (
-    "{where} is there but holds no key. Put back what was in it; only if nothing was encrypted yet,"
-    " remove it, and a key is made."
-)
-_UNKNOWN: Final = (
-    "What is stored was encrypted with a key that is not among those of {where}. Put it back there,"
-    " below the others. If it is lost, so are the tokens that it encrypted: Slack's workspaces "
-    "have to install the bot again."
-)
 
 
 class KeyRing:
@@ -80,7 +71,7 @@ class KeyRing:
             self._read()
             known = self._decrypted(text)
         if known is None:
-            raise errors.SettingsError(_UNKNOWN.format(where=self.where))
+            raise errors.SettingsError(storage_words.unknown_key(self.where))
         return known
 
     def is_current(self, text: str) -> bool:
@@ -109,14 +100,14 @@ class KeyRing:
 
     def _require_key(self) -> None:
         if not self._fernets:
-            raise errors.SettingsError(_EMPTY.format(where=self.where))
+            raise errors.SettingsError(storage_words.no_key(self.where))
 
     def _parsed(self, keys: str) -> Sequence[fernet.Fernet]:
         logs.add_secrets(keys.split())
         try:
             return [fernet.Fernet(key) for key in keys.split()]
         except ValueError as error:
-            raise errors.SettingsError(_NO_KEY.format(where=self.where)) from error
+            raise errors.SettingsError(storage_words.not_keys(self.where)) from error
 
     def _decrypted(self, text: str, *, most_keys: int | None = None) -> str | None:
         for key in self._fernets[:most_keys]:

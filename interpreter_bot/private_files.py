@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 
 from interpreter_bot import errors
+from interpreter_bot.wording import storage_words
 
 _MAX_BYTES = 1024 * 1024
 
@@ -24,14 +25,10 @@ def read(file: pathlib.Path) -> str:
         try:
             with file.open("rb") as stream:
                 if os.fstat(stream.fileno()).st_mode & 0o077:
-                    raise errors.SettingsError(
-                        f"{file} can be read by others; make it private: chmod 600."
-                    )
+                    raise errors.SettingsError(storage_words.not_private(file))
                 data = stream.read(_MAX_BYTES + 1)
                 if len(data) > _MAX_BYTES:
-                    raise errors.SettingsError(
-                        f"{file} is larger than 1 MiB; put only the key into it."
-                    )
+                    raise errors.SettingsError(storage_words.too_large(file))
                 return data.decode("ascii", "replace").strip()
         except FileNotFoundError:
             return ""
@@ -116,4 +113,4 @@ def _translated(file: pathlib.Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise errors.SettingsError(f"{file} cannot be used: {error.strerror}.") from error
+        raise errors.SettingsError(storage_words.unusable(file, error.strerror)) from error

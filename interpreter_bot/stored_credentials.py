@@ -13,9 +13,9 @@ from typing import Final
 import pydantic
 
 from interpreter_bot import encryption, errors, logs, private_files, settings
+from interpreter_bot.wording import storage_words
 
 _FILE: Final = "credentials"
-_MALFORMED: Final = "{file} is damaged. Remove it, and enter keys and tokens again."
 
 
 class StoredCredentials:
@@ -68,7 +68,7 @@ class StoredCredentials:
             if not isinstance(stored, dict):
                 raise ValueError("it is no object")
         except ValueError as error:
-            raise errors.SettingsError(_MALFORMED.format(file=self._file)) from error
+            raise errors.SettingsError(storage_words.damaged(self._file)) from error
         return {str(name): str(value) for name, value in stored.items()}
 
 

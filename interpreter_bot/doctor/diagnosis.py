@@ -27,6 +27,7 @@ from interpreter_bot.kernels.provisioning import forkserver_clients
 from interpreter_bot.mcp_servers import accepted_definitions
 from interpreter_bot.skills import accepted_skills
 from interpreter_bot.text import quantities
+from interpreter_bot.wording import host_words
 
 _SOCKET_PATH_BYTES: Final = 107
 # Linux counts descriptors in flight between sockets by user. A session may have as many in flight
@@ -164,8 +165,7 @@ def _finding(name: str, is_active: bool | None, detail: str, *, fix: str = "") -
 
 
 def _no_sandbox(error: Exception, complaints: Sequence[str], sandbox: settings.Sandbox) -> Finding:
-    hint = " `interpreter-bot doctor` says what is missing."
-    reason = "; ".join([str(error).removesuffix(hint), *complaints])
+    reason = "; ".join([str(error).removesuffix(host_words.SEE_DOCTOR), *complaints])
     if isinstance(error, errors.SettingsError):
         fix = "Set paths or TMPDIR to directories that the bot may write to."
     elif isinstance(error, errors.KernelStartError) and not complaints:

@@ -15,6 +15,7 @@ from typing import Final
 
 from interpreter_bot import errors, private_files
 from interpreter_bot.mcp_servers import definitions
+from interpreter_bot.wording import tool_words
 
 _log = logging.getLogger(__name__)
 
@@ -22,11 +23,6 @@ _DIRECTORY: Final = "mcp-servers"
 _MOST_BYTES: Final = 16 * 1024 * 1024
 _DIGEST_CHARACTERS: Final = 12
 _NOTHING: Final = definitions.Listing()
-_UNSEEN: Final = "The server {name} has not been heard of yet: interpreter-bot tools lists it."
-_OTHER: Final = (
-    "What {name} offers is not what {digest} stands for any more; list it again, and read what "
-    "has changed."
-)
 
 
 class Standing(enum.StrEnum):
@@ -89,9 +85,9 @@ class AcceptedDefinitions:
         """
         listing = self.seen(name)
         if not listing.tools:
-            raise errors.BotError(_UNSEEN.format(name=name))
+            raise errors.BotError(tool_words.not_asked_yet(name))
         if len(digest) < _DIGEST_CHARACTERS or not listing.digest.startswith(digest):
-            raise errors.BotError(_OTHER.format(name=name, digest=digest or "nothing"))
+            raise errors.BotError(tool_words.other_version(name, digest))
         self._write(self._directory / "accepted" / f"{name}.json", listing)
         return listing
 

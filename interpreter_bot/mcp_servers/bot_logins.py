@@ -13,6 +13,7 @@ from mcp.client.auth.extensions import client_credentials
 from mcp.shared import auth
 
 from interpreter_bot import errors, logs, settings
+from interpreter_bot.wording import tool_words
 
 
 class _TokensInMemory:
@@ -62,7 +63,7 @@ def provider(
     try:
         secret = string.Template(login.client_secret).substitute(environment)
     except (KeyError, ValueError):
-        said = f"mcp_servers, {server.name}: what oauth.client_secret names is not set."
+        said = tool_words.bad_setting(server.name, tool_words.SECRET_NOT_SET)
         raise errors.SettingsError(said) from None
     logs.add_secrets([secret])
     note([secret])

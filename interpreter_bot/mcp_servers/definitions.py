@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from interpreter_bot.text import safe_text
+from interpreter_bot.wording import tool_words
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _DESCRIPTION_CHARACTERS: Final = 2_000
@@ -102,17 +103,17 @@ def listed(instructions: str, tools: Iterable[Mapping[str, Any]]) -> Listing:
     for number, tool in enumerate(tools):
         name = str(tool.get("name", ""))
         if number >= _MOST_TOOLS:
-            left_out.append(f"Only the first {_MOST_TOOLS} tools are looked at.")
+            left_out.append(tool_words.only_first(_MOST_TOOLS))
             break
         if not _NAME.fullmatch(name):
-            left_out.append(f"The name of tool {number + 1} is not one that MCP allows.")
+            left_out.append(tool_words.bad_tool_name(number + 1))
         elif len(json.dumps(tool)) > _DEFINITION_CHARACTERS:
-            left_out.append(f"The definition of {name} is too long.")
+            left_out.append(tool_words.definition_too_long(name))
         elif len(_properties(tool)) > _MOST_PARAMETERS:
-            left_out.append(f"{name} has more than {_MOST_PARAMETERS} parameters.")
+            left_out.append(tool_words.too_many_parameters(name, _MOST_PARAMETERS))
         elif (function := python_name(name)) in functions:
             # None of them: which one came first is the server's to say.
-            left_out.append(f"{name} and {functions[function]} have the same name in Python.")
+            left_out.append(tool_words.same_name(name, functions[function]))
             found.pop(functions[function], None)
         else:
             functions[function] = name
@@ -171,7 +172,7 @@ def warnings(
     text = json.dumps(tool, ensure_ascii=False)
     said = []
     if _HIDING.search(text) or safe_text.harmless(text) != text:
-        said.append("it has characters that nobody sees")
+        said.append(tool_words.HIDDEN_CHARACTERS)
     words = set(re.findall(r"[\w.-]+", text))
     for other, names in others.items():
         if other == server:
@@ -179,7 +180,7 @@ def warnings(
         mentioned = [name for name in names if name in words and len(name) > 3]
         if other in words or mentioned:
             named = ", ".join([f"{other}.{name}" for name in mentioned] or [other])
-            said.append(f"it speaks of tools of another server: {named}")
+            said.append(tool_words.mentions(named))
     return said
 
 

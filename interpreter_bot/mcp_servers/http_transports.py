@@ -23,14 +23,14 @@ _log = logging.getLogger(__name__)
 
 _STREAM_TIMES: Final = 16
 _IDENTITY: Final = frozenset({"", "identity"})
-_PACKED: Final = "The answer is packed, though that was not wanted."
+_PACKED: Final = "the answer is compressed, though that was not asked for"
 _MOST_BYTES: Final = 256 * 1024
 _SECONDS: Final = 20.0
 _PORTS: Final = {"https": 443, "http": 80}
 
 
 class OversizedError(httpx2.TransportError):
-    """The server sent more than is read."""
+    """the server sent more than is read"""
 
 
 class BoundedTransport(httpx2.AsyncBaseTransport):
@@ -56,13 +56,13 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
             TransportError: it goes elsewhere, or what comes is too much.
         """
         if origin(request.url) not in self._origins:
-            raise httpx2.UnsupportedProtocol("The server leads elsewhere.", request=request)
+            raise httpx2.UnsupportedProtocol("the server redirects", request=request)
         # What is packed may be far more than it seems.
         request.headers["Accept-Encoding"] = "identity"
         response = await self._inner.handle_async_request(request)
         stream = response.stream
         if not isinstance(stream, httpx2.AsyncByteStream):
-            raise OversizedError("The answer is no stream.", request=request)
+            raise OversizedError("the answer is not a stream", request=request)
         if response.headers.get("content-encoding", "").lower() not in _IDENTITY:
             await stream.aclose()
             raise OversizedError(_PACKED)
@@ -105,7 +105,7 @@ class PublicAddressTransport(httpx2.AsyncBaseTransport):
         """
         url = request.url
         if not self.is_safe(str(url)):
-            raise httpx2.UnsupportedProtocol("That is no safe address.", request=request)
+            raise httpx2.UnsupportedProtocol("the address is not safe", request=request)
         if origin(url) not in self._named:
             address = await _public_address(request)
             request.extensions = request.extensions | {"sni_hostname": url.raw_host.decode("ascii")}
@@ -140,7 +140,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
         async for chunk in self._stream:
             self._left_bytes -= len(chunk)
             if self._left_bytes < 0:
-                raise OversizedError("The server sent more than is read.")
+                raise OversizedError("the server sent more than is read")
             yield chunk
 
     async def aclose(self) -> None:
@@ -161,13 +161,13 @@ async def _public_address(request: httpx2.Request) -> str:
             )
     except (OSError, UnicodeError) as error:
         # The second for what is no name of a host, such as one with a part of 64 letters.
-        raise httpx2.ConnectError("The host cannot be found.", request=request) from error
+        raise httpx2.ConnectError("the host cannot be found", request=request) from error
     for entry in found:
         address = str(entry[4][0])
         if address_rules.is_allowed(address):
             return str(ipaddress.ip_address(address))
     _log.warning("%s, which gives tokens, is at no public address: %s", host, found)
-    raise httpx2.ConnectError("The host is at no public address.", request=request)
+    raise httpx2.ConnectError("the host has no public address", request=request)
 
 
 async def _read(response: httpx2.Response, request: httpx2.Request) -> httpx2.Response:

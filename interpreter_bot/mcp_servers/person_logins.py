@@ -29,19 +29,12 @@ from mcp.shared import auth
 from interpreter_bot import cancellation, encryption, errors, logs, settings
 from interpreter_bot.mcp_servers import token_issuers
 from interpreter_bot.store import accounts, records
+from interpreter_bot.wording import tool_words
 
 PATH: Final = "/tool-logins"
 _AGE: Final = datetime.timedelta(minutes=10)
 _EARLY_SECONDS: Final = 60.0
 _LONGEST_SECONDS: Final = 10**9
-_CLOSED: Final = "Nobody can log in at {name} now: the bot does not serve the page for it."
-_OVER: Final = (
-    "This link was already used, or has expired after ten minutes. Ask the bot for a new one."
-)
-_UNKNOWN: Final = "Logging in to {name} is no longer set up here."
-_DENIED: Final = "The login to {name} was cancelled there."
-_MIXED: Final = "This answer came from another server than the login's, so it was refused."
-_NEEDED: Final = "{name} wants the person who asks to log in there first."
 
 
 class _Begun(pydantic.BaseModel):
@@ -116,7 +109,7 @@ class PersonLogins:
             BotError: nobody can log in.
         """
         if not self.address:
-            raise errors.BotError(_CLOSED.format(name=account.server))
+            raise errors.BotError(tool_words.no_login_page(account.server))
         self._of(account)
         # Chats leave a `_` or `-` at the end of an address out of the link that they make of it.
         ticket = secrets.token_hex(32)
@@ -253,7 +246,7 @@ class PersonLogins:
     def _of(self, account: records.Account) -> token_issuers.TokenRequests:
         found = self._requests.get(account.server)
         if found is None:
-            raise errors.BotError(_UNKNOWN.format(name=account.server))
+            raise errors.BotError(tool_words.no_longer_set_up(account.server))
         return found
 
     async def _opened(self, secret: str, *, takes: bool = False) -> tuple[records.Account, _Begun]:
@@ -261,7 +254,7 @@ class PersonLogins:
         find = self._store.take_login if takes else self._store.find_login
         found = await find(_digest(secret), _AGE)
         if found is None:
-            raise errors.BotError(_OVER)
+            raise errors.BotError(tool_words.LINK_EXPIRED)
         account, sealed = found
         begun = _Begun.model_validate(await self._unsealed(account, sealed))
         self._of(account)
@@ -273,15 +266,15 @@ class PersonLogins:
         account, begun = await self._opened(returned.get("state", ""), takes=takes)
         # A link opens no such login: it has no issuer yet.
         if begun.issuer is None or not hmac.compare_digest(begun.mark, _digest(mark)):
-            raise errors.BotError(_OVER)
+            raise errors.BotError(tool_words.LINK_EXPIRED)
         if account.server != server:
-            raise errors.BotError(_MIXED)
+            raise errors.BotError(tool_words.OTHER_SERVERS_ANSWER)
         try:
             utils.validate_authorization_response_iss(returned.get("iss"), begun.issuer.metadata)
         except client_auth.OAuthFlowError:
-            raise errors.BotError(_MIXED) from None
+            raise errors.BotError(tool_words.OTHER_SERVERS_ANSWER) from None
         if not returned.get("code"):
-            raise errors.BotError(_DENIED.format(name=account.server))
+            raise errors.BotError(tool_words.login_cancelled(account.server))
         return account, begun, begun.issuer
 
     async def _sealed(self, account: records.Account, kept: pydantic.BaseModel) -> str:
@@ -348,7 +341,7 @@ class PersonBearer(httpx2.Auth):
 
 def _needed(account: records.Account) -> errors.LoginNeededError:
     """Return what says that a person has to log in."""
-    return errors.LoginNeededError(_NEEDED.format(name=account.server))
+    return errors.LoginNeededError(tool_words.needs_login(account.server))
 
 
 def _kept(issuer: token_issuers.Issuer, token: auth.OAuthToken) -> _Kept:

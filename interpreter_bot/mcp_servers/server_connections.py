@@ -29,6 +29,7 @@ from interpreter_bot.mcp_servers import (
 )
 from interpreter_bot.setting_groups import header_values
 from interpreter_bot.store import records
+from interpreter_bot.wording import tool_words
 
 _log = logging.getLogger(__name__)
 
@@ -44,16 +45,6 @@ _BREAKS: Final = (
     *(httpx2.HTTPError, pydantic.ValidationError, RuntimeError, OSError),
     *(anyio.ClosedResourceError, anyio.BrokenResourceError),
 )
-_UNREACHABLE: Final = "The tools of {name} cannot be reached right now."
-_NO_SANDBOX: Final = (
-    "The tools of {name} cannot be used: it is a program, which cannot have a sandbox here "
-    "({reason}). `interpreter-bot doctor` says how to get a stronger sandbox level."
-)
-_SLOW: Final = "{name} did not answer within {seconds:.0f} seconds, and the call was cancelled."
-_BROKEN: Final = (
-    "The connection to {name} broke during the call, so it may or may not have been carried out."
-)
-_REFUSED: Final = "{name} refused the call: {said}"
 _REFUSAL_CHARACTERS: Final = 500
 _SECRET_CHARACTERS: Final = 8
 
@@ -247,7 +238,7 @@ class ServerConnection:
         if self._is_open and self._client is not None:
             return self._client
         if time.monotonic() < self._failed_at + self._pause_seconds:
-            raise McpServerError(_UNREACHABLE.format(name=self._server.name))
+            raise McpServerError(tool_words.unreachable(self._server.name))
         await self._disconnect()
         ready: asyncio.Future[mcp.Client] = asyncio.get_running_loop().create_future()
         self._closing = asyncio.Event()
@@ -272,10 +263,10 @@ class ServerConnection:
         if self._server.command and (
             reason := await program_transport.refusal(self._server, self._groups.sandbox)
         ):
-            sentence = _NO_SANDBOX.format(name=name, reason=reason)
+            sentence = tool_words.no_program_sandbox(name, reason)
             _log.warning("%s", sentence)
             raise McpServerError(sentence)
-        raise McpServerError(_UNREACHABLE.format(name=name))
+        raise McpServerError(tool_words.unreachable(name))
 
     def _note_failure(self) -> None:
         """Wait before the next try: longer each time, until a call is done."""
@@ -323,8 +314,8 @@ class ServerConnection:
             token = await asyncio.to_thread(private_files.read, server.token_file)
             self._note_secrets([token])
             if fault := header_values.key_fault(token):
-                sentence = f"mcp_servers, {server.name}: the token in {server.token_file} {fault}."
-                raise errors.SettingsError(sentence)
+                flaw = tool_words.bad_token(server.token_file, fault)
+                raise errors.SettingsError(tool_words.bad_setting(server.name, flaw))
             headers["Authorization"] = f"Bearer {token}"
         urls = [url, *([server.oauth.issuer] if server.oauth else [])]
         return httpx2.AsyncClient(
@@ -347,21 +338,21 @@ class ServerConnection:
         try:
             yield
         except TimeoutError as error:
-            raise _SlowError(_SLOW.format(name=name, seconds=seconds)) from error
+            raise _SlowError(tool_words.too_slow(name, seconds)) from error
         except exceptions.MCPError as error:
             if error.code == mcp_types.REQUEST_TIMEOUT:
-                raise _SlowError(_SLOW.format(name=name, seconds=seconds)) from error
+                raise _SlowError(tool_words.too_slow(name, seconds)) from error
             if error.code == mcp_types.CONNECTION_CLOSED:
                 closing.set()
-                raise McpServerError(_BROKEN.format(name=name)) from error
+                raise McpServerError(tool_words.broke_off(name)) from error
             self._check_login()
             said = definitions.readable(error.message, _REFUSAL_CHARACTERS)
             said = redaction.redact(said, self.secrets)
-            raise McpServerError(_REFUSED.format(name=name, said=said)) from error
+            raise McpServerError(tool_words.refused(name, said)) from error
         except _BREAKS as error:
             self._check_login()
             _log.info("a call of the MCP server %s failed", name, exc_info=error)
-            raise McpServerError(_BROKEN.format(name=name)) from error
+            raise McpServerError(tool_words.broke_off(name)) from error
 
 
 async def _listed(client: mcp.Client) -> definitions.Listing:
@@ -386,11 +377,12 @@ def _filled(
     try:
         value = string.Template(text).substitute(environment)
     except KeyError as error:
-        said = f"mcp_servers, {server}: {error.args[0]} is not set."
-        raise errors.SettingsError(said) from None
+        flaw = tool_words.not_set(error.args[0])
+        raise errors.SettingsError(tool_words.bad_setting(server, flaw)) from None
     except ValueError:
-        said = f"mcp_servers, {server}: the header {name} is malformed."
-        raise errors.SettingsError(said) from None
+        flaw = tool_words.bad_header(name, tool_words.MALFORMED_VARIABLE)
+        raise errors.SettingsError(tool_words.bad_setting(server, flaw)) from None
     if is_header and (fault := header_values.header_fault(value)):
-        raise errors.SettingsError(f"mcp_servers, {server}: the header {name} {fault}.")
+        flaw = tool_words.bad_header(name, fault)
+        raise errors.SettingsError(tool_words.bad_setting(server, flaw))
     return value

@@ -23,6 +23,7 @@ from mcp.shared import auth, auth_utils
 
 from interpreter_bot import errors, logs, settings
 from interpreter_bot.mcp_servers import http_transports
+from interpreter_bot.wording import tool_words
 
 _log = logging.getLogger(__name__)
 
@@ -31,19 +32,6 @@ _REFUSALS: Final = frozenset({400, 401, 403})
 _UNKNOWN_CLIENT: Final = "invalid_client"
 _FINAL: Final = frozenset({"invalid_grant", _UNKNOWN_CLIENT})
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,16384}")
-_UNUSABLE: Final = "The login of {name} cannot be used: {why}"
-_UNREACHABLE: Final = (
-    "The login server of {name} cannot be reached right now. Try again in a minute."
-)
-_NO_ISSUER: Final = "it is found nowhere."
-_OTHER_ISSUER: Final = "the server names another one than the settings of the bot."
-_NO_PKCE: Final = "it does not support PKCE with S256."
-_UNSAFE: Final = "it names an address that is not safe."
-_BY_HAND: Final = (
-    "it wants the bot to be registered by hand; whoever runs the bot can set `oauth` of the server."
-)
-_FOREIGN: Final = "the server names another one as its own."
-_REFUSED: Final = "it refuses the bot."
 
 
 class TokenRefusedError(errors.BotError):
@@ -116,7 +104,7 @@ class TokenRequests:
             template = string.Template(login.client_secret if login else "")
             self._secret = template.substitute(environment)
         except (KeyError, ValueError):
-            said = f"mcp_servers, {server.name}: what oauth.client_secret names is not set."
+            said = tool_words.bad_setting(server.name, tool_words.SECRET_NOT_SET)
             raise errors.SettingsError(said) from None
         logs.add_secrets([self._secret] if self._secret else [])
         self._named = [self._url, *([login.issuer] if login else [])]
@@ -148,11 +136,11 @@ class TokenRequests:
                 client = await self._client(http, metadata, redirect, scope)
             except (httpx2.HTTPError, OSError, httpx2.InvalidURL) as error:
                 _log.info("no login of %s", self._server.name, exc_info=error)
-                raise errors.BotError(_UNREACHABLE.format(name=self._server.name)) from error
+                raise errors.BotError(tool_words.login_unreachable(self._server.name)) from error
             except (client_auth.OAuthFlowError, ValueError) as error:
                 # Its text may quote what was sent.
                 _log.warning("no login of %s: %s", self._server.name, type(error).__name__)
-                raise self._unusable(_NO_ISSUER) from None
+                raise self._unusable(tool_words.MISSING_LOGIN_SERVER) from None
         own = auth_utils.resource_url_from_server_url(self._url)
         meant = str(resource.resource) if resource else own
         return Issuer(
@@ -206,7 +194,7 @@ class TokenRequests:
         return httpx2.AsyncClient(transport=transport, timeout=_SECONDS, trust_env=False)
 
     def _unusable(self, why: str) -> errors.BotError:
-        return errors.BotError(_UNUSABLE.format(name=self._server.name, why=why))
+        return errors.BotError(tool_words.login_unusable(self._server.name, why))
 
     async def _resource(
         self, http: httpx2.AsyncClient, challenge: httpx2.Response
@@ -226,7 +214,7 @@ class TokenRequests:
             if found is not None:
                 wanted = auth_utils.resource_url_from_server_url(self._url)
                 if not auth_utils.check_resource_allowed(wanted, str(found.resource)):
-                    raise self._unusable(_FOREIGN)
+                    raise self._unusable(tool_words.OTHER_RESOURCE)
                 return found
         return None
 
@@ -242,7 +230,7 @@ class TokenRequests:
         if self._server.oauth is not None:
             wanted = self._server.oauth.issuer
             if listed and not any(utils.issuers_match(wanted, one) for one in listed):
-                raise self._unusable(_OTHER_ISSUER)
+                raise self._unusable(tool_words.OTHER_LOGIN_SERVER)
         elif listed:
             wanted = listed[0]
         else:
@@ -254,7 +242,7 @@ class TokenRequests:
             _, found = await utils.handle_auth_metadata_response(answer)
             if found is not None and utils.issuers_match(str(found.issuer), wanted):
                 return self._checked(found)
-        raise self._unusable(_NO_ISSUER)
+        raise self._unusable(tool_words.MISSING_LOGIN_SERVER)
 
     def _checked(self, metadata: auth.OAuthMetadata) -> auth.OAuthMetadata:
         transport = http_transports.PublicAddressTransport(self._named)
@@ -263,9 +251,9 @@ class TokenRequests:
             *(metadata.registration_endpoint, metadata.revocation_endpoint),
         )
         if not all(transport.is_safe(str(one)) for one in endpoints if one is not None):
-            raise self._unusable(_UNSAFE)
+            raise self._unusable(tool_words.UNSAFE_ADDRESS)
         if "S256" not in (metadata.code_challenge_methods_supported or ()):
-            raise self._unusable(_NO_PKCE)
+            raise self._unusable(tool_words.NO_PKCE)
         return metadata
 
     async def _client(
@@ -291,7 +279,7 @@ class TokenRequests:
                 token_endpoint_auth_method=method if self._secret else "none",
             )
         if metadata.registration_endpoint is None:
-            raise self._unusable(_BY_HAND)
+            raise self._unusable(tool_words.REGISTER_BY_HAND)
         # Taken out until a login with it succeeds: who has forgotten it tells the person only.
         known = self._registered.pop((str(metadata.issuer), redirect), None)
         if known is not None and (known.client_secret_expires_at or 2 * time.time()) > time.time():
@@ -308,7 +296,7 @@ class TokenRequests:
         )
         if answer.status_code not in (200, 201):
             _log.warning("%s refused to register the bot: %d", metadata.issuer, answer.status_code)
-            raise self._unusable(_REFUSED)
+            raise self._unusable(tool_words.BOT_REFUSED)
         made = await utils.handle_registration_response(answer)
         oauth2.check_registration_usable(made)
         logs.add_secrets([made.client_secret] if made.client_secret else [])
@@ -326,19 +314,19 @@ class TokenRequests:
                     if why == _UNKNOWN_CLIENT:
                         place = str(issuer.metadata.issuer), issuer.redirect
                         self._registered.pop(place, None)
-                    said = str(self._unusable(_REFUSED))
+                    said = str(self._unusable(tool_words.BOT_REFUSED))
                     raise TokenRefusedError(said, is_final=why in _FINAL)
                 answer.raise_for_status()
                 token = await utils.handle_token_response_scopes(answer)
             except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
                 _log.info("no token for %s: %s", self._server.name, type(error).__name__)
-                raise errors.BotError(_UNREACHABLE.format(name=self._server.name)) from None
+                raise errors.BotError(tool_words.login_unreachable(self._server.name)) from None
             except (client_auth.OAuthFlowError, ValueError):
                 # The error would quote the tokens.
-                raise self._unusable(_REFUSED) from None
+                raise self._unusable(tool_words.BOT_REFUSED) from None
         sent = [token.access_token, *filter(None, [token.refresh_token])]
         if not all(map(_TOKEN.fullmatch, sent)):
-            raise self._unusable(_REFUSED)
+            raise self._unusable(tool_words.BOT_REFUSED)
         logs.add_secrets(sent, are_short_lived=True)
         return token
 

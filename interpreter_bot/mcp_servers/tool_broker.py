@@ -23,21 +23,13 @@ from interpreter_bot.mcp_servers import (
     server_connections,
 )
 from interpreter_bot.store import accounts, records
+from interpreter_bot.wording import tool_words
 
 _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS: Final = 300.0
 _INSTRUCTIONS_CHARACTERS: Final = 4_000
-_NO_SERVER: Final = "There is no server {name!r} whose tools may be used here."
-_NO_TOOL: Final = "{server} has no tool {tool!r} that may be used here."
-_NOT_ACCEPTED: Final = (
-    "{server}'s tool {tool} is off: it is new or has changed. Ask whoever runs this bot "
-    "to accept it."
-)
-_NOBODY: Final = "The tools of {name} are listed once somebody has logged in there."
 _MOST_PERSONAL: Final = 500
-_MANY: Final = "Too many people are using tools right now. Try again in a minute."
-_OFF: Final = "The tool {tool} of {server} is off, by the settings of the bot."
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -87,7 +79,7 @@ class ToolBroker:
         """
         names = [server.name for server in servers]
         if twice := {name for name in names if names.count(name) > 1}:
-            raise errors.SettingsError(f"mcp_servers: two are called {', '.join(sorted(twice))}.")
+            raise errors.SettingsError(tool_words.same_servers(", ".join(sorted(twice))))
         self._servers = {server.name: server for server in servers}
         self._groups = groups or program_cgroups.ProgramGroups(settings.Sandbox(cgroups="off"))
         self._connections = {
@@ -128,7 +120,7 @@ class ToolBroker:
         """
         found = self._servers.get(name)
         if found is None or not found.is_in(key.platform, key.workspace, key.channel, key.thread):
-            raise errors.BotError(_NO_SERVER.format(name=name))
+            raise errors.BotError(tool_words.no_server(name))
         return found
 
     async def find(
@@ -153,12 +145,12 @@ class ToolBroker:
         usable = await asyncio.to_thread(accepted_definitions.compared, accepted, listing)
         standing = usable.standings.get(tool) if tool else None
         if standing is None or standing is accepted_definitions.Standing.GONE:
-            raise errors.BotError(_NO_TOOL.format(server=server, tool=tool))
+            raise errors.BotError(tool_words.no_tool(server, tool))
         definition = next((one for one in usable.tools if one.name == tool), None)
         if definition is None:
-            raise errors.BotError(_NOT_ACCEPTED.format(server=server, tool=tool))
+            raise errors.BotError(tool_words.not_accepted(server, tool))
         if found.approval_of(tool, is_read_only=definition.is_read_only) == "off":
-            raise errors.BotError(_OFF.format(server=server, tool=tool))
+            raise errors.BotError(tool_words.switched_off(server, tool))
         return found, definition
 
     async def call(
@@ -191,13 +183,13 @@ class ToolBroker:
         if server in self._connections:
             return self._connections[server]
         if account is None or self.logins is None:
-            raise errors.BotError(_NOBODY.format(name=server))
+            raise errors.BotError(tool_words.not_listed(server))
         await self.logins.check(account)
         if account not in self._personal:
             if len(self._personal) >= _MOST_PERSONAL:
                 await self._let_go()
             if len(self._personal) >= _MOST_PERSONAL:
-                raise errors.BotError(_MANY)
+                raise errors.BotError(tool_words.TOO_MANY_PEOPLE)
             self._personal[account] = server_connections.ServerConnection(
                 *(self._servers[server], self._environment, self._groups),
                 account=account,

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 
 from interpreter_bot import cancellation, encryption, errors
 from interpreter_bot.store import records, replica_call_table
+from interpreter_bot.wording import session_words
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +31,6 @@ _PRUNE_SECONDS: Final = 25.0
 _MOST_SEEN: Final = 1000
 _SEALED: Final = "sealed"
 _FAILED: Final = "failed with"
-_SILENT: Final = "A part of the bot did not answer. Try again in a minute."
 
 Content: TypeAlias = Mapping[str, Any]
 """JSON of a call, or of its answer."""
@@ -95,7 +95,7 @@ class ReplicaCalls:
                 await self._calls.withdraw(call_id)
                 or not await self._waited(asked, _ANSWER_SECONDS)
             ):
-                raise errors.BotError(_SILENT)
+                raise errors.BotError(session_words.PART_SILENT)
             if asked.answer is not None and _FAILED in asked.answer:
                 raise errors.BotError(str(asked.answer[_FAILED]))
             return asked.answer

@@ -6,19 +6,14 @@ import asyncio
 import functools
 import logging
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
-from typing import Final
 
 from interpreter_bot import code_activity, errors, settings, values
 from interpreter_bot.hosts import cancellable_executions
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import artifact_collection, ports
-from interpreter_bot.wording import file_words
+from interpreter_bot.wording import file_words, run_words, session_words
 
 _log = logging.getLogger(__name__)
-
-_ENDED: Final = "The run was ended before this cell was over."
-_STOPPED: Final = "Stopped."
-_UNWATCHED: Final = "Nobody watches any more."
 
 
 class UnrecordedCodeRun:
@@ -85,13 +80,13 @@ class UnrecordedCodeRun:
     async def stop(self) -> None:
         """Stop the cell that runs now; later ones go on."""
         if self._running:
-            await self._hosts.stop(self._running, _STOPPED)
+            await self._hosts.stop(self._running, run_words.CUT_SHORT)
 
     def _give_up(self, numbers: Sequence[int]) -> None:
         """Report the end of the cell that was running, and of those that never will."""
         ending = values.Ending.STOPPED
         for number in numbers:
-            self._audience.finished(number, values.Finished(ending, 0.0, _ENDED))
+            self._audience.finished(number, values.Finished(ending, 0.0, run_words.CELL_CUT_SHORT))
             ending = values.Ending.REFUSED
 
     async def _run(self, lease: host_ports.Lease, number: int, code: str) -> values.Finished:
@@ -136,7 +131,7 @@ class UnrecordedCodeRun:
                 raise
             except Exception as error:
                 self._lose_audience(error)
-                raise errors.BotError(_UNWATCHED) from error
+                raise errors.BotError(session_words.UNWATCHED) from error
 
         self._running = cancellable_executions.new_id()
         running = cancellable_executions.run(

@@ -19,6 +19,7 @@ from typing import Final
 
 from interpreter_bot import errors
 from interpreter_bot.skills import skill_catalogue, skill_files
+from interpreter_bot.wording import skill_words
 
 _log = logging.getLogger(__name__)
 
@@ -110,12 +111,10 @@ class AcceptedSkills:
         """
         path = skill_files.find(self._sources).get(name)
         if path is None:
-            raise skill_files.SkillError(f"There is no skill {name!r} in the directories.")
+            raise skill_files.SkillError(skill_words.unknown(name))
         skill = skill_files.read(path)
         if not skill.digest.startswith(digest):
-            raise skill_files.SkillError(
-                f"The skill {name!r} is not what was listed as {digest}; read it again."
-            )
+            raise skill_files.SkillError(skill_words.changed(name, digest))
         with _translated():
             make_directory(self._shown)
             written = self._shown / f".new-{secrets.token_hex(8)}"
@@ -136,7 +135,7 @@ class AcceptedSkills:
             BotError: it was not.
         """
         if name not in self._names(self._shown) | self._names(self._aside):
-            raise skill_files.SkillError(f"The skill {name!r} is not accepted.")
+            raise skill_files.SkillError(skill_words.not_accepted(name))
         with _translated():
             for parent in (self._shown, self._aside):
                 _remove(parent / name)
@@ -160,7 +159,7 @@ class AcceptedSkills:
         name, _, rest = path.partition("/")
         skill = next((one for one in self._read_shown() if one.name == name), None)
         if skill is None or rest not in skill.files:
-            raise errors.FileMissingError(f"There is no file {skill_catalogue.MOUNTED}/{path}.")
+            raise errors.FileMissingError(skill_words.no_file(f"{skill_catalogue.MOUNTED}/{path}"))
         with _translated(), (self._shown / path).open("rb") as file:
             file.seek(start)
             return file.read(most_bytes)
@@ -289,6 +288,4 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise skill_files.SkillError(
-            f"The accepted skills cannot be used: {error.strerror}."
-        ) from error
+        raise skill_files.SkillError(skill_words.accepted_unusable(error.strerror)) from error

@@ -17,6 +17,7 @@ from typing import Final
 
 from interpreter_bot import errors
 from interpreter_bot.text import quantities, safe_text
+from interpreter_bot.wording import skill_words
 
 HEAD_FILE: Final = "SKILL.md"
 MODULES: Final = "python"
@@ -91,7 +92,7 @@ def find(directories: Sequence[pathlib.Path]) -> dict[str, pathlib.Path]:
                 if (path / HEAD_FILE).is_file():
                     found.setdefault(path.name, path)
         except OSError as error:
-            raise SkillError(f"{directory} cannot be read: {error.strerror}.") from error
+            raise SkillError(skill_words.unreadable_directory(directory, error.strerror)) from error
     return found
 
 
@@ -113,18 +114,17 @@ def read(directory: pathlib.Path) -> Skill:
                     is_program = os.fstat(file.fileno()).st_mode & 0o111 != 0
                 left_bytes -= len(content)
                 if left_bytes < 0 or len(files) >= _MOST_FILES:
-                    size = quantities.size(_SKILL_BYTES)
-                    raise SkillError(f"It has more than {_MOST_FILES} files or {size}.")
+                    raise SkillError(skill_words.too_large(_MOST_FILES, _SKILL_BYTES))
                 files[path] = content
                 if is_program:
                     programs.add(path)
         finally:
             os.close(root)
     except OSError as error:
-        raise SkillError(f"It cannot be read: {error.strerror}.") from error
+        raise SkillError(skill_words.unreadable(error.strerror)) from error
     name, description, author = _head(files.get(HEAD_FILE, b""))
     if name != directory.name:
-        raise SkillError(f"Its name must be that of its directory, {directory.name!r}.")
+        raise SkillError(skill_words.other_name(directory.name))
     return Skill(name, description, author, files, frozenset(programs))
 
 
@@ -135,7 +135,7 @@ def _walk(directory: int, before: str) -> Iterator[tuple[str, int]]:
         SkillError: there is something else than files and directories.
     """
     if before.count("/") > _DEEPEST:
-        raise SkillError("Its directories are too deep.")
+        raise SkillError(skill_words.TOO_DEEP)
     for name in sorted(os.listdir(directory)):
         if name in _LEFT_OUT:
             continue
@@ -144,8 +144,7 @@ def _walk(directory: int, before: str) -> Iterator[tuple[str, int]]:
         # A name that is no text could neither be shown nor asked for.
         if not path.isprintable() or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             raise SkillError(
-                f"{safe_text.harmless(safe_text.encodable(path))} is no plain file: links and "
-                "devices are refused."
+                skill_words.not_a_plain_file(safe_text.harmless(safe_text.encodable(path)))
             )
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         descriptor = os.open(name, flags, dir_fd=directory)
@@ -168,24 +167,21 @@ def _head(content: bytes) -> tuple[str, str, str]:
     before, mark, rest = text.partition("---\n")
     matter, end, _ = rest.partition("\n---")
     if before or not mark or not end:
-        raise SkillError(f"{HEAD_FILE} must begin with front matter between lines of ---.")
+        raise SkillError(skill_words.no_front_matter(HEAD_FILE))
     # Imported here: without skills it would be a good part of the start of `exec`.
     import yaml
 
     try:
         fields = yaml.safe_load(matter)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise SkillError(f"The front matter of {HEAD_FILE} is no YAML.") from error
+        raise SkillError(skill_words.not_yaml(HEAD_FILE)) from error
     if not isinstance(fields, dict):
-        raise SkillError(f"The front matter of {HEAD_FILE} has no fields.")
+        raise SkillError(skill_words.no_fields(HEAD_FILE))
     name, description = fields.get("name"), fields.get("description")
     if not isinstance(name, str) or not _is_name(name):
-        raise SkillError(
-            "Its name must be of lower-case letters, digits and single hyphens, at most "
-            f"{_NAME_CHARACTERS}."
-        )
+        raise SkillError(skill_words.bad_name(_NAME_CHARACTERS))
     if not isinstance(description, str) or not 0 < len(description) <= _DESCRIPTION_CHARACTERS:
-        raise SkillError(f"Its description must have 1 to {_DESCRIPTION_CHARACTERS} characters.")
+        raise SkillError(skill_words.bad_description(_DESCRIPTION_CHARACTERS))
     metadata = fields.get("metadata")
     author = metadata.get("author", "") if isinstance(metadata, dict) else ""
     said = author if isinstance(author, str) else ""

@@ -14,6 +14,7 @@ from collections.abc import Collection
 from typing import Final
 
 from interpreter_bot import errors
+from interpreter_bot.wording import storage_words
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _FRESH_SECONDS: Final = 3600.0
@@ -34,7 +35,7 @@ class Blobs:
         try:
             return await asyncio.to_thread(self._keep, data)
         except OSError as error:
-            raise errors.StoreError("An image could not be kept.") from error
+            raise errors.StoreError(storage_words.PICTURE_NOT_KEPT) from error
 
     async def load(self, sha256: str) -> bytes | None:
         """Return stored bytes; None when there is no such blob, or it is damaged."""

@@ -36,14 +36,11 @@ from interpreter_bot.store import (
     turns,
     usage,
 )
+from interpreter_bot.wording import storage_words
 
 if TYPE_CHECKING:
     import alembic.config
 
-_OTHER: Final = (
-    "The database was made by another version of the bot, and this one cannot use it. Start that "
-    "version again, or let this one begin with a new database: set another store.url or paths.data."
-)
 _LOCK: Final = liveness.key("upgrading")
 _CLOSING_SECONDS: Final = 5.0
 # Alembic keeps the running migration in a global variable.
@@ -99,7 +96,7 @@ def _run(connection: sqlalchemy.Connection) -> None:
     try:
         alembic.command.upgrade(config(connection), "head")
     except alembic.util.CommandError as error:
-        raise errors.StoreError(_OTHER) from error
+        raise errors.StoreError(storage_words.OTHER_DATABASE) from error
 
 
 def _is_newest(connection: sqlalchemy.Connection) -> bool:

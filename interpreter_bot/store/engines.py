@@ -18,6 +18,7 @@ from sqlalchemy.ext import asyncio as sa_asyncio
 
 from interpreter_bot import errors
 from interpreter_bot.store import sqlite_connections
+from interpreter_bot.wording import storage_words
 
 _DRIVERS: Final = {
     "sqlite": "sqlite+aiosqlite",
@@ -57,17 +58,15 @@ def parse(url: str) -> sqlalchemy.URL:
     try:
         parsed = sqlalchemy.make_url(url)
     except (exc.ArgumentError, ValueError) as error:
-        raise errors.SettingsError("The database's address is not a URL.") from error
+        raise errors.SettingsError(storage_words.NOT_A_URL) from error
     driver = _DRIVERS.get(parsed.drivername)
     if driver is None:
-        raise errors.SettingsError(
-            f"The database's address begins with {parsed.drivername!r}; use sqlite or postgresql."
-        )
+        raise errors.SettingsError(storage_words.other_database(parsed.drivername))
     parsed = parsed.set(drivername=driver)
     if is_sqlite(parsed):
         # In memory, every connection would have a database of its own.
         if parsed.database in {None, "", ":memory:"} or "file:" in (parsed.database or ""):
-            raise errors.SettingsError("An SQLite database must be a plain file.")
+            raise errors.SettingsError(storage_words.NOT_A_FILE)
         return parsed
     # URLs made for libpq; asyncpg has the same words under another name.
     mode = parsed.query.get("sslmode")
@@ -76,7 +75,7 @@ def parse(url: str) -> sqlalchemy.URL:
     unknown = parsed.query.keys() - _OPTIONS
     if unknown:
         names = ", ".join(sorted(unknown))
-        raise errors.SettingsError(f"The database's address has unknown options: {names}.")
+        raise errors.SettingsError(storage_words.unknown_options(names))
     return parsed
 
 

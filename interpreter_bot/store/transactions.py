@@ -16,6 +16,7 @@ from sqlalchemy.ext import asyncio as sa_asyncio
 
 from interpreter_bot import errors
 from interpreter_bot.store import columns, engines
+from interpreter_bot.wording import storage_words
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql
@@ -137,4 +138,4 @@ def translated(
         yield
     except kinds as error:
         _log.warning("the database could not be used", exc_info=error)
-        raise errors.StoreError("The database cannot be used right now.") from error
+        raise errors.StoreError(storage_words.DATABASE_DOWN) from error

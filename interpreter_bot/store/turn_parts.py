@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from interpreter_bot import errors, values
 from interpreter_bot.store import blobs, columns, records, schema, transactions
+from interpreter_bot.wording import host_words, storage_words
 
 _MOST_CHARACTERS: Final = 4_000_000
 _KINDS: Final[Mapping[str, type[Any]]] = {
@@ -32,7 +33,6 @@ _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 _log = logging.getLogger(__name__)
 
 _T = schema.PARTS
-_NOT_KEPT: Final = "What was shown here could not be kept."
 
 
 async def encode(output: values.Output, files: blobs.Blobs) -> tuple[dict[str, Any], str | None]:
@@ -50,7 +50,7 @@ async def encode(output: values.Output, files: blobs.Blobs) -> tuple[dict[str, A
         stored = output
     made = _document(stored)
     if len(columns.document(made)) > _MOST_CHARACTERS:
-        made = _document(values.Notice("An output was too large to be kept."))
+        made = _document(values.Notice(host_words.OUTPUT_TOO_LARGE))
     return made, stored.sha256 if isinstance(stored, values.StoredDisplay) else None
 
 
@@ -213,7 +213,7 @@ class TurnParts:
         except errors.StoreError:
             # The words and code beside it must not be lost with a picture.
             _log.exception("an output could not be kept")
-            return await encode(values.Notice(_NOT_KEPT), self._files)
+            return await encode(values.Notice(storage_words.OUTPUT_NOT_KEPT), self._files)
 
 
 def _record(row: sa.Row[Any]) -> records.Part:

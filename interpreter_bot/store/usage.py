@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from interpreter_bot import errors, values
 from interpreter_bot.store import columns, schema, transactions
+from interpreter_bot.wording import storage_words
 
 _T = schema.USAGE
 _SUMS: Final = tuple(
@@ -74,7 +75,7 @@ class Usage:
         insert = sa.insert(_T).from_select([*whose, *used], row.where(turns.c.id == turn_id))
         async with self._begin.writing() as transaction:
             if not (await transaction.execute(insert)).rowcount:
-                raise errors.StoreError("This conversation was deleted meanwhile.")
+                raise errors.StoreError(storage_words.CONVERSATION_GONE)
 
     async def of_person(
         self,

@@ -87,6 +87,7 @@ _VERIFY: Final[Mapping[int, str]] = {
 """By OpenSSL's code of a refused certificate."""
 
 # The sandbox, and libraries for code.
+SEE_DOCTOR: Final = " Run `interpreter-bot doctor` to see why."
 NO_FILES: Final = "The session's files cannot be used."
 NO_PACKAGES: Final = "The directory of packages cannot be used."
 BAD_USER_IDS: Final = "The user ids granted to the bot cannot be used."
@@ -226,7 +227,7 @@ def data_not_writable(directory: object) -> str:
 
 
 def no_sandbox(reason: object) -> str:
-    return f"The sandbox cannot be built here: {reason}. Run `interpreter-bot doctor` to see why."
+    return f"The sandbox cannot be built here: {reason}.{SEE_DOCTOR}"
 
 
 def this_machine_has(reason: str) -> str:

@@ -44,6 +44,8 @@ DISK_FULL_FOR_VARIABLES: Final = (
     "The machine's disk is full, so variables could not be saved. If Python ends now, the last "
     "save comes back."
 )
+CUT_SHORT: Final = "Stopped."
+CELL_CUT_SHORT: Final = "The run ended before this cell was done."
 ABANDONED: Final = "The execution was abandoned."
 NOT_RUN: Final = "The Python process reports that it did not run the code."
 OUTPUT_LOST: Final = "Some of the output was lost on the way."

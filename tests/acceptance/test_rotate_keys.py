@@ -44,6 +44,6 @@ def test_keys_are_rotated_and_a_missing_one_is_said(tmp_path):
     (tmp_path / "keys").write_text(old)
     refused = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
     assert refused.returncode == 2
-    assert "Put it back there" in refused.stderr
+    assert "Add it there" in refused.stderr
     assert "Traceback" not in refused.stderr
     assert (tmp_path / "keys").read_text() == old

@@ -61,7 +61,7 @@ def test_keys_of_the_environment_are_rotated_there(file):
 def test_a_missing_key_is_said_and_none_is_made_in_its_place(file, given):
     secret = encryption.KeyRing(key(), file).encrypt("xoxb-1")
     ring = encryption.KeyRing(given and key(), file)
-    with pytest.raises(errors.SettingsError, match="Put it back there"):
+    with pytest.raises(errors.SettingsError, match="Add it there"):
         ring.decrypt(secret)
     assert not file.exists()
 

@@ -13,14 +13,12 @@ import secrets
 from typing import Final
 
 from interpreter_bot import errors, private_files
+from interpreter_bot.wording import tool_words
 
 FILE: Final = "mcp-clients"
 """Holds them, in the data directory."""
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
-_BAD_NAME: Final = "A client's name has at most 32 of the characters a-z, 0-9 and -, such as ci-1."
-_TAKEN: Final = "There is a client {name} already; remove it first for a new token."
-_MISSING: Final = "There is no client {name}."
 
 
 class ClientTokens:
@@ -60,12 +58,12 @@ def add(file: pathlib.Path, name: str) -> str:
         SettingsError: the name is taken or cannot be used, or the file cannot be written.
     """
     if _NAME.fullmatch(name) is None:
-        raise errors.SettingsError(_BAD_NAME)
+        raise errors.SettingsError(tool_words.BAD_CLIENT_NAME)
     token = secrets.token_urlsafe(32)
     with private_files.locked_for_change(file):
         clients = _load(file)
         if name in clients:
-            raise errors.SettingsError(_TAKEN.format(name=name))
+            raise errors.SettingsError(tool_words.client_exists(name))
         _save(file, clients | {name: _digest(token)})
     return token
 
@@ -77,7 +75,7 @@ def remove(file: pathlib.Path, name: str) -> None:
         SettingsError: there is none of that name.
     """
     if name not in _load(file):
-        raise errors.SettingsError(_MISSING.format(name=name))
+        raise errors.SettingsError(tool_words.no_client(name))
     with private_files.locked_for_change(file):
         clients = _load(file)
         clients.pop(name, None)

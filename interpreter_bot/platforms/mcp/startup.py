@@ -34,6 +34,7 @@ from interpreter_bot.platforms.mcp import (
     tool_definitions,
 )
 from interpreter_bot.sessions import session_service
+from interpreter_bot.wording import page_words, tool_words
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -241,7 +242,7 @@ def _authenticated(call: _Context) -> str:
     user = call.request.scope["user"] if call.request is not None else None
     # Nothing gets here without one; should the SDK ever change, nothing shall.
     if not isinstance(user, bearer_auth.AuthenticatedUser):
-        raise exceptions.MCPError(code=mcp_types.INVALID_REQUEST, message="A token is needed.")
+        raise exceptions.MCPError(code=mcp_types.INVALID_REQUEST, message=tool_words.TOKEN_NEEDED)
     return user.access_token.client_id
 
 
@@ -267,6 +268,7 @@ def _bound(config: settings.Mcp) -> socket.socket:
     try:
         return socket.create_server((config.host, config.port), family=family)
     except OSError as error:
+        address, reason = f"{config.host}:{config.port}", error.strerror or error
         raise errors.SettingsError(
-            f"MCP cannot be served at {config.host}:{config.port}: {error.strerror or error}."
+            page_words.not_served("MCP", address, reason, tool_words.OTHER_MCP_PORT)
         ) from error

@@ -309,7 +309,7 @@ async def test_a_lease_that_fails_ends_no_other(served, host, place):
     async with remote_host.RemoteHost.open(place / "host.sock") as remote, remote.lease("a") as a:
         kernel = await a.kernel()
         async with remote.at(1).lease("broken") as broken:
-            with pytest.raises(errors.BotError, match="can be read by others"):
+            with pytest.raises(errors.BotError, match="Other users can read"):
                 await broken.kernel()
         assert (await a.kernel()).id == kernel.id
         assert len(served.connections) == 1

@@ -141,7 +141,7 @@ async def test_what_a_person_left_calls_nothing_as_another_who_does_not_agree(op
 async def test_nobody_logs_in_where_no_page_is_served(opened):
     async with _world(opened) as (_, house):
         house.service.logins.serve_at("")
-        with pytest.raises(errors.BotError, match="does not serve the page"):
+        with pytest.raises(errors.BotError, match="does not serve the login page"):
             await house.service.logins.link(KEY, BERT, "jira")
         with pytest.raises(errors.BotError, match="no server 'other'"):
             await house.service.logins.link(KEY, BERT, "other")

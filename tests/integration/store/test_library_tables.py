@@ -94,7 +94,7 @@ async def test_without_the_key_the_start_says_so_and_changes_nothing(opened, dat
     store, _ = await opened()
     await store.async_save(installation())
     before = await everything(database)
-    with pytest.raises(errors.SettingsError, match="Put it back there"):
+    with pytest.raises(errors.SettingsError, match="Add it there"):
         await opened(fernet.Fernet.generate_key().decode())
     assert await everything(database) == before
 

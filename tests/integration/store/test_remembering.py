@@ -147,7 +147,7 @@ async def test_pictures_and_pages_are_kept_as_files_once(database, turn, tmp_pat
 
 async def test_a_picture_that_cannot_be_kept_takes_nothing_with_it(database, turn, monkeypatch):
     async def full(self, data):
-        raise errors.StoreError("An image could not be kept.")
+        raise errors.StoreError("A picture could not be stored.")
 
     monkeypatch.setattr("interpreter_bot.store.blobs.Blobs.keep", full)
     image = values.Image(mime="image/png", data=b"png")
@@ -158,7 +158,7 @@ async def test_a_picture_that_cannot_be_kept_takes_nothing_with_it(database, tur
     )
     text, output = await database.parts.of_turn(turn.id)
     assert text.text == "Look."
-    assert output.output == values.Notice("What was shown here could not be kept.")
+    assert output.output == values.Notice("What was shown here could not be stored.")
 
 
 async def test_only_files_that_nothing_refers_to_are_discarded(database, turn, monkeypatch):

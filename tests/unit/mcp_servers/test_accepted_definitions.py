@@ -13,7 +13,7 @@ def known(tmp_path):
 
 
 def test_nothing_is_used_before_it_was_accepted_as_it_was_read(known):
-    with pytest.raises(errors.BotError, match="has not been heard of"):
+    with pytest.raises(errors.BotError, match="has not listed its tools"):
         known.accept("jira", OLD.digest)
     known.note("jira", OLD)
     assert known.usable("jira").tools == ()

@@ -53,5 +53,5 @@ async def test_what_a_killed_bot_left_half_written_is_discarded(files, tmp_path)
 
 async def test_no_room_is_a_sentence(tmp_path):
     (tmp_path / "kept").write_text("in the way")
-    with pytest.raises(errors.BotError, match="could not be kept"):
+    with pytest.raises(errors.BotError, match="could not be stored"):
         await blobs.Blobs(tmp_path / "kept").keep(b"x")

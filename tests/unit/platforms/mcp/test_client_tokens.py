@@ -30,7 +30,7 @@ def test_the_file_holds_no_token_and_is_private(file):
 def test_a_file_that_others_can_read_admits_nobody(file):
     token = client_tokens.add(file, "anna")
     file.chmod(0o644)
-    with pytest.raises(errors.SettingsError, match="can be read by others"):
+    with pytest.raises(errors.SettingsError, match="Other users can read"):
         client_tokens.ClientTokens(file).client(token)
 
 
@@ -42,7 +42,7 @@ def test_a_name_that_is_no_word_is_refused(file, name):
 
 def test_a_name_is_given_once(file):
     client_tokens.add(file, "anna")
-    with pytest.raises(errors.SettingsError, match="a client anna already"):
+    with pytest.raises(errors.SettingsError, match="already a client anna"):
         client_tokens.add(file, "anna")
     with pytest.raises(errors.SettingsError, match="no client ben"):
         client_tokens.remove(file, "ben")

@@ -1,0 +1,59 @@
+"""What the bot stores: its database, its keys, and private files."""
+
+from __future__ import annotations
+
+from typing import Final
+
+DATABASE_DOWN: Final = "The database cannot be used right now. Try again in a minute."
+OTHER_DATABASE: Final = (
+    "The database was made by another version of the bot, and this version cannot use it. Start "
+    "that version again, or set another store.url or paths.data to begin with a new database."
+)
+NOT_A_URL: Final = "The database's address (store.url) is not a URL."
+NOT_A_FILE: Final = "An SQLite database must be a plain file (store.url)."
+PICTURE_NOT_KEPT: Final = "A picture could not be stored."
+OUTPUT_NOT_KEPT: Final = "What was shown here could not be stored."
+CONVERSATION_GONE: Final = "This conversation was deleted in the meantime."
+
+
+def other_database(scheme: str) -> str:
+    return f"The database's address (store.url) begins with {scheme!r}. Use sqlite or postgresql."
+
+
+def unknown_options(names: str) -> str:
+    return f"The database's address (store.url) has unknown options: {names}."
+
+
+def not_keys(place: str) -> str:
+    return f"{place} must hold Fernet keys and nothing else, one a line."
+
+
+def no_key(place: str) -> str:
+    return (
+        f"{place} is there but holds no key. Restore what was in it. If nothing was encrypted yet, "
+        "remove it, and a new key is made."
+    )
+
+
+def unknown_key(place: str) -> str:
+    return (
+        f"Stored secrets were encrypted with a key that {place} does not have. Add it there, below "
+        "the others. If it is lost, the secrets are lost too: install the bot again in Slack's "
+        "workspaces, and enter keys and tokens again."
+    )
+
+
+def not_private(file: object) -> str:
+    return f"Other users can read {file}. Run chmod 600 on it."
+
+
+def too_large(file: object) -> str:
+    return f"{file} is larger than 1 MiB. Put only the key into it."
+
+
+def unusable(file: object, reason: object) -> str:
+    return f"{file} cannot be used: {reason}."
+
+
+def damaged(file: object) -> str:
+    return f"{file} is damaged. Remove it, and enter keys and tokens again."
