@@ -48,6 +48,10 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     Raises:
         BotError: it could not be started.
     """
+    # Sessions of an ordinary container, with user ids of their own, walk through it. If it cannot
+    # be made, whoever needs it says so.
+    with contextlib.suppress(OSError):
+        config.paths.data.mkdir(mode=0o711, parents=True, exist_ok=True)
     stored = stored_credentials.StoredCredentials(config).load()
     config = stored_credentials.applied(config, stored)
     return asyncio.run(_run(config, dict(os.environ)))

@@ -226,10 +226,12 @@ def started(tmp_path, short_path):
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_in_order(started, signum):
+def test_a_signal_ends_it_in_order(started, signum, tmp_path):
     process = started(INTERPRETER_BOT_WEB__PORT="0")
     line = process.stdout.readline()
     assert re.search(r"The web page: http://127\.0\.0\.1:\d+/\?token=\S+", line)
+    # Sessions with user ids of their own walk through it, and list nothing.
+    assert (tmp_path / "data").stat().st_mode & 0o777 == 0o711
     process.send_signal(signum)
     assert process.wait(timeout=90) == 0
     assert "token=" not in process.stderr.read()
