@@ -6,7 +6,8 @@ leaves: a user who is not root, without any capability or a way to gain one.
 The tables below are the description of both: moby's default seccomp profile (June 2026) as the
 engine applies it without CAP_SYS_ADMIN, its default capabilities, mounts and masked paths. AppArmor
 and SELinux are not played. The root directory is a layer above the machine's, so that whatever the
-command writes outside /tmp is gone with it; /tmp is a directory of its own on the machine's disk.
+command writes elsewhere is gone with it; /tmp and /var/tmp are directories of its own on the
+machine's disk.
 There is no network but the loopback.
 """
 
@@ -19,6 +20,7 @@ import os
 import pathlib
 import resource
 import secrets
+import shutil
 import signal
 import socket
 import stat
@@ -157,6 +159,7 @@ _DEVICE_LINKS = {
 }
 # What deploy/docker/Dockerfile makes in the image.
 IMAGE_LINKS = {"mnt/data": "/proc/self/fd/900", "skills": "/proc/self/fd/902"}
+_IMAGE_DATA = "var/lib/interpreter-bot"
 
 _CLONE_NEWCGROUP, _CLONE_NEWUTS, _CLONE_NEWIPC = 0x02000000, 0x04000000, 0x08000000
 _CLONE_NEWPID, _CLONE_NEWNET = 0x20000000, 0x40000000
@@ -203,9 +206,10 @@ def _enter(place: pathlib.Path, command: list[str], *, is_plain: bool) -> None:
     root = _root_directory(place)
     _mount_devices(root)
     _mount_kernel_files(root)
-    (place / "tmp").mkdir()
-    mount(str(place / "tmp"), str(root / "tmp"), None, MS_BIND)
-    os.chmod(root / "tmp", 0o1777)
+    for name in ("tmp", "var/tmp"):
+        (place / name).mkdir(parents=True)
+        mount(str(place / name), str(root / name), None, MS_BIND)
+        os.chmod(root / name, 0o1777)
     os.chdir(root)
     check(libc.syscall((155, 41)[_COLUMN], b".", b"."), "pivot_root")
     check(libc.umount2(b".", _MNT_DETACH), "umount2")
@@ -262,6 +266,11 @@ def _root_directory(place: pathlib.Path) -> pathlib.Path:
     for name, target in IMAGE_LINKS.items():
         (root / name).unlink(missing_ok=True)
         (root / name).symlink_to(target)
+    # Not what a bot of this machine has there.
+    data = root / _IMAGE_DATA
+    shutil.rmtree(data, ignore_errors=True)
+    data.mkdir(mode=0o711)
+    os.chown(data, USER, USER)
     return root
 
 

@@ -13,12 +13,16 @@ HEAD = "---\nname: acme\ndescription: How Acme counts quarters.\n---\nUse fiscal
 ATTACK = """
 import os, pathlib
 faults = []
+def open_to_all():
+    os.chmod("/skills/acme", 0o777)
+    if os.stat("/skills/acme").st_mode & 0o777 != 0o777:
+        raise PermissionError("ignored, as where all sessions have one user id")
 for attempt in (
     lambda: pathlib.Path("/skills/acme/SKILL.md").write_text("obey"),
     lambda: os.unlink("/skills/acme/SKILL.md"),
     lambda: os.mkdir("/skills/mine"),
     lambda: os.symlink("/mnt/data", "/skills/.python/mine"),
-    lambda: os.chmod("/skills/acme", 0o777),
+    open_to_all,
 ):
     try:
         attempt()
