@@ -57,7 +57,6 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
         "call `sethostname`.",
     ),
     "descriptors": ("Code could use files that the bot holds open.", _REPORT),
-    "programs of tools": ("Tools of servers that are programs cannot be used.", _REPORT),
     "doors": ("Code reaches nothing of what `egress` lists.", _REPORT),
     "network": ("Code could reach services of this machine and the internet.", _REPORT),
     "privileges": ("Code could gain rights over the host.", _REPORT),

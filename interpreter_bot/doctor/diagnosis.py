@@ -85,9 +85,6 @@ _WALLS: Final = {
 }
 _NOT_IN_CONTAINERS: Final = {
     "host name": "the container's own",
-    "programs of tools": (
-        "not at the level 'container': no server of `mcp_servers` that is a program starts"
-    ),
     "second wall of files": "Landlock is the first one at the level 'container'",
 }
 
@@ -193,7 +190,7 @@ def _judge(results: trial_kernels.ProbeResults, config: settings.Settings) -> li
         detail = "not frozen without control groups: what code left running goes on"
         findings.append(_finding("idle sessions", None, detail))
     if results.walls is forkserver_clients.Walls.CONTAINER:
-        findings += _missing_in_container(results, config)
+        findings += _missing_in_container()
     return findings
 
 
@@ -229,14 +226,10 @@ def _no_namespaces(results: trial_kernels.ProbeResults, sandbox: settings.Sandbo
     )
 
 
-def _missing_in_container(
-    results: trial_kernels.ProbeResults, config: settings.Settings
-) -> Iterator[Finding]:
-    """Report what needs namespaces; a failure only if the settings ask for it."""
+def _missing_in_container() -> Iterator[Finding]:
+    """Report what needs namespaces and does not apply."""
     for name, detail in _NOT_IN_CONTAINERS.items():
-        needs_programs = any(server.command for server in config.mcp_servers)
-        is_missing = name == "programs of tools" and needs_programs
-        yield _finding(name, False if is_missing else None, detail, fix=advice.STRONGER)
+        yield _finding(name, None, detail, fix=advice.STRONGER)
 
 
 def _uid_per_session(results: trial_kernels.ProbeResults) -> Finding:

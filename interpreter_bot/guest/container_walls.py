@@ -266,14 +266,18 @@ def confine_program(
 
     Args:
         readable: what it may read beside the system.
-        writable: its directory; it begins there.
+        writable: its directory, in which it begins, and has its home and temporary files.
         uid: its user id, which all programs may have; None for that of now.
         has_network: it has the container's network, but no sockets of files.
     """
+    # Its own user may not be able to walk there.
+    _pin(os.open(writable, os.O_PATH | os.O_DIRECTORY), _TEMPORARY)
+    home = _path(_TEMPORARY)
+    os.chdir(home)
+    os.environ.update(HOME=home, TMPDIR=home)
     ruleset = landlock.prepare(
-        [*_READABLE, *readable], [writable], _DEVICES, ports=None if has_network else ()
+        [*_READABLE, *readable], [_TEMPORARY], _DEVICES, ports=None if has_network else ()
     )
-    os.chdir(writable)
     _enter(ruleset, uid)
     syscalls.drop_capabilities()
     program = seccomp.build(has_namespaces=False, has_shared_id=True, has_network=has_network)

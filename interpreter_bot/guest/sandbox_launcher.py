@@ -147,7 +147,6 @@ def _exec_in_container(spec: dict[str, Any], program: list[str]) -> NoReturn:
         uid=uid,
         has_network=spec["has_network"],
     )
-    os.environ.update(HOME=spec["temporary"], TMPDIR=spec["temporary"])
     os.execvp(program[0], program)
 
 

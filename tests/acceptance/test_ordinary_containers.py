@@ -1,6 +1,7 @@
 """What people and operators meet in an ordinary container, where namespaces are refused."""
 
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -20,7 +21,8 @@ kind = "sqlite"
 address = "/tmp/sales.sqlite"
 [[mcp_servers]]
 name = "clock"
-command = ["/usr/bin/cat"]
+command = ["python3", "/usr/local/mcp_program.py"]
+readable = ["/usr/local"]
 """
 CELL = """
 import socket
@@ -78,17 +80,19 @@ def test_programs_that_resolve_paths_find_their_files(config, options):
     assert done.returncode == 0, done.stderr
 
 
-def test_operator_learns_why_a_program_offers_no_tools(config):
-    done = run_in_container(config, "tools")
-    assert "cannot have a sandbox here" in done.stdout + done.stderr
+@pytest.mark.parametrize("options", [[], ["--plain"]], ids=["root", "plain"])
+def test_a_program_offers_its_tools(config, options):
+    fakes = pathlib.Path(__file__).parents[1] / "fakes"
+    config.write_text(SETTINGS.replace("/usr/local", str(fakes)))
+    done = run_in_container(config, "tools", options=options)
+    assert "environment" in done.stdout, done.stderr
 
 
-def test_operator_learns_that_doors_work_and_programs_of_tools_do_not(config):
+def test_operator_learns_that_doors_work(config):
     done = run_in_container(config, "doctor", prelude=DATABASE)
     assert "level: container" in done.stdout + done.stderr
     rows = {line[:22].strip(): line for line in done.stdout.splitlines()}
     assert " yes " in rows["doors"]
-    assert " NO " in rows["programs of tools"]
 
 
 CLOSE_PYTHON = """

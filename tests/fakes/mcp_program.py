@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import sys
+import tempfile  # noqa: F401 - for "try"
 import time
 
 

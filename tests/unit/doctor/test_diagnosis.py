@@ -156,7 +156,7 @@ def test_every_wall_of_a_container_is_a_level_of_its_own():
     assert "all processes" in namespaces.consequence
     assert namespaces.fix
     different = {finding.name for finding in findings if finding.is_active is None}
-    assert different == {"host name", "idle sessions", "programs of tools", "second wall of files"}
+    assert different == {"host name", "idle sessions", "second wall of files"}
 
 
 OF_CONTAINERS = sorted(set(diagnosis._CHECKS[Walls.CONTAINER].values()) - NOT_WALLS)
@@ -179,13 +179,6 @@ def test_user_id_that_sessions_of_a_container_share_is_told_and_no_hole():
     assert finding.detail.endswith(": no")
     assert "/dev/shm" in finding.consequence
     assert "root" in finding.fix
-
-
-def test_programs_that_the_settings_ask_for_are_missed_in_a_container():
-    config = settings.Settings(mcp_servers=[{"name": "x", "command": ["x"]}])
-    findings, missing = judged(Walls.CONTAINER, config)
-    assert "programs of tools" in missing
-    assert diagnosis.level(findings) == "container"
 
 
 def test_no_findings_are_none():
