@@ -2,6 +2,8 @@
 
 Clients begin, follow, stop and acknowledge executions by id. If a host died, its executions' ends
 are added to their journals, with a sentence that says so.
+
+If running code asks something, all its followers may be asked, and the first answer counts.
 """
 
 from __future__ import annotations
@@ -14,11 +16,11 @@ import math
 import pathlib
 import time
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any, Final, Protocol
 
 from interpreter_bot import code_activity, errors, schedules, values
-from interpreter_bot.hosts import execution_questions, messages, ports
+from interpreter_bot.hosts import messages, ports
 from interpreter_bot.kernels import execution_journals, live_kernels
 from interpreter_bot.wording import host_words, run_words
 
@@ -34,12 +36,152 @@ SendEvent = Callable[[int, bytes], Awaitable[None]]
 """Takes the number of an event, and the event as `messages.pack` writes it."""
 
 
+class Questioner(Protocol):
+    """A follower of an execution who may answer the code's questions."""
+
+    def ask(self, number: int, request: values.InputRequested) -> None:
+        """Ask for an answer to the question of this number."""
+
+    def withdraw(self, number: int) -> None:
+        """Withdraw the question, as it is answered or no longer asked."""
+
+
+class Questions:
+    """The questions of one execution, one after the other."""
+
+    def __init__(self, input_seconds: float = math.inf) -> None:
+        """Wait at most `input_seconds` for an answer, not counting time without a follower."""
+        self._input_seconds = input_seconds
+        self._questioners: list[Questioner] = []
+        self._listeners_changed = asyncio.Event()
+        self._number = 0
+        self._request: values.InputRequested | None = None
+        self._answer: asyncio.Future[str] | None = None
+
+    async def ask(self, request: values.InputRequested) -> str:
+        """Ask all present and later followers, and return the first answer.
+
+        Raises:
+            BotError: no answer came in time, or the first one was a refusal.
+        """
+        self._number += 1
+        self._request = request
+        self._answer = asyncio.get_running_loop().create_future()
+        try:
+            for questioner in tuple(self._questioners):
+                questioner.ask(self._number, request)
+            return await self._await_answer(self._answer)
+        finally:
+            self._answer = self._request = None
+            for questioner in tuple(self._questioners):
+                questioner.withdraw(self._number)
+
+    async def _await_answer(self, answer: asyncio.Future[str]) -> str:
+        remaining = self._input_seconds
+        while not answer.done() and remaining > 0:
+            self._listeners_changed.clear()
+            # Time runs only while somebody is asked.
+            timeout = remaining if self._questioners and remaining < math.inf else None
+            began = time.monotonic()
+            change = asyncio.create_task(self._listeners_changed.wait(), name="listeners")
+            either: set[asyncio.Future[Any]] = {answer, change}
+            try:
+                await asyncio.wait(either, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                change.cancel()
+            if timeout is not None:
+                remaining -= time.monotonic() - began
+        if not answer.done():
+            raise errors.UnansweredError
+        return answer.result()
+
+    def answer(self, number: int, answer: str | errors.BotError) -> None:
+        """Accept an answer or a refusal; ignore one that comes too late."""
+        if number != self._number or self._answer is None or self._answer.done():
+            return
+        if isinstance(answer, str):
+            self._answer.set_result(answer)
+        else:
+            self._answer.set_exception(answer)
+
+    @contextlib.contextmanager
+    def listening(self, questioner: Questioner) -> Iterator[None]:
+        """Ask a follower too, as long as the context is open."""
+        self._questioners.append(questioner)
+        self._listeners_changed.set()
+        try:
+            if self._request is not None:
+                questioner.ask(self._number, self._request)
+            yield
+        finally:
+            self._questioners.remove(questioner)
+            if self._request is not None:
+                questioner.withdraw(self._number)
+            self._listeners_changed.set()
+
+
+class CallbackQuestioner:
+    """Answers each question with what a callback returns; implements `Questioner`."""
+
+    def __init__(self, questions: Questions, ask: ports.Ask) -> None:
+        self._questions = questions
+        self._ask = ask
+        self._call_task: asyncio.Task[None] | None = None
+
+    def ask(self, number: int, request: values.InputRequested) -> None:
+        """Call back."""
+        self._call_task = asyncio.create_task(self._call(number, request), name="answer to code")
+
+    async def _call(self, number: int, request: values.InputRequested) -> None:
+        try:
+            self._questions.answer(number, await self._ask(request))
+        except errors.BotError as error:
+            self._questions.answer(number, error)
+
+    def withdraw(self, number: int) -> None:
+        """End the call."""
+        if self._call_task is not None:
+            self._call_task.cancel()
+
+
+class _OrderedQuestioner:
+    """Delays a question until the events before it were sent."""
+
+    def __init__(
+        self,
+        questioner: Questioner,
+        journal: execution_journals.Journal,
+        sent: int,
+    ) -> None:
+        """Begin after event number `sent`."""
+        self._questioner = questioner
+        self._journal = journal
+        self._sent = sent
+        self._waiting: tuple[int, int, values.InputRequested] | None = None
+
+    def ask(self, number: int, request: values.InputRequested) -> None:
+        """Ask once all present events of the journal were sent."""
+        self._waiting = self._journal.last, number, request
+        self.note_sent(self._sent)
+
+    def note_sent(self, number: int) -> None:
+        """Note the number of an event that was sent, and ask a question that waited for it."""
+        self._sent = number
+        if self._waiting is not None and number >= self._waiting[0]:
+            _, question, request = self._waiting
+            self._waiting = None
+            self._questioner.ask(question, request)
+
+    def withdraw(self, number: int) -> None:
+        """Withdraw the question."""
+        self._waiting = None
+        self._questioner.withdraw(number)
+
+
 class _Execution:
     """An execution that runs, or waits for its kernel."""
 
-    def __init__(
-        self, kernel: live_kernels.Kernel, questions: execution_questions.Questions
-    ) -> None:
+    def __init__(self, kernel: live_kernels.Kernel, questions: Questions) -> None:
         self.kernel = kernel
         self.questions = questions
         self.is_running = False
@@ -136,7 +278,7 @@ class Executions:
         self._known_ids[execution_id] = None
         if len(self._known_ids) > _MAX_KNOWN_IDS:
             del self._known_ids[next(iter(self._known_ids))]
-        questions = execution_questions.Questions(self._input_seconds)
+        questions = Questions(self._input_seconds)
         execution = self._running[execution_id] = _Execution(kernel, questions)
         ask = questions.ask if can_ask else None
         running = self._run(execution, journal, code, ask=ask, seconds=seconds, is_own=is_own)
@@ -193,7 +335,7 @@ class Executions:
         """Return whether an execution of this id was begun; its events may be forgotten."""
         return execution_id in self._known_ids or self._journals.find(execution_id) is not None
 
-    def questions(self, execution_id: str) -> execution_questions.Questions | None:
+    def questions(self, execution_id: str) -> Questions | None:
         """Return the questions of a running execution; None for others."""
         execution = self._running.get(execution_id)
         return None if execution is None else execution.questions
@@ -204,7 +346,7 @@ class Executions:
         *,
         after: int,
         send: SendEvent,
-        questioner: execution_questions.Questioner | None,
+        questioner: Questioner | None,
     ) -> None:
         """Send the events after a number as they come, the end last; needs no lease.
 
@@ -328,40 +470,6 @@ async def _send_end(journal: execution_journals.Journal, after: int, send: SendE
     if not ends:
         raise errors.ExecutionMissingError
     await send(max(after, journal.last) + 1, ends[-1])
-
-
-class _OrderedQuestioner:
-    """Delays a question until the events before it were sent."""
-
-    def __init__(
-        self,
-        questioner: execution_questions.Questioner,
-        journal: execution_journals.Journal,
-        sent: int,
-    ) -> None:
-        """Begin after event number `sent`."""
-        self._questioner = questioner
-        self._journal = journal
-        self._sent = sent
-        self._waiting: tuple[int, int, values.InputRequested] | None = None
-
-    def ask(self, number: int, request: values.InputRequested) -> None:
-        """Ask once all present events of the journal were sent."""
-        self._waiting = self._journal.last, number, request
-        self.note_sent(self._sent)
-
-    def note_sent(self, number: int) -> None:
-        """Note the number of an event that was sent, and ask a question that waited for it."""
-        self._sent = number
-        if self._waiting is not None and number >= self._waiting[0]:
-            _, question, request = self._waiting
-            self._waiting = None
-            self._questioner.ask(question, request)
-
-    def withdraw(self, number: int) -> None:
-        """Withdraw the question."""
-        self._waiting = None
-        self._questioner.withdraw(number)
 
 
 def _age_seconds(about: bytes) -> float:

@@ -9,6 +9,7 @@ executions of the former host end as lost.
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import contextlib
 import dataclasses
@@ -18,7 +19,7 @@ import pathlib
 import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import aiohttp
 
@@ -50,9 +51,10 @@ Revive: TypeAlias = Callable[[], Awaitable[None]]
 """Starts a host, if there is none."""
 
 
-class Call(Protocol):
+class Call(abc.ABC):
     """A lease, a kernel that starts, or an execution that is followed."""
 
+    @abc.abstractmethod
     def message(self, *, host_changed: bool) -> messages.ToHost:
         """Return the message that opens the call, the first time or again.
 
@@ -60,17 +62,17 @@ class Call(Protocol):
             host_changed: the host that received it before is gone.
         """
 
-    def on_reply(self, reply: messages.Reply) -> None:
+    def on_reply(self, reply: messages.Reply) -> None:  # noqa: B027 - a lease has none
         """Handle a reply of the host."""
 
-    def on_event(self, number: int, record: bytes) -> None:
+    def on_event(self, number: int, record: bytes) -> None:  # noqa: B027 - only executions have any
         """Handle an event of an execution.
 
         Raises:
             MalformedError: the record is not an event.
         """
 
-    def on_host_lost(self) -> None:
+    def on_host_lost(self) -> None:  # noqa: B027 - the next host gets a lease
         """End the call, as its host is gone."""
 
 

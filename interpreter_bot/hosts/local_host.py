@@ -15,7 +15,6 @@ from typing import Final
 
 from interpreter_bot import code_activity, errors, schedules, session_variables, values
 from interpreter_bot.hosts import (
-    execution_questions,
     executions,
     kernel_doors,
     messages,
@@ -425,7 +424,7 @@ async def _follow(
     questions = host_executions.questions(execution_id)
     questioner = None
     if ask is not None and questions is not None:
-        questioner = execution_questions.CallbackQuestioner(questions, ask)
+        questioner = executions.CallbackQuestioner(questions, ask)
     await host_executions.follow(execution_id, after=after, send=send, questioner=questioner)
     if end is None:
         raise errors.ExecutionMissingError

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
-import functools
 import logging
 import pathlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
@@ -18,7 +17,6 @@ from typing import Any, Final, TypeVar
 from interpreter_bot import code_activity, errors, values
 from interpreter_bot.hosts import (
     host_addresses,
-    host_calls,
     host_connection,
     kernel_doors,
     messages,
@@ -27,6 +25,7 @@ from interpreter_bot.hosts import (
     remote_workspaces,
     requests,
 )
+from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
@@ -72,27 +71,168 @@ class RemoteKernel:
         return end
 
 
-class RemoteLease:
-    """A lease of another process's kernel; implements `ports.Lease`."""
+class _KernelStart(host_connection.Call):
+    """The start of a leased kernel.
+
+    Attributes:
+        result: the kernel's description.
+    """
+
+    def __init__(self, number: int, lease: int, waiting: ports.OnWait | None) -> None:
+        self._number, self._lease, self._waiting = number, lease, waiting
+        self.result: asyncio.Future[messages.KernelStarted] = (
+            asyncio.get_running_loop().create_future()
+        )
+
+    def message(self, *, host_changed: bool) -> messages.ToHost:
+        """Return the request for the kernel; another host gets the same."""
+        return messages.StartKernel(self._number, self._lease)
+
+    def on_reply(self, reply: messages.Reply) -> None:
+        """Handle the started kernel, a sentence on what the start waits for, or its failure."""
+        if self.result.done():
+            return
+        match reply:
+            case messages.Failed(_, error):
+                self.result.set_exception(messages.error(error))
+            case messages.KernelStarted():
+                self.result.set_result(reply)
+            case messages.Waiting(_, sentence) if self._waiting is not None:
+                self._waiting(sentence)
+
+    def on_host_lost(self) -> None:
+        """Fail the start."""
+        if not self.result.done():
+            self.result.set_exception(errors.KernelStartError(host_words.LOST))
+
+
+class ExecutionCall(host_connection.Call):
+    """An execution that is followed, and begun first if there is code.
+
+    Attributes:
+        result: its end.
+    """
 
     def __init__(
         self,
         connection: host_connection.HostConnection,
         number: int,
-        open_doors: Callable[[str], Awaitable[None]],
+        execution_id: str,
+        *,
+        after: int,
+        show: ports.Show,
+        ask: ports.Ask | None,
+        code: messages.Code | None,
     ) -> None:
         self._connection = connection
         self._number = number
-        self._open_doors = open_doors
+        self._execution_id = execution_id
+        self._after = after
+        self._show = show
+        self._ask = ask
+        self._code = code
+        self._was_sent = False
+        self._answer_tasks: dict[int, asyncio.Task[None]] = {}
+        self.result: asyncio.Future[ports.ExecutionEnd] = asyncio.get_running_loop().create_future()
+
+    def message(self, *, host_changed: bool) -> messages.ToHost:
+        """Return the request to begin the execution and follow it after the last event."""
+        # Another host would run the code a second time.
+        code = None if host_changed and self._was_sent else self._code
+        self._was_sent = True
+        # The host repeats questions that are still open.
+        self.close()
+        return messages.Follow(
+            self._number, self._execution_id, self._after, self._ask is not None, code
+        )
+
+    def on_reply(self, reply: messages.Reply) -> None:
+        """Handle a question of the code, or the reason why nothing can be followed."""
+        match reply:
+            case messages.Failed(_, fields):
+                error = messages.error(fields)
+                if isinstance(error, errors.ExecutionMissingError) and self._code is not None:
+                    self.on_host_lost()
+                elif not self.result.done():
+                    self.result.set_exception(error)
+            case messages.Question(_, question, request):
+                if (task := self._answer_tasks.pop(question, None)) is not None:
+                    task.cancel()
+                if request is not None and self._ask is not None:
+                    answer_code = self._answer(question, request, self._ask)
+                    task = asyncio.create_task(answer_code, name="answer to code")
+                    self._answer_tasks[question] = task
+
+    async def _answer(self, question: int, request: values.InputRequested, ask: ports.Ask) -> None:
+        text, error = None, None
+        try:
+            text = await ask(request)
+        except errors.BotError as refusal:
+            error = messages.error_fields(refusal)
+        self._connection.send(messages.Answer(self._execution_id, question, text, error))
+
+    def on_event(self, number: int, record: bytes) -> None:
+        """Handle an output or the end; skip one that was received before."""
+        if number <= self._after or self.result.done():
+            return
+        event = messages.unpack(record)
+        self._after = number
+        if isinstance(event, ports.ExecutionEnd):
+            self.result.set_result(event)
+        else:
+            self._show(event, number)
+
+    def on_host_lost(self) -> None:
+        """End as crashed: the host that ran the code is gone."""
+        if not self.result.done():
+            finished = values.Finished(
+                values.Ending.CRASHED, 0.0, host_words.LOST, kernel_lost=True
+            )
+            self.result.set_result(ports.ExecutionEnd(finished, loss_reason=host_words.LOST))
+
+    def close(self) -> None:
+        """Withdraw all open questions."""
+        for task in self._answer_tasks.values():
+            task.cancel()
+        self._answer_tasks.clear()
+
+
+class RemoteLease(host_connection.Call):
+    """A lease of another process's kernel; implements `ports.Lease`.
+
+    Attributes:
+        number: of its call.
+    """
+
+    def __init__(
+        self,
+        connection: host_connection.HostConnection,
+        doors: remote_doors.RemoteDoors,
+        key: str,
+        *,
+        person: str = "",
+        epoch: int = 0,
+        is_ephemeral: bool = False,
+    ) -> None:
+        self.number = connection.new_call_number()
+        self._connection, self._doors = connection, doors
+        self._message = messages.Lease(self.number, key, person, epoch, is_ephemeral)
+
+    def message(self, *, host_changed: bool) -> messages.ToHost:
+        """Return the lease; another host gets the same."""
+        return self._message
 
     async def kernel(self, *, waiting: ports.OnWait | None = None) -> RemoteKernel:
         """Return the session's kernel; see `ports.Lease.kernel`."""
         number = self._connection.new_call_number()
-        call = host_calls.KernelCall(number, self._number, waiting)
-        with self._connection.open_call(number, call):
-            started = await call.result
-        await self._open_doors(started.id)
-        return RemoteKernel(self._connection, self._number, started)
+        start = _KernelStart(number, self.number, waiting)
+        with self._connection.open_call(number, start):
+            started = await start.result
+        lease = self._message
+        await self._doors.open(
+            lease.key, started.id, epoch=lease.epoch, is_claimed=bool(lease.person)
+        )
+        return RemoteKernel(self._connection, self.number, started)
 
 
 class RemoteHost(ports.HostProcess):
@@ -163,9 +303,8 @@ class RemoteHost(ports.HostProcess):
         """If the connection is ephemeral, let the host forget a session when it ends."""
         if self._is_ephemeral and key not in self.ephemeral_keys:
             self.ephemeral_keys.add(key)
-            number = self.connection.new_call_number()
-            call = host_calls.LeaseCall(number, key, "", is_ephemeral=True)
-            self._stack.enter_context(self.connection.open_call(number, call))
+            lease = RemoteLease(self.connection, self._doors, key, is_ephemeral=True)
+            self._stack.enter_context(self.connection.open_call(lease.number, lease))
 
     def at(self, epoch: int) -> RemoteHost:
         """Return this host with an epoch in all its requests; see `placed_hosts`."""
@@ -225,13 +364,9 @@ class RemoteHost(ports.HostProcess):
     async def lease(self, key: str, *, person: str = "") -> AsyncIterator[RemoteLease]:
         """Lease a session's kernel."""
         self._forget_at_end(key)
-        number = self.connection.new_call_number()
-        call = host_calls.LeaseCall(number, key, person, epoch=self._epoch)
-        with self.connection.open_call(number, call):
-            open_doors = functools.partial(
-                self._doors.open, key, epoch=self._epoch, is_claimed=bool(person)
-            )
-            yield RemoteLease(self.connection, number, open_doors)
+        lease = RemoteLease(self.connection, self._doors, key, person=person, epoch=self._epoch)
+        with self.connection.open_call(lease.number, lease):
+            yield lease
 
     async def follow(
         self, execution_id: str, *, after: int = 0, show: ports.Show, ask: ports.Ask | None
@@ -290,7 +425,7 @@ async def _follow(
 ) -> ports.ExecutionEnd:
     """Follow an execution to its end; with `code`, begin it first."""
     number = connection.new_call_number()
-    call = host_calls.ExecutionCall(
+    call = ExecutionCall(
         connection, number, execution_id, after=after, show=show, ask=ask, code=code
     )
     try:

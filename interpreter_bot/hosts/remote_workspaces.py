@@ -11,7 +11,7 @@ from typing import Any, Final
 import aiohttp
 
 from interpreter_bot import errors, values
-from interpreter_bot.hosts import host_calls, host_connection, ports, requests
+from interpreter_bot.hosts import host_connection, messages, ports, requests
 from interpreter_bot.text import file_names
 from interpreter_bot.wording import host_words
 
@@ -26,10 +26,9 @@ class RemoteContent:
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
         try:
-            self.info = host_calls.read(
-                values.FileInfo, json.loads(response.headers.get("X-File", ""))
-            )
-        except ValueError as error:
+            info = json.loads(response.headers.get("X-File", ""))
+            self.info = messages.read(values.FileInfo, info)
+        except ValueError as error:  # MalformedError is one.
             raise errors.KernelError(host_words.UNREADABLE) from error
 
     async def __aiter__(self) -> AsyncIterator[bytes]:

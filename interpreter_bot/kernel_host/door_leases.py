@@ -4,7 +4,7 @@ A bot holds a kernel's doors as long as its link is open. While no bot holds the
 is told so. The next bot takes the doors over or, if its rules let nothing through any more, shuts
 them, which code is told. Of several bots, the one holds them that runs a turn there, or did last.
 
-The bot's end is `hosts.tunneled_doors`. A limited number of connections is accepted at a time;
+The bot's end is `hosts.remote_doors`. A limited number of connections is accepted at a time;
 others wait in the kernel's own network. A connection that the bot does not fetch, or that is open
 when its link breaks, is reset.
 """

@@ -207,7 +207,7 @@ async def test_the_next_bot_has_the_doors_and_none_is_there_between(fleet):
         assert await fleet.get(hosts, key) == "outside"
     # As a command that looks has no rules, and takes over nothing.
     async with test_fleet.opened(fleet.config) as (hosts, _):
-        assert "is not there just now" in await fleet.get(hosts, key)
+        assert "is not there right now" in await fleet.get(hosts, key)
     async with fleet.bot() as hosts:
         await test_fleet.until(lambda: any(one[0] == key for one in kept(hosts)))
         assert await fleet.get(hosts, key) == "outside"

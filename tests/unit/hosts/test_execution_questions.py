@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from interpreter_bot import errors, values
-from interpreter_bot.hosts import execution_questions
+from interpreter_bot.hosts import executions
 
 REQUEST = values.InputRequested("?", is_password=False)
 
@@ -21,7 +21,7 @@ class Silent:
 
 
 async def test_time_for_an_answer_runs_only_while_somebody_is_there_to_give_it():
-    questions = execution_questions.Questions(0.1)
+    questions = executions.Questions(0.1)
     asking = asyncio.create_task(questions.ask(REQUEST))
     await asyncio.wait({asking}, timeout=0.5)
     assert not asking.done()
@@ -30,7 +30,7 @@ async def test_time_for_an_answer_runs_only_while_somebody_is_there_to_give_it()
 
 
 async def test_all_who_can_be_called_are_asked_and_the_others_no_longer_once_one_has_answered():
-    questions, ends = execution_questions.Questions(), []
+    questions, ends = executions.Questions(), []
 
     async def answering(request):
         await asyncio.sleep(0)
@@ -43,9 +43,9 @@ async def test_all_who_can_be_called_are_asked_and_the_others_no_longer_once_one
             ends.append("withdrawn")
 
     with (
-        questions.listening(execution_questions.CallbackQuestioner(questions, waiting)),
+        questions.listening(executions.CallbackQuestioner(questions, waiting)),
         questions.listening(Silent()),
-        questions.listening(execution_questions.CallbackQuestioner(questions, answering)),
+        questions.listening(executions.CallbackQuestioner(questions, answering)),
     ):
         async with asyncio.timeout(20):
             assert await questions.ask(REQUEST) == "first"
@@ -54,7 +54,7 @@ async def test_all_who_can_be_called_are_asked_and_the_others_no_longer_once_one
 
 
 async def test_who_goes_is_asked_no_more_and_who_refuses_says_why():
-    questions, begun, ended = execution_questions.Questions(), asyncio.Event(), asyncio.Event()
+    questions, begun, ended = executions.Questions(), asyncio.Event(), asyncio.Event()
 
     async def waiting(request):
         begun.set()
@@ -67,10 +67,10 @@ async def test_who_goes_is_asked_no_more_and_who_refuses_says_why():
         raise errors.BotError("Not now.")
 
     async with asyncio.timeout(20):
-        with questions.listening(execution_questions.CallbackQuestioner(questions, waiting)):
+        with questions.listening(executions.CallbackQuestioner(questions, waiting)):
             asking = asyncio.create_task(questions.ask(REQUEST))
             await begun.wait()
         await ended.wait()
-        questioner = execution_questions.CallbackQuestioner(questions, refusing)
+        questioner = executions.CallbackQuestioner(questions, refusing)
         with questions.listening(questioner), pytest.raises(errors.BotError, match="Not now"):
             await asking

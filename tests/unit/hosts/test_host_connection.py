@@ -10,7 +10,6 @@ from aiohttp import test_utils, web
 
 from interpreter_bot import errors, values
 from interpreter_bot.hosts import (
-    host_calls,
     host_connection,
     messages,
     placed_hosts,
@@ -92,7 +91,7 @@ async def _serving(path):
 
 def _follow(connection, stack):
     number = connection.new_call_number()
-    call = host_calls.ExecutionCall(
+    call = remote_host.ExecutionCall(
         connection, number, "e", after=0, show=lambda _: None, ask=None, code=None
     )
     stack.enter_context(connection.open_call(number, call))

@@ -13,7 +13,7 @@ from aiohttp import test_utils, web
 
 from interpreter_bot import code_activity, errors, settings
 from interpreter_bot.egress import broker
-from interpreter_bot.hosts import kernel_doors, messages, remote_doors, tunneled_doors
+from interpreter_bot.hosts import kernel_doors, messages, remote_doors
 
 OPENED = messages.encode(messages.DoorsOpened((1, 2)))
 ASKED = {"kernel": "k", "key": "s"}
@@ -110,7 +110,7 @@ async def _yes():
 
 
 async def _carrying(host, is_current=_yes):
-    doors = tunneled_doors.TunneledDoors(host, ASKED, is_current, ask=None)
+    doors = remote_doors.TunneledDoors(host, ASKED, is_current, ask=None)
     task = asyncio.create_task(doors.carry())
     await doors.opened
     return task, doors
@@ -164,7 +164,7 @@ async def test_a_host_that_does_not_say_the_ports_gives_no_doors(host, said):
 
 
 async def test_connections_end_where_their_session_is_elsewhere(host, monkeypatch):
-    monkeypatch.setattr(tunneled_doors, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(remote_doors, "_WHEREABOUTS_SECONDS", 0.05)
     places = [True, True]
 
     async def is_current():
