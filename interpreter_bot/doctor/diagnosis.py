@@ -27,7 +27,7 @@ from interpreter_bot.kernels.provisioning import forkserver_clients
 from interpreter_bot.mcp_servers import accepted_definitions
 from interpreter_bot.skills import accepted_skills
 from interpreter_bot.text import quantities
-from interpreter_bot.wording import host_words
+from interpreter_bot.wording import doctor_words, host_words
 
 _SOCKET_PATH_BYTES: Final = 107
 # Linux counts descriptors in flight between sockets by user. A session may have as many in flight
@@ -82,10 +82,6 @@ _WALLS_SEEN_FROM_HOST: Final = {
 _WALLS: Final = {
     walls: {*inside, *_WALLS_SEEN_FROM_HOST[walls]} - _NOT_WALLS
     for walls, inside in _CHECKS.items()
-}
-_NOT_IN_CONTAINERS: Final = {
-    "host name": "the container's own",
-    "second wall of files": "Landlock is the first one at the level 'container'",
 }
 
 
@@ -157,20 +153,17 @@ class _ErrorCollector(logging.Handler):
 
 
 def _finding(name: str, is_active: bool | None, detail: str, *, fix: str = "") -> Finding:
-    consequence, known_fix = advice.KNOWN[name]
+    consequence, known_fix = doctor_words.CHECKS[name]
     return Finding(name, is_active, consequence, fix or known_fix, detail)
 
 
 def _no_sandbox(error: Exception, complaints: Sequence[str], sandbox: settings.Sandbox) -> Finding:
     reason = "; ".join([str(error).removesuffix(host_words.SEE_DOCTOR), *complaints])
     if isinstance(error, errors.SettingsError):
-        fix = "Set paths or TMPDIR to directories that the bot may write to."
+        fix = doctor_words.SET_DIRECTORIES
     elif isinstance(error, errors.KernelStartError) and not complaints:
         # Python failed before any wall was built.
-        fix = (
-            "Run `interpreter-bot libraries`, or set kernels.python to an interpreter with "
-            "ipykernel and cloudpickle."
-        )
+        fix = doctor_words.SET_PYTHON
     else:
         fix = advice.advice_for(reason, sandbox)
     return _finding("sandbox", False, reason, fix=fix)
@@ -182,13 +175,12 @@ def _judge(results: trial_kernels.ProbeResults, config: settings.Settings) -> li
     else:
         findings = [_no_namespaces(results, config.sandbox)]
     for name, check in _CHECKS[results.walls].items():
-        breaches, detail = results.check_results.get(check, (["the probe did not answer"], ""))
+        breaches, detail = results.check_results.get(check, ([doctor_words.NO_PROBE], ""))
         findings.append(_finding(name, not breaches, "; ".join(breaches) or detail))
     findings.append(_uid_per_session(results))
     findings.append(_finding("control group", results.groups_version > 0, results.groups_reason))
     if not results.can_freeze:
-        detail = "not frozen without control groups: what code left running goes on"
-        findings.append(_finding("idle sessions", None, detail))
+        findings.append(_finding("idle sessions", None, doctor_words.NOT_FROZEN))
     if results.walls is forkserver_clients.Walls.CONTAINER:
         findings += _missing_in_container()
     return findings
@@ -199,9 +191,7 @@ def _user_namespace(results: trial_kernels.ProbeResults) -> Finding:
     uids = sorted({uid for session in results.host_views for uid in session.uids})
     ours = [session.namespaces.get("user", "") for session in results.host_views]
     is_apart = all(namespace not in ("", own) for namespace in ours)
-    detail = f"on the host, sessions run as user {', '.join(map(str, uids)) or 'unknown'}"
-    if not is_apart:
-        detail += "; not in user namespaces of their own"
+    detail = doctor_words.host_users(uids, is_apart=is_apart)
     return _finding("user namespace", is_apart and bool(uids) and 0 not in uids, detail)
 
 
@@ -212,58 +202,58 @@ def _namespaces(results: trial_kernels.ProbeResults) -> Finding:
         different = {own, first.get(kind, ""), second.get(kind, "")} - {""}
         if len(different) < 3:
             shared.append(kind)
-    detail = f"not apart from host and neighbours: {', '.join(shared)}" if shared else ""
-    return _finding("namespaces", not shared, detail or "pid, mnt, net, ipc, uts: one per session")
+    detail = doctor_words.shared_namespaces(shared) if shared else doctor_words.APART
+    return _finding("namespaces", not shared, detail)
 
 
 def _no_namespaces(results: trial_kernels.ProbeResults, sandbox: settings.Sandbox) -> Finding:
     if not results.refusal:
-        fix = 'Take sandbox.level = "container" out of the settings.'
-        return Finding("namespaces", False, advice.WITHOUT_NAMESPACES, fix, "not wanted")
-    fix = advice.advice_for(results.refusal, sandbox)
-    return Finding(
-        "namespaces", False, advice.WITHOUT_NAMESPACES, fix, f"refused: {results.refusal}"
-    )
+        fix, detail = doctor_words.ALLOW_NAMESPACES, doctor_words.NOT_WANTED
+    else:
+        fix = advice.advice_for(results.refusal, sandbox)
+        detail = doctor_words.refused(results.refusal)
+    return Finding("namespaces", False, doctor_words.WITHOUT_NAMESPACES, fix, detail)
 
 
 def _missing_in_container() -> Iterator[Finding]:
     """Report what needs namespaces and does not apply."""
-    for name, detail in _NOT_IN_CONTAINERS.items():
-        yield _finding(name, None, detail, fix=advice.STRONGER)
+    for name, detail in doctor_words.NOT_IN_CONTAINERS.items():
+        yield _finding(name, None, detail, fix=doctor_words.STRONGER)
 
 
 def _uid_per_session(results: trial_kernels.ProbeResults) -> Finding:
     first, second = (session.uid for session in results.host_views)
     is_active = len({first, second, os.geteuid()}) == 3
-    detail = f"{first} and {second}" if is_active else f"all sessions run as user {first}"
+    detail = f"{first} and {second}" if is_active else doctor_words.one_user(first)
     if is_active or results.walls is forkserver_clients.Walls.NAMESPACES:
         return _finding("user id per session", is_active, detail)
     detail += f": {results.shared_id_reason}" if results.shared_id_reason else ""
-    return Finding("user id per session", False, *advice.SHARED_ID_IN_CONTAINER, detail)
+    return Finding("user id per session", False, *doctor_words.SHARED_ID_IN_CONTAINER, detail)
 
 
 def _libraries(config: settings.Settings) -> Finding:
     problem = kernel_environment.problem(config)
-    detail = config.kernels.python or f"{kernel_environment.name(config)}, as this release names"
-    return _finding("libraries for code", not problem, problem or str(detail))
+    own = doctor_words.libraries_of_release(kernel_environment.name(config))
+    detail = problem or str(config.kernels.python or own)
+    return _finding("libraries for code", not problem, detail)
 
 
 def _disk(config: settings.Settings) -> Finding:
     data = config.paths.data
     existing = _nearest_existing(data)
     free = shutil.disk_usage(existing).free
-    detail = f"{data}: {quantities.size(free)} free{_largest_parts(data)}"
+    detail = doctor_words.free_disk(data, free, _largest_parts(data))
     needed = config.limits.workspace_bytes + config.limits.disk_reserve_bytes
     is_active = free >= needed
     if not is_active:
-        detail += f"; one session and the reserve may take {quantities.size(needed)}"
+        detail += doctor_words.disk_needed(needed)
     if not os.access(existing, os.W_OK | os.X_OK):
-        is_active, detail = False, f"{existing} cannot be written to"
+        is_active, detail = False, doctor_words.not_writable(existing)
     return _finding("disk", is_active, detail)
 
 
-def _largest_parts(data: pathlib.Path) -> str:
-    """Name the largest entries of the data directory."""
+def _largest_parts(data: pathlib.Path) -> list[tuple[str, int]]:
+    """Return names and sizes of the largest entries of the data directory."""
     sizes = {}
     with contextlib.suppress(OSError):
         for path in data.iterdir():
@@ -278,16 +268,13 @@ def _largest_parts(data: pathlib.Path) -> str:
                 sizes[path.name] = usage.bytes
             finally:
                 os.close(directory)
-    largest = sorted(sizes, key=lambda name: sizes[name], reverse=True)[:_MAX_LISTED]
-    listed = ", ".join(f"{quantities.size(sizes[name])} in {name}" for name in largest)
-    return f"; it holds {listed}" if listed else ""
+    return sorted(sizes.items(), key=lambda entry: entry[1], reverse=True)[:_MAX_LISTED]
 
 
 def _reserve(config: settings.Settings) -> Finding:
     free_bytes = machine_exhaustion.machine_memory().free_bytes
     reserve_bytes = config.limits.memory_reserve_bytes
-    detail = f"{quantities.size(free_bytes)} of memory are available; below "
-    detail += f"{quantities.size(reserve_bytes)} the session ends that took most of it"
+    detail = doctor_words.memory_left(free_bytes, reserve_bytes)
     is_active = 0 < reserve_bytes < free_bytes
     return _finding("memory of the machine", is_active, detail)
 
@@ -297,9 +284,9 @@ def _runtime(config: settings.Settings) -> Finding:
     longest = runtime / f"{pid}-{session_metering.start_ticks(pid)}" / ("x" * 8) / "k-1"
     size, existing = len(os.fsencode(longest)), _nearest_existing(runtime)
     is_writable = os.access(existing, os.W_OK | os.X_OK)
-    detail = f"socket paths in {runtime} have {size} of {_SOCKET_PATH_BYTES} bytes"
+    detail = doctor_words.socket_paths(runtime, size, _SOCKET_PATH_BYTES)
     if not is_writable:
-        detail = f"{existing} cannot be written to"
+        detail = doctor_words.not_writable(existing)
     return _finding("runtime directory", is_writable and size <= _SOCKET_PATH_BYTES, detail)
 
 
@@ -307,7 +294,7 @@ def _open_files(config: settings.Settings) -> Finding:
     hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     needed = _SESSIONS_OF_FILES * config.limits.open_files
     is_active = hard_limit == resource.RLIM_INFINITY or hard_limit >= needed
-    detail = f"at most {hard_limit}; {_SESSIONS_OF_FILES} times that of a session is {needed}"
+    detail = doctor_words.open_files(hard_limit, _SESSIONS_OF_FILES, needed)
     return _finding("open files of the bot", is_active, detail)
 
 
@@ -322,11 +309,12 @@ def _skills(config: settings.Settings) -> Iterator[Finding]:
         yield _finding("skills", False, str(error))
         return
     inactive = [status for status in statuses if status.standing is not accepted_skills.Standing.ON]
-    detail = f"{len(statuses) - len(inactive)} of {quantities.count(len(statuses), 'skill')} are on"
-    listed = ", ".join(
+    off = [
         f"{status.name!r} ({status.reason or status.standing})" for status in inactive[:_MAX_LISTED]
-    )
-    yield _finding("skills", not inactive, f"{detail}; off: {listed}" if inactive else detail)
+    ]
+    count = quantities.count(len(statuses), "skill")
+    detail = doctor_words.switched_on(len(statuses) - len(inactive), count, off)
+    yield _finding("skills", not inactive, detail)
 
 
 def _tools(config: settings.Settings) -> Iterator[Finding]:
@@ -334,19 +322,21 @@ def _tools(config: settings.Settings) -> Iterator[Finding]:
     if not config.mcp_servers:
         return
     definitions = accepted_definitions.AcceptedDefinitions(config.paths.data)
-    inactive, count = [], 0
+    inactive, count, total = [], 0, 0
     for server in config.mcp_servers:
         standings = definitions.usable(server.name).standings
         tools = {tool: standing for tool, standing in standings.items() if tool}
+        total += len(tools)
         on = [
             tool for tool, standing in tools.items() if standing is accepted_definitions.Standing.ON
         ]
         count += len(on)
         inactive += [f"{server.name}.{tool} ({tools[tool]})" for tool in tools if tool not in on]
-        inactive += [] if tools else [f"all of {server.name} (not listed yet)"]
-    detail = f"{quantities.count(count, 'tool')} of {len(config.mcp_servers)} servers are on"
-    listed = ", ".join(inactive[:_MAX_LISTED])
-    yield _finding("tools", not inactive, f"{detail}; off: {listed}" if inactive else detail)
+        inactive += [] if tools else [doctor_words.none_listed(server.name)]
+    detail = doctor_words.switched_on(
+        count, quantities.count(total, "tool"), inactive[:_MAX_LISTED]
+    )
+    yield _finding("tools", not inactive, detail)
 
 
 def _logins(config: settings.Settings) -> Iterator[Finding]:
@@ -363,10 +353,10 @@ def _logins(config: settings.Settings) -> Iterator[Finding]:
         return
     is_remote = config.slack.is_on or bool(config.discord.token.get_secret_value())
     if is_remote and not config.tool_logins.public_url:
-        detail = f"tool_logins.public_url is not set, so only people at this machine: {names[0]}"
+        detail = doctor_words.only_local_logins(names[0])
         yield _finding("logins at tools", False, detail)
         return
-    address = config.tool_logins.public_url or f"port {config.tool_logins.port} of this machine"
+    address = config.tool_logins.public_url or doctor_words.local_port(config.tool_logins.port)
     yield _finding("logins at tools", True, f"{', '.join(names)}, by {address}; {keys.where}")
 
 

@@ -11,18 +11,8 @@ from interpreter_bot import errors, settings
 from interpreter_bot.agent.llms import catalogues, model_choice, model_discovery
 from interpreter_bot.doctor import diagnosis
 from interpreter_bot.text import quantities
+from interpreter_bot.wording import doctor_words
 
-_CONSEQUENCE: Final = "This model answers no questions; people's own code still runs."
-_FIX: Final = (
-    "Check the address and name of the model, and the variable that holds its key; the log says "
-    "what the server answered."
-)
-_NONE: Final = "none is configured"
-_NONE_CONSEQUENCE: Final = "The small demo model answers questions; without it, nobody does."
-_NONE_FIX: Final = (
-    "Run `interpreter-bot setup`, or set OPENAI_API_KEY, ANTHROPIC_API_KEY, or OPENAI_BASE_URL for "
-    "a server of your own."
-)
 _MAX_MODELS: Final = 10
 
 
@@ -41,7 +31,15 @@ async def _check(
         discovery = await model_discovery.discover(environment)
     models = discovery.models[:_MAX_MODELS]
     if not models:
-        return (diagnosis.Finding("model", False, _NONE_CONSEQUENCE, _NONE_FIX, _NONE),)
+        return (
+            diagnosis.Finding(
+                "model",
+                False,
+                doctor_words.ONLY_DEMO,
+                doctor_words.SET_UP_MODEL,
+                doctor_words.NO_MODEL,
+            ),
+        )
     try:
         catalogue = catalogues.Catalogue(
             models,
@@ -50,7 +48,11 @@ async def _check(
             unlisted=discovery.unlisted,
         )
     except errors.SettingsError as error:
-        return (diagnosis.Finding("model", False, _CONSEQUENCE, _FIX, str(error)),)
+        return (
+            diagnosis.Finding(
+                "model", False, doctor_words.NO_MODEL_ANSWER, doctor_words.FIX_MODEL, str(error)
+            ),
+        )
     try:
         return tuple(await asyncio.gather(*(_ask_model(catalogue, model) for model in models)))
     finally:
@@ -64,6 +66,14 @@ async def _ask_model(catalogue: catalogues.Catalogue, model: settings.Model) -> 
     try:
         await model_choice.ask_for_a_word(catalogue, model.title)
     except errors.BotError as error:
-        return diagnosis.Finding(name, False, _CONSEQUENCE, _FIX, str(error))
+        return diagnosis.Finding(
+            name, False, doctor_words.NO_MODEL_ANSWER, doctor_words.FIX_MODEL, str(error)
+        )
     duration = quantities.duration(time.monotonic() - began)
-    return diagnosis.Finding(name, True, _CONSEQUENCE, _FIX, f"answered within {duration}")
+    return diagnosis.Finding(
+        name,
+        True,
+        doctor_words.NO_MODEL_ANSWER,
+        doctor_words.FIX_MODEL,
+        doctor_words.answered_within(duration),
+    )

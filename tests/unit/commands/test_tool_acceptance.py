@@ -33,17 +33,17 @@ async def test_what_is_new_or_changed_is_listed_and_used_once_it_was_accepted(
         (found,) = diagnosis._tools(config)
         return found.is_active, found.detail
 
-    assert finding() == (False, "0 tools of 1 servers are on; off: all of mail (not listed yet)")
+    assert finding() == (False, "on: 0 of 0 tools; off: all of mail (not listed yet)")
     listed = await said("list", status=1)
     assert "  send  new\n      +description: Send.\n" in listed
     command = listed.splitlines()[-1].partition("tools accept ")[2]
     assert await said("accept", command, status=0) == "1 tools of mail are on.\n"
     assert (await said("list", status=0)).endswith("  send  on\n")
-    assert finding() == (True, "1 tool of 1 servers are on")
+    assert finding() == (True, "on: 1 of 1 tool")
     server.tools = [tool_servers.tool("send", "Send, and tell me.", a="A.")]
     changed = await said("list", status=1)
     assert "  send  changed\n      -description: Send.\n      +description: Send, and" in changed
-    assert finding() == (False, "0 tools of 1 servers are on; off: mail.send (changed)")
+    assert finding() == (False, "on: 0 of 1 tool; off: mail.send (changed)")
     with pytest.raises(errors.BotError, match="read what has changed"):
         await said("accept", command, status=0)
     assert await said("refuse", "mail", status=0) == "The tools of mail are off.\n"

@@ -34,7 +34,7 @@ async def test_good_tokens_are_said_to_be_good():
     assert {name: finding.detail for name, finding in found.items()} == {
         "Slack bot token": "@interpreter in Loopback",
         "Slack scopes": "all that the manifest asks for",
-        "Slack app token": "Socket Mode may connect",
+        "Slack app token": "Socket Mode can connect",
         "Discord token": f"logged in as {discord.bot.name}",
         "Discord messages": "message content is granted",
     }

@@ -15,8 +15,8 @@ def test_an_index_that_can_be_used_is_told_from_one_that_cannot(tmp_path):
         index.add("six")
         there, _ = configured_services.check(bot, {}, None)
     assert [without.is_active, there.is_active, broken.is_active] == [True, True, False]
-    assert "without a six" in without.detail
-    assert "all names but nvidia-* may be installed, none younger than 7 days" in there.detail
+    assert "without a usable six" in without.detail
+    assert "all names but nvidia-* may be installed, at least 7 days old" in there.detail
     assert "missing imports: say" in there.detail
     assert "unheard-of" in broken.detail
     assert kept.is_active

@@ -230,7 +230,7 @@ def test_what_holds_the_disk_is_said(tmp_path):
     (tmp_path / "elsewhere").symlink_to("/usr")
     bot = settings.Settings(paths=settings.Paths(data=tmp_path, runtime=tmp_path))
     detail = diagnosis._disk(bot).detail
-    assert re.search(r"it holds 3(\.\d+)? MiB in workspaces, 1 MiB in x\.db", detail)
+    assert re.search(r"the largest parts are 3(\.\d+)? MiB in workspaces, 1 MiB in x\.db", detail)
 
 
 @pytest.mark.parametrize(("open_files", "is_enough"), [(64, True), (1 << 30, False)])
