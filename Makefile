@@ -150,7 +150,7 @@ format: setup ## Format, and repair what the linter can
 bench: setup ## Measure
 	$(BIN)/python -m bench
 
-docs: setup ## Write what docs/ has of the settings and of the figures
+docs: setup ## Write what docs/ and manifest.yml have of the settings, figures and commands
 	$(BIN)/python docs/generate.py
 
 # All is resolved together first, so that the locks agree on what several of them name.

@@ -1,5 +1,5 @@
-"""Write what docs/ has of the code: settings and figures. `make docs` runs it; a test says if it is
-stale."""
+"""Write what docs/ and manifest.yml have of the code: settings, figures, commands. `make docs` runs
+it; a test says if it is stale."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import pydantic
 
 from interpreter_bot import settings
+from interpreter_bot.platforms import command_table
 
 DOCS = pathlib.Path(__file__).parent
 RESULTS = DOCS.parent / "bench/results"
@@ -76,6 +77,8 @@ _UNITS = {
     "money": "money",
 }
 _TYPES = {bool: "`true` or `false`", int: "number", float: "number", dict: "table", tuple: "list"}
+_PLATFORMS = {"slack": "Slack", "discord": "Discord", "web": "page", "console": "terminal"}
+_MANIFEST = "../manifest.yml"
 _STATISTICS = {"p50": "median", "most": "maximum"}
 _SIZES = ((settings.GIB, "GiB"), (settings.MIB, "MiB"), (settings.KIB, "KiB"))
 
@@ -83,10 +86,32 @@ _SIZES = ((settings.GIB, "GiB"), (settings.MIB, "MiB"), (settings.KIB, "KiB"))
 def generate() -> dict[str, str]:
     """Return the text of each file, with what stands between its comments written again."""
     texts = {}
-    for name, part in (("configuration.md", _configuration()), ("benchmarks.md", _figures())):
+    parts = {
+        "configuration.md": _configuration(),
+        "benchmarks.md": _figures(),
+        "slack.md": _commands(),
+    }
+    for name, part in parts.items():
         before, comment, rest = re.split(r"(<!-- .*`make docs` .*-->\n)", (DOCS / name).read_text())
         texts[name] = f"{before}{comment}{part}<!-- end -->{rest.partition('<!-- end -->')[2]}"
+    manifest = (DOCS / _MANIFEST).read_text("utf-8")
+    names = " | ".join(name for name in command_table.offered("slack") if name != "py")
+    pattern = r"(command: /interpreter\n.*\n +usage_hint: ).*"
+    texts[_MANIFEST] = re.sub(pattern, rf'\g<1>"[{names}]"', manifest)
     return texts
+
+
+def _commands() -> str:
+    """Write the table of the commands in chats."""
+    rows = ["| command | effect | where |", "|---|---|---|"]
+    chats = command_table.offered("slack") | command_table.offered("discord")
+    for command in chats.values():
+        names = [name for key, name in _PLATFORMS.items() if key in command.platforms]
+        where = "everywhere" if len(names) == len(_PLATFORMS) else ", ".join(names)
+        platform = "slack" if "slack" in command.platforms else "discord"
+        usage = command.usage(platform).replace("|", "\\|")
+        rows.append(f"| `{usage}` | {command.help} | {where} |")
+    return "\n".join([*rows, ""])
 
 
 def _configuration() -> str:

@@ -15,10 +15,12 @@ from interpreter_bot.commands import console_runs
 from interpreter_bot.platforms import command_table
 from interpreter_bot.platforms.console import json_replies, terminal_replies, threaded_stdout
 from interpreter_bot.sessions import ports, requests, session_service
+from interpreter_bot.wording import command_words
 
 Reply: TypeAlias = json_replies.TurnJsonLines | terminal_replies.TurnPrinter
 
 _PERSON: Final = requests.Person("you")
+_CODE: Final = "/py "
 _SCOPE: Final = values.Scope("console", person=_PERSON.id)
 
 
@@ -71,16 +73,19 @@ class Turns:
             if self._options.model:
                 self._service.queries.check_model(self._options.model)
             are_answered = True
-            async for prompt in _prompts(prompts, self._writer, self._service, self._key):
+            async for prompt in _prompts(prompts, self._writer, self._place):
                 reply = self._new_reply()
                 try:
                     invocation = _invocation(prompt, is_typed=not prompts)
                     if invocation is not None and invocation.command.name == "exit":
                         break
-                    code = await _code(invocation, self._place)
-                    if invocation is not None and code is None:
-                        reply.tell(await _answer(invocation, self._place))
-                        continue
+                    code = None
+                    if invocation is not None:
+                        result = await command_table.run(invocation, self._place)
+                        if not isinstance(result, command_table.Run):
+                            reply.tell(_text(result, invocation.command.name))
+                            continue
+                        code = result.code
                 except errors.BotError as error:
                     reply.refuse(str(error))
                     are_answered = False
@@ -122,8 +127,7 @@ class Turns:
 async def _prompts(
     prompts: Sequence[str],
     writer: threaded_stdout.StdoutWriter,
-    service: session_service.SessionService,
-    key: values.SessionKey,
+    place: command_table.Place,
 ) -> AsyncIterator[str]:
     """Iterate over the prompts, or where there are none, over what a person enters."""
     for prompt in prompts:
@@ -132,19 +136,19 @@ async def _prompts(
         # Imported here: who asks one question does not wait for an editor of lines.
         from interpreter_bot.platforms.console import line_editor
 
-        complete = functools.partial(_completions, service, key)
+        complete = functools.partial(_completions, place)
         async for line in line_editor.lines(writer, complete):
             yield line
 
 
-async def _completions(
-    service: session_service.SessionService, key: values.SessionKey, code: str
-) -> list[tuple[str, int, str]]:
+async def _completions(place: command_table.Place, text: str) -> list[tuple[str, int, str]]:
     try:
-        found = await service.queries.completions(key, code)
+        if not text.startswith(_CODE):
+            return await command_table.completions(text, place) if text.startswith("/") else []
+        completions = await place.service.queries.completions(place.key, text.removeprefix(_CODE))
     except errors.BotError:
         return []  # No Python, or it is busy.
-    return [(word, found.typed, about) for word, _, about in found.options]
+    return [(word, completions.typed, about) for word, _, about in completions.options]
 
 
 def _invocation(prompt: str, *, is_typed: bool) -> command_table.Invocation | None:
@@ -163,21 +167,13 @@ def _local_time(moment: float) -> str:
     return f"{datetime.datetime.fromtimestamp(moment).astimezone():%-d %B at %H:%M}"
 
 
-async def _code(
-    invocation: command_table.Invocation | None, place: command_table.Place
-) -> str | None:
-    """Return the code that a command runs as a turn; None if it runs none."""
-    match invocation and invocation.command.name:
-        case "py":
-            return invocation.argument if invocation else None
-        case "again":
-            return "\n\n".join(await place.service.branches.lost_cells(place.key))
-    return None
-
-
-async def _answer(invocation: command_table.Invocation, place: command_table.Place) -> str:
-    answer = await command_table.run(invocation, place)
-    if isinstance(answer, str):
-        return answer
-    width = max(len(fact.label) for fact in answer)
-    return "\n".join(f"{fact.label:{width}}  {fact.value}".rstrip() for fact in answer)
+def _text(result: command_table.Result, name: str) -> str:
+    """Return the result of a command as the terminal shows it."""
+    match result:
+        case command_table.Said(text) | command_table.Private(text):
+            return text
+        case command_table.Listed() | command_table.Help():
+            rows = command_table.rows(result, "console")
+            width = max(len(fact.label) for fact in rows)
+            return "\n".join(f"{fact.label:{width}}  {fact.value}".rstrip() for fact in rows)
+    raise errors.BotError(command_words.not_offered(name))

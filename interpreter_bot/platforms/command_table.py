@@ -1,31 +1,48 @@
-"""The table of commands that people type behind a slash: name, argument, help, where, effect.
+"""The one table of commands: name, help, argument, where, effect.
 
-Parsing, help, completion and dispatch of the page and of the terminal are made from it. An effect
-answers with a sentence or a list of facts; what only one platform can do has none.
+Slack's words, help and manifest hint, Discord's tree, the page's and the terminal's list, help and
+completion are made from it. An effect returns one of a few results, which each platform draws by
+one function. Commands without an effect are done by each platform in its own way.
 """
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import dataclasses
 import difflib
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Literal, TypeAlias, get_args
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.rendering import offered_commands, session_facts
+from interpreter_bot.platforms.rendering import session_facts, stop_words
 from interpreter_bot.sessions import approval_policy, requests, session_service
 from interpreter_bot.text import quantities
-from interpreter_bot.wording import command_words, file_words, model_words, run_words, session_words
+from interpreter_bot.wording import (
+    access_words,
+    command_words,
+    file_words,
+    model_words,
+    run_words,
+    session_words,
+)
 
-Platform: TypeAlias = Literal["web", "console"]
-
-Answer: TypeAlias = str | Sequence[session_facts.Fact]
+FOLLOWING: Final = "follow_threads"
+"""Name of the choice whether threads are answered without a mention."""
 
 _SHAPE: Final = re.compile(r"/([A-Za-z][A-Za-z0-9_-]*)[?!.:,;]*(?:\s+(.*))?\Z", re.DOTALL)
+_WORDS: Final = re.compile(r"([A-Za-z]+)(?:\s+(.*))?\Z", re.DOTALL)
+_SIGNS_OF_CODE: Final = re.compile(r"[=()\[\]{}:#\"`+*/\\%!_\n]|\A\W*\w+\W*\Z")
 _MIN_LIKENESS: Final = 0.6
 # With a capital it may as well be the name of a folder.
 _MIN_LIKENESS_OF_NAMES: Final = 0.75
+_MAX_FILES: Final = 100
+NO_TURN: Final = 0
+"""The id of no turn: there is nothing to undo."""
+
+OpenCopy: TypeAlias = Callable[[], contextlib.AbstractAsyncContextManager[tuple[str, str]]]
+"""Opens a thread for a copy; gives its id and a link to it. If the block raises, it is deleted."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,9 +50,14 @@ class Place:
     """Where a command is given: a conversation, and the person who gives it.
 
     Attributes:
-        scope: of the person's choices.
+        scope: of the choices made here.
         approval: what the platform's own settings demand.
+        follows_threads: what they say about threads.
+        is_admin: the person may make choices for the scope.
         when: writes a moment, in seconds since the epoch, as the person reads it.
+        file_bytes: the largest file that can be sent here; None if there is no limit.
+        open_copy: opens a thread for a copy; None if the platform copies in its own way.
+        settings: the choices that can be made here, and their possible values.
     """
 
     service: session_service.SessionService
@@ -43,10 +65,98 @@ class Place:
     person: requests.Person
     scope: values.Scope
     approval: requests.Approval = "never"
+    follows_threads: bool = True
+    is_admin: bool = True
     when: Callable[[float], str] = session_facts.in_utc
+    file_bytes: int | None = None
+    open_copy: OpenCopy | None = None
+    settings: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
 
 
-Effect: TypeAlias = Callable[[Place, str], Awaitable[Answer]]
+@dataclasses.dataclass(frozen=True, slots=True)
+class Said:
+    """A sentence; `link` is in the platform's own markup."""
+
+    text: str
+    link: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Listed:
+    """A list of facts; `has_names`: their labels are names, to be shown as they are."""
+
+    title: str
+    facts: Sequence[session_facts.Fact]
+    has_names: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FileSent:
+    """A file; without data it is one of the conversation's files."""
+
+    name: str
+    data: bytes | None = None
+    about: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Private:
+    """Words for the person alone; with `url` a link, and words about it."""
+
+    text: str
+    url: str = ""
+    label: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Run:
+    """Code to be run as a request."""
+
+    code: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Help:
+    """The commands that do something here."""
+
+    commands: Sequence[Command]
+
+
+Result: TypeAlias = Said | Listed | FileSent | Private | Run | Help
+
+Effect: TypeAlias = Callable[[Place, str], Awaitable[Result]]
+
+_CHATS: Final = frozenset({"slack", "discord"})
+_ALL: Final = _CHATS | {"web", "console"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Argument:
+    """What follows a command.
+
+    Attributes:
+        choices: all there are; empty if there are others.
+        names: those that exist in a place, given the arguments before; None if it is free.
+        platforms: on which it is taken.
+    """
+
+    name: str
+    help: str
+    is_required: bool = False
+    choices: tuple[str, ...] = ()
+    names: Callable[[Place, Sequence[str]], Awaitable[Sequence[str]]] | None = None
+    platforms: frozenset[str] = _ALL
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it is either there or not."""
+        return self.choices == (self.name,)
+
+    @property
+    def usage(self) -> str:
+        """The argument as help shows it."""
+        usage = "|".join(self.choices) or self.name.upper()
+        return usage if self.is_required else f"[{usage}]"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,22 +164,37 @@ class Command:
     """A row of the table.
 
     Attributes:
-        argument: as help shows it; empty if there is none.
         help: what the command does, in a sentence.
         effect: what it does; None if each platform does it in its own way.
         platforms: on which it is offered.
+        needs: what has to be on for it to do anything.
+        is_public: everybody in a channel sees its result.
+        is_request: it becomes a request that runs code.
+        needs_admin: only admins may give it an argument.
+        questions: what is asked first, and the button's label, by the argument, if it came as
+            words.
     """
 
     name: str
-    argument: str
     help: str
     effect: Effect | None = None
-    platforms: frozenset[Platform] = frozenset(get_args(Platform))
+    arguments: tuple[Argument, ...] = ()
+    platforms: frozenset[str] = _ALL
+    needs: Literal["", "models", "network", "tools", "logins", "page"] = ""
+    is_public: bool = False
+    is_request: bool = False
+    needs_admin: bool = False
+    questions: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
 
-    @property
-    def usage(self) -> str:
-        """The command as people type it."""
-        return f"/{self.name} {self.argument}".rstrip()
+    def usage(self, platform: str) -> str:
+        """Return the command as people write it, without a slash."""
+        argument = self.argument(platform)
+        return f"{self.name} {argument.usage}" if argument else self.name
+
+    def argument(self, platform: str) -> Argument | None:
+        """Return its first argument on a platform; None if it takes none there."""
+        first = self.arguments[0] if self.arguments else None
+        return first if first and platform in first.platforms else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,134 +202,305 @@ class Invocation:
     """A command as a person typed it, and its argument."""
 
     command: Command
-    argument: str
+    argument: str = ""
 
 
-async def _limits(place: Place, _: str) -> Answer:
-    queries = place.service.queries
-    return session_facts.limits(queries.limits, queries.kernels, queries.sandbox_level)
+async def _py(_: Place, code: str) -> Result:
+    return Run(code)
 
 
-async def _network(place: Place, _: str) -> Answer:
-    return session_facts.network(place.service.queries.reach(place.key))
+async def _again(place: Place, _: str) -> Result:
+    return Run("\n\n".join(await place.service.branches.lost_cells(place.key)))
 
 
-async def _tools(place: Place, _: str) -> Answer:
-    return session_facts.tools(await place.service.queries.tools(place.key, place.person))
-
-
-async def _usage(place: Place, _: str) -> Answer:
-    return session_facts.usage(await place.service.queries.usage(place.key, place.person))
-
-
-async def _variables(place: Place, _: str) -> Answer:
-    return session_facts.variables(
-        await place.service.queries.variables(place.key), when=place.when
-    )
-
-
-async def _files(place: Place, _: str) -> Answer:
-    files = await place.service.queries.files(place.key)
-    newest = sorted(files, key=lambda file: file.modified_ns, reverse=True)
-    facts = [session_facts.Fact(file.name, quantities.size(file.size_bytes)) for file in newest]
-    return facts or file_words.NONE
-
-
-async def _connect(place: Place, server: str) -> Answer:
-    return await place.service.logins.link(place.key, place.person, server)
-
-
-async def _disconnect(place: Place, server: str) -> Answer:
-    return await place.service.logins.forget(place.key, place.person.id, server)
-
-
-async def _model(place: Place, words: str) -> Answer:
-    service = place.service
-    if words:
-        title = model_title(words, service.queries.models)
-        await service.choose_model(place.key, title)
-        return model_words.now_used(title)
-    current = await service.queries.model(place.key)
-    return session_facts.models(service.queries.models, current) or (model_words.NONE)
-
-
-async def _approval(place: Place, choice: str) -> Answer:
-    if choice:
-        await choose_approval(place, choice.lower())
-    level = await place.service.queries.approval(place.scope, place.approval)
-    return [session_facts.Fact(command_words.ASKS_BEFORE, level)]
-
-
-async def _help(place: Place, _: str) -> Answer:
-    is_on = await offered_commands.switches(place.service, place.key, place.person)
-    # Without a model nothing runs that a person would be asked about.
-    is_on["approval"] = is_on["model"]
-    return [
-        session_facts.Fact(command.usage, command.help)
-        for command in COMMANDS
-        if place.key.platform in command.platforms and is_on.get(command.name, True)
-    ]
-
-
-async def _stop(place: Place, _: str) -> Answer:
+async def _stop(place: Place, _: str) -> Result:
     if not await place.service.stop(place.key):
         raise errors.BotError(run_words.NOTHING_RUNS)
-    return "Stopped."
+    return Said(command_words.STOPPING)
 
 
-async def _reset(place: Place, _: str) -> Answer:
-    await place.service.reset(place.key)
-    return session_words.reset(files_deleted=False)
+async def _reset(place: Place, choice: str) -> Result:
+    await place.service.reset(place.key, files=bool(choice))
+    return Said(session_words.reset(files_deleted=bool(choice)))
 
 
-_WEB: Final = frozenset[Platform]({"web"})
-_CONSOLE: Final = frozenset[Platform]({"console"})
+async def _undo(place: Place, turn_id: str) -> Result:
+    """Take the last answer back; with the id of a turn, only if that is the last one."""
+    undone = await place.service.branches.undo(place.key, turn_id=int(turn_id) if turn_id else None)
+    return Said(session_words.undone(undone.request, undone.missed_runs, undone.files_flaw))
+
+
+async def _fork(place: Place, _: str) -> Result:
+    if place.open_copy is None:
+        raise errors.BotError(session_words.NO_THREAD_FOR_COPY)
+    async with place.open_copy() as (thread, link):
+        copy = dataclasses.replace(place.key, thread=thread)
+        await place.service.branches.fork(place.key, copy, place.person.id)
+    return Said(session_words.COPIED, link)
+
+
+async def _files(place: Place, name: str) -> Result:
+    if name:
+        return FileSent(name)
+    files = await place.service.queries.files(place.key)
+    if not files:
+        return Said(file_words.NONE)
+    newest = sorted(files, key=lambda file: file.modified_ns, reverse=True)
+    facts = [
+        session_facts.Fact(
+            file.name,
+            f"{quantities.size(file.size_bytes)}, {place.when(file.modified_ns // 10**9)}",
+        )
+        for file in newest[:_MAX_FILES]
+    ]
+    if len(files) > _MAX_FILES:
+        facts.append(session_facts.Fact("…", f"{len(files) - _MAX_FILES:,} more"))
+    return Listed(command_words.FILES_TITLE, facts, has_names=True)
+
+
+async def _variables(place: Place, _: str) -> Result:
+    variables = await place.service.queries.variables(place.key)
+    return Listed("Variables", session_facts.variables(variables, when=place.when))
+
+
+async def _notebook(place: Place, _: str) -> Result:
+    data = await place.service.queries.notebook(place.key)
+    return FileSent("conversation.ipynb", data, file_words.NOTEBOOK)
+
+
+async def _page(place: Place, _: str) -> Result:
+    link = await place.service.visits.link(place.key)
+    return Private(session_words.ABOUT_PAGE_LINK, link, session_words.PAGE_LINK)
+
+
+async def _model(place: Place, words: str) -> Result:
+    service, models = place.service, place.service.queries.models
+    if words:
+        is_default = words.lower() == command_words.DEFAULT and words not in models
+        await service.choose_model(place.key, None if is_default else model_title(words, models))
+        return Said(model_words.now_used(str(await service.queries.model(place.key))))
+    if not models:
+        return Said(service.model_notice or model_words.NONE)
+    return Listed("Models", session_facts.models(models, await service.queries.model(place.key)))
+
+
+async def _usage(place: Place, _: str) -> Result:
+    usage = await place.service.queries.usage(place.key, place.person)
+    return Listed("Usage", session_facts.usage(usage))
+
+
+async def _limits(place: Place, _: str) -> Result:
+    queries = place.service.queries
+    facts = session_facts.limits(queries.limits, queries.kernels, queries.sandbox_level)
+    if place.file_bytes is not None:
+        size = quantities.size(place.file_bytes)
+        facts.append(session_facts.Fact(command_words.FILE_SENT_HERE, size))
+    return Listed(command_words.CODE_LIMITS, facts)
+
+
+async def _network(place: Place, _: str) -> Result:
+    return Listed("Network", session_facts.network(place.service.queries.reach(place.key)))
+
+
+async def _tools(place: Place, _: str) -> Result:
+    tools = await place.service.queries.tools(place.key, place.person)
+    return Listed("Tools", session_facts.tools(tools))
+
+
+async def _connect(place: Place, server: str) -> Result:
+    return Private(await place.service.logins.link(place.key, place.person, server))
+
+
+async def _disconnect(place: Place, server: str) -> Result:
+    return Said(await place.service.logins.forget(place.key, place.person.id, server))
+
+
+async def _approval(place: Place, choice: str) -> Result:
+    if choice:
+        await choose_approval(place, choice)
+    level = await place.service.queries.approval(place.scope, place.approval)
+    sentence = access_words.approval(level)
+    return Said(sentence if choice in ("", level) else f"{sentence} {access_words.WEAKER}")
+
+
+async def _follow(place: Place, choice: str) -> Result:
+    if choice:
+        await place.service.choose(place.scope, FOLLOWING, choice == "on")
+    choices = await place.service.queries.choices(place.scope)
+    follows = choices.get(FOLLOWING)
+    is_on = follows if isinstance(follows, bool) else place.follows_threads
+    return Said(access_words.following(is_on))
+
+
+async def _help(place: Place, _: str) -> Result:
+    queries = place.service.queries
+    reach = queries.reach(place.key)
+    servers = await queries.tools(place.key, place.person)
+    is_on = {
+        "": True,
+        "models": bool(queries.models),
+        "network": bool(reach.hosts or reach.offers),
+        "tools": bool(servers),
+        "logins": any(server.is_logged_in is not None for server in servers),
+        "page": place.service.visits.is_on,
+    }
+    commands = offered(place.key.platform).values()
+    return Help([command for command in commands if is_on[command.needs]])
+
+
+async def _file_names(place: Place, _: Sequence[str]) -> Sequence[str]:
+    return [file.name for file in await place.service.queries.files(place.key)]
+
+
+async def _model_names(place: Place, _: Sequence[str]) -> Sequence[str]:
+    return (*place.service.queries.models, command_words.DEFAULT)
+
+
+async def _server_names(place: Place, _: Sequence[str]) -> Sequence[str]:
+    servers = await place.service.queries.tools(place.key, place.person)
+    return [server.server for server in servers if server.is_logged_in is not None]
+
+
+async def _setting_names(place: Place, _: Sequence[str]) -> Sequence[str]:
+    return tuple(place.settings)
+
+
+async def _setting_values(place: Place, before: Sequence[str]) -> Sequence[str]:
+    return (*place.settings.get("".join(before[:1]), ()), command_words.DEFAULT)
+
+
+_SERVER: Final = Argument(
+    "name", "The server, as “tools” lists it", is_required=True, names=_server_names
+)
 
 COMMANDS: Final = (
-    Command("py", "CODE", "Run your own Python, without a model; it may span several lines."),
-    Command("files", "", "List the files of this conversation.", _files),
-    Command("variables", "", "List variables and what is saved.", _variables),
-    Command("limits", "", "List the limits of a conversation.", _limits),
-    Command("network", "", "List the hosts and data that code may reach.", _network),
-    Command("tools", "", "List tools that your code can call.", _tools),
-    Command("connect", "NAME", "Log in at a tool server, so that tools act as you.", _connect),
-    Command("disconnect", "NAME", "Log out of a tool server, and delete your login.", _disconnect),
-    Command("model", "[NAME]", "List the models, or switch this conversation to one.", _model),
     Command(
-        "approval",
-        "[never|plan|every]",
-        "Show or choose when you are asked before the model's code runs.",
-        _approval,
+        "py",
+        "Run your own Python, without a model; it may span several lines.",
+        _py,
+        (Argument("code", "The code to run; without it, an editor opens", is_required=True),),
+        is_request=True,
     ),
-    Command("usage", "", "Show tokens and cost.", _usage),
-    Command("stop", "", "Stop the running code; variables are kept.", _stop),
-    Command("reset", "", "Restart Python without variables; files are kept.", _reset),
     Command(
-        "fork",
-        "",
-        "Continue in a copy of this conversation: variables, files and history.",
-        platforms=_WEB,
+        "again", "Rebuild lost variables by running their code again.", _again, is_request=True
+    ),
+    Command(
+        "stop",
+        "Stop the running code; variables are kept.",
+        _stop,
+        platforms=_ALL - {"discord"},
+    ),
+    Command(
+        "reset",
+        "Restart Python without variables and history; files are kept.",
+        _reset,
+        (Argument("files", "Delete the files in /mnt/data as well", choices=("files",)),),
+        is_public=True,
+        questions={
+            "": (command_words.RESET_QUESTION, "Reset"),
+            "files": (command_words.RESET_FILES_QUESTION, "Reset and delete"),
+        },
     ),
     Command(
         "undo",
-        "",
         "Go back to before the last answer: variables, files and history.",
-        platforms=_WEB,
+        _undo,
+        platforms=_ALL - {"console"},
+        is_public=True,
+        questions={"": (command_words.UNDO_QUESTION, "Undo")},
     ),
-    Command("again", "", "Rebuild lost variables by running their code again."),
-    Command("notebook", "", "Download the conversation as a notebook.", platforms=_WEB),
-    Command("help", "", "List the commands.", _help),
-    Command("exit", "", "End the chat.", platforms=_CONSOLE),
+    Command(
+        "fork",
+        "Continue in a copy of this conversation: variables, files and history.",
+        _fork,
+        platforms=_ALL - {"console"},
+        is_public=True,
+    ),
+    Command(
+        "files",
+        "List the files of this conversation.",
+        _files,
+        (Argument("name", "The file to get", names=_file_names, platforms=_CHATS),),
+    ),
+    Command("variables", "List variables and what is saved.", _variables),
+    Command(
+        "notebook",
+        "Get this conversation as a notebook.",
+        _notebook,
+        platforms=_ALL - {"console"},
+    ),
+    Command(
+        "page",
+        "Get a link to read this conversation on the page.",
+        _page,
+        platforms=_CHATS,
+        needs="page",
+    ),
+    Command(
+        "model",
+        "List the models, or switch this conversation to one.",
+        _model,
+        (Argument("name", "The model to use", names=_model_names),),
+        needs="models",
+    ),
+    Command(
+        "approval",
+        "Show or choose when a person is asked before the model's code runs.",
+        _approval,
+        (Argument("when", "When to ask", choices=get_args(requests.Approval)),),
+        platforms=_ALL - {"discord"},
+        needs="models",
+        needs_admin=True,
+    ),
+    Command(
+        "follow",
+        "Show or choose whether threads of one person are answered without a mention.",
+        _follow,
+        (Argument("whether", "Whether they are", choices=("on", "off")),),
+        platforms=frozenset({"slack"}),
+        needs_admin=True,
+    ),
+    Command(
+        "settings",
+        "View or change settings, for you, this channel or this server.",
+        None,
+        (
+            Argument("name", "The setting", names=_setting_names),
+            Argument("value", "New value; default resets it", names=_setting_values),
+            Argument("scope", "For whom", choices=("me", "channel", "server")),
+        ),
+        platforms=frozenset({"discord"}),
+    ),
+    Command("usage", "Show tokens and cost.", _usage),
+    Command("limits", "List the limits of a conversation.", _limits),
+    Command("network", "List the hosts and data that code may reach.", _network, needs="network"),
+    Command("tools", "List tools that your code can call.", _tools, needs="tools"),
+    Command(
+        "connect",
+        "Log in at a tool server, so that tools act as you.",
+        _connect,
+        (_SERVER,),
+        needs="logins",
+    ),
+    Command(
+        "disconnect",
+        "Log out of a tool server, and delete your login.",
+        _disconnect,
+        (_SERVER,),
+        needs="logins",
+    ),
+    Command("help", "List the commands.", _help),
+    Command("exit", "End the chat.", platforms=frozenset({"console"})),
 )
 
 
-def offered(platform: Platform) -> dict[str, Command]:
+def offered(platform: str) -> dict[str, Command]:
     """Return the commands of a platform by their names, in the order of the help."""
     return {command.name: command for command in COMMANDS if platform in command.platforms}
 
 
-def parse(text: str, platform: Platform, *, is_code: bool = False) -> Invocation | None:
-    """Parse a command in letters of any case; None if the text is something else.
+def parse(text: str, platform: str, *, is_code: bool = False) -> Invocation | None:
+    """Parse a command behind a slash, in letters of any case; None if the text is something else.
 
     Words that merely begin with a slash and a capital, such as a folder's name, are no command,
     nor is code, in which IPython calls what stands behind a slash.
@@ -219,15 +515,10 @@ def parse(text: str, platform: Platform, *, is_code: bool = False) -> Invocation
     commands = offered(platform)
     command = commands.get(word.lower())
     if command is not None:
-        if command.argument in ("CODE", "NAME") and not argument.strip():
-            raise errors.BotError(command_words.write_as(command.usage))
-        if argument and not command.argument:
-            raise errors.BotError(command_words.takes_nothing(command.name))
-        return Invocation(command, argument if command.name == "py" else argument.strip())
+        return _invocation(command, argument, platform)
     elsewhere = [row for row in COMMANDS if row.name == word.lower()]
     if elsewhere and not is_code:
-        place = "on the page" if elsewhere[0].platforms == _WEB else "in the terminal"
-        raise errors.BotError(command_words.works_elsewhere(word, place))
+        raise errors.BotError(command_words.works_elsewhere(word, elsewhere[0].platforms))
     likeness = _MIN_LIKENESS if word.islower() else _MIN_LIKENESS_OF_NAMES
     alike = difflib.get_close_matches(word.lower(), commands, 1, likeness)
     if is_code or not (word.islower() or alike):
@@ -235,20 +526,135 @@ def parse(text: str, platform: Platform, *, is_code: bool = False) -> Invocation
     raise errors.BotError(command_words.unknown(word, alike[0] if alike else ""))
 
 
-async def run(invocation: Invocation, place: Place) -> Answer:
+def _invocation(command: Command, text: str, platform: str) -> Invocation:
+    """Check a command's argument.
+
+    Raises:
+        BotError: it has one that it does not take, or lacks the one that it needs.
+    """
+    argument = command.argument(platform)
+    # The indentation of code counts.
+    text = text if command.name == "py" else text.strip()
+    if argument is None and text:
+        raise errors.BotError(command_words.takes_nothing(command.name))
+    if argument is not None and argument.choices:
+        text = text.lower()
+        if text not in ("", *argument.choices):
+            raise errors.BotError(command_words.write_as(f"/{command.usage(platform)}"))
+    if argument is not None and argument.is_required and not text.strip():
+        raise errors.BotError(command_words.write_as(f"/{command.usage(platform)}"))
+    return Invocation(command, text)
+
+
+def parse_words(text: str, platform: str) -> Invocation | None:
+    """Parse a message that may be a command in words: "reset files" is one, "reset the index" not.
+
+    Whether a name that it gives exists is for `names_something` to say.
+    """
+    commands = offered(platform)
+    if stop_words.is_stop(text):
+        return Invocation(commands["stop"])
+    match = _WORDS.match(text.strip())
+    command = commands.get(match[1].lower()) if match else None
+    if match is None or command is None:
+        return None
+    try:
+        invocation = _invocation(command, match[2] or "", platform)
+    except errors.BotError:
+        return None
+    return None if command.name == "py" and _is_prose(invocation.argument) else invocation
+
+
+def _is_prose(text: str) -> bool:
+    """Say whether what follows `py` is words: nothing of it looks like code, and it is none."""
+    if _SIGNS_OF_CODE.search(text):
+        return False
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError):
+        return True
+    return False
+
+
+async def names_something(invocation: Invocation, place: Place) -> bool:
+    """Say whether what a command names exists, such as a file; true if it names nothing."""
+    argument = invocation.command.argument(place.key.platform)
+    if not invocation.argument or argument is None or argument.names is None:
+        return True
+    return invocation.argument in await argument.names(place, ())
+
+
+async def run(invocation: Invocation, place: Place) -> Result:
     """Do what a command of the table does by itself.
 
     Raises:
         BotError: it cannot be done; the sentence says why.
     """
-    effect = invocation.command.effect
-    if effect is None:
-        raise errors.BotError(command_words.not_offered(invocation.command.name))
-    return await effect(place, invocation.argument)
+    command = invocation.command
+    if command.effect is None:
+        raise errors.BotError(command_words.not_offered(command.name))
+    if command.needs_admin and invocation.argument and not place.is_admin:
+        raise errors.BotError(access_words.ADMINS_ONLY_IN_CHANNEL)
+    return await command.effect(place, invocation.argument)
+
+
+async def code_of(invocation: Invocation, place: Place) -> str:
+    """Return the code of a command that becomes a request.
+
+    Raises:
+        BotError: there is nothing to be run.
+    """
+    result = await run(invocation, place)
+    return result.code if isinstance(result, Run) else ""
+
+
+def rows(result: Listed | Help, platform: str) -> Sequence[session_facts.Fact]:
+    """Return the lines of a list, for platforms whose commands stand behind a slash."""
+    if isinstance(result, Listed):
+        return result.facts
+    return [
+        session_facts.Fact(f"/{command.usage(platform)}", command.help)
+        for command in result.commands
+    ]
+
+
+async def completions(text: str, place: Place) -> list[tuple[str, int, str]]:
+    """Complete a command behind a slash, or its argument.
+
+    Returns:
+        Words, how many characters of each are typed, and what it is.
+    """
+    platform = place.key.platform
+    name, space, typed = text[1:].partition(" ")
+    commands = offered(platform)
+    if not space:
+        return [
+            (f"/{row.name}{' ' if row.argument(platform) else ''}", len(text), row.help)
+            for row in commands.values()
+            if row.name.startswith(name.lower())
+        ]
+    argument = commands[name.lower()].argument(platform) if name.lower() in commands else None
+    if argument is None:
+        return []
+    names = await argument.names(place, ()) if argument.names else argument.choices
+    typed = typed.lstrip()
+    return [
+        (word, len(typed), argument.help)
+        for word in names
+        if word.lower().startswith(typed.lower())
+    ]
+
+
+async def pinned(invocation: Invocation, place: Place) -> Invocation:
+    """Return a command as a button holds it: it undoes the answer that is the last one now."""
+    if invocation.command.name != "undo":
+        return invocation
+    past = await place.service.queries.history(place.key, most=1)
+    return dataclasses.replace(invocation, argument=str(past[-1].id if past else NO_TURN))
 
 
 async def choose_approval(place: Place, choice: str) -> None:
-    """Choose when the person is asked before code runs.
+    """Choose when a person is asked before code runs.
 
     Raises:
         BotError: there is no such choice, or it cannot be kept.

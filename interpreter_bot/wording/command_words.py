@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Final
 
+_PLACES: Final = (("web", "on the page"), ("console", "in the terminal"))
 RUN_TITLE: Final = "Run Python"
 YOUR_CODE: Final = "Your code"
 RUN_MESSAGE: Final = "Run this message"
@@ -23,8 +25,10 @@ RESTARTING: Final = "I am about to restart. Please try again in a moment."
 THANKS: Final = "Thanks for the feedback."
 ANSWER_IN_DIRECT_MESSAGES: Final = "🔹 The answer is in your direct messages."
 APPROVAL_CHOICES: Final = "Approval is one of: never, plan, every."
-FOLLOWING_CHOICES: Final = "Following threads is one of: on, off."
-ASKS_BEFORE: Final = "Asks before the model's code runs"
+DEFAULT: Final = "default"
+FILES_TITLE: Final = "Files in /mnt/data"
+CODE_LIMITS: Final = "What your code may use"
+FILE_SENT_HERE: Final = "A file I send here"
 DESCRIBE_UPLOAD: Final = "Look at what I sent and tell me what it is."
 
 RESET_QUESTION: Final = "Reset? Variables are cleared; files are kept."
@@ -38,56 +42,10 @@ SLACK_INTRODUCTION: Final = (
 SLACK_INTRODUCTION_WITHOUT_MODEL: Final = (
     "I run your Python and show the result. Variables stay alive within a thread."
 )
-SLACK_COMMANDS: Final = (
-    (
-        "",
-        "`/py CODE` runs your own code in the channel's Python, without the model; `/py` alone "
-        "opens an editor. In a thread: mention me with `py CODE`.",
-    ),
-    (
-        "",
-        "`reset` clears variables and history (`reset files` deletes the files too) · `stop` stops "
-        "the code",
-    ),
-    (
-        "",
-        "`files` lists the files, `files NAME` sends one · `notebook` sends the conversation as a "
-        "notebook",
-    ),
-    ("page", "`page` sends only you a link to read this conversation on the page"),
-    ("model", "`model` lists the models, `model NAME` switches models"),
-    ("", "`usage` shows what you used, `limits` what your code may use"),
-    ("network", "`network` shows the hosts and data that your code may reach"),
-    ("tools", "`tools` lists the tools of other systems that your code may call"),
-    (
-        "connect",
-        "`connect NAME` connects your account so tools can act as you; `disconnect NAME` removes "
-        "it",
-    ),
-    (
-        "",
-        "`variables` lists variables and which are saved; `again` re-runs the cells whose "
-        "variables could not be saved",
-    ),
-    (
-        "",
-        "`fork` opens a thread with a copy of this conversation: variables, files and history · "
-        "`undo` goes back to before the last answer",
-    ),
-    (
-        "model",
-        "`approval never|plan|every` (admins): ask a person before the model's code runs",
-    ),
-    ("", "`follow on|off` (admins): answer without a mention in threads of one person"),
-)
-"""Each line of the list, after the command that has to be offered for it; empty for always."""
 SLACK_WAYS: Final = (
-    "Send me these in a thread, or after `/interpreter` for the channel's own Python. On a "
-    'message, "Run this message" runs it, and "Ask about this message" asks me about it. Edit your '
-    "message and I'll answer again. AI can be wrong: check what matters."
-)
-DISCORD_COMMANDS: Final = (
-    "reset, undo, fork, again, files, variables, limits, notebook, usage, settings"
+    "Send me these in a thread, or after `/interpreter` for the channel's own Python. `/py` alone "
+    'opens an editor. On a message, "Run this message" runs it, and "Ask about this message" asks '
+    "me about it. Edit your message and I'll answer again. AI can be wrong: check what matters."
 )
 
 
@@ -112,7 +70,8 @@ def takes_nothing(name: str) -> str:
     return f"/{name} takes nothing after it."
 
 
-def works_elsewhere(name: str, place: str) -> str:
+def works_elsewhere(name: str, platforms: Container[str]) -> str:
+    place = next((where for platform, where in _PLACES if platform in platforms), "in chats")
     return f"/{name} works {place}, not here."
 
 

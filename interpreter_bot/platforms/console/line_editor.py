@@ -11,19 +11,17 @@ from typing import Final, TypeAlias
 import prompt_toolkit
 from prompt_toolkit import completion, document, history
 
-from interpreter_bot.platforms import command_table
 from interpreter_bot.platforms.console import threaded_stdout
 from interpreter_bot.wording import terminal_words
 
-_CODE: Final = "/py "
 _MENU_LINES: Final = 6
 
 Complete: TypeAlias = Callable[[str], Awaitable[Sequence[tuple[str, int, str]]]]
-"""Says how code may go on: words, how much of each is there already, and what it is."""
+"""Says how a line may go on: words, how much of each is there already, and what it is."""
 
 
 class _LineCompleter(completion.Completer):
-    """Completes commands, and code as its session's Python knows."""
+    """Completes what a line may go on with."""
 
     def __init__(self, complete: Complete) -> None:
         self._complete = complete
@@ -38,18 +36,9 @@ class _LineCompleter(completion.Completer):
         self, document: document.Document, complete_event: completion.CompleteEvent
     ) -> AsyncGenerator[completion.Completion, None]:
         """Complete what stands before the cursor."""
-        text = document.text_before_cursor
-        if text.startswith(_CODE):
-            for word, typed, about in await self._complete(text.removeprefix(_CODE)):
-                if word.isprintable():
-                    yield completion.Completion(word, -typed, display_meta=about)
-        elif text.startswith("/"):
-            for name, command in command_table.offered("console").items():
-                if name.startswith(text[1:].lower()):
-                    completed = f"/{name} " if command.argument else f"/{name}"
-                    yield completion.Completion(
-                        completed, -len(text), display=command.usage, display_meta=command.help
-                    )
+        for word, typed, about in await self._complete(document.text_before_cursor):
+            if word.isprintable():
+                yield completion.Completion(word, -typed, display_meta=about)
 
 
 async def lines(writer: threaded_stdout.StdoutWriter, complete: Complete) -> AsyncIterator[str]:
@@ -57,7 +46,7 @@ async def lines(writer: threaded_stdout.StdoutWriter, complete: Complete) -> Asy
 
     Args:
         writer: what prints the answers; a prompt waits until it has.
-        complete: is asked with each Tab in code.
+        complete: is asked with each Tab.
     """
     session: prompt_toolkit.PromptSession[str] = prompt_toolkit.PromptSession(
         history=history.InMemoryHistory(),

@@ -69,17 +69,15 @@ class ButtonActions:
         button: message_layout.Button,
     ) -> None:
         """Send what an answer left out, to the person who asked for it alone."""
-        if button.verb == "notebook":
-            await subcommands.notebook(self._handler, interaction, place)
-        elif button.verb == "page":
-            await subcommands.page(self._handler, interaction, place)
+        if button.verb in ("notebook", "page"):
+            await subcommands.give(self._handler, interaction, place, button.verb)
         elif button.verb == "code":
             await self._show_code(interaction, place, button.number)
         elif button.verb == "csv":
             handle = answer_contents.table_handle(button.number)
             person = channels_and_threads.person(interaction.user)
             name = await self._service.save_table(place.key, handle, person)
-            await subcommands.hand_out(self._handler, interaction, place, name)
+            await subcommands.give(self._handler, interaction, place, "files", name)
         else:
             raise errors.BotError(command_words.NEWER_BUTTON)
 

@@ -132,8 +132,10 @@ def person(user: Author) -> requests.Person:
 @contextlib.asynccontextmanager
 async def thread_for_copy(
     interaction: discord.Interaction[Any], limits: rate_limits.RateLimits, words: str
-) -> AsyncIterator[int]:
+) -> AsyncIterator[tuple[str, str]]:
     """Open a thread for a copy of a session, in the same channel; deleted if the block raises.
+
+    Gives its id, and a link to it.
 
     Args:
         interaction: with which a person wants it.
@@ -160,7 +162,7 @@ async def thread_for_copy(
         is_open = await open_thread(limits, message, discord_words.COPY_TITLE)
         if not is_open:
             raise errors.BotError(session_words.NO_THREAD_FOR_COPY)
-        yield message.id
+        yield str(message.id), f"<#{message.id}>"
     except BaseException:
         with contextlib.suppress(*api_errors.ANY):
             await message.delete()

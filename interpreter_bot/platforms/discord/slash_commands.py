@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+import inspect
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeAlias
 
 import discord
 from discord import app_commands
 
+from interpreter_bot.platforms import command_table
 from interpreter_bot.platforms.discord import (
+    channels_and_threads,
     interactions,
     message_parsing,
     modals,
-    preferences,
     subcommands,
 )
 from interpreter_bot.text import code_reading
@@ -21,7 +23,9 @@ from interpreter_bot.wording import command_words
 _MOST_CHOICES: Final = 25
 _MOST_CHOICE: Final = 100
 _Interaction = discord.Interaction[Any]
-_View: TypeAlias = Callable[[_Interaction], Coroutine[Any, Any, None]]
+_Completion: TypeAlias = Callable[
+    [_Interaction, str], Coroutine[Any, Any, list[app_commands.Choice[str]]]
+]
 
 
 def add_menus(
@@ -69,27 +73,93 @@ def add_menus(
 
 
 def add_commands(
-    tree: app_commands.CommandTree[Any],
-    handler: interactions.InteractionHandler,
-    actions: subcommands.CommandEffects,
+    tree: app_commands.CommandTree[Any], handler: interactions.InteractionHandler
 ) -> None:
-    """Add all slash commands to a tree."""
-    tree.add_command(_py(handler))
+    """Add the commands of the table to a tree."""
     group = app_commands.Group(
         name="interpreter", description="This conversation's Python, and how I behave"
     )
-    _add_session(group, handler, actions)
-    _add_views(group, handler, actions)
-    _add_logins(group, handler, actions)
-    _add_branches(group, handler, actions)
-    _add_choosing(group, handler, actions)
+    for command in command_table.offered("discord").values():
+        if command.name == "py":
+            tree.add_command(_py(handler, command))
+        else:
+            group.add_command(_subcommand(handler, command))
     tree.add_command(group)
 
 
-def _py(handler: interactions.InteractionHandler) -> app_commands.Command[Any, Any, None]:
-    @app_commands.command(name="py", description="Run Python; without code, an editor opens")
+def _subcommand(
+    handler: interactions.InteractionHandler, command: command_table.Command
+) -> app_commands.Command[Any, Any, None]:
+    """Make a subcommand of a row of the table."""
+
+    async def carry_out(interaction: _Interaction, **options: Any) -> None:
+        if not await handler.begins(
+            interaction, is_public=command.is_public, is_request=command.is_request
+        ):
+            return
+        if command.effect is None:
+            await subcommands.settings(handler, interaction, **options)
+            return
+        place = channels_and_threads.of_interaction(interaction)
+        # Only settings have more than one; a switch is given by its name.
+        [argument] = options.items() or [("", "")]
+        text = argument[0] if argument[1] is True else argument[1] or ""
+        await subcommands.give(handler, interaction, place, command.name, text)
+
+    callback: Any = carry_out
+    parameters = [inspect.Parameter("interaction", inspect.Parameter.POSITIONAL_ONLY)]
+    parameters += [_parameter(argument) for argument in command.arguments]
+    callback.__signature__ = inspect.Signature(parameters)
+    describe = {argument.name: argument.help for argument in command.arguments}
+    callback = app_commands.describe(**describe)(callback)
+    for argument in command.arguments:
+        if argument.names is not None:
+            complete = {argument.name: _completion(handler, command, argument)}
+            callback = app_commands.autocomplete(**complete)(callback)
+        elif argument.choices and not argument.is_switch:
+            choices = [app_commands.Choice(name=name, value=name) for name in argument.choices]
+            callback = app_commands.choices(**{argument.name: choices})(callback)
+    return app_commands.Command(name=command.name, description=command.help, callback=callback)
+
+
+def _parameter(argument: command_table.Argument) -> inspect.Parameter:
+    """Return the parameter from which the library makes an option."""
+    kind, default = (bool, False) if argument.is_switch else (str, "")
+    return inspect.Parameter(
+        argument.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=inspect.Parameter.empty if argument.is_required else default,
+        annotation=kind,
+    )
+
+
+def _completion(
+    handler: interactions.InteractionHandler,
+    command: command_table.Command,
+    argument: command_table.Argument,
+) -> _Completion:
+    """Return what completes an argument, given the arguments before it."""
+    before = command.arguments[: command.arguments.index(argument)]
+
+    async def complete(interaction: _Interaction, current: str) -> list[app_commands.Choice[str]]:
+        if argument.names is None or not handler.may_complete(interaction):
+            return []
+        place = channels_and_threads.of_interaction(interaction)
+        there = subcommands.place_of_command(handler, interaction, place)
+        typed = [str(getattr(interaction.namespace, one.name, "") or "") for one in before]
+        return _choices(await argument.names(there, typed), current)
+
+    return complete
+
+
+def _py(
+    handler: interactions.InteractionHandler, command: command_table.Command
+) -> app_commands.Command[Any, Any, None]:
+    [code_argument] = command.arguments
+
+    @app_commands.command(name=command.name, description=command.help)
     @app_commands.describe(
-        code="The code to run", file="A file for /mnt/data", file2="Another", file3="Another"
+        code=code_argument.help, file="A file for /mnt/data", file2="Another", file3="Another"
     )
     async def py(
         interaction: _Interaction,
@@ -126,157 +196,7 @@ def _py(handler: interactions.InteractionHandler) -> app_commands.Command[Any, A
     return py
 
 
-def _add_session(
-    group: app_commands.Group,
-    handler: interactions.InteractionHandler,
-    actions: subcommands.CommandEffects,
-) -> None:
-    """Add the subcommands about the session."""
-
-    @group.command(name="reset", description="Reset variables and history")
-    @app_commands.describe(files="Delete the files in /mnt/data as well")
-    async def reset(interaction: _Interaction, files: bool = False) -> None:
-        if await handler.begins(interaction, is_public=True):
-            await actions.reset(interaction, files=files)
-
-    @group.command(name="files", description="List the files in /mnt/data, or get one")
-    @app_commands.describe(name="The file to get")
-    async def files(interaction: _Interaction, name: str = "") -> None:
-        if await handler.begins(interaction):
-            await actions.files(interaction, name)
-
-    @files.autocomplete("name")
-    async def names(interaction: _Interaction, current: str) -> list[app_commands.Choice[str]]:
-        if not handler.may_complete(interaction):
-            return []
-        return _choices(await actions.file_names(interaction), current)
-
-
-def _add_views(
-    group: app_commands.Group,
-    handler: interactions.InteractionHandler,
-    actions: subcommands.CommandEffects,
-) -> None:
-    """Add the subcommands that show something to who asks, and to nobody else."""
-    views: dict[str, tuple[str, _View]] = {
-        "limits": ("What code may use", actions.limits),
-        "network": ("What code may reach outside", actions.network),
-        "tools": ("List tools your code can call", actions.tools),
-        "variables": ("List variables and what is saved", actions.variables),
-        "usage": ("What this conversation, and you today, have used", actions.usage),
-        "help": ("What I can do", actions.help),
-        "notebook": ("Get this conversation as a Jupyter notebook", actions.notebook),
-        "page": ("Get a link to read this conversation on the page", actions.page),
-    }
-    for name, (description, view) in views.items():
-        shown = _shown(handler, view)
-        group.add_command(app_commands.Command(name=name, description=description, callback=shown))
-
-
-def _shown(handler: interactions.InteractionHandler, view: _View) -> _View:
-    async def show(interaction: _Interaction) -> None:
-        if await handler.begins(interaction):
-            await view(interaction)
-
-    return show
-
-
-def _add_logins(
-    group: app_commands.Group,
-    handler: interactions.InteractionHandler,
-    actions: subcommands.CommandEffects,
-) -> None:
-    """Add the subcommands about a person's accounts at servers of tools."""
-
-    @group.command(name="connect", description="Log in, so that tools are called as you")
-    @app_commands.describe(name="The server, as `tools` lists it")
-    async def connect(interaction: _Interaction, name: str) -> None:
-        if await handler.begins(interaction):
-            await actions.connect(interaction, name)
-
-    @group.command(name="disconnect", description="Log out, and remove your account from here")
-    @app_commands.describe(name="The server, as `tools` lists it")
-    async def disconnect(interaction: _Interaction, name: str) -> None:
-        if await handler.begins(interaction):
-            await actions.disconnect(interaction, name)
-
-
-def _add_branches(
-    group: app_commands.Group,
-    handler: interactions.InteractionHandler,
-    actions: subcommands.CommandEffects,
-) -> None:
-    """Add the subcommands that copy the session, take it back or mend it."""
-
-    @group.command(name="again", description="Re-run the cells whose variables could not be saved")
-    async def again(interaction: _Interaction) -> None:
-        if await handler.begins(interaction, is_request=True):
-            code = await actions.lost_cells(interaction)
-            await handler.carry_out(interaction, code, is_code=True)
-
-    @group.command(
-        name="fork", description="Continue in a copy with its variables, files and history"
-    )
-    async def fork(interaction: _Interaction) -> None:
-        if await handler.begins(interaction, is_public=True):
-            await actions.fork(interaction)
-
-    @group.command(name="undo", description="Go back to before the last answer")
-    async def undo(interaction: _Interaction) -> None:
-        if await handler.begins(interaction, is_public=True):
-            await actions.undo(interaction)
-
-
-def _add_choosing(
-    group: app_commands.Group,
-    handler: interactions.InteractionHandler,
-    actions: subcommands.CommandEffects,
-) -> None:
-    """Add the subcommands for preferences."""
-
-    @group.command(name="model", description="See or choose this conversation's model")
-    @app_commands.describe(name="The model to use")
-    async def model(interaction: _Interaction, name: str = "") -> None:
-        if await handler.begins(interaction):
-            await actions.model(interaction, name)
-
-    @model.autocomplete("name")
-    async def models(interaction: _Interaction, current: str) -> list[app_commands.Choice[str]]:
-        if not handler.may_complete(interaction):
-            return []
-        return _choices(handler.service.queries.models, current)
-
-    @group.command(name="settings", description="View or change settings")
-    @app_commands.describe(
-        name="The setting", value="New value; default resets it", scope="For whom"
-    )
-    @app_commands.choices(
-        scope=[
-            app_commands.Choice(name="for me", value="me"),
-            app_commands.Choice(name="in this channel", value="channel"),
-            app_commands.Choice(name="on this server", value="server"),
-        ]
-    )
-    async def settings(
-        interaction: _Interaction, name: str = "", value: str = "", scope: str = "me"
-    ) -> None:
-        if await handler.begins(interaction):
-            await actions.settings(interaction, name, value, scope)
-
-    @settings.autocomplete("name")
-    async def names(interaction: _Interaction, current: str) -> list[app_commands.Choice[str]]:
-        return _choices(preferences.NAMES, current)
-
-    @settings.autocomplete("value")
-    async def values(interaction: _Interaction, current: str) -> list[app_commands.Choice[str]]:
-        if not handler.may_complete(interaction):
-            return []
-        name = str(interaction.namespace.name or "")
-        found = preferences.suggestions(name, handler.service.queries.models)
-        return _choices((*found, "default"), current)
-
-
-def _choices(names: tuple[str, ...], current: str) -> list[app_commands.Choice[str]]:
+def _choices(names: Sequence[str], current: str) -> list[app_commands.Choice[str]]:
     """Return the autocompletions for what is typed so far; Discord takes 25, of 100 characters."""
     fitting = [name for name in names if current.lower() in name.lower()]
     return [

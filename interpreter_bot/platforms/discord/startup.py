@@ -30,7 +30,6 @@ from interpreter_bot.platforms.discord import (
     missed_messages,
     requests_in_flight,
     slash_commands,
-    subcommands,
 )
 from interpreter_bot.sessions import requests, session_service, suspended_turns
 from interpreter_bot.wording import discord_words
@@ -242,8 +241,7 @@ def _furnished(
         allowed_installs=app_commands.AppInstallationType(guild=True, user=config.user_install),
     )
     client.tree.error(client.handler.failed)
-    actions = subcommands.CommandEffects(client, client.handler)
-    slash_commands.add_commands(client.tree, client.handler, actions)
+    slash_commands.add_commands(client.tree, client.handler)
     slash_commands.add_menus(client.tree, client, client.handler)
     return client
 

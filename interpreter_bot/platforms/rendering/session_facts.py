@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from interpreter_bot import code_activity, session_variables, settings, values
 from interpreter_bot.sessions import tool_listings
 from interpreter_bot.text import quantities
-from interpreter_bot.wording import file_words
 
 if TYPE_CHECKING:
     # It brings the database, which a command that shows the limits does not need.
@@ -93,6 +92,8 @@ def limits(
 ) -> list[Fact]:
     """Describe what code may use, and what it lacks at a level of the sandbox."""
     facts = [limit(name, getattr(limits, name)) for name in _OF_CODE]
+    if sandbox_level is values.SandboxLevel.NONE:
+        facts.append(Fact("⚠️ Sandbox", "none", "Code can do whatever the bot can."))
     if sandbox_level is values.SandboxLevel.CONTAINER:
         facts.append(Fact("Writing to /tmp, opening ports", "not available", _INSTEAD_OF_TMP))
     if kernels.per_person:
@@ -220,13 +221,3 @@ def tools(found: Sequence[tool_listings.ServerTools]) -> list[Fact]:
             said = "Ask whoever runs this bot to accept them."
             facts.append(Fact(f"tools.{one.server}, off", str(one.off_count), said))
     return facts
-
-
-def files(
-    found: Sequence[values.FileInfo], most: int, line: Callable[[values.FileInfo], str]
-) -> str:
-    """List files, a few of many, each as `line` writes it."""
-    if not found:
-        return file_words.NONE
-    more = [f"… and {len(found) - most:,} more"] if len(found) > most else []
-    return "\n".join(["Files in /mnt/data:", *map(line, found[:most]), *more])

@@ -8,6 +8,7 @@ from collections.abc import Awaitable
 from slack_bolt.async_app import AsyncRespond
 
 from interpreter_bot import errors, values
+from interpreter_bot.platforms import command_table
 from interpreter_bot.platforms.rendering import past_code, query_listings
 from interpreter_bot.platforms.slack import (
     api_errors,
@@ -113,17 +114,17 @@ class CommandActions:
         except permissions.NotAllowedError as error:
             await tell(str(error))
             return
-        command = message_parsing.parse_command(message_parsing.words(text))
-        if command is None or not command.may_be_meant:
-            command = message_parsing.SlackCommand("help")
-        if command.name == "py":
+        command = command_table.parse_words(message_parsing.words(text), "slack")
+        command = command or subcommands.invocation("help")
+        key = values.SessionKey("slack", workspace.team, channel)
+        if command.command.name == "py":
             code = message_parsing.code(text.strip()[2:].lstrip())
             await self._requests.run_code(workspace, user, channel, code)
             return
-        key = values.SessionKey("slack", workspace.team, channel)
-        if command.name == "again":
-            cells = await self._service.branches.lost_cells(key)
-            await self._requests.run_code(workspace, user, channel, "\n\n".join(cells))
+        if command.command.is_request:
+            there = self._commands.place_of_command(key, place, profile)
+            code = await command_table.code_of(command, there)
+            await self._requests.run_code(workspace, user, channel, code)
             return
         async with self._requests.awaited(workspace, channel):
             await self._commands.run(command, key, place, profile, tell=tell)
@@ -189,7 +190,8 @@ class CommandActions:
         if key is None or (key.workspace, key.channel) != (workspace.team, place.channel):
             raise errors.BotError(command_words.NO_TABLE)
         name = await self._service.save_table(key, handle, requests.Person(user))
-        if complaints := await self._commands.send_file(key, place, name):
+        file = command_table.FileSent(name)
+        if complaints := await self._commands.show(file, key, place):
             raise errors.BotError(complaints)
 
     async def send_link(
@@ -204,11 +206,13 @@ class CommandActions:
         Raises:
             BotError: there is none, or not for this person.
         """
-        await self._permissions.require(workspace, user, place.channel)
+        profile = await self._permissions.require(workspace, user, place.channel)
         key = requests_in_flight.key_of(value)
         if key is None or (key.workspace, key.channel) != (workspace.team, place.channel):
             raise errors.BotError(command_words.NO_CONVERSATION)
-        await self._commands.send_link(key, place)
+        there = self._commands.place_of_command(key, place, profile)
+        result = await command_table.run(subcommands.invocation("page"), there)
+        await self._commands.show(result, key, place)
 
     async def queries(
         self, workspace: installations.InstalledWorkspace, user: str, channel: str, value: str

@@ -1,4 +1,4 @@
-"""Slack's Markdown and mrkdwn: foreign text made harmless in it, lists of files and facts.
+"""Slack's Markdown and mrkdwn: foreign text made harmless in it, lists of facts.
 
 Pure.
 """
@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
-from interpreter_bot import values
-from interpreter_bot.platforms.rendering import session_facts
-from interpreter_bot.text import addresses, fences, quantities
+from interpreter_bot.platforms import command_table
+from interpreter_bot.text import addresses, fences
 
 _INVISIBLE: Final = "\u200b"
 # Whether Slack obeys these within Markdown is not documented: they are broken everywhere.
@@ -37,7 +36,6 @@ _ADDRESS: Final = re.compile(
 _AT_ALL: Final = re.compile(r"@(?=(?:channel|here|everyone)\b)")
 _NOTIFIED_CHARACTERS: Final = 300
 _LOOKALIKE: Final = "\u02cb"
-_MOST_FILES: Final = 100
 _LONGEST_SPAN: Final = 300
 _LONGEST_ADDRESS: Final = 2_000
 _EMPHASIS: Final = " \t*_~`"
@@ -206,15 +204,10 @@ def plain_name(name: str) -> str:
     return name.replace("<", "_").replace(">", "_")
 
 
-def files(found: tuple[values.FileInfo, ...]) -> str:
-    """List files."""
-    return defused(session_facts.files(found, _MOST_FILES, _file))
-
-
-def _file(info: values.FileInfo) -> str:
-    return f"- `{info.name.replace('`', '')}` ({quantities.size(info.size_bytes)})"
-
-
-def listed(found: Iterable[session_facts.Fact]) -> str:
-    """Format facts as a list."""
-    return defused("\n".join(f"- {': '.join(filter(None, fact[:2]))}" for fact in found))
+def listed(result: command_table.Listed) -> str:
+    """Format a list of facts."""
+    lines = [f"{result.title}:"]
+    for fact in result.facts:
+        label = f"`{fact.label.replace('`', '')}`" if result.has_names else fact.label
+        lines.append(f"- {': '.join(filter(None, (label, fact.value)))}")
+    return defused("\n".join(lines))

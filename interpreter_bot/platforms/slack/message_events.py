@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from interpreter_bot import errors, values
+from interpreter_bot.platforms import command_table
 from interpreter_bot.platforms.slack import (
     api_errors,
     blocks,
@@ -310,19 +311,19 @@ class MessageEvents:
             return await self._request(incoming, place, profile, is_again=is_again)
         thread = await self._read_thread(workspace, message)
         key = message_requests.session_key(workspace, message, is_channels=thread.is_channels)
-        if command.name == "stop" and incoming.text.lower() != "stop":
+        if command.command.name == "stop" and incoming.text.lower() != "stop":
             # Any replica may run what such words stop; if none does, they are for the model.
             if await self._service.stop(key):
                 return functools.partial(self._commands.say_stopping, place)
             return await self._request(incoming, place, profile, is_again=is_again)
-        person = requests.Person(profile.user, profile.name)
-        if not await self._commands.names_something(command, key, person):
+        there = self._commands.place_of_command(key, place, profile)
+        if not await command_table.names_something(command, there):
             return await self._request(incoming, place, profile, is_again=is_again)
-        if command.is_destructive:
-            return functools.partial(self._commands.confirm, command, key, place)
-        if command.name == "again":
+        if command.command.questions:
+            return functools.partial(self._commands.confirm, command, there, place)
+        if command.command.is_request:
             try:
-                return await self._cells_again(key, place, profile, message.id)
+                return await self._run_code(command, there, place, message.id)
             except errors.BotError:
                 # Nothing is lost: it is meant for the model, as any other word is.
                 return await self._request(incoming, place, profile, is_again=is_again)
@@ -330,21 +331,22 @@ class MessageEvents:
         await self._service.begin(key)
         return functools.partial(self._commands.run, command, key, place, profile)
 
-    async def _cells_again(
+    async def _run_code(
         self,
-        key: values.SessionKey,
+        command: command_table.Invocation,
+        there: command_table.Place,
         place: message_posting.Place,
-        profile: permissions.Profile,
         request_id: str,
     ) -> _Start:
-        """Show that cells are going to run again; return what runs them.
+        """Show that a command's code is going to run; return what runs it.
 
         Raises:
-            BotError: there are none.
+            BotError: there is none.
         """
-        code = "\n\n".join(await self._service.branches.lost_cells(key))
-        person = requests.Person(profile.user, profile.name)
-        request = requests.Request(key=key, person=person, text=code, is_code=True, id=request_id)
+        code = await command_table.code_of(command, there)
+        request = requests.Request(
+            key=there.key, person=there.person, text=code, is_code=True, id=request_id
+        )
         return await self._in_flight.open_code(place, request)
 
     async def _request(

@@ -2,52 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import html
 import re
-from collections.abc import Collection, Mapping
-from typing import Any, Final, get_args
+from collections.abc import Mapping
+from typing import Any, Final
 
-from interpreter_bot.platforms.rendering import stop_words
-from interpreter_bot.sessions import requests
+from interpreter_bot.platforms import command_table
 from interpreter_bot.text import code_reading
 
-SWITCH: Final = {"on": True, "off": False}
-
-_COMMANDS: Final = frozenset(
-    [
-        "again",
-        "approval",
-        "connect",
-        "disconnect",
-        "files",
-        "follow",
-        "fork",
-        "help",
-        "limits",
-        "model",
-        "network",
-        "notebook",
-        "page",
-        "py",
-        "reset",
-        "stop",
-        "tools",
-        "undo",
-        "usage",
-        "variables",
-    ]
-)
-_WITH_ARGUMENT: Final = frozenset(
-    {"approval", "connect", "disconnect", "files", "follow", "model", "py", "reset"}
-)
-_CHOICES: Final[dict[str, Collection[str]]] = {
-    "approval": ("", *get_args(requests.Approval)),
-    "follow": ("", *SWITCH),
-    "reset": ("", "files"),
-}
-_SIGNS_OF_CODE: Final = re.compile(r"[=()\[\]{}:#\"`+*/\\%!_\n]|\A\W*\w+\W*\Z")
 _MENTION: Final = re.compile(r"<(?:@|!subteam\^)[A-Z0-9]+(?:\|[^>]*)?>|<!(?:here|channel|everyone)")
 _TOKEN: Final = re.compile(r"<([^<>\n]{1,3000})>")
 _CODE_TYPES: Final = frozenset({"python", "py"})
@@ -96,30 +59,6 @@ class Message:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class SlackCommand:
-    """One word and what follows it."""
-
-    name: str
-    argument: str = ""
-
-    @property
-    def may_be_meant(self) -> bool:
-        """Whether words may be this command: "reset files" may, "reset the index" may not.
-
-        Whether a free argument, such as the name of a file, exists is not known here.
-        """
-        choices = _CHOICES.get(self.name)
-        if self.name == "py":
-            return not _is_prose(self.argument)
-        return choices is None or self.argument in choices
-
-    @property
-    def is_destructive(self) -> bool:
-        """Whether it takes back what a person may want to keep."""
-        return self.name in ("reset", "undo")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class IncomingMessage:
     """A message parsed once when it comes.
 
@@ -137,7 +76,7 @@ class IncomingMessage:
     is_mention: bool
     is_code: bool = False
     code: str = ""
-    command: SlackCommand | None = None
+    command: command_table.Invocation | None = None
 
 
 def incoming(event: Mapping[str, Any], bot_user: str, channel: str = "") -> IncomingMessage | None:
@@ -150,41 +89,11 @@ def incoming(event: Mapping[str, Any], bot_user: str, channel: str = "") -> Inco
     if sent.files:
         is_code = not text and len(sent.files) == 1 and is_snippet(sent.files[0])
         return IncomingMessage(sent, text, is_mention, is_code=is_code)
-    command = parse_command(text)
-    if command is not None and command.name == "py":
+    command = command_table.parse_words(text, "slack")
+    if command is not None and command.command.name == "py":
         code = code_of_mention(sent.text, bot_user)
-        is_code = command.may_be_meant
-        return IncomingMessage(sent, text, is_mention, is_code=is_code, code=code)
-    if command is not None and not command.may_be_meant:
-        command = None
+        return IncomingMessage(sent, text, is_mention, is_code=True, code=code)
     return IncomingMessage(sent, text, is_mention, command=command)
-
-
-def parse_command(text: str) -> SlackCommand | None:
-    """Parse a command; None if a text is none."""
-    if stop_words.is_stop(text):
-        return SlackCommand("stop")
-    name, _, argument = text.strip().partition(" ")
-    first, _, rest = name.partition("\n")
-    if rest:
-        name, argument = first, f"{rest} {argument}"
-    name = name.lower()
-    if name not in _COMMANDS or (argument.strip() and name not in _WITH_ARGUMENT):
-        return None
-    if name == "py" and not argument.strip():
-        return None
-    return SlackCommand(name, argument.strip())
-
-
-def _is_prose(text: str) -> bool:
-    """Say whether what follows `py` is words: nothing of it looks like code, and it is none."""
-    if _SIGNS_OF_CODE.search(text):
-        return False
-    try:
-        ast.parse(text)
-    except (SyntaxError, ValueError):
-        return True
-    return False
 
 
 def message(event: Mapping[str, Any], channel: str = "") -> Message | None:

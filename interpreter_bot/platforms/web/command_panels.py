@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import logging
-from typing import Final
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms import command_table
@@ -14,12 +13,6 @@ from interpreter_bot.sessions import approval_policy, session_service
 from interpreter_bot.wording import page_words
 
 _log = logging.getLogger(__name__)
-
-_SHOWN: Final = frozenset(
-    {"limits", "network", "tools", "connect", "disconnect", "variables", "usage", "help"}
-)
-NAMES: Final = _SHOWN | {"files", "model", "approval"}
-"""Commands that show a panel."""
 
 
 def moment(seconds: float) -> str:
@@ -48,10 +41,17 @@ async def panel(place: command_table.Place, name: str, argument: str = "") -> ev
             chosen = approval_policy.strictest(choices.get(approval_policy.NAME))
             return {"chosen": chosen, "holds": effective}
     command = command_table.offered("web").get(name)
-    if command is None or name not in _SHOWN:
+    if command is None:
         raise errors.BotError(page_words.NO_PANEL)
-    answer = await command_table.run(command_table.Invocation(command, argument), place)
-    content: event_json.Event = {"text": answer} if isinstance(answer, str) else {"rows": answer}
+    result = await command_table.run(command_table.Invocation(command, argument), place)
+    content: event_json.Event
+    match result:
+        case command_table.Said(text) | command_table.Private(text):
+            content = {"text": text}
+        case command_table.Listed() | command_table.Help():
+            content = {"rows": command_table.rows(result, "web")}
+        case _:
+            raise errors.BotError(page_words.NO_PANEL)
     if name == "limits":
         content["sandbox_level"] = service.queries.sandbox_level
     elif name == "variables":

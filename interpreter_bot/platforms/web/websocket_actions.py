@@ -142,16 +142,12 @@ class TabConnection:
         text = validation.text(message, "text")
         is_code = message.get("is_code") is True
         if (invocation := command_table.parse(text, "web", is_code=is_code)) is not None:
-            match invocation.command.name:
-                case "py":
-                    is_code, text = True, invocation.argument
-                case "again":
-                    lost_cells = await self._service.branches.lost_cells(key)
-                    is_code, text = True, "\n\n".join(lost_cells)
-                case _:
-                    await self._run_command(tab, message, invocation)
-                    _accept(tab, turn_id)
-                    return
+            if not invocation.command.is_request:
+                await self._run_command(tab, message, invocation)
+                _accept(tab, turn_id)
+                return
+            is_code = True
+            text = await command_table.code_of(invocation, self._place(message))
         files = validation.files(message)
         self._check(text, files, is_code=is_code)
         is_planned = await self._service.queries.approval(validation.HERE, self._approval) == "plan"
@@ -301,13 +297,13 @@ class TabConnection:
             title = command_table.model_title(argument, self._service.queries.models)
             await self._actions["choose"](tab, {**message, "model": title})
         elif name == "approval" and argument:
-            await self._approve(tab, {**message, "approval": argument.lower()})
-        elif name in command_panels.NAMES:
-            await self._show(tab, {**message, "panel": name, "rest": argument})
+            await self._approve(tab, {**message, "approval": argument})
         elif name == "notebook":
             tab.send(tab_hub.encoded_message("download", {}))
+        elif name in self._actions:
+            await self._actions[name](tab, {**message, "files": argument == "files"})
         else:
-            await self._actions[name](tab, message)
+            await self._show(tab, {**message, "panel": name, "rest": argument})
 
     async def _stop(self, _: tab_hub.Tab, message: session_actions.Message) -> None:
         if not await self._service.stop(validation.key(message.get("thread"))):
@@ -337,6 +333,8 @@ class TabConnection:
     async def _show(self, tab: tab_hub.Tab, message: session_actions.Message) -> None:
         name, argument = validation.text(message, "panel"), validation.text(message, "rest")
         place = self._place(message)
+        if name in self._actions:
+            raise errors.BotError(page_words.NO_PANEL)
         content = await command_panels.panel(place, name, argument)
         content |= {"panel": name, "is_renewal": message.get("is_renewal") is True}
         tab.send(tab_hub.encoded_message("panel", content, thread=place.key.thread))

@@ -120,7 +120,7 @@ async def test_interpreter_sends_files_and_the_notebook(slack, service, app):
     slack.command("U1", "C1", "/interpreter", "notebook")
     await slack.until(lambda: len(slack.world.batches) == 2)
     names = [batch["files"][0]["name"] for batch in slack.world.batches]
-    assert names == ["a.csv", "session.ipynb"]
+    assert names == ["a.csv", "conversation.ipynb"]
 
 
 async def test_run_message_runs_the_code_blocks_in_the_threads_kernel(slack, service, app):

@@ -9,7 +9,7 @@ from tests.fakes import offers
 from tests.integration.slack.worlds import connected
 
 ALWAYS = {"reset", "stop", "files", "notebook", "usage", "limits", "variables", "again", "fork"}
-ALWAYS |= {"undo", "follow"}
+ALWAYS |= {"undo", "follow", "py", "help"}
 
 
 def listed(text):

@@ -1,7 +1,16 @@
+import discord
 import pytest
+from discord import app_commands
 
 from interpreter_bot import errors
 from interpreter_bot.platforms import command_table
+from interpreter_bot.platforms.discord import slash_commands
+
+PLATFORMS = ("slack", "discord", "web", "console")
+
+
+def parsed(invocation):
+    return invocation and (invocation.command.name, invocation.argument)
 
 
 @pytest.mark.parametrize(
@@ -16,11 +25,12 @@ from interpreter_bot.platforms import command_table
         ("/py    x = 1", "py", "x = 1"),
         ("/Help", "help", ""),
         ("/MODEL gpt", "model", "gpt"),
+        ("/reset Files", "reset", "files"),
+        ("/approval EVERY", "approval", "every"),
     ],
 )
 def test_commands_are_parsed(text, name, argument):
-    invocation = command_table.parse(text, "web")
-    assert (invocation.command.name, invocation.argument) == (name, argument)
+    assert parsed(command_table.parse(text, "web")) == (name, argument)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +51,9 @@ def test_words_are_no_commands(text):
         ("/nonsense at all", "There is no command /nonsense. Type /help for a list."),
         ("/py", "Please write it as /py CODE."),
         ("/connect", "Please write it as /connect NAME."),
-        ("/reset that", "/reset takes nothing after it."),
+        ("/reset that", "Please write it as /reset [files]."),
+        ("/approval perhaps", "Please write it as /approval [never|plan|every]."),
+        ("/files a.csv", "/files takes nothing after it."),
     ],
 )
 def test_what_is_meant_for_a_command_is_never_a_question(text, sentence):
@@ -53,7 +65,11 @@ def test_what_is_meant_for_a_command_is_never_a_question(text, sentence):
 
 @pytest.mark.parametrize(
     ("text", "platform", "place"),
-    [("/undo", "console", "on the page"), ("/exit", "web", "in the terminal")],
+    [
+        ("/undo", "console", "on the page"),
+        ("/exit", "web", "in the terminal"),
+        ("/page", "web", "in chats"),
+    ],
 )
 def test_a_command_of_another_place_is_said_to_work_there(text, platform, place):
     with pytest.raises(errors.BotError, match=f"^{text} works {place}, not here\\.$"):
@@ -67,11 +83,69 @@ def test_commands_are_known_in_code_too_and_nothing_else_behind_a_slash():
     assert command_table.parse("/file 1", "web", is_code=True) is None
 
 
-def test_each_platform_offers_its_own():
-    web, console = command_table.offered("web"), command_table.offered("console")
-    assert "notebook" in web
-    assert "notebook" not in console
-    assert ("exit" in console, "exit" in web) == (True, False)
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("files", ("files", "")),
+        ("Files report.csv", ("files", "report.csv")),
+        ("reset", ("reset", "")),
+        ("reset files", ("reset", "files")),
+        ("reset the index", None),
+        ("undo that please", None),
+        ("limits of what?", None),
+        ("connect", None),
+        ("follow off", ("follow", "off")),
+        ("follow me", None),
+        ("settings", None),
+        ("please stop it", ("stop", "")),
+        ("py x = 1", ("py", "x = 1")),
+        ("py\nx = 1", ("py", "x = 1")),
+        ("py is my favourite language", None),
+        ("py", None),
+        ("", None),
+    ],
+)
+def test_words_are_a_command_only_if_the_whole_message_is_one(text, expected):
+    assert parsed(command_table.parse_words(text, "slack")) == expected
+
+
+def test_what_cannot_be_taken_back_is_asked_about_in_words():
+    destructive = {command.name for command in command_table.COMMANDS if command.questions}
+    assert destructive == {"reset", "undo"}
+
+
+def test_each_platform_does_what_the_table_does_not():
+    without = {
+        command.name: command.platforms for command in command_table.COMMANDS if not command.effect
+    }
+    assert without == {"settings": {"discord"}, "exit": {"console"}}
+    assert {platform for row in command_table.COMMANDS for platform in row.platforms} == set(
+        PLATFORMS
+    )
+
+
+async def test_discords_tree_is_the_table():
+    client = discord.Client(intents=discord.Intents.none())
+    tree = app_commands.CommandTree(client)
+    slash_commands.add_commands(tree, handler=None)
+    trees = {
+        command["name"]: command for command in (row.to_dict(tree) for row in tree.get_commands())
+    }
+    group = {row["name"]: row for row in trees["interpreter"]["options"]}
+    table = command_table.offered("discord")
+    assert {*group, "py"} == set(table)
+    for name, command in table.items():
+        row = group.get(name) or trees[name]
+        assert row["description"] == command.help
+        options = {option["name"]: option for option in row["options"]}
+        assert set(options) >= {argument.name for argument in command.arguments}
+        for argument in command.arguments if name in group else ():
+            option = options[argument.name]
+            assert option["description"] == argument.help
+            assert option["required"] is argument.is_required
+            assert bool(option.get("autocomplete")) is (argument.names is not None)
+            choices = tuple(choice["value"] for choice in option.get("choices") or ())
+            assert choices == (() if argument.is_switch else argument.choices)
 
 
 @pytest.mark.parametrize(

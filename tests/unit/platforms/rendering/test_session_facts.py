@@ -38,16 +38,6 @@ def test_usage_names_money_where_it_is_spent_or_limited():
     assert session_facts.today(free) == "about 1,234 tokens"
 
 
-def test_of_many_files_a_few_are_listed():
-    found = [values.FileInfo(name, 1, 0) for name in "abc"]
-    assert (
-        session_facts.files(found, 2, lambda info: info.name)
-        == "Files in /mnt/data:\na\nb\n… and 1 more"
-    )
-    assert session_facts.files(found, 3, lambda info: info.name) == "Files in /mnt/data:\na\nb\nc"
-    assert session_facts.files([], 3, str) == "There are no files in /mnt/data."
-
-
 def test_variables_are_listed_with_those_that_could_not_be_saved():
     many = tuple((f"g{n}", "a generator") for n in range(25))
     saved = session_variables.SavedVariables(

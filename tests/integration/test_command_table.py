@@ -1,0 +1,93 @@
+"""Help lists the commands that do something here; what commands name has to exist."""
+
+import dataclasses
+
+import pytest
+
+from interpreter_bot import errors, values
+from interpreter_bot.platforms import command_table
+from interpreter_bot.sessions import requests
+from tests.fakes import offers
+
+CONDITIONAL = {command for commands in offers.COMMANDS.values() for command in commands}
+
+
+@pytest.mark.parametrize("platform", ["web", "console"])
+@pytest.mark.parametrize(
+    "things", [(), *((thing,) for thing in offers.COMMANDS), tuple(offers.COMMANDS)], ids=str
+)
+async def test_help_lists_only_what_is_on(tmp_path, platform, things):
+    key, person = values.SessionKey(platform, thread="1" * 32), requests.Person("owner")
+    async with offers.opened(tmp_path, *things) as service:
+        place = command_table.Place(service, key, person, values.Scope(platform))
+        result = await command_table.run(command_table.parse("/help", platform), place)
+    facts = command_table.rows(result, platform)
+    on = {command for thing in things for command in offers.COMMANDS[thing]}
+    off = CONDITIONAL - on | ({"approval"} if "models" not in things else set())
+    # In the order of the table; /page is of chats alone.
+    assert [fact.label.split()[0] for fact in facts] == [
+        f"/{name}" for name in command_table.offered(platform) if name not in off
+    ]
+
+
+@pytest.fixture
+async def place_on(tmp_path):
+    """Return the place of a conversation on a platform, with a file, two models and a server."""
+    async with offers.opened(tmp_path, "models", "logins") as service:
+
+        def place(platform):
+            key = values.SessionKey(platform, thread="1" * 32)
+            (service.directory(key) / "report.csv").write_bytes(b"1")
+            person = requests.Person("owner")
+            return command_table.Place(service, key, person, values.Scope(platform))
+
+        yield place
+
+
+@pytest.mark.parametrize(
+    ("text", "exists"),
+    [
+        ("model cheap", True),
+        ("model default", True),
+        ("model this", False),
+        ("files report.csv", True),
+        ("files uploaded?", False),
+        ("connect jira", True),
+        ("connect dots", False),
+        ("files", True),
+    ],
+)
+async def test_what_a_command_in_words_names_has_to_exist(place_on, text, exists):
+    invocation = command_table.parse_words(text, "slack")
+    assert await command_table.names_something(invocation, place_on("slack")) is exists
+
+
+async def test_commands_and_what_they_name_are_completed(place_on):
+    place = place_on("console")
+
+    async def completed(text):
+        return [word for word, _, _ in await command_table.completions(text, place)]
+
+    assert [word.strip("/ ") for word in await completed("/")] == [
+        *command_table.offered("console")
+    ]
+    assert await completed("/mo") == ["/model "]
+    assert await completed("/model C") == ["cheap"]
+    assert await completed("/disconnect ") == ["jira"]
+    assert await completed("/approval ") == ["never", "plan", "every"]
+    assert await completed("/files ") == await completed("/nothing x") == []
+
+
+async def test_a_model_is_chosen_and_its_choice_taken_back(place_on):
+    place = place_on("slack")
+    for words, model in (("cheap", "cheap"), ("default", "good")):
+        invocation = command_table.parse_words(f"model {words}", "slack")
+        result = await command_table.run(invocation, place)
+        assert result.text == f"This conversation now uses {model}."
+
+
+async def test_only_admins_choose_for_a_channel(place_on):
+    place = dataclasses.replace(place_on("slack"), is_admin=False)
+    for words in ("approval every", "follow off"):
+        with pytest.raises(errors.BotError, match="Only admins"):
+            await command_table.run(command_table.parse_words(words, "slack"), place)
