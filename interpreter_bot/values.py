@@ -11,7 +11,7 @@ import enum
 import hashlib
 import urllib.parse
 from collections.abc import Iterable
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,6 +50,20 @@ class Ending(enum.StrEnum):
     """A person (or a limit other than time and memory) stopped it; see `Finished.reason`."""
     REFUSED = "refused"
     """Nothing was run."""
+
+
+class Placement(NamedTuple):
+    """Which host of a fleet has a session.
+
+    Attributes:
+        data_id: of the host's data directory.
+        epoch: number of the placement, from 1.
+        is_announced: whether people know that the session was moved there.
+    """
+
+    data_id: str
+    epoch: int
+    is_announced: bool
 
 
 class SandboxLevel(enum.StrEnum):

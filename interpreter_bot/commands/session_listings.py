@@ -168,10 +168,10 @@ async def known(
         placed = places.get(key)
         host: remote_host.RemoteHost | None = found[0] if found else next(iter(hosts), None)
         if placed is not None:
-            own = by_data.get(placed[0])
+            own = by_data.get(placed.data_id)
             # What a machine still has that it lost is no kernel of the session any more.
             found = found if found is not None and found[0] is own else None
-            host = None if own is None else own.at(placed[1])
+            host = None if own is None else own.at(placed.epoch)
         entries.append(
             Entry(
                 key=key,
@@ -180,7 +180,7 @@ async def known(
                 host=host,
                 status=found[1] if found else None,
                 saved=sizes.get(key),
-                epoch=placed[1] if placed is not None else 0,
+                epoch=placed.epoch if placed is not None else 0,
             )
         )
     return sorted(entries, key=lambda one: (one.idle_seconds or 0.0, one.name))

@@ -186,7 +186,7 @@ async def _move(
         return "It is already there."
     await session_moves.SessionMoves().move_out(entry.key, source, target)
     placed = await database.placements.put(entry.key, data_id, after=entry.epoch)
-    if placed[0] != data_id:
+    if placed.data_id != data_id:
         raise errors.KernelError("It was moved elsewhere meanwhile.")
     return f"It continues at {target.connection.address}, with its files and variables."
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import logging
 import math
@@ -34,6 +35,14 @@ _MAX_KNOWN_IDS: Final = 100_000
 
 SendEvent = Callable[[int, bytes], Awaitable[None]]
 """Takes the number of an event, and the event as `messages.pack` writes it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _About:
+    """What a journal says of its execution: the kernel, and the time at which it began."""
+
+    kernel: str
+    began: float
 
 
 class Questioner(Protocol):
@@ -273,7 +282,7 @@ class Executions:
         """
         if self.is_known(execution_id):
             return
-        about = messages.document({"kernel": kernel.id, "began": time.time()})
+        about = messages.document(_About(kernel.id, time.time()))
         journal = self._journals.begin(execution_id, about)
         self._known_ids[execution_id] = None
         if len(self._known_ids) > _MAX_KNOWN_IDS:
@@ -475,8 +484,8 @@ async def _send_end(journal: execution_journals.Journal, after: int, send: SendE
 def _age_seconds(about: bytes) -> float:
     """Return the time since an execution began, from its journal's description."""
     try:
-        return max(time.time() - float(json.loads(about)["began"]), 0.0)
-    except (ValueError, KeyError, TypeError):
+        return max(time.time() - messages.read(_About, json.loads(about)).began, 0.0)
+    except ValueError:  # MalformedError is one.
         return 0.0
 
 

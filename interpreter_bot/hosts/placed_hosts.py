@@ -16,7 +16,7 @@ import time
 from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Mapping
 from typing import Final, TypeVar
 
-from interpreter_bot import code_activity, errors, session_variables
+from interpreter_bot import errors, session_variables, values
 from interpreter_bot.hosts import (
     host_addresses,
     host_lists,
@@ -57,9 +57,9 @@ class PlacedHosts(session_router.SessionRouter):
         lost_seconds: float,
         doorkeeper: kernel_doors.Doorkeeper | None,
     ) -> None:
-        super().__init__()
+        super().__init__(doorkeeper)
         self._fleet, self._placements = fleet, placements
-        self._lost_seconds, self._doorkeeper = lost_seconds, doorkeeper
+        self._lost_seconds = lost_seconds
         self._hosts: dict[host_addresses.Address, remote_host.RemoteHost] = {}
         self.faults: dict[host_addresses.Address, str] = {}
         self._connection_tasks: dict[host_addresses.Address, asyncio.Task[None]] = {}
@@ -205,8 +205,8 @@ class PlacedHosts(session_router.SessionRouter):
         try:
             for key in await host.statuses():
                 placement = await self._placements.find(key)
-                if placement is not None and placement[0] != host.connection.status.data_id:
-                    await host.at(placement[1]).fence(key, placement[1])
+                if placement is not None and placement.data_id != host.connection.status.data_id:
+                    await host.at(placement.epoch).fence(key, placement.epoch)
         except errors.BotError:
             # A later request to the session's new epoch fences the old kernel all the same.
             _log.warning("a host could not be told what it lost", exc_info=True)
@@ -232,8 +232,8 @@ class PlacedHosts(session_router.SessionRouter):
 
     async def _place(
         self, key: str, *, beside: remote_host.RemoteHost | None = None
-    ) -> tuple[remote_host.RemoteHost, bool, int]:
-        """Return a session's host in its epoch, whether people were told, and the epoch.
+    ) -> tuple[remote_host.RemoteHost, values.Placement]:
+        """Return a session's host in its epoch, and the placement.
 
         A session without a host, or whose host is lost, is placed: a new one on `beside`, if given.
 
@@ -243,18 +243,19 @@ class PlacedHosts(session_router.SessionRouter):
         placement = await self._placements.find(key)
         while True:
             if placement is not None:
-                data_id, epoch, is_announced = placement
-                host = await self._wait_for_host(data_id)
-                is_alone = len(self._connected_hosts()) < 2
-                if host is not None and (
-                    is_alone or not await self._moves.evacuate(key, host.at(epoch))
-                ):
-                    await self._moves.arrive(key, host.at(epoch), epoch)
-                    return host.at(epoch), is_announced, epoch
-                _log.warning("session is placed anew: its host %s ends, or is lost", data_id)
+                host = await self._wait_for_host(placement.data_id)
+                if host is not None:
+                    host = host.at(placement.epoch)
+                    is_alone = len(self._connected_hosts()) < 2
+                    if is_alone or not await self._moves.evacuate(key, host):
+                        await self._moves.arrive(key, host, placement.epoch)
+                        return host, placement
+                _log.warning(
+                    "session is placed anew: its host %s ends, or is lost", placement.data_id
+                )
             # `beside` is only for new sessions: a lost one may have been lost on that host.
             target = beside if beside and placement is None else await self._choose_host(key)
-            after = 0 if placement is None else placement[1]
+            after = 0 if placement is None else placement.epoch
             placement = await self._placements.put(
                 key, target.connection.status.data_id, after=after
             )
@@ -266,12 +267,12 @@ class PlacedHosts(session_router.SessionRouter):
             KernelError: it cannot be moved now; nothing is changed then.
         """
         placement, target = await self._placements.find(key), await self._wait_for_host(data_id)
-        source = None if placement is None else await self._wait_for_host(placement[0])
+        source = None if placement is None else await self._wait_for_host(placement.data_id)
         if placement is None or source is None or target is None:
             raise errors.KernelError(host_words.NO_MACHINE)
         if source is not target:
-            await self._moves.move_out(key, source.at(placement[1]), target)
-            await self._placements.put(key, data_id, after=placement[1])
+            await self._moves.move_out(key, source.at(placement.epoch), target)
+            await self._placements.put(key, data_id, after=placement.epoch)
 
     async def _choose_host(self, key: str) -> remote_host.RemoteHost:
         """Choose a host for a session.
@@ -302,36 +303,26 @@ class PlacedHosts(session_router.SessionRouter):
 
     async def ensure_placed(self, key: str) -> bool:
         """Place a session if needed; return, once, whether it lost its state with a machine."""
-        _, is_announced, epoch = await self._place(key)
-        is_news = not is_announced and await self._placements.mark_announced(key, epoch)
+        _, placement = await self._place(key)
+        is_news = not placement.is_announced and await self._placements.mark_announced(
+            key, placement.epoch
+        )
         return is_news and not self._moves.is_restored(key)
-
-    @property
-    def packages(self) -> Mapping[str, str]:
-        """Packages that code may import, with their versions; the same on all hosts."""
-        return next((host.packages for host in self._hosts.values()), {})
-
-    @property
-    def keeps_variables(self) -> bool:
-        """Whether variables of idle sessions are saved."""
-        return all(host.keeps_variables for host in self._hosts.values())
 
     async def _epoch_on(self, data_id: str, key: str) -> int | None:
         """Return a session's epoch on the host of a data directory; None if it is elsewhere."""
         placement = await self._placements.find(key)
-        return placement[1] if placement is not None and placement[0] == data_id else None
-
-    def reach(self, key: str) -> code_activity.Reach:
-        """Return what code of a session may reach outside."""
-        return code_activity.NOWHERE if self._doorkeeper is None else self._doorkeeper.reach(key)
+        if placement is None or placement.data_id != data_id:
+            return None
+        return placement.epoch
 
     async def fork(
         self, key: str, new_key: str, *, checkpoint: str = ""
     ) -> session_variables.RestoredState:
         """Let a new session begin as a copy of another, on the same machine."""
         host = await self.host_of(key)
-        copy, _, epoch = await self._place(new_key, beside=host)
-        new_epoch = epoch if copy.connection is host.connection else 0
+        copy, placement = await self._place(new_key, beside=host)
+        new_epoch = placement.epoch if copy.connection is host.connection else 0
         return await host.fork(key, new_key, checkpoint=checkpoint, new_epoch=new_epoch)
 
     @contextlib.asynccontextmanager
@@ -360,11 +351,6 @@ class PlacedHosts(session_router.SessionRouter):
         if stopping:
             # Hosts that are away get the request when they are back.
             await asyncio.wait(stopping, timeout=remote_host.OFFER_SECONDS)
-
-    def acknowledge(self, execution_id: str) -> None:
-        """Let the hosts forget an execution."""
-        for host in self._connected_hosts():
-            host.acknowledge(execution_id)
 
     async def statuses(
         self, keys: Collection[str] | None = None

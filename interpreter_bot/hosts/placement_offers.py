@@ -7,6 +7,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
+from interpreter_bot import values
+
 _MAX_ASKED: Final = 16
 _SAMPLE_SIZE: Final = 4
 
@@ -49,16 +51,12 @@ def choose(
 
 
 class Placements(Protocol):
-    """Which host has which session. One row of a database decides, by its epoch.
+    """Which host has which session. One row of a database decides, by its epoch."""
 
-    A placement is the id of a host's data directory, an epoch, and whether people were told that
-    the session was moved there.
-    """
-
-    async def find(self, key: str) -> tuple[str, int, bool] | None:
+    async def find(self, key: str) -> values.Placement | None:
         """Return where a session is."""
 
-    async def put(self, key: str, host: str, *, after: int) -> tuple[str, int, bool]:
+    async def put(self, key: str, host: str, *, after: int) -> values.Placement:
         """Place a session on a host, and return its placement.
 
         Nothing changes if the present epoch is not `after`: another bot placed it meanwhile. It is

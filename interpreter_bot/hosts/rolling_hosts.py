@@ -14,7 +14,7 @@ import pathlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
-from interpreter_bot import code_activity, errors
+from interpreter_bot import errors
 from interpreter_bot.hosts import (
     host_connection,
     host_sockets,
@@ -78,12 +78,11 @@ class RollingHosts(session_router.SessionRouter):
         *,
         ends_with_bot: bool,
     ) -> None:
-        super().__init__()
+        super().__init__(doorkeeper)
         self.ends_with_bot = ends_with_bot
         self.is_kept = False
         self._newest = newest
         self._revive = revive
-        self._doorkeeper = doorkeeper
         # The newest first.
         self._hosts: list[remote_host.RemoteHost] = []
         self._stacks: dict[remote_host.RemoteHost, contextlib.AsyncExitStack] = {}
@@ -197,20 +196,6 @@ class RollingHosts(session_router.SessionRouter):
         """Keep what runs for the next bot."""
         self.is_kept = True
 
-    @property
-    def packages(self) -> Mapping[str, str]:
-        """Packages that code may import, with their versions."""
-        return self._hosts[0].packages
-
-    @property
-    def keeps_variables(self) -> bool:
-        """Whether variables of idle sessions are saved."""
-        return self._hosts[0].keeps_variables
-
-    def reach(self, key: str) -> code_activity.Reach:
-        """Return what code of a session may reach outside."""
-        return self._hosts[0].reach(key)
-
     @contextlib.asynccontextmanager
     async def lease(self, key: str, *, person: str = "") -> AsyncIterator[RollingLease]:
         """Lease a session's kernel."""
@@ -238,11 +223,6 @@ class RollingHosts(session_router.SessionRouter):
     async def stop(self, execution_id: str, reason: str = "") -> None:
         """Interrupt an execution, or keep it from beginning."""
         await self._ask_all(lambda host: host.stop(execution_id, reason))
-
-    def acknowledge(self, execution_id: str) -> None:
-        """Let the hosts forget an execution."""
-        for host in self._hosts:
-            host.acknowledge(execution_id)
 
     async def statuses(
         self, keys: Collection[str] | None = None

@@ -1,13 +1,16 @@
-"""Base of the routers over several hosts: most requests go to the host that has the session."""
+"""Several hosts as one: most requests go to the host that has the session.
+
+Which one that is, `rolling_hosts` and `placed_hosts` say.
+"""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from interpreter_bot import values
-from interpreter_bot.hosts import ports, remote_host, requests
+from interpreter_bot import code_activity, values
+from interpreter_bot.hosts import kernel_doors, ports, remote_host, requests
 
 
 class SessionRouter(ports.Hosts):
@@ -20,7 +23,13 @@ class SessionRouter(ports.Hosts):
     outlives_bot = True
     ends_with_bot = False
 
-    def __init__(self) -> None:
+    def __init__(self, doorkeeper: kernel_doors.Doorkeeper | None) -> None:
+        """Begin without hosts.
+
+        Args:
+            doorkeeper: decides what kernels reach; None lets them reach nothing.
+        """
+        self._doorkeeper = doorkeeper
         self.on_loss: ports.OnLoss | None = None
 
     @abc.abstractmethod
@@ -45,6 +54,25 @@ class SessionRouter(ports.Hosts):
     def has_doors(self) -> bool:
         """Whether the bot can listen where code connects, on all hosts."""
         return all(host.has_doors for host in self.hosts)
+
+    @property
+    def packages(self) -> Mapping[str, str]:
+        """Packages that code may import, with their versions; those of the first host."""
+        return next((host.packages for host in self.hosts), {})
+
+    @property
+    def keeps_variables(self) -> bool:
+        """Whether variables of idle sessions are saved, on all hosts."""
+        return all(host.keeps_variables for host in self.hosts)
+
+    def reach(self, key: str) -> code_activity.Reach:
+        """Return what code of a session may reach outside."""
+        return code_activity.NOWHERE if self._doorkeeper is None else self._doorkeeper.reach(key)
+
+    def acknowledge(self, execution_id: str) -> None:
+        """Let all hosts that are connected forget an execution."""
+        for host in self.hosts:
+            host.acknowledge(execution_id)
 
     async def send_request(self, request: requests.Request, arguments: Any) -> Any:  # noqa: ANN401
         """Send a request about one session to the host that has it."""

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection
-from typing import Any, TypeAlias
+from typing import Any
 
 import sqlalchemy as sa
 
+from interpreter_bot import values
 from interpreter_bot.store import columns, schema, transactions
 
 _T = schema.PLACEMENTS
 _PLACEMENT = (_T.c.host, _T.c.epoch, _T.c.is_told)
 # Made once: each turn asks several times.
 _FIND = sa.select(*_PLACEMENT).where(_T.c.session_digest == sa.bindparam("digest"))
-
-Placement: TypeAlias = tuple[str, int, bool]
-"""Id of a host, epoch, and whether people know that the session was moved there."""
 
 
 class Placements:
@@ -25,19 +23,22 @@ class Placements:
     def __init__(self, begin: transactions.Transactions) -> None:
         self._begin = begin
 
-    async def find(self, key: str) -> Placement | None:
+    async def find(self, key: str) -> values.Placement | None:
         """Return where a session is."""
         async with self._begin.alone(is_writing=False) as transaction:
             return _read((await transaction.execute(_FIND, {"digest": _digest(key)})).first())
 
-    async def of(self, keys: Collection[str]) -> dict[str, Placement]:
+    async def of(self, keys: Collection[str]) -> dict[str, values.Placement]:
         """Return where sessions are that are anywhere, in one query for all that ever were."""
         async with self._begin.alone(is_writing=False) as transaction:
             rows = await transaction.execute(sa.select(_T.c.session_digest, *_PLACEMENT))
-            found = {row.session_digest: (row.host, row.epoch, row.is_told) for row in rows}
+            found = {
+                row.session_digest: values.Placement(row.host, row.epoch, row.is_told)
+                for row in rows
+            }
         return {key: found[digest] for key in keys if (digest := _digest(key)) in found}
 
-    async def put(self, key: str, host: str, *, after: int) -> Placement:
+    async def put(self, key: str, host: str, *, after: int) -> values.Placement:
         """Place a session, unless somebody else did meanwhile; return where it is now.
 
         Args:
@@ -70,8 +71,8 @@ class Placements:
             return bool(done.rowcount)
 
 
-def _read(row: sa.Row[Any, Any, Any] | None) -> Placement | None:
-    return None if row is None else (row.host, row.epoch, row.is_told)
+def _read(row: sa.Row[Any, Any, Any] | None) -> values.Placement | None:
+    return None if row is None else values.Placement(row.host, row.epoch, row.is_told)
 
 
 def _digest(key: str) -> str:

@@ -196,8 +196,8 @@ async def test_a_host_that_is_killed_loses_its_own_sessions_only(config, machine
         )
         # A copy of what is lost goes where it can be.
         async with asyncio.timeout(30):
-            found, _, epoch = await hosts._place("a copy", beside=former)
-        assert (found.connection.address.port, epoch) == (machines[1].port, 2)
+            found, placement = await hosts._place("a copy", beside=former)
+        assert (found.connection.address.port, placement.epoch) == (machines[1].port, 2)
 
 
 def cut_off(connection):

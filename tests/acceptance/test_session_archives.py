@@ -90,7 +90,7 @@ def manifests(bucket, key):
 
 async def archived(hosts, key):
     """Wait until a session that was just used is archived as it is."""
-    host, _, _ = await hosts._place(key)
+    host, _ = await hosts._place(key)
     async with asyncio.timeout(60):
         while not await host.save(key):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
@@ -128,7 +128,7 @@ async def test_a_session_goes_on_where_its_machine_is_lost_with_all_it_had(confi
         await hosts.move(key, data_id_of(lost))
         assert await ran(hosts, key, LOOK) == "[1, 2, 3] newer"
         assert (await machine_of(hosts, database, machines, key)) is lost
-        assert (await database.placements.find(key))[1] == 3
+        assert (await database.placements.find(key)).epoch == 3
 
 
 @contextlib.asynccontextmanager
@@ -259,7 +259,7 @@ async def test_what_a_person_uploads_moves_and_a_draining_host_gives_its_session
         await workspace.put("a.csv", chunks(b"1,2"))
         assert await ran(hosts, key, "y = open('a.csv').read(); print(y)") == "1,2"
         former = await machine_of(hosts, database, machines, key)
-        host, _, _ = await hosts._place(key)
+        host, _ = await hosts._place(key)
         await host.drain(is_urgent=False)
         await until(lambda: host.connection.status.is_draining)
         for _ in range(60):
