@@ -49,7 +49,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     writer = threaded_stdout.StdoutWriter()
     out, err = writer.file(sys.stdout), writer.file(sys.stderr)
     json_answers = json_replies.JsonAnswers(answers)
-    pictures = terminal_pictures.found(
+    pictures = terminal_pictures.protocol(
         "none" if options.json else options.pictures, os.environ, sys.stdout
     )
     numbers = itertools.count()

@@ -67,7 +67,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
             answers,
             out=out,
             err=writer.file(sys.stderr),
-            pictures=terminal_pictures.found(options.pictures, os.environ, sys.stdout),
+            pictures=terminal_pictures.protocol(options.pictures, os.environ, sys.stdout),
             limit_seconds=config.limits.execution_seconds,
         )
 

@@ -347,9 +347,9 @@ def _add_session(command: argparse.ArgumentParser) -> None:
     command.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="save images and files")
     command.add_argument(
         "--pictures",
-        choices=("auto", "kitty", "iterm2", "sixel", "blocks", "none"),
+        choices=("auto", "kitty", "iterm2", "none"),
         default="auto",
-        help="how this terminal shows pictures; auto asks the terminal",
+        help="how this terminal shows pictures; auto takes what the terminal names itself",
     )
     command.add_argument(
         "--unsafe-no-sandbox", action="store_true", help="run the code with your own rights"

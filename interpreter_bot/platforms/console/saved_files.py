@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import pathlib
@@ -15,8 +16,6 @@ from interpreter_bot.wording import terminal_words
 
 _FILES: Final = "files"
 _COMPONENT_BYTES: Final = 200
-_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class SavingError(errors.BotError):
@@ -42,20 +41,11 @@ class Failures:
 class SavedFile:
     """One file being written to the directory; it appears whole, and replaces an earlier one."""
 
-    def __init__(self, directory: int, name: str, failures: Failures) -> None:
-        """Begin a file.
-
-        Args:
-            directory: descriptor, closed in the end.
-            name: one component, below `directory`.
-            failures: records errors.
-        """
-        self._directory = directory
-        self._name = name
+    def __init__(self, path: pathlib.Path, failures: Failures) -> None:
+        self._path = path
         self._failures = failures
-        self._staged = f".{secrets.token_hex(8)}.part"
-        self._is_complete = False
-        self._file = os.fdopen(os.open(self._staged, _NEW, 0o666, dir_fd=directory), "wb")
+        self._staged = path.with_name(f".{secrets.token_hex(8)}.part")
+        self._file = self._staged.open("xb")
 
     def write(self, data: bytes, /) -> object:
         """Append bytes."""
@@ -64,22 +54,16 @@ class SavedFile:
 
     def complete(self) -> None:
         """Replace the file of that name: a link itself and not what it points to."""
-        here = self._directory
         with self._failures.noted():
             self._file.close()
-            os.replace(self._staged, self._name, src_dir_fd=here, dst_dir_fd=here)
-        self._is_complete = True
+            self._staged.replace(self._path)
 
     def close(self) -> None:
         """Close the file; one that was not completed is removed."""
-        try:
-            with contextlib.suppress(OSError):
-                # A write that failed before would fail again now.
-                self._file.close()
-            if not self._is_complete:
-                os.unlink(self._staged, dir_fd=self._directory)
-        finally:
-            os.close(self._directory)
+        with contextlib.suppress(OSError):
+            # A write that failed before would fail again now.
+            self._file.close()
+        self._staged.unlink(missing_ok=True)
 
 
 class SavedFiles:
@@ -123,7 +107,7 @@ class SavedFiles:
         if identity:
             self._displays[identity] = path
         try:
-            with contextlib.closing(self._begin(path.name)) as kept:
+            with contextlib.closing(self._begin(path)) as kept:
                 kept.write(data)
                 kept.complete()
         except OSError as error:
@@ -140,29 +124,20 @@ class SavedFiles:
         Raises:
             OSError: it cannot be written.
         """
-        return self._begin(_FILES, *_components(name))
+        return self._begin(self.path_of(name))
 
-    def _begin(self, *components: str) -> SavedFile:
-        """Open the directories down to the file, none of them through a link.
+    def _begin(self, path: pathlib.Path) -> SavedFile:
+        """Make the directories down to the file; none of them may be a link that leads out.
 
         Raises:
             OSError: it cannot be written.
         """
-        *parents, name = components
         with self._failures.noted():
             # The directory itself may well be a link: a person named it.
-            here = os.open(self._directory, _DIRECTORY & ~os.O_NOFOLLOW)
-            try:
-                for parent in parents:
-                    with contextlib.suppress(FileExistsError):
-                        os.mkdir(parent, dir_fd=here)
-                    below = os.open(parent, _DIRECTORY, dir_fd=here)
-                    os.close(here)
-                    here = below
-                return SavedFile(here, name, self._failures)
-            except BaseException:
-                os.close(here)
-                raise
+            if not path.parent.resolve().is_relative_to(self._directory.resolve()):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return SavedFile(path, self._failures)
 
 
 def _components(name: str) -> list[str]:

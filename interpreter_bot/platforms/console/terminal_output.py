@@ -11,7 +11,6 @@ import os
 import re
 from typing import Final, TextIO
 
-from interpreter_bot.platforms.console import threaded_stdout
 from interpreter_bot.text import safe_text
 
 _PARTS: Final = re.compile(r"[\r\n]|[^\r\n]+")
@@ -84,18 +83,10 @@ class Stream:
             self._file.write("\x1b[0m")
             self._file.flush()
 
-    def raw(self, make: threaded_stdout.Make, *, size_bytes: int) -> None:
-        """Write what a terminal obeys, on lines of its own, made while other things go on.
-
-        Args:
-            make: returns whole lines, or nothing.
-            size_bytes: what it holds in memory.
-        """
+    def raw(self, text: str) -> None:
+        """Write what a terminal obeys: whole lines, or nothing."""
         self.close_line()
-        if isinstance(self._file, threaded_stdout.QueuedFile):
-            self._file.later(make, size_bytes=size_bytes)
-        else:
-            self._write(make())
+        self._write(text)
 
     def prompt(self, text: str) -> None:
         """Write a question. Its line ends with the answer, which a terminal shows itself."""

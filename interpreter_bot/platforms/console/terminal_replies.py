@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import shutil
 import time
 from collections.abc import Sequence
@@ -47,7 +46,7 @@ class ExecutionPrinter:
         *,
         out: TextIO,
         err: TextIO,
-        pictures: terminal_pictures.Pictures | None = None,
+        pictures: terminal_pictures.Protocol = "",
         command: str = "exec",
         limit_seconds: float | None = None,
     ) -> None:
@@ -58,7 +57,7 @@ class ExecutionPrinter:
             answers: those to `input()`.
             out: standard output.
             err: standard error.
-            pictures: draws them, where standard output is a terminal that shows them.
+            pictures: how standard output shows them; empty if it does not.
             command: which the person called, for what they are told to call.
             limit_seconds: how long a piece of code may run.
         """
@@ -128,12 +127,10 @@ class ExecutionPrinter:
         return shutil.get_terminal_size().columns if self._stdout.is_terminal else None
 
     def _display(self, cell: int, output: values.Image | values.Html) -> None:
-        if self._pictures is not None:
-            size_bytes = len(output.preview)
-            if isinstance(output, values.Image):
-                size_bytes += len(output.data)
-            draw = functools.partial(self._pictures.drawn, output)
-            self._out.raw(draw, size_bytes=size_bytes)
+        if self._pictures:
+            self._out.raw(
+                terminal_pictures.drawn(output, self._pictures, columns=self._width() or 80)
+            )
         words = output.plain or ("a page" if isinstance(output, values.Html) else output.mime)
         if self._keeper is None:
             self._say(f"[{words}]", style=_DIM)

@@ -8,25 +8,21 @@ waits is bounded.
 from __future__ import annotations
 
 import asyncio
-import collections
-import errno
+import contextlib
 import io
 import os
+import queue
 import select
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, BinaryIO, TextIO, TypeAlias, cast
+from typing import TYPE_CHECKING, BinaryIO, Final, TextIO, cast
 
 from interpreter_bot.wording import terminal_words
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-_MOST_WAITING_BYTES = 64 * 1024 * 1024
-
-
-Make: TypeAlias = Callable[[], str]
-"""Makes a text that takes a while, in the thread. Should it raise, nothing more is written."""
+_MAX_WAITING_BYTES: Final = 64 * 1024 * 1024
 
 
 class UnreadError(OSError):
@@ -36,14 +32,14 @@ class UnreadError(OSError):
 class StdoutWriter:
     """Writes to descriptors in a thread of its own, which lives as long as the process."""
 
-    def __init__(self, most_waiting_bytes: int = _MOST_WAITING_BYTES) -> None:
-        self._most_waiting_bytes = most_waiting_bytes
-        self._waiting: collections.deque[tuple[int, bytes | Make, int]] = collections.deque()
+    def __init__(self, max_waiting_bytes: int = _MAX_WAITING_BYTES) -> None:
+        self._max_waiting_bytes = max_waiting_bytes
+        self._waiting = queue.SimpleQueue[tuple[int, bytes] | Callable[[], object]]()
         self._waiting_bytes = 0
         self._fault: OSError | None = None
-        self._drained: list[Callable[[], object]] = []
-        self._changed = threading.Condition()
-        # The end of the process does not wait for this thread: its reader may never come back.
+        self._lock = threading.Lock()
+        # Not an executor: the end of the process would wait for it, and a reader may never come
+        # back.
         threading.Thread(target=self._write_for_ever, name="console", daemon=True).start()
 
     def file(self, standard: TextIO) -> TextIO:
@@ -57,23 +53,22 @@ class StdoutWriter:
             # A replacement in memory, which never blocks.
             return standard
         # Unlike a buffer of Python's own, it keeps nothing that could not be written.
-        queue = cast("BinaryIO", _Queue(self, descriptor))
-        return QueuedFile(queue, encoding=standard.encoding, write_through=True)
+        buffer = cast("BinaryIO", _Queue(self, descriptor))
+        return io.TextIOWrapper(buffer, encoding=standard.encoding, write_through=True)
 
-    def put(self, descriptor: int, data: bytes | Make, size_bytes: int) -> None:
-        """Queue bytes to be written, or what makes a text, with the bytes that it holds until then.
+    def put(self, descriptor: int, data: bytes) -> None:
+        """Queue bytes to be written.
 
         Raises:
             UnreadError: too much waits already.
             OSError: an earlier write failed.
         """
-        with self._changed:
-            self._check()
-            if self._waiting_bytes + size_bytes > self._most_waiting_bytes:
+        self._check()
+        with self._lock:
+            if self._waiting_bytes + len(data) > self._max_waiting_bytes:
                 raise UnreadError(terminal_words.UNREAD)
-            self._waiting.append((descriptor, data, size_bytes))
-            self._waiting_bytes += size_bytes
-            self._changed.notify()
+            self._waiting_bytes += len(data)
+        self._waiting.put((descriptor, data))
 
     async def drain(self) -> None:
         """Wait until everything is written, as long as its readers take.
@@ -81,62 +76,32 @@ class StdoutWriter:
         Raises:
             OSError: something could not be written.
         """
-        loop = asyncio.get_running_loop()
-        done = asyncio.Event()
-
-        def tell() -> None:
-            loop.call_soon_threadsafe(done.set)
-
-        with self._changed:
-            self._check()
-            self._drained.append(tell)
-            self._changed.notify()
-        try:
-            await done.wait()
-        finally:
-            with self._changed:
-                if tell in self._drained:
-                    self._drained.remove(tell)
-        with self._changed:
-            self._check()
+        self._check()
+        loop, done = asyncio.get_running_loop(), asyncio.Event()
+        self._waiting.put(lambda: loop.call_soon_threadsafe(done.set))
+        await done.wait()
+        self._check()
 
     def _check(self) -> None:
         if self._fault is not None:
             raise OSError(self._fault.errno, self._fault.strerror)
 
     def _write_for_ever(self) -> None:
-        try:
-            while True:
-                self._write_next()
-        finally:
-            # Something made a text and failed: its traceback is shown, and nobody waits for more.
-            with self._changed:
-                self._fault = OSError(errno.EIO, "What was to be written could not be made.")
-                self._waiting.clear()
-                self._tell_drained()
-
-    def _write_next(self) -> None:
-        descriptor, data, size_bytes = self._next()
-        try:
-            _write(descriptor, data if isinstance(data, bytes) else data().encode())
-        except OSError as error:
-            with self._changed:
+        while True:
+            entry = self._waiting.get()
+            if callable(entry):
+                # Nobody may wait for it any more: its loop is closed.
+                with contextlib.suppress(RuntimeError):
+                    entry()
+                continue
+            descriptor, data = entry
+            try:
+                if self._fault is None:
+                    _write(descriptor, data)
+            except OSError as error:
                 self._fault = error
-                self._waiting.clear()
-        with self._changed:
-            self._waiting_bytes -= size_bytes
-
-    def _next(self) -> tuple[int, bytes | Make, int]:
-        """Wait for bytes to write; while there are none, signal that all is written."""
-        with self._changed:
-            while not self._waiting:
-                self._tell_drained()
-                self._changed.wait()
-            return self._waiting.popleft()
-
-    def _tell_drained(self) -> None:
-        while self._drained:
-            self._drained.pop()()
+            with self._lock:
+                self._waiting_bytes -= len(data)
 
 
 class _Queue(io.RawIOBase):
@@ -154,23 +119,8 @@ class _Queue(io.RawIOBase):
 
     def write(self, data: ReadableBuffer, /) -> int:
         taken = bytes(data)
-        self._writer.put(self._descriptor, taken, len(taken))
+        self._writer.put(self._descriptor, taken)
         return len(taken)
-
-    def later(self, make: Make, size_bytes: int) -> None:
-        self._writer.put(self._descriptor, make, size_bytes)
-
-
-class QueuedFile(io.TextIOWrapper):
-    """A file that a writer's thread writes."""
-
-    def later(self, make: Make, *, size_bytes: int) -> None:
-        """Write, after what was written until now, a text that the thread makes when it is there.
-
-        Raises:
-            OSError: see `StdoutWriter.put`.
-        """
-        cast("_Queue", self.buffer).later(make, size_bytes)
 
 
 def _write(descriptor: int, data: bytes) -> None:

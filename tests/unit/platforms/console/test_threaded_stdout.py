@@ -3,8 +3,6 @@
 import asyncio
 import io
 import os
-import queue
-import threading
 
 import pytest
 
@@ -84,7 +82,7 @@ async def test_a_reader_that_is_gone_is_met_by_whoever_writes_next(unread):
 
 
 async def test_what_waits_is_bounded(pipe):
-    writer = threaded_stdout.StdoutWriter(most_waiting_bytes=MUCH)
+    writer = threaded_stdout.StdoutWriter(max_waiting_bytes=MUCH)
     out = writer.file(pipe[1])
     out.write("x" * MUCH)
     with pytest.raises(threaded_stdout.UnreadError, match="Nobody reads"):
@@ -93,20 +91,6 @@ async def test_what_waits_is_bounded(pipe):
     await asyncio.wait_for(writer.drain(), 30)
     out.write("y")
     await asyncio.wait_for(writer.drain(), 30)
-
-
-async def test_a_picture_that_cannot_be_made_holds_up_nobody(pipe, monkeypatch):
-    failed = queue.Queue()
-    monkeypatch.setattr(threading, "excepthook", failed.put)
-    writer = threaded_stdout.StdoutWriter()
-    out = writer.file(pipe[1])
-    out.later({}.popitem, size_bytes=1)
-    for _ in range(2):
-        with pytest.raises(OSError, match="could not be made"):
-            await asyncio.wait_for(writer.drain(), 30)
-    with pytest.raises(OSError, match="could not be made"):
-        out.write("x")
-    assert (await asyncio.to_thread(failed.get, timeout=30)).exc_type is KeyError
 
 
 async def test_a_wait_for_the_reader_can_be_given_up(pipe):
