@@ -7,6 +7,7 @@ import asyncio
 import functools
 import getpass
 import os
+import pathlib
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
@@ -26,19 +27,22 @@ _MODEL: Final = (
 _FOUND: Final = "Found on this machine: {name} at {address} ({models}).\n"
 _SLACK: Final = (
     "\nSlack. Open https://api.slack.com/apps, choose Create New App, From a manifest, and paste "
-    "manifest.yml.\nInstall the app to your workspace.\n"
+    "{manifest}.\nInstall the app to your workspace.\n"
 )
 _DISCORD: Final = (
     "\nDiscord. Open https://discord.com/developers/applications, choose New Application, Bot, "
     "Reset Token,\nand switch Message Content Intent on.\n"
 )
-_SKIP: Final = "Press Enter to skip, and to keep what is there.\n"
+_SKIP: Final = "Press Enter to skip; what is stored already stays.\n"
 _TRYING: Final = "Trying it…\n"
 _STORED: Final = "It works ({what}). Stored, encrypted.\n"
 _FAILED: Final = "{reason}\nTry again.\n"
-_END: Final = (
-    "\nDone. Start the bot with `interpreter-bot run`, or check everything with `doctor`.\n"
-)
+_DONE: Final = "\nDone."
+_NOTHING: Final = "\nNothing was entered, so nothing has changed."
+_END: Final = " Start the bot with `interpreter-bot run`, or check everything with `doctor`.\n"
+_WRONG_KIND: Final = "This token has to begin with {prefix}; the one you entered is another."
+_INVITATION: Final = "To add the bot to a server, open {address}\n"
+_NO_CONTENT: Final = "Message Content Intent is off"
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
@@ -51,33 +55,41 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         raise errors.SettingsError(_NO_TERMINAL)
     credentials = stored_credentials.StoredCredentials(config)
     credentials.load()
+    model = False
     if config.models or model_setup.names_models(os.environ):
         _say("The model is set by the environment or the configuration file.\n")
     else:
         _say(_MODEL)
         for name, (address, models) in asyncio.run(model_choice.local_servers()).items():
             _say(_FOUND.format(name=name, address=address, models=", ".join(models[:3])))
-        _until_it_works(credentials, _ask_for_model, _try_model)
-    _say(_SLACK)
-    _until_it_works(credentials, _ask_for_slack, functools.partial(_try_slack, config))
+        model = _until_it_works(credentials, _ask_for_model, _try_model)
+    _say(_SLACK.format(manifest=_manifest()))
+    slack = _until_it_works(credentials, _ask_for_slack, functools.partial(_try_slack, config))
     _say(_DISCORD)
-    _until_it_works(credentials, _ask_for_discord, functools.partial(_try_discord, config))
-    _say(_END)
+    discord = _until_it_works(credentials, _ask_for_discord, _try_discord)
+    _say((_DONE if model or slack or discord else _NOTHING) + _END)
     return 0
+
+
+def _manifest() -> pathlib.Path:
+    """Return the file that describes the app to Slack: in a wheel, or in a checkout."""
+    package = pathlib.Path(__file__).parents[1]
+    shipped = package / "platforms/slack/manifest.yml"
+    return shipped if shipped.exists() else package.parent / shipped.name
 
 
 def _until_it_works(
     credentials: stored_credentials.StoredCredentials,
     ask: Callable[[], dict[str, str]],
     attempt: Callable[[Mapping[str, str]], Awaitable[str]],
-) -> None:
-    """Ask for credentials, try them, and store them if they work; nothing entered skips them."""
+) -> bool:
+    """Ask for credentials, try them, and store them if they work; say whether any were entered."""
     _say(_SKIP)
     while True:
         try:
             changes = ask()
             if not any(changes.values()):
-                return
+                return False
             _say(_TRYING)
             what = asyncio.run(_in(attempt(changes)))
         except errors.BotError as error:
@@ -85,7 +97,7 @@ def _until_it_works(
         else:
             credentials.save(changes)
             _say(_STORED.format(what=what))
-            return
+            return True
 
 
 async def _in(work: Awaitable[str]) -> str:
@@ -109,8 +121,12 @@ async def _try_model(changes: Mapping[str, str]) -> str:
 
 
 def _ask_for_slack() -> dict[str, str]:
-    bot = _token("Bot User OAuth Token, xoxb-… (not shown): ")
-    app = _token("App-level token with connections:write, xapp-… (not shown): ") if bot else ""
+    bot = _token("Bot User OAuth Token, xoxb-… (not shown): ", "xoxb-")
+    app = (
+        _token("App-level token with connections:write, xapp-… (not shown): ", "xapp-")
+        if bot
+        else ""
+    )
     return {"SLACK_BOT_TOKEN": bot, "SLACK_APP_TOKEN": app} if bot else {}
 
 
@@ -129,14 +145,15 @@ def _ask_for_discord() -> dict[str, str]:
     return {"DISCORD_TOKEN": token} if token else {}
 
 
-async def _try_discord(config: settings.Settings, changes: Mapping[str, str]) -> str:
+async def _try_discord(changes: Mapping[str, str]) -> str:
     from interpreter_bot.platforms.discord import startup
 
-    identity, has_content = await startup.check_token(changes["DISCORD_TOKEN"])
-    return identity if has_content else f"{identity}; Message Content Intent is off"
+    application = await startup.check_token(changes["DISCORD_TOKEN"])
+    _say(_INVITATION.format(address=application.invitation))
+    return application.name if application.has_content else f"{application.name}; {_NO_CONTENT}"
 
 
-def _token(prompt: str) -> str:
+def _token(prompt: str, prefix: str = "") -> str:
     """Ask for a token that can be sent.
 
     Raises:
@@ -145,6 +162,8 @@ def _token(prompt: str) -> str:
     token = getpass.getpass(prompt).strip()
     if token and (fault := header_values.key_fault(token)):
         raise errors.SettingsError(f"The token {fault}.")
+    if token and prefix not in token:
+        raise errors.SettingsError(_WRONG_KIND.format(prefix=prefix))
     return token
 
 

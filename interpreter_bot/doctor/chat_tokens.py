@@ -62,7 +62,7 @@ async def _discord(config: settings.Discord) -> list[diagnosis.Finding]:
 
     name = "Discord token"
     try:
-        identity, has_content = await startup.check_token(config.token.get_secret_value())
+        application = await startup.check_token(config.token.get_secret_value())
     except errors.BotError as error:
         return [_refused(name, doctor_words.NO_DISCORD, doctor_words.FIX_DISCORD, error)]
     findings = [
@@ -71,12 +71,12 @@ async def _discord(config: settings.Discord) -> list[diagnosis.Finding]:
             True,
             doctor_words.NO_DISCORD,
             doctor_words.FIX_DISCORD,
-            doctor_words.logged_in_as(identity),
+            doctor_words.logged_in_as(application.name),
         )
     ]
     if config.message_content != "off":
         title, detail = "Discord messages", doctor_words.CONTENT_GRANTED
-        if not has_content:
+        if not application.has_content:
             detail = doctor_words.NO_CONTENT
         consequence = (
             doctor_words.LESS_ON_DISCORD
@@ -84,7 +84,7 @@ async def _discord(config: settings.Discord) -> list[diagnosis.Finding]:
             else doctor_words.NO_DISCORD
         )
         findings.append(
-            diagnosis.Finding(title, has_content, consequence, doctor_words.FIX_CONTENT, detail)
+            diagnosis.Finding(title, application.has_content, consequence, doctor_words.FIX_CONTENT, detail)
         )
     return findings
 

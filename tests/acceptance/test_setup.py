@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import pathlib
 import pty
 import select
 import signal
@@ -36,7 +37,7 @@ class Terminal:
         self.text = ""
 
     async def until(self, words):
-        """Read until some words are printed."""
+        """Read until some words are printed; return what comes before them."""
         async with asyncio.timeout(60):
             while words not in self.text:
                 # In steps: a thread that waits for ever would keep the test from ending.
@@ -44,7 +45,8 @@ class Terminal:
                 if ready[0]:
                     # The end of the command is an error of its terminal.
                     self.text += os.read(self._ours, 65536).decode()
-        self.text = self.text.partition(words)[2]
+        before, _, self.text = self.text.partition(words)
+        return before
 
     async def enter(self, prompt, *lines):
         """Answer prompts."""
@@ -94,6 +96,8 @@ async def test_a_model_that_works_is_stored_and_nothing_else(terminal, tmp_path)
         assert len(server.requests) == 1
         await terminal.enter("xoxb-", "two words")
         await terminal.until("has a space in it")
+        await terminal.enter("xoxb-", "xapp-1-of-the-app")
+        await terminal.until("has to begin with xoxb-")
         await terminal.enter("xoxb-", "")
         await terminal.enter("Bot token", "")
         await terminal.until("Done.")
@@ -109,6 +113,18 @@ async def test_an_interrupt_leaves_what_was_there(terminal, tmp_path):
     await terminal.until("Address")
     assert await terminal.interrupt() != 0
     assert stored(tmp_path) == {"OPENAI_API_KEY": "sk-before"}
+
+
+async def test_nothing_entered_is_said_and_the_manifest_named(terminal, tmp_path):
+    await terminal.enter("Key (not shown): ", "")
+    await terminal.enter("Address", "")
+    await terminal.until("From a manifest, and paste ")
+    manifest = pathlib.Path(await terminal.until(".\r\n"))
+    assert "display_information:" in await asyncio.to_thread(manifest.read_text)
+    await terminal.enter("xoxb-", "")
+    await terminal.enter("Bot token", "")
+    await terminal.until("Nothing was entered, so nothing has changed.")
+    assert stored(tmp_path) == {}
 
 
 def test_without_a_terminal_it_says_what_else_to_do(tmp_path):

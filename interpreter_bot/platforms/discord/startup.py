@@ -39,6 +39,14 @@ _log = logging.getLogger(__name__)
 IDENTIFY_SECONDS: Final = 5.0
 """Between two IDENTIFY calls: Discord rejects a second one within them."""
 _NOTICE_SECONDS: Final = 60.0
+_PERMISSIONS: Final = discord.Permissions(
+    view_channel=True,
+    send_messages=True,
+    send_messages_in_threads=True,
+    create_public_threads=True,
+    attach_files=True,
+    read_message_history=True,
+)
 _CHECK_SECONDS: Final = 10.0
 # What discord.py calls the thread of each connection.
 _HEARTBEAT: Final = "keep-alive-handler"
@@ -129,8 +137,23 @@ async def running(
             await _close(client, connection, in_flight, config)
 
 
-async def check_token(token: str) -> tuple[str, bool]:
-    """Return the name of the bot, and whether it is granted the message content.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Application:
+    """What a token belongs to.
+
+    Attributes:
+        name: the bot's name.
+        has_content: whether it is granted the message content.
+        invitation: the address where it is added to a server, with what it needs there.
+    """
+
+    name: str
+    has_content: bool
+    invitation: str
+
+
+async def check_token(token: str) -> Application:
+    """Log in with a token, and return what it belongs to.
 
     Raises:
         DiscordError: Discord refuses the token, or cannot be reached.
@@ -146,7 +169,12 @@ async def check_token(token: str) -> tuple[str, bool]:
     # The application of a client that is logged in is known.
     flags = client.application_flags
     has_content = flags.gateway_message_content or flags.gateway_message_content_limited
-    return str(client.user), has_content
+    invitation = discord.utils.oauth_url(
+        client.application_id or 0,
+        permissions=_PERMISSIONS,
+        scopes=("bot", "applications.commands"),
+    )
+    return Application(str(client.user), has_content, invitation)
 
 
 async def _heartbeats_over() -> None:

@@ -1,6 +1,7 @@
 """What the doctor says of the tokens of Slack and Discord."""
 
 import asyncio
+import urllib.parse
 
 import pytest
 
@@ -18,6 +19,17 @@ async def findings(**platforms):
     """What the doctor says, by name."""
     found = await asyncio.to_thread(chat_tokens.check, settings.Settings(**platforms))
     return {finding.name: finding for finding in found}
+
+
+async def test_the_invitation_of_a_discord_bot_names_what_it_needs():
+    async with discord_servers.Server() as discord:
+        application = await discord_startup.check_token(discord.token)
+    address = urllib.parse.urlsplit(application.invitation)
+    fields = dict(urllib.parse.parse_qsl(address.query))
+    assert (address.scheme, fields["client_id"].isdigit()) == ("https", True)
+    assert set(fields["scope"].split()) == {"bot", "applications.commands"}
+    # View channels, send messages (in threads, too), create threads, attach files, read history.
+    assert int(fields["permissions"]) == sum(1 << bit for bit in (10, 11, 15, 16, 35, 38))
 
 
 async def test_of_platforms_that_are_off_nothing_is_said():
