@@ -170,6 +170,8 @@ def _unit(name: str, annotation: object) -> str:
     if origin in (typing.Union, types.UnionType):
         annotation = typing.get_args(annotation)[0]
         origin = typing.get_origin(annotation)
+    if origin is typing.Annotated:
+        annotation = typing.get_args(annotation)[0]
     if origin is typing.Literal:
         return ", ".join(f"`{json.dumps(choice)}`" for choice in typing.get_args(annotation))
     if typing.get_origin(origin) is None and origin in _TYPES:

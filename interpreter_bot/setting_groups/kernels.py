@@ -136,29 +136,42 @@ class Host(fields.Group):
     """The process that keeps the kernels, so that they outlive the bot."""
 
     mode: Literal["inside", "own", "service"] = "own"
-    """For `interpreter-bot run`. `own`: start such a process if there is none, and end it with the
-    bot. `service`: use one that was started separately. `inside`: run kernels in the bot's own
-    process; they end with it."""
+    """Where `interpreter-bot run` keeps kernels. `own`: in a process that it starts, and that
+    ends when the bot is stopped; if the bot is killed, the next bot continues with it.
+    `service`: in one that was started with `interpreter-bot host`. `inside`: in the bot's own
+    process; they end with it.
+    """
     linger_seconds: fields.Seconds = 600.0
-    """How long a process started by a bot waits for the next bot if its own was killed."""
+    """How long a process of mode `own` waits for the next bot after its own was killed. Then it
+    and its kernels end.
+    """
     bot_user: str = ""
-    """Name or number of another user whose bot may use this process. The process has to run as
-    root."""
+    """For `interpreter-bot host` as root: name or number of another user whose bot may use it.
+    Empty means its own user only.
+    """
     listen: str = ""
-    """Address and port for bots on other machines, over TLS, such as `0.0.0.0:7443`."""
+    """For `interpreter-bot host`: address and port, such as `0.0.0.0:7443`, where bots on other
+    machines reach it over TLS. Empty means only bots on this machine.
+    """
     metrics: str = ""
-    """Address and port, such as `0.0.0.0:9464`, for `/livez`, `/readyz` and `/metrics` over plain
-    HTTP, without a login."""
+    """For `interpreter-bot host`: address and port, such as `0.0.0.0:9464`, for `/livez`,
+    `/readyz` and `/metrics` over plain HTTP, without a login. Empty means none.
+    """
     fleet: tuple[str, ...] = ()
-    """For bots: hosts on other machines, instead of one on this machine. `host-1.example:7443`, or
-    `dns:hosts.example:7443` for all addresses of a name, or `ray` for those that `interpreter-bot
-    fleet` lists in the database, or a directory of sockets."""
+    """For bots: hosts on other machines. Each entry is an address such as `host-1.example:7443`,
+    `dns:hosts.example:7443` for all addresses of a name, `ray` for the hosts that
+    `interpreter-bot fleet` lists in the database, or a directory of sockets. Empty means the
+    host on this machine.
+    """
     lost_seconds: fields.Seconds = 30.0
     """How long a host may be unreachable before its sessions continue on another."""
     store: str = ""
     """Where hosts on several machines keep files and saved variables, so that sessions can move:
-    `s3://bucket/prefix`, `gs://…`, `az://…` or `file:///mnt/shared`. Logins come from the host's
-    environment, such as `AWS_ACCESS_KEY_ID`."""
+    `s3://bucket/prefix`, `gs://…`, `az://…` or `file:///mnt/shared`. Empty means the host's own
+    disk. Keys come from the host's environment, such as `AWS_ACCESS_KEY_ID`.
+    """
     tls: pathlib.Path | None = None
-    """Directory with the certificate and key of this host or bot and the authority that it trusts:
-    `tls.crt`, `tls.key`, `ca.crt`. Read again when they change."""
+    """Directory of the files `tls.crt` and `tls.key` (certificate and key of this host or bot)
+    and `ca.crt` (the authority that it trusts). Needed for `listen`, and for hosts of `fleet` on
+    other machines. Changed files are read again.
+    """

@@ -34,9 +34,9 @@ class Model(fields.Group):
     """One model that people can choose."""
 
     name: Annotated[str, pydantic.Field(min_length=1)]
-    """Its name at its server."""
+    """What its server calls it."""
     label: str = ""
-    """Its name for people. Empty means `name`."""
+    """What people call it. Empty means `name`."""
     base_url: header_values.Address = "https://api.openai.com/v1"
     """Address of a server that speaks OpenAI's protocols or Anthropic's. For `anthropic` the
     default is Anthropic's own."""
@@ -99,7 +99,7 @@ class Model(fields.Group):
 
 
 class TurnLimits(fields.Group):
-    """What one turn (a request and its answer) may use. Checked before each spend."""
+    """What one turn (a request and its answer) may use. Checked before each model call."""
 
     steps: fields.Positive = 25
     """Model calls."""
@@ -116,9 +116,9 @@ class TurnLimits(fields.Group):
     """Characters of one execution's printed output that the model sees: half from the start, half
     from the end."""
     pictures: Annotated[int, pydantic.Field(ge=0)] = 4
-    """Pictures of one execution that are shown to a model that can see."""
+    """Most pictures of one execution that are shown to a model that can see."""
     file_bytes: fields.Positive = 32_768
-    """Bytes that the model gets when it reads a file."""
+    """Most bytes that the model gets at a time when it reads a file."""
 
 
 class Patience(fields.Group):
@@ -129,11 +129,13 @@ class Patience(fields.Group):
     backoff_seconds: fields.Seconds = 0.5
     """Wait before the first retry. It doubles each time."""
     longest_wait_seconds: fields.Seconds = 60.0
-    """If the server asks for a longer wait, the request fails."""
+    """Longest wait before a retry. If the server asks for a longer one, the request fails."""
     connect_seconds: fields.Seconds = 10.0
-    """Time to connect."""
+    """Longest time to connect."""
     silence_seconds: fields.Seconds = 180.0
-    """Longest silence from the server. Small machines need minutes to read a long transcript."""
+    """Longest silence from the server before the request fails. Small machines need minutes to
+    read a long transcript.
+    """
 
 
 STRANGERS_TOKENS: Final = 200_000
@@ -164,9 +166,10 @@ class EmbeddedModel(fields.Group):
     enabled: bool = True
     """Use it if no other model is configured."""
     model_path: pathlib.Path | None = None
-    """A GGUF file. Without one, the demo model is downloaded once (1.04 GiB). A file with the name
-    of the official one is checked against its hash."""
+    """A GGUF file to use. Unset means that the demo model is downloaded once (1.04 GiB). A file
+    with the name of the official one is checked against its hash.
+    """
     context_tokens: Annotated[int, pydantic.Field(ge=2048)] = 8192
-    """Size of its context. More takes more memory."""
+    """Size of its context: input and output together. More takes more memory."""
     threads: Annotated[int, pydantic.Field(ge=0, le=256)] = 0
     """Threads to compute with. 0 means one per core."""

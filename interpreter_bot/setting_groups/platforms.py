@@ -30,7 +30,7 @@ class Slack(fields.Group):
     api_base_url: header_values.Address = "https://slack.com/api/"
     """`SLACK_API_BASE_URL`: for GovSlack, or a test server."""
     file_hosts: tuple[str, ...] = ("slack.com", "slack-edge.com", "slack-files.com")
-    """Domains, besides the API's, that receive the bot's token when a file is fetched."""
+    """Domains, besides the API's, to which the bot sends its token when it fetches a file."""
 
     transport: Literal["socket", "http"] = "socket"
     """`socket`: the bot opens a connection to Slack. `http`: Slack sends requests to the bot."""
@@ -56,13 +56,14 @@ class Slack(fields.Group):
     allows_guests: bool = False
     """Let guests of the workspace use the bot."""
     allows_strangers: bool = False
-    """Let people of other companies use the bot who share a channel through Slack Connect."""
+    """Let people of other companies, who share a channel through Slack Connect, use the bot."""
     admins: tuple[str, ...] = ()
     """Ids of people who see and end everybody's sessions, besides the workspace's admins."""
 
     agent_view: bool = True
-    """The app has Slack's agent view: a status, a native Stop button, and streamed text in direct
-    messages."""
+    """Use Slack's agent view: a status, a native Stop button, and streamed text in direct
+    messages. Set it to `false` if your app was made without that feature; `manifest.yml` has it.
+    """
     code: Literal["hidden", "short", "full"] = "short"
     """How much of the model's code a finished answer shows. `hidden`: none. `short`: a button that
     shows code and output. `full`: all of it below the answer."""
@@ -92,7 +93,7 @@ class Slack(fields.Group):
     sharing_seconds: fields.Seconds = 12.0
     """How long to wait for Slack to show an uploaded file before it is sent again."""
     ping_seconds: fields.Seconds = 5.0
-    """How soon a dead connection is noticed and replaced."""
+    """Longest silence of the connection before it counts as dead and is replaced."""
     drain_seconds: Annotated[float, pydantic.Field(ge=0)] = 10.0
     """Time for running answers to finish when the bot stops."""
 
@@ -130,11 +131,12 @@ class Discord(fields.Group):
     """Ids of forums where every post is answered, mentioned or not. Needs the message content
     intent."""
     message_content: Literal["auto", "required", "off"] = "auto"
-    """The privileged intent. `auto`: use it if it is granted. `required`: fail without it. `off`:
-    do not request it. Without it the bot reads only direct messages, mentions, replies and
-    commands."""
+    """Use of the privileged *Message Content Intent*. `auto`: use it if it is granted.
+    `required`: fail without it. `off`: do not request it. Without it the bot reads only direct
+    messages, mentions, replies and commands.
+    """
     sharding: bool = False
-    """Connect once per shard. Discord demands it from 2,500 servers on."""
+    """Open several connections, one per shard. Discord demands it from 2,500 servers on."""
     shards: Annotated[int, pydantic.Field(ge=0)] = 0
     """Number of shards. 0 means what Discord recommends."""
     edit_seconds: Annotated[float, pydantic.Field(ge=0.05)] = 1.5
@@ -147,7 +149,9 @@ class Discord(fields.Group):
     archive_minutes: Literal[60, 1440, 4320, 10080] = 1440
     """Discord archives a quiet thread after this time."""
     context_messages: Annotated[int, pydantic.Field(ge=0, le=100)] = 20
-    """Messages before a mention, since the bot's last answer, that are shown to the model."""
+    """Most messages before a mention, back to the bot's last answer, that are shown to the
+    model.
+    """
     bots: tuple[int, ...] = ()
     """Ids of other bots and webhooks whose messages are shown to the model."""
     file_parts: Annotated[int, pydantic.Field(ge=1, le=10)] = 5
@@ -183,9 +187,10 @@ class Web(fields.Group):
     """Whether a person approves the model's code on the page: `never`, once per answer (`plan`), or
     `every` time. People can choose a stricter level for themselves."""
     page_scripts: bool = True
-    """Run the scripts of pages that code made, such as plotly charts, in a sandbox without network.
-    Without scripts, browsers that do not support `Connection-Allowlist` have no WebRTC hole
-    either."""
+    """Run the scripts of pages that code made, such as plotly charts, in a sandbox without
+    network. In browsers that do not support `Connection-Allowlist`, such scripts can still send
+    data over WebRTC; `false` rules that out.
+    """
     token_file: pathlib.Path | None = None
     """File that holds the page's token; created if it does not exist. By default `web-token` in the
     data directory."""
@@ -205,4 +210,6 @@ class Mcp(fields.Group):
     port: Annotated[int, pydantic.Field(ge=0, le=65535)] = 8766
     """Port. 0 takes any free one."""
     allowed_hosts: tuple[str, ...] = ()
-    """Host names other than loopback's that clients may use."""
+    """Host names other than loopback's under which clients may reach it, such as
+    `bot.example.org`.
+    """

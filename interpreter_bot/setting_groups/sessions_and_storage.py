@@ -16,9 +16,11 @@ class Sessions(fields.Group):
     """Conversations: how many at a time, and how they end."""
 
     concurrent_turns: Annotated[int, pydantic.Field(ge=1)] = 32
-    """Turns that run at a time, in all conversations. More wait, in turns between people."""
+    """Most turns that run at a time, in all conversations. Further ones wait, and people take
+    turns.
+    """
     waiting_requests: Annotated[int, pydantic.Field(ge=1)] = 20
-    """Requests that may wait in one conversation. More are refused."""
+    """Most requests that wait in one conversation. Further ones are refused."""
     message_characters: Annotated[int, pydantic.Field(ge=1)] = 100_000
     """Longest message. Longer text belongs in a file."""
     approval: Literal["never", "plan", "every"] = "never"
@@ -26,13 +28,14 @@ class Sessions(fields.Group):
     or `every` time. Applies to all platforms; servers, channels and people can only choose a
     stricter level."""
     edits_undo: bool = True
-    """An edited message runs on the variables and files from before it, if nothing was asked since
-    and all of them are still there. Otherwise on the present ones."""
+    """Run an edited message with the variables and files from before it, if nothing was asked
+    since and they are still stored. Otherwise it runs with the present ones.
+    """
     model_titles: bool = True
     """Let the model name a new conversation of the page after its first answer, by one short
     request. Otherwise its title is the start of the first message."""
     warning_seconds: Annotated[float, pydantic.Field(ge=0)] = 5 * 60.0
-    """How long before an idle kernel is ended people are told. 0 means that they are not."""
+    """How long before the end of an idle kernel people are warned. 0 means never."""
     closing_seconds: Annotated[float, pydantic.Field(ge=0)] = 20.0
     """Time for turns to finish when the bot stops and its kernels end with it. Then they are
     stopped."""
@@ -53,7 +56,7 @@ class Retention(fields.Group):
     days: Annotated[float, pydantic.Field(ge=0)] = 30.0
     """Files of a conversation that was not used for this long are deleted. 0 keeps them."""
     warning_days: Annotated[float, pydantic.Field(ge=1)] = 3.0
-    """How long before that people are told."""
+    """How many days before that people are warned."""
     person_bytes: Annotated[int, pydantic.Field(ge=0)] = 10 * fields.GIB
     """Files of all conversations that one person began. Above it, those of the least recently used
     conversations are deleted. 0 means no limit."""
@@ -106,7 +109,9 @@ class Skills(fields.Group):
     directories: tuple[pathlib.Path, ...] = ()
     """Directories of skills in the agentskills format: one directory per skill."""
     prompt_characters: Annotated[int, pydantic.Field(ge=0)] = 8_000
-    """Characters of skill descriptions that a model gets. Beyond it, only names."""
+    """Most characters of skill descriptions in a prompt. Of further skills, the model gets only
+    the names.
+    """
 
 
 class Encryption(fields.Group):
@@ -145,8 +150,9 @@ class Paths(fields.Group):
     runtime: pathlib.Path = pydantic.Field(default_factory=_default_runtime)
     """Sockets and other files of one run. Keep it short: socket paths end at 107 bytes."""
     host_sockets: pathlib.Path | None = None
-    """Directory where processes that keep kernels listen. By default one in `runtime` for each
-    `data`. Bots of another user name the same directory."""
+    """Directory of the sockets where host processes on this machine listen. By default one in
+    `runtime` for each `data`. A bot and a host of different users have to name the same one.
+    """
     private: tuple[pathlib.Path, ...] = ()
     """Further paths that code in kernels must not see. The bot refuses to start if kernels could
     read them."""
