@@ -200,7 +200,7 @@ async def _swept_groups(sandbox: settings.Sandbox) -> cgroups.Cgroups:
     _log.info("control groups: %s", groups.reason)
     swept = await groups.sweep()
     if swept:
-        _log.warning("removed the control groups of %d bots that had died", swept)
+        _log.warning("control groups left behind by bots that died and removed now: %d", swept)
     return groups
 
 

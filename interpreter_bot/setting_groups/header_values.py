@@ -68,7 +68,11 @@ def address_fault(value: str) -> str:
         is_complete = is_complete and (address.port is None or address.port > 0)
     except ValueError:
         is_complete = False
-    return "" if is_complete else "has to be an address such as https://models.example/v1"
+    return (
+        ""
+        if is_complete
+        else "has to begin with http:// or https://, such as http://127.0.0.1:11434/v1"
+    )
 
 
 def variable_sentences(environment: Mapping[str, str], keys: tuple[str, ...] = ()) -> list[str]:

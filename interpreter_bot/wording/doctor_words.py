@@ -200,7 +200,9 @@ FIX_MODEL: Final = (
     "has the server's answer."
 )
 NO_MODEL: Final = "none is set up"
-ONLY_DEMO: Final = "Only the small demo model answers questions; without it, nothing does."
+ONLY_DEMO: Final = (
+    "Only the small demo model answers. It is downloaded with the first question (1.04 GiB)."
+)
 SET_UP_MODEL: Final = (
     "Run `interpreter-bot setup`, or set OPENAI_API_KEY, ANTHROPIC_API_KEY, or OPENAI_BASE_URL for "
     "a server of your own."

@@ -40,7 +40,7 @@ DELETED: Final = "It has been deleted."
 NO_FILES_YET: Final = "There are no files yet."
 ARCHIVE_FULL: Final = "With this file, the archive would exceed the limit for all files."
 SHRANK: Final = "It shrank while it was packed, so only its beginning is here."
-OTHER_PORT: Final = "Is another bot running? Otherwise set another port."
+OTHER_PORT: Final = "Is another bot running? To use another port, set INTERPRETER_BOT_WEB__PORT."
 NOTEBOOK_RUNS: Final = "A notebook is already running in this conversation."
 NO_CELLS_LEFT: Final = "No notebook cells are left to run here."
 

@@ -33,8 +33,8 @@ def code_too_large(name: object) -> str:
     return f"{name} is too large to be code."
 
 
-def unreadable(name: object) -> str:
-    return f"{name} cannot be read."
+def unreadable(name: object, reason: object) -> str:
+    return f"{name} cannot be read: {reason}."
 
 
 def not_text(name: str) -> str:

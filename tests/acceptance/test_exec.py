@@ -231,7 +231,7 @@ def test_printing_is_cut_in_the_middle_and_says_where_and_how_much(interpreter_b
     ("arguments", "sentence"),
     [
         (["exec"], "no code to run"),
-        (["exec", "missing.py"], "cannot be read"),
+        (["exec", "missing.py"], "missing.py cannot be read: No such file or directory."),
         (["exec", "--cell=1", "--file=missing.csv"], "not a file"),
         (["exec", "--cell=1", "--keep=/dev/null/x"], "Nothing can be saved"),
         (["--config=missing.toml", "limits"], "settings file"),

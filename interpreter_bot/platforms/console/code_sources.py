@@ -41,7 +41,8 @@ def read(source: str) -> list[str]:
             raise InputFileError(terminal_words.code_too_large(path))
         data = path.read_bytes()
     except (OSError, ValueError) as error:
-        raise InputFileError(terminal_words.unreadable(path)) from error
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise InputFileError(terminal_words.unreadable(path, reason or error)) from error
     if path.suffix != ".ipynb":
         return _divided(_text(data, str(path)))
     try:

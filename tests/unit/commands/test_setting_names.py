@@ -99,8 +99,8 @@ def test_a_key_that_no_server_can_take_is_refused_at_once(tmp_path, value, fault
 @pytest.mark.parametrize(
     ("variable", "value", "fault"),
     [
-        ("OPENAI_BASE_URL", "localhost:8000/v1", "has to be an address"),
-        ("OPENAI_BASE_URL", "http://127.0.0.1:80000/v1", "has to be an address"),
+        ("OPENAI_BASE_URL", "localhost:8000/v1", "has to begin with http"),
+        ("OPENAI_BASE_URL", "http://127.0.0.1:80000/v1", "has to begin with http"),
         ("OPENAI_BASE_URL", "http://127.0.0.1:1/v1 ", "has a space or a line break"),
         ("ANTHROPIC_BASE_URL", "'http://127.0.0.1:1'", "has quotes around it"),
         ("OPENAI_ORG_ID", "org-é", "has a character that cannot be sent"),
@@ -117,7 +117,7 @@ def test_the_key_of_a_model_in_the_file_is_checked(tmp_path):
     said = _stderr(tmp_path, toml, MY_KEY=f"Bearer {KEY}")
     assert said.startswith("interpreter-bot: MY_KEY cannot be used: it begins with 'Bearer'")
     said = _stderr(tmp_path, '[[models]]\nname = "m"\nbase_url = "api.example/v1"')
-    assert "The setting models.0.base_url is wrong: it has to be an address" in said
+    assert "The setting models.0.base_url is wrong: it has to begin with http" in said
 
 
 def test_variables_of_a_kubernetes_service_of_our_name_are_passed_over(tmp_path):
