@@ -84,7 +84,9 @@ async def _discord(config: settings.Discord) -> list[diagnosis.Finding]:
             else doctor_words.NO_DISCORD
         )
         findings.append(
-            diagnosis.Finding(title, application.has_content, consequence, doctor_words.FIX_CONTENT, detail)
+            diagnosis.Finding(
+                title, application.has_content, consequence, doctor_words.FIX_CONTENT, detail
+            )
         )
     return findings
 

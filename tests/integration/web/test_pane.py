@@ -176,14 +176,14 @@ async def test_earlier_versions_of_a_file_are_looked_at_and_brought_back(
         told = await page.value(
             "[...document.querySelectorAll('.file-versions .output-tools')].map(e => e.innerText)"
         )
-        assert told[0] == "As it is now"
-        assert told[-1].split() == ["Look", "Download", "Bring", "back"]
+        assert told[0] == "Current version"
+        assert told[-1].split() == ["View", "Download", "Bring", "back"]
         await page.value("[...document.querySelectorAll('.file-versions a')].at(-1).click()")
         assert (await browser.downloaded()).read_text() == "first <b>"
         buttons = "[...document.querySelectorAll('.file-versions button')]"
-        await page.value(f"{buttons}.findLast(e => e.innerText === 'Look').click()")
+        await page.value(f"{buttons}.findLast(e => e.innerText === 'View').click()")
         await page.until("document.querySelector('#pane pre')?.textContent === 'first <b>'")
-        await press(page, "As it is now")
+        await press(page, "Back to the current version")
         await page.until("document.querySelector('.file-versions summary')")
         await page.value("document.querySelector('.file-versions summary').click()")
         await page.value(f"{buttons}.findLast(e => e.innerText === 'Bring back').click()")

@@ -3,6 +3,7 @@
 import { $, address, download, plain } from "./dom.js";
 import { askedToRestart, confirmed } from "./dialogs.js";
 import { openMenu } from "./menus.js";
+import { buttonWords, dialogWords, menuWords } from "./words.js";
 
 /**
  * Open the menu of a button.
@@ -15,37 +16,37 @@ export function openBarMenu(button, around) {
 const MENUS = {
   "python-state": ({ say, runAgain, isRunning }) => [
     [$("python-state").innerText,
-      ["Variables", "braces", () => say({ do: "show", panel: "variables" })],
-      ["Rebuild lost variables", "again", runAgain],
-      ...(isRunning ? [["Stop the code", "stop", () => say({ do: "stop" })]] : []),
-      ["Restart Python…", "power", () => restart(say)]],
+      [menuWords.variables, "braces", () => say({ do: "show", panel: "variables" })],
+      [menuWords.rebuild, "again", runAgain],
+      ...(isRunning ? [[menuWords.stop, "stop", () => say({ do: "stop" })]] : []),
+      [menuWords.restart, "power", () => restart(say)]],
   ],
 
   share: (around) => [
-    ["Save the conversation",
-      ["As a web page", "globe", () => save(around, "html")],
-      ["As a notebook", "file", () => save(around, "ipynb")],
-      ["As Python", "code", () => save(around, "py")]],
-    ["", ["Print", "print", () => print()]],
+    [menuWords.save,
+      [menuWords.asPage, "globe", () => save(around, "html")],
+      [menuWords.asNotebook, "file", () => save(around, "ipynb")],
+      [menuWords.asPython, "code", () => save(around, "py")]],
+    ["", [menuWords.print, "print", () => print()]],
   ],
 
   more({ say }) {
     const show = (panel) => () => say({ do: "show", panel });
     const isCodeShown = !document.body.classList.contains("without-code");
     const theme = localStorage.getItem("theme") ?? "";
-    const themes = [["As the system", "screen", ""], ["Light", "sun", "light"], ["Dark", "moon", "dark"]];
+    const themes = [[menuWords.systemColours, "screen", ""], [menuWords.light, "sun", "light"], [menuWords.dark, "moon", "dark"]];
     return [
-      ["Conversation",
-        ["Fork conversation", "fork", () => say({ do: "fork" })],
-        ["Undo last answer…", "undo", () => undo(say)]],
-      ["Settings",
-        ["Model", "spark", show("model"), { state: plain($("model").value) }],
-        ["Approval", "shield", show("approval")],
-        ["Show code", "code", () => showCode(!isCodeShown), { isOn: isCodeShown }]],
-      ["Colours", ...themes.map(([words, glyph, one]) => [words, glyph, () => chooseTheme(one), { isOn: one === theme, isOneOf: true }])],
-      ["About this bot",
-        ["Usage", "chart", show("usage")], ["Limits", "gauge", show("limits")], ["Network", "globe", show("network")],
-        ["Tools", "plug", show("tools")], ["Help", "help", show("help")]],
+      [menuWords.conversation,
+        [menuWords.fork, "fork", () => say({ do: "fork" })],
+        [menuWords.undo, "undo", () => undo(say)]],
+      [menuWords.settings,
+        [menuWords.model, "spark", show("model"), { state: plain($("model").value) }],
+        [menuWords.approval, "shield", show("approval")],
+        [menuWords.showCode, "code", () => showCode(!isCodeShown), { isOn: isCodeShown }]],
+      [menuWords.colours, ...themes.map(([words, glyph, one]) => [words, glyph, () => chooseTheme(one), { isOn: one === theme, isOneOf: true }])],
+      [menuWords.about,
+        [menuWords.usage, "chart", show("usage")], [menuWords.limits, "gauge", show("limits")], [menuWords.network, "globe", show("network")],
+        [menuWords.tools, "plug", show("tools")], [menuWords.help, "help", show("help")]],
     ];
   },
 };
@@ -60,8 +61,7 @@ async function restart(say) {
 }
 
 async function undo(say) {
-  const told = "Variables, files and history go back to before the last question.";
-  if (await confirmed("Undo the last answer?", told, { action: "Undo" })) say({ do: "undo" });
+  if (await confirmed(dialogWords.undo, dialogWords.undoes, { action: buttonWords.undo })) say({ do: "undo" });
 }
 
 function showCode(isShown) {

@@ -1,6 +1,7 @@
 // Other versions of a question and its answer: writing one, and going from one to the next.
 
 import { el, styled } from "./dom.js";
+import { buttonWords, conversationWords } from "./words.js";
 
 await styled("/forms.css");
 
@@ -20,10 +21,10 @@ export function edit(turn) {
 
 /** A form with a question in it; what is sent goes on in a branch of its own. */
 function editForm({ request, is_code: isCode }, { send, close }) {
-  const field = el("textarea", { "aria-label": isCode ? "Code" : "Question", dir: isCode ? "ltr" : "auto", spellcheck: String(!isCode), rows: Math.min(request.split("\n").length + 1, 20) });
+  const field = el("textarea", { "aria-label": isCode ? conversationWords.code : conversationWords.question, dir: isCode ? "ltr" : "auto", spellcheck: String(!isCode), rows: Math.min(request.split("\n").length + 1, 20) });
   field.value = request;
   const form = el("form", { class: `edit-asked ${isCode ? "is-code" : ""}`, onsubmit: submit, onkeydown: key }, field,
-    el("div", { class: "row end" }, el("button", { type: "button", class: "quiet", onclick: close }, "Cancel"), el("button", { class: "strong" }, isCode ? "Run" : "Send")));
+    el("div", { class: "row end" }, el("button", { type: "button", class: "quiet", onclick: close }, buttonWords.cancel), el("button", { class: "strong" }, isCode ? buttonWords.run : buttonWords.send)));
   function submit(event) {
     event.preventDefault();
     if (!field.value.trim()) return;
@@ -44,6 +45,6 @@ function editForm({ request, is_code: isCode }, { send, close }) {
 export function versionsOf({ at, threads }) {
   const beside = (to, words, sign) =>
     el("a", { href: threads[to] && `#${threads[to]}`, class: "icon", role: "link", "aria-label": words, "aria-disabled": threads[to] ? null : "true" }, sign);
-  return el("nav", { class: "versions", "aria-label": "Branches" },
-    beside(at - 1, "Earlier branch", "‹"), el("span", {}, `${at + 1} / ${threads.length}`), beside(at + 1, "Later branch", "›"));
+  return el("nav", { class: "versions", "aria-label": conversationWords.branches },
+    beside(at - 1, conversationWords.earlierBranch, "‹"), el("span", {}, `${at + 1} / ${threads.length}`), beside(at + 1, conversationWords.laterBranch, "›"));
 }

@@ -1,6 +1,7 @@
 // Where people write: words or Python, with files that are on their way or there already.
 
 import { $, el, icon, plain } from "./dom.js";
+import { buttonWords, composerWords, connectionWords } from "./words.js";
 
 const KEPT = "draft-";
 
@@ -19,7 +20,7 @@ export class Composer {
     this.uploads = this.waiting = null;
     $("attach").append(icon("clip"));
     $("send").append(icon("send"));
-    $("stop").append(icon("stop"), el("span", {}, "Stop"));
+    $("stop").append(icon("stop"), el("span", {}, buttonWords.stop));
     $("composer").addEventListener("submit", (event) => {
       event.preventDefault();
       this.submit();
@@ -48,7 +49,7 @@ export class Composer {
     this.setCode(draft.isCode ?? this.isUsuallyCode);
     this.complain("");
     this.waiting?.draw();
-    if (lost.length) this.complain(`The page was left before this was uploaded: ${lost.map(plain).join(", ")}. Please attach it again.`);
+    if (lost.length) this.complain(composerWords.notUploaded(lost.map(plain)));
   }
 
   /** Forget what was written in a conversation that is deleted, and stop what goes there. */
@@ -92,9 +93,9 @@ export class Composer {
     $("composer").classList.toggle("is-code", isCode);
     this.field.spellcheck = !isCode;
     this.field.dir = isCode ? "ltr" : "auto";
-    this.field.placeholder = isCode ? "Python to run" : "Ask about your data, or drop a file";
+    this.field.placeholder = isCode ? composerWords.codePlaceholder : composerWords.askPlaceholder;
     const mod = /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘" : "Ctrl";
-    $("hint").textContent = isCode ? `${mod} + Enter runs` : "Enter sends · Shift + Enter for a new line";
+    $("hint").textContent = isCode ? composerWords.codeHint(mod) : composerWords.askHint;
     this.showEditor(isCode && this.editor !== null);
     this.fit();
     this.keep();
@@ -203,7 +204,7 @@ export class Composer {
 
   async loadUploads() {
     const modules = await Promise.all([import("./uploads.js"), import("./waiting_messages.js")]).catch(() => null);
-    if (!modules) return this.complain("There is no connection right now. Please attach the file again.", "connection");
+    if (!modules) return this.complain(connectionWords.attachAgain, "connection");
     const [{ Uploads }, { WaitingMessages }] = modules;
     this.uploads = new Uploads({ complain: (text) => this.complain(text), changed: (thread) => this.uploaded(thread), limit: () => this.limits.upload_bytes });
     this.waiting = new WaitingMessages(this.uploads, { send: this.send, giveBack: (message) => this.giveBack(message) });
@@ -218,14 +219,12 @@ export class Composer {
     const files = this.uploads?.done() ?? [];
     const most = this.limits.text_characters;
     const isWaiting = this.uploads && (this.uploads.isBusy || this.waiting.of(this.thread).length > 0);
-    if (!text.trim() && !files.length && !this.uploads?.isBusy) return this.complain("Please write something first.");
-    if (!text.trim() && this.isCode) return this.complain("Please write the code to run.");
-    if (text.length > most)
-      return this.complain(
-        `Your message has ${text.length.toLocaleString("en")} characters, and the limit is ${most.toLocaleString("en")}. Please save it as a file and attach it.`);
+    if (!text.trim() && !files.length && !this.uploads?.isBusy) return this.complain(composerWords.writeSomething);
+    if (!text.trim() && this.isCode) return this.complain(composerWords.writeCode);
+    if (text.length > most) return this.complain(composerWords.tooLong(text.length, most));
     const message = { thread: this.thread, text, is_code: this.isCode };
     if (isWaiting) this.waiting.add(message);
-    else if (!this.send({ ...message, files })) return this.complain("There is no connection right now. Your message is kept.", "connection");
+    else if (!this.send({ ...message, files })) return this.complain(connectionWords.messageKept, "connection");
     this.text = "";
     this.uploads?.clear();
     this.edited();
@@ -301,6 +300,6 @@ export function takeDrops(take, complain) {
     show(false);
     const folders = new Set([...event.dataTransfer.items].map((one) => one.webkitGetAsEntry?.()).filter((one) => one?.isDirectory).map((one) => one.name));
     take([...event.dataTransfer.files].filter((file) => !folders.has(file.name)));
-    if (folders.size) complain("Folders cannot be uploaded. Please zip the folder first.");
+    if (folders.size) complain(composerWords.noFolders);
   });
 }

@@ -1,7 +1,8 @@
 // The conversation that is shown: its turns, put in order without showing anything twice.
 
-import { $, count, el, icon, plain } from "./dom.js";
+import { $, el, icon, plain } from "./dom.js";
 import { Turn } from "./turns.js";
+import { conversationWords } from "./words.js";
 
 const NEAR_THE_END = 120;
 const ABOVE_AN_ANSWER = 16;
@@ -132,9 +133,9 @@ export class Conversation {
 
   /** What is left of a notebook is run only when somebody wants it. */
   offerRest({ name, left }) {
-    this.notice(`${plain(name)} was not run to its end.`);
+    this.notice(conversationWords.notebookStopped(plain(name)));
     const run = (event) => (event.target.closest(".between").remove(), dispatchEvent(new CustomEvent("rest")));
-    this.list.lastElementChild.append(el("button", { type: "button", class: "small", onclick: run }, `Run the remaining ${count(left, "cell", "cells")}`));
+    this.list.lastElementChild.append(el("button", { type: "button", class: "small", onclick: run }, conversationWords.runRest(left)));
   }
 
   noteScroll() {
@@ -170,7 +171,7 @@ export class Conversation {
   /** Go to a turn, all of which is there or can be had. */
   reveal(number) {
     const turn = this.turns.find((one) => one.number === number);
-    if (!turn) return this.notice("That message is further up: press Show earlier turns.");
+    if (!turn) return this.notice(conversationWords.notLoaded);
     this.isAtEnd = false;
     if (turn.work) turn.work.open = true;
     turn.element.tabIndex = -1;
@@ -186,5 +187,5 @@ export class Conversation {
 
 const NEVER_BEGUN = {
   kind: "over", status: "lost", text: "", seconds: 0, turn: 0,
-  sentence: "The bot restarted before it got to this.",
+  sentence: conversationWords.restarted,
 };

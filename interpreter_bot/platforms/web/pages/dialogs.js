@@ -1,6 +1,7 @@
 // Small questions to the person, and the panel beside a conversation.
 
 import { $, el, styled } from "./dom.js";
+import { buttonWords, dialogWords } from "./words.js";
 
 await styled("/dialogs.css");
 
@@ -18,7 +19,7 @@ function shown(dialog) {
 function frame(title, content, { action, isBad = false }) {
   const form = el("form", { method: "dialog" }, el("h2", {}, title), content,
     el("div", { class: "row end" },
-      el("button", { value: "no", formnovalidate: true, class: "quiet" }, "Cancel"),
+      el("button", { value: "no", formnovalidate: true, class: "quiet" }, buttonWords.cancel),
       el("button", { value: "yes", class: isBad ? "strong bad" : "strong" }, action)));
   const dialog = el("dialog", { class: "small-dialog" }, form);
   // Enter in a field is the first button, which would be to cancel.
@@ -46,10 +47,10 @@ export async function asked(title, { label, value, action }) {
 export async function askedToRestart() {
   const box = el("input", { type: "checkbox" });
   const content = [
-    el("p", {}, "Variables are deleted, and the model no longer knows this conversation."),
-    el("label", { class: "check" }, box, el("span", {}, "Delete the files as well")),
+    el("p", {}, dialogWords.restarts),
+    el("label", { class: "check" }, box, el("span", {}, dialogWords.restartsFiles)),
   ];
-  return (await shown(frame("Restart Python?", content, { action: "Restart", isBad: true }))) ? { files: box.checked } : null;
+  return (await shown(frame(dialogWords.restart, content, { action: dialogWords.doRestart, isBad: true }))) ? { files: box.checked } : null;
 }
 
 export function openPanel(title, ...content) {

@@ -1,5 +1,7 @@
 // Making elements. Text only ever becomes text: nothing here, or elsewhere, parses HTML.
 
+import { buttonWords } from "./words.js";
+
 const ICONS = {
   plus: "M12 5v14M5 12h14",
   menu: "M4 7h16M4 12h16M4 17h16",
@@ -151,10 +153,6 @@ export function duration(seconds) {
   return parts.filter(([number]) => number).map(([number, unit]) => `${number} ${unit}`).join(" ");
 }
 
-export function count(number, one, many) {
-  return `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
-}
-
 /** A made-up id, as conversations and requests have. */
 export function madeUp() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
@@ -169,15 +167,15 @@ export function address(path, query) {
 }
 
 /** A button that copies a text, and says so. */
-export function copier(text, label = "Copy") {
+export function copier(text, label = buttonWords.copy) {
   const words = el("span", {}, label);
   const button = el("button", { type: "button", class: "small", onclick: copy }, icon("copy"), words);
   async function copy() {
     try {
       await navigator.clipboard.writeText(text());
-      words.textContent = "Copied";
+      words.textContent = buttonWords.copied;
     } catch {
-      words.textContent = copyBySelection(text()) ? "Copied" : "Not allowed";
+      words.textContent = copyBySelection(text()) ? buttonWords.copied : buttonWords.notCopied;
     }
     setTimeout(() => (words.textContent = label), 1600);
   }

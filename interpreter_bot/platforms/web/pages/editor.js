@@ -9,6 +9,7 @@ import {
   indentLess, indentMore, indentOnInput, indentUnit, keymap, localCompletionSource, placeholder, Prec, python, showTooltip,
   StateEffect, StateField, syntaxHighlighting, tags,
 } from "./codemirror.js";
+import { composerWords } from "./words.js";
 
 const INDENT = 4;
 const MOST_TOLD = 4000;
@@ -90,7 +91,7 @@ export class Editor {
       EditorView.updateListener.of((update) => update.docChanged && this.user.changed(this.text)),
       // Scrolled sideways, the lines before a long one would look empty.
       EditorView.lineWrapping,
-      EditorView.contentAttributes.of({ "aria-label": "Python to run", autocapitalize: "off" }),
+      EditorView.contentAttributes.of({ "aria-label": composerWords.codePlaceholder, autocapitalize: "off" }),
       keymap.of([...closeBracketsKeymap, ...defaultKeymap, ...historyKeymap]),
       python(),
       indentUnit.of(" ".repeat(INDENT)),
@@ -98,7 +99,7 @@ export class Editor {
       history(), indentOnInput(), bracketMatching(), closeBrackets(), highlightSpecialChars(),
       autocompletion({ icons: false, filterStrict: true, activateOnTypingDelay: 150, override: [(context) => this.completed(context)] }),
       signature,
-      placeholder("Python to run"),
+      placeholder(composerWords.codePlaceholder),
       syntaxHighlighting(COLOURS),
       LOOK,
     ];

@@ -1,10 +1,11 @@
 // The files of a conversation, what is in one of them, and what became of it when.
 
-import { address, count, download, el, icon, named, plain, size, $ } from "./dom.js";
+import { address, download, el, icon, named, plain, size, $ } from "./dom.js";
 import { post } from "./connection.js";
 import { asked, confirmed } from "./dialogs.js";
 import { fileAddress } from "./files.js";
 import { preview } from "./previews.js";
+import { buttonWords, dialogWords, fileWords } from "./words.js";
 
 let around = null;
 let place = null;
@@ -37,11 +38,11 @@ function button(words, glyph, onclick) {
 function list() {
   shown = null;
   const total = files.reduce((sum, file) => sum + file.size_bytes, 0);
-  const tools = [button("Upload", "plus", () => $("picker").click())];
-  if (files.length) tools.push(button("Download all", "down", () => download(address("/archive", { thread: around.thread, name: around.title }))));
+  const tools = [button(fileWords.upload, "plus", () => $("picker").click())];
+  if (files.length) tools.push(button(fileWords.downloadAll, "down", () => download(address("/archive", { thread: around.thread, name: around.title }))));
   const said = files.length
-    ? `${count(files.length, "file", "files")}, ${size(total)} of ${size(most)}`
-    : "No files yet. Drop one on the page, or let the code make some; they are in /mnt/data.";
+    ? fileWords.allOf(files.length, size(total), size(most))
+    : fileWords.noFiles;
   place.replaceChildren(el("div", { class: "pane-tools" }, tools), el("p", { class: "muted" }, said), el("ul", { class: "files" }, files.map(entry)));
 }
 
@@ -54,16 +55,16 @@ function open(name) {
   const file = files.find((one) => one.name === name);
   if (!file) {
     list();
-    return complain(`There is no ${plain(name)} any more.`);
+    return complain(fileWords.gone(plain(name)));
   }
   shown = file;
   const query = { thread: around.thread, name };
-  const back = button("All files", "before", () => (list(), focusOn(name)));
+  const back = button(fileWords.allFiles, "before", () => (list(), focusOn(name)));
   const tools = [
-    el("a", { class: "small", href: fileAddress(query), download: "" }, icon("down"), el("span", {}, "Download")),
-    button("Rename", "pen", () => rename(query)),
-    ...(/\.ipynb$/i.test(name) ? [button("Run its cells", "open", () => dispatchEvent(new CustomEvent("notebook", { detail: name })))] : []),
-    button("Delete", "bin", () => remove(query)),
+    el("a", { class: "small", href: fileAddress(query), download: "" }, icon("down"), el("span", {}, buttonWords.download)),
+    button(buttonWords.rename, "pen", () => rename(query)),
+    ...(/\.ipynb$/i.test(name) ? [button(buttonWords.runCells, "open", () => dispatchEvent(new CustomEvent("notebook", { detail: name })))] : []),
+    button(buttonWords.delete, "bin", () => remove(query)),
   ];
   const heading = el("h2", { tabindex: -1 }, named(name));
   place.replaceChildren(back, heading, el("div", { class: "pane-tools" }, tools), el("div", { class: "file-shown" }, preview(file, around)), versions(query));
@@ -81,8 +82,8 @@ function versions(query) {
     const response = await fetch(address("/versions", query));
     if (!response.ok) throw new Error(await response.text());
     const found = (await response.json()).versions;
-    if (!found.length) return el("p", { class: "muted" }, "Not sent yet.");
-    return el("details", {}, el("summary", {}, `History (${found.length})`), el("ol", {}, found.map((one, number) => version(query, one, number === 0))));
+    if (!found.length) return el("p", { class: "muted" }, fileWords.notSent);
+    return el("details", {}, el("summary", {}, fileWords.history(found.length)), el("ol", {}, found.map((one, number) => version(query, one, number === 0))));
   };
   fill().then((made) => past.replaceChildren(made), (error) => past.replaceChildren(el("p", { class: "notice" }, error.message)));
   return past;
@@ -90,27 +91,27 @@ function versions(query) {
 
 function version(query, { request, at, size_bytes: bytes, was_sent: wasSent, checkpoint }, isLast) {
   const time = new Date(at * 1000);
-  const said = `${bytes === null ? "" : `${size(bytes)}, `}${wasSent ? "sent with" : "made by"}: ${plain(request) || "a file alone"}`;
-  const tools = isLast ? el("span", { class: "muted" }, "As it is now") : checkpoint
-    ? [button("Look", "look", () => lookBack({ name: query.name, size_bytes: bytes, checkpoint }, time)),
-       el("a", { class: "small", href: fileAddress({ ...query, checkpoint }), download: "" }, icon("down"), el("span", {}, "Download")),
-       button("Bring back", "before", () => bringBack({ ...query, checkpoint }))]
-    : el("span", { class: "muted" }, "Not kept");
+  const said = `${bytes === null ? "" : `${size(bytes)}, `}${(wasSent ? fileWords.sentWith : fileWords.madeBy)(plain(request) || fileWords.noRequest)}`;
+  const tools = isLast ? el("span", { class: "muted" }, fileWords.current) : checkpoint
+    ? [button(buttonWords.view, "look", () => lookBack({ name: query.name, size_bytes: bytes, checkpoint }, time)),
+       el("a", { class: "small", href: fileAddress({ ...query, checkpoint }), download: "" }, icon("down"), el("span", {}, buttonWords.download)),
+       button(buttonWords.bringBack, "before", () => bringBack({ ...query, checkpoint }))]
+    : el("span", { class: "muted" }, fileWords.notKept);
   return el("li", {}, el("time", { datetime: time.toISOString() }, time.toLocaleString()), el("span", { dir: "auto" }, ` ${said}`), el("div", { class: "output-tools" }, tools));
 }
 
 /** Show what a file was, in the place of what it is. */
 function lookBack(file, time) {
-  const back = button("As it is now", "look", () => open(file.name));
+  const back = button(fileWords.toCurrent, "look", () => open(file.name));
   place.querySelector(".file-shown").replaceChildren(
-    el("p", { class: "notice", role: "status" }, el("span", {}, `As it was after ${time.toLocaleString()}. `), back), preview(file, around));
+    el("p", { class: "notice", role: "status" }, el("span", {}, fileWords.versionOf(time.toLocaleString())), back), preview(file, around));
 }
 
 async function bringBack(query) {
   try {
     const { name } = await post("/bring-back", query);
     renew();
-    const told = el("p", { class: "notice", role: "status" }, `It is beside this one, as ${plain(name)}.`);
+    const told = el("p", { class: "notice", role: "status" }, fileWords.restored(plain(name)));
     place.prepend(told);
   } catch (error) {
     complain(error.message);
@@ -120,8 +121,8 @@ async function bringBack(query) {
 function tellOfChange(file) {
   shown = file;
   place.querySelector(".changed")?.remove();
-  const again = button("Look again", "look", () => open(file.name));
-  place.prepend(el("p", { class: "notice changed", role: "status" }, el("span", {}, "This file has changed."), again));
+  const again = button(fileWords.reload, "look", () => open(file.name));
+  place.prepend(el("p", { class: "notice changed", role: "status" }, el("span", {}, fileWords.changed), again));
 }
 
 function complain(sentence) {
@@ -133,7 +134,7 @@ function renew() {
 }
 
 async function rename(query) {
-  const wanted = await asked("Rename this file", { label: "New name", value: query.name.split("/").pop(), action: "Rename" });
+  const wanted = await asked(dialogWords.renameFile, { label: dialogWords.newName, value: query.name.split("/").pop(), action: buttonWords.rename });
   if (!wanted?.trim()) return;
   try {
     await post("/rename", { ...query, to: wanted.trim() });
@@ -145,7 +146,7 @@ async function rename(query) {
 }
 
 async function remove(query) {
-  if (!(await confirmed("Delete this file?", `${plain(query.name)} is deleted for good. This can't be undone.`, { action: "Delete", isBad: true }))) return;
+  if (!(await confirmed(dialogWords.deleteFile, dialogWords.deletesFile(plain(query.name)), { action: buttonWords.delete, isBad: true }))) return;
   try {
     await post("/delete", query);
     shown = null;

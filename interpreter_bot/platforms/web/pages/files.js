@@ -1,6 +1,7 @@
 // Files that a conversation has: cards with what can be done with them.
 
 import { address, el, icon, named, plain, size } from "./dom.js";
+import { buttonWords } from "./words.js";
 
 export const PICTURE = /\.(?:png|jpe?g|gif|webp|svg)$/i;
 export const PAGE = /\.html?$/i;
@@ -21,18 +22,18 @@ export function fileCard(thread, file, { hasPreview = false } = {}) {
   const query = { thread, name: file.name };
   const isPicture = PICTURE.test(file.name) && file.size_bytes <= LARGEST_PREVIEW && file.size_bytes > 0;
   const preview = hasPreview && isPicture
-    ? el("a", { class: "preview", href: address("/picture", query), target: "_blank", rel: "noopener", title: "Enlarge", "data-enlarged": plain(file.name), "data-save": fileAddress(query) },
+    ? el("a", { class: "preview", href: address("/picture", query), target: "_blank", rel: "noopener", title: buttonWords.enlarge, "data-enlarged": plain(file.name), "data-save": fileAddress(query) },
         el("img", { src: address("/picture", query), alt: "", loading: "lazy", onerror: (event) => event.target.parentNode.remove() }))
     : null;
   const open = PAGE.test(file.name)
-    ? el("a", { class: "small", href: address("/view", query), target: "_blank", rel: "noopener" }, icon("open"), el("span", {}, "Open"), el("span", { class: "unseen" }, ` ${plain(file.name)}`))
+    ? el("a", { class: "small", href: address("/view", query), target: "_blank", rel: "noopener" }, icon("open"), el("span", {}, buttonWords.open), el("span", { class: "unseen" }, ` ${plain(file.name)}`))
     : null;
   const view = (event) => event.currentTarget.dispatchEvent(new CustomEvent("view", { bubbles: true, detail: file.name }));
-  const look = el("button", { type: "button", class: "small", onclick: view }, icon("look"), el("span", {}, "View"), el("span", { class: "unseen" }, ` ${plain(file.name)}`));
+  const look = el("button", { type: "button", class: "small", onclick: view }, icon("look"), el("span", {}, buttonWords.view), el("span", { class: "unseen" }, ` ${plain(file.name)}`));
   return el("li", { class: "file" }, preview,
     el("div", { class: "file-line" },
       icon("file"),
       el("span", { class: "file-what" }, named(file.name, { class: "file-title" }), el("span", { class: "muted" }, size(file.size_bytes))),
       open, look,
-      el("a", { class: "small", href: fileAddress(query), download: "" }, icon("down"), el("span", {}, "Download"), el("span", { class: "unseen" }, ` ${plain(file.name)}`))));
+      el("a", { class: "small", href: fileAddress(query), download: "" }, icon("down"), el("span", {}, buttonWords.download), el("span", { class: "unseen" }, ` ${plain(file.name)}`))));
 }

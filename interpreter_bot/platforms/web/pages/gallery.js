@@ -1,6 +1,7 @@
 // Pictures in full size, one after the other: those of the conversation, or the one of a file.
 
 import { $, el, icon, styled } from "./dom.js";
+import { buttonWords, galleryWords, outputWords } from "./words.js";
 
 await styled("/gallery.css");
 
@@ -25,12 +26,12 @@ function made() {
   const act = (glyph, label, onclick) => el("button", { type: "button", class: "icon", "aria-label": label, title: label, onclick }, icon(glyph));
   const dialog = el("dialog", { id: "gallery", "aria-labelledby": "gallery-title", onkeydown: key },
     el("header", {}, el("h2", { id: "gallery-title", dir: "auto" }), el("span", { id: "gallery-place", class: "muted", role: "status" }),
-      act("before", "Previous picture", () => go(-1)), act("after", "Next picture", () => go(1)),
-      act("minus", "Smaller", () => zoom(1 / STEP)), act("plus", "Larger", () => zoom(STEP)),
-      el("button", { type: "button", class: "small", onclick: copy }, icon("copy"), el("span", { id: "gallery-copy" }, "Copy")),
-      el("a", { id: "gallery-save", class: "small", download: "" }, icon("down"), el("span", {}, "Download")),
-      act("close", "Close", () => dialog.close())),
-    el("div", { id: "gallery-room", tabindex: 0, role: "group", "aria-label": "Picture" }, el("img", { id: "gallery-picture" })));
+      act("before", galleryWords.previous, () => go(-1)), act("after", galleryWords.next, () => go(1)),
+      act("minus", galleryWords.smaller, () => zoom(1 / STEP)), act("plus", galleryWords.larger, () => zoom(STEP)),
+      el("button", { type: "button", class: "small", onclick: copy }, icon("copy"), el("span", { id: "gallery-copy" }, buttonWords.copy)),
+      el("a", { id: "gallery-save", class: "small", download: "" }, icon("down"), el("span", {}, buttonWords.download)),
+      act("close", buttonWords.close, () => dialog.close())),
+    el("div", { id: "gallery-room", tabindex: 0, role: "group", "aria-label": outputWords.picture }, el("img", { id: "gallery-picture" })));
   dialog.addEventListener("close", () => all[place]?.focus({ preventScroll: true }));
   dialog.addEventListener("wheel", (event) => event.ctrlKey && (event.preventDefault(), zoom(event.deltaY < 0 ? STEP : 1 / STEP)), { passive: false });
   document.body.append(dialog);
@@ -39,7 +40,7 @@ function made() {
 function show() {
   const picture = all[place], image = picture.querySelector("img");
   $("gallery-title").textContent = picture.dataset.enlarged;
-  $("gallery-place").textContent = all.length > 1 ? `${place + 1} of ${all.length}` : "";
+  $("gallery-place").textContent = all.length > 1 ? galleryWords.place(place + 1, all.length) : "";
   $("gallery-save").href = picture.dataset.save;
   Object.assign($("gallery-picture"), { src: image.src, alt: image.alt, className: image.className });
   scale = 0;
@@ -76,9 +77,9 @@ async function copy() {
     canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
     const png = new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
     await navigator.clipboard.write([new ClipboardItem({ "image/png": png })]);
-    words.textContent = "Copied";
+    words.textContent = buttonWords.copied;
   } catch {
-    words.textContent = "Not allowed";
+    words.textContent = buttonWords.notCopied;
   }
-  setTimeout(() => (words.textContent = "Copy"), 1600);
+  setTimeout(() => (words.textContent = buttonWords.copy), 1600);
 }

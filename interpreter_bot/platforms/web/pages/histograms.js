@@ -1,19 +1,18 @@
 // How the values of a column are spread, drawn small, and said in words.
 
-import { count, el, plain } from "./dom.js";
+import { el, plain } from "./dom.js";
+import { tableWords } from "./words.js";
 
 const WIDTH = 96, HEIGHT = 22, FEW = 1000;
 
 /** @param {object | undefined} summary see `live_tables.Summary` */
 export function spread(summary) {
   if (!summary) return el("div", { class: "spread" });
-  const about = summary.is_sampled && summary.missing ? "about " : "";
-  const gaps = summary.missing ? `, ${about}${summary.missing.toLocaleString("en")} missing` : "";
-  if (summary.bins.length) return drawn(summary.bins, `${plain(summary.least)} to ${plain(summary.most)}${gaps}`);
-  if (!summary.top.length) return el("div", { class: "spread muted" }, summary.missing ? "all missing" : "");
+  const gaps = summary.missing ? tableWords.missing(summary.missing, summary.is_sampled) : "";
+  if (summary.bins.length) return drawn(summary.bins, tableWords.range(plain(summary.least), plain(summary.most)) + gaps);
+  if (!summary.top.length) return el("div", { class: "spread muted" }, summary.missing ? tableWords.allMissing : "");
   // Of a large table only a part was looked at.
-  const least = summary.is_sampled && summary.distinct > FEW ? "at least " : "";
-  const words = `${least}${count(summary.distinct, "value", "values")}${gaps}`;
+  const words = tableWords.distinct(summary.distinct, summary.is_sampled && summary.distinct > FEW) + gaps;
   if (summary.distinct > summary.top.length) return el("div", { class: "spread muted", title: words }, words);
   return drawn(summary.top.map(([, times]) => times), `${summary.top.map(([text]) => plain(text)).join(", ")}${gaps}`);
 }

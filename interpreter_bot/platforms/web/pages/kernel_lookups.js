@@ -1,5 +1,7 @@
 // Looks into live tables, and at code that is being written: questions to Python, and its answers.
 
+import { connectionWords, pythonWords } from "./words.js";
+
 const LONGEST_MILLISECONDS = 60_000;
 const TYPING_MILLISECONDS = 1000;
 const waiting = new Map();
@@ -26,14 +28,14 @@ function asked(say, about, milliseconds) {
       waiting.delete(question);
       resolve(found);
     };
-    const timer = setTimeout(answer, milliseconds, { problem: "Python did not answer." });
+    const timer = setTimeout(answer, milliseconds, { problem: pythonWords.noAnswer });
     waiting.set(question, answer);
-    if (!say({ do: "look", question, ...about })) answer({ problem: "There is no connection right now." });
+    if (!say({ do: "look", question, ...about })) answer({ problem: connectionWords.none });
   });
 }
 
 addEventListener("looked", ({ detail: found }) => waiting.get(found.question)?.(found));
 // No answer comes over a connection that was lost.
 addEventListener("disconnected", () => {
-  for (const answer of [...waiting.values()]) answer({ problem: "The connection was lost.", is_busy: true });
+  for (const answer of [...waiting.values()]) answer({ problem: connectionWords.lost, is_busy: true });
 });

@@ -6,10 +6,10 @@ import { Conversation, FIRST_TURNS } from "./conversation.js";
 import { $, address, download, el, icon, madeUp, plain } from "./dom.js";
 import { Sidebar } from "./sidebar.js";
 import { welcome } from "./welcome.js";
+import { buttonWords, composerWords, connectionWords, conversationWords, dialogWords, paneWords, pythonWords } from "./words.js";
 
 const ID = /^[A-Za-z0-9_-]{16,64}$/;
 const TWICE_MILLISECONDS = 2000;
-const OFFLINE = "There is no connection right now.";
 const MAX_TRIES = 5;
 const pending = new Map();
 let about = null;
@@ -20,7 +20,7 @@ let viewed = "";
 let isBranching = false;
 
 const dialogs = () => import("./dialogs.js");
-const say = (message) => connection.say({ thread, ...message }) || composer.complain(OFFLINE, "connection");
+const say = (message) => connection.say({ thread, ...message }) || composer.complain(connectionWords.none, "connection");
 const composer = new Composer({ send, stop: () => say({ do: "stop" }), say, recalled: () => conversation.codes, ask });
 const conversation = new Conversation({ say, spoke, again, branch, changed, isWriting: () => $("message").value !== "", limit: () => about?.execution_seconds });
 const sidebar = new Sidebar({ say, begin: () => go(madeUp()), leave: (left) => composer.forget(left) });
@@ -85,7 +85,7 @@ function redrawList() {
   const shown = sidebar.all.find((one) => one.thread === thread);
   const state = shown?.is_busy ? "running" : shown?.has_python ? "idle" : "stopped";
   $("python-state").dataset.state = state;
-  $("python-state").lastElementChild.textContent = `Python ${state}`;
+  $("python-state").lastElementChild.textContent = pythonWords.state(state);
 }
 
 // ---- saying
@@ -109,7 +109,7 @@ function send({ text, files, is_code: isCode, thread: to = thread }) {
 /** Send messages that are not accepted yet; again with each new connection, but not for ever. */
 function transmit(message) {
   const { tries, ...told } = message;
-  if (tries >= MAX_TRIES) return hear.refused({ id: message.id, sentence: "The bot did not accept this message. It is kept here." });
+  if (tries >= MAX_TRIES) return hear.refused({ id: message.id, sentence: connectionWords.notAccepted });
   message.tries += 1;
   connection.say({ do: "say", ...told });
 }
@@ -127,13 +127,12 @@ function again(head) {
 function branch({ number, head }, text) {
   if (isBranching) return;
   isBranching = connection.say({ do: "branch", thread, id: madeUp(), turn: number, text, files: head.files, is_code: head.is_code });
-  if (isBranching) spoke("Making a branch");
-  else composer.complain(OFFLINE, "connection");
+  if (isBranching) spoke(conversationWords.branching);
+  else composer.complain(connectionWords.none, "connection");
 }
 
 async function edit(code) {
-  const told = "This replaces your draft.";
-  if (!$("message").value.trim() || (await (await dialogs()).confirmed("Edit this code?", told, { action: "Edit" }))) composer.write(code, true);
+  if (!$("message").value.trim() || (await (await dialogs()).confirmed(dialogWords.editCode, dialogWords.editsCode, { action: buttonWords.edit }))) composer.write(code, true);
 }
 
 // ---- hearing
@@ -149,7 +148,7 @@ function closed() {
   isBranching = false;
   dispatchEvent(new Event("disconnected"));
   setTimeout(() => {
-    if (!connection.isOpen) announce("The connection is lost. Trying again…");
+    if (!connection.isOpen) announce(connectionWords.retried);
   }, 600);
 }
 
@@ -159,7 +158,7 @@ function announce(sentence) {
 }
 
 const hear = {
-  starting: () => announce("Starting Python…"),
+  starting: () => announce(pythonWords.starting),
   hello(message) {
     $("banner").hidden = true;
     about = message;
@@ -227,7 +226,7 @@ const hear = {
     dispatchEvent(new CustomEvent("looked", { detail: found }));
   },
   async panel(message) {
-    const around = { thread, say, runAgain, title: sidebar.titleOf(thread), isRunning: () => conversation.running !== null };
+    const around = { thread, say, runAgain, canChooseModel: about.can_choose_model, title: sidebar.titleOf(thread), isRunning: () => conversation.running !== null };
     if (!["files", "variables"].includes(message.panel)) return (await import("./panels.js")).showPanel(message, around);
     const name = viewed;
     viewed = "";
@@ -253,14 +252,14 @@ let armed;
 /** Once is easily a slip, and what was computed for an hour would be gone. */
 function stopOnSecond() {
   if (armed) say({ do: "stop" });
-  else spoke("Press Escape again to stop");
+  else spoke(composerWords.pressEscape);
   disarm(armed ? 0 : TWICE_MILLISECONDS);
 }
 
 function disarm(milliseconds) {
   clearTimeout(armed);
   armed = milliseconds ? setTimeout(disarm, milliseconds, 0) : 0;
-  $("stop").querySelector("span").textContent = armed ? "Esc again stops" : "Stop";
+  $("stop").querySelector("span").textContent = armed ? composerWords.escapeStops : buttonWords.stop;
 }
 
 // ---- the bar
@@ -272,9 +271,9 @@ function drawModels(models) {
 }
 
 async function saveTable(table, suffix) {
-  spoke("Preparing the download");
+  spoke(conversationWords.preparingDownload);
   try {
-    await postForDownload("/table", { thread, table, suffix }, `${sidebar.titleOf(thread) || "Conversation"} table.${suffix}`);
+    await postForDownload("/table", { thread, table, suffix }, conversationWords.tableFile(sidebar.titleOf(thread), suffix));
   } catch (error) {
     composer.complain(error.message);
   }
@@ -301,7 +300,7 @@ for (const [id, glyph] of [["python-state"], ["share", "share"], ["more", "more"
   $(id).addEventListener("click", open);
   $(id).addEventListener("keydown", (event) => event.key === "ArrowDown" && (event.preventDefault(), open()));
 }
-$("files").append(icon("folder"), el("span", { class: "label" }, "Files"));
+$("files").append(icon("folder"), el("span", { class: "label" }, paneWords.files));
 $("files").addEventListener("click", () => (pane?.isOpen() ? pane.closePane() : showFiles()));
 for (const place of ["turns", "composer"]) $(place).addEventListener("view", ({ detail }) => showFiles(detail));
 addEventListener("uploaded", renewPane);
@@ -325,12 +324,12 @@ $("earlier").firstElementChild.addEventListener("click", () => {
   watch();
 });
 for (const [kind, use] of Object.entries({
-  run: (code) => send({ text: code, files: [], is_code: true }) || composer.complain(OFFLINE, "connection"),
-  ask: (words) => send({ text: words, files: [], is_code: false }) || composer.complain(OFFLINE, "connection"),
+  run: (code) => send({ text: code, files: [], is_code: true }) || composer.complain(connectionWords.none, "connection"),
+  ask: (words) => send({ text: words, files: [], is_code: false }) || composer.complain(connectionWords.none, "connection"),
   edit,
 })) $("turns").addEventListener(kind, ({ detail }) => use(detail));
 document.body.classList.toggle("without-code", localStorage.getItem("code") === "hidden");
-$("walls").textContent = "Code runs without a sandbox: it can do whatever the bot can.";
+$("walls").textContent = pythonWords.unsandboxed;
 addEventListener("paste", (event) => document.querySelector("dialog[open]") || composer.pasted(event));
 takeDrops((files) => composer.take(files), (text) => composer.complain(text));
 document.querySelector(".skip").addEventListener("click", (event) => {

@@ -5,6 +5,7 @@ import { el, copier, scrollable } from "./dom.js";
 import { highlighted } from "./python_highlighting.js";
 import { formula } from "./formulas.js";
 import { inline } from "./inline_markdown.js";
+import { buttonWords, outputWords } from "./words.js";
 
 const DEEPEST = 8;
 const MANY = 100;
@@ -242,7 +243,7 @@ function listed(block, fileNamed, depth) {
     const children = within(rest, fileNamed, depth);
     // In a tight list the words of an item are no paragraph.
     const tight = block.isLoose ? children : children.flatMap((one) => (one.nodeName === "P" ? [...one.childNodes] : [one]));
-    const box = task ? el("input", { type: "checkbox", disabled: true, checked: task[1] !== " ", "aria-label": task[1] === " " ? "To do" : "Done" }) : null;
+    const box = task ? el("input", { type: "checkbox", disabled: true, checked: task[1] !== " ", "aria-label": task[1] === " " ? outputWords.toDo : outputWords.done }) : null;
     return el("li", { class: task ? "task" : null }, box, tight);
   });
   return el(block.isOrdered ? "ol" : "ul", { start: block.isOrdered && block.start !== 1 ? block.start : null }, items);
@@ -268,8 +269,8 @@ export function requester(kind, text, words) {
 export function codeBlock(text, language) {
   const isPython = /^(?:python3?|py|ipython)$/i.test(language);
   const name = language.slice(0, 20);
-  const uses = isPython ? [requester("run", text, "Run"), requester("edit", text, "Edit")] : [];
+  const uses = isPython ? [requester("run", text, buttonWords.run), requester("edit", text, buttonWords.edit)] : [];
   return el("div", { class: "code" },
-    el("div", { class: "code-head" }, el("span", { class: "language" }, isPython ? "Python" : name || "Text"), uses, copier(() => text)),
+    el("div", { class: "code-head" }, el("span", { class: "language" }, isPython ? "Python" : name || outputWords.text), uses, copier(() => text)),
     scrollable(el("pre", {}, el("code", { dir: "ltr" }, isPython ? highlighted(text) : text))));
 }

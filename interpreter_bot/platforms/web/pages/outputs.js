@@ -4,6 +4,7 @@ import { address, copier, el, icon, isDark, plain, scrollable } from "./dom.js";
 import { formula } from "./formulas.js";
 import { Words } from "./markdown.js";
 import { Terminal } from "./terminal.js";
+import { buttonWords, outputWords, turnWords } from "./words.js";
 
 const FIGURE = /^<?Figure(?:: | size\b)/;
 const TALLEST = 900;
@@ -84,7 +85,7 @@ export class Outputs {
     if (!last?.querySelector("summary").textContent.startsWith("KeyboardInterrupt")) return;
     last.open = false;
     last.parentNode.classList.add("calm");
-    last.querySelector("summary").replaceChildren("Stopped here");
+    last.querySelector("summary").replaceChildren(turnWords.stoppedHere);
   }
 
   replace(event) {
@@ -119,7 +120,7 @@ function drawn(event) {
     case "page":
       return page(event);
     case "formula":
-      return el("figure", {}, typeset(event.latex), tools(copier(() => event.latex, "Copy LaTeX")));
+      return el("figure", {}, typeset(event.latex), tools(copier(() => event.latex, outputWords.copyLatex)));
     case "markdown":
       return words(event.text);
     case "notice":
@@ -176,13 +177,13 @@ function picture(event) {
   const query = { sha256: event.sha256, suffix: event.suffix };
   const where = address("/picture", query), title = titleOf(event.plain);
   const save = address("/output", { ...query, title: title || "picture" });
-  const image = el("img", { src: where, alt: event.plain || "Picture", loading: "lazy", onerror: gone });
+  const image = el("img", { src: where, alt: event.plain || outputWords.picture, loading: "lazy", onerror: gone });
   function gone() {
-    image.replaceWith(el("p", { class: "notice" }, "This picture has been deleted."));
+    image.replaceWith(el("p", { class: "notice" }, outputWords.pictureDeleted));
   }
   return el("figure", {},
-    el("a", { href: where, target: "_blank", rel: "noopener", title: "Enlarge", "data-enlarged": title || "Picture", "data-save": save }, image),
-    tools(link("Download", "down", save)));
+    el("a", { href: where, target: "_blank", rel: "noopener", title: buttonWords.enlarge, "data-enlarged": title || outputWords.picture, "data-save": save }, image),
+    tools(link(buttonWords.download, "down", save)));
 }
 
 /** A page of somebody else's, behind walls: see sandboxed_displays.py. */
@@ -198,9 +199,9 @@ export function framed(query, title) {
 function page(event) {
   const query = { sha256: event.sha256 };
   return el("figure", {},
-    framed(query, event.plain || "Interactive output"),
+    framed(query, event.plain || outputWords.interactive),
     tools(
-      link("Open", "open", address("/view", query), { target: "_blank", rel: "noopener" }),
-      link("Download", "down", address("/output", { ...query, suffix: "html", title: titleOf(event.plain) || "page" })),
+      link(buttonWords.open, "open", address("/view", query), { target: "_blank", rel: "noopener" }),
+      link(buttonWords.download, "down", address("/output", { ...query, suffix: "html", title: titleOf(event.plain) || "page" })),
     ));
 }

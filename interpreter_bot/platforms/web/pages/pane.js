@@ -1,14 +1,15 @@
 // The pane beside a conversation: its files, the variables of Python, and the columns of its tables.
 
 import { $, el, icon, styled } from "./dom.js";
+import { paneWords } from "./words.js";
 
 await styled("/pane.css");
 
 /** Each tab, the panel that is asked for it, and the module that draws it. */
 const TABS = {
-  files: ["Files", "files", () => import("./file_pane.js")],
-  variables: ["Variables", "variables", () => import("./variables_pane.js")],
-  schema: ["Schema", "variables", () => import("./schema_pane.js")],
+  files: [paneWords.files, "files", () => import("./file_pane.js")],
+  variables: [paneWords.variables, "variables", () => import("./variables_pane.js")],
+  schema: [paneWords.schema, "variables", () => import("./schema_pane.js")],
 };
 
 const BUSY_MILLISECONDS = 1000;
@@ -51,9 +52,9 @@ export async function show(message, actions, name = "") {
 
 function open() {
   const tab = ([key, [words]]) => el("button", { type: "button", role: "tab", id: `tab-${key}`, "aria-controls": "pane-body", onclick: () => choose(key) }, words);
-  const close = el("button", { type: "button", class: "icon", "aria-label": "Close the pane", onclick: closePane }, icon("close"));
+  const close = el("button", { type: "button", class: "icon", "aria-label": paneWords.close, onclick: closePane }, icon("close"));
   $("pane").replaceChildren(
-    el("header", {}, el("div", { role: "tablist", "aria-label": "Beside the conversation", onkeydown: moveBetweenTabs }, Object.entries(TABS).map(tab)), close),
+    el("header", {}, el("div", { role: "tablist", "aria-label": paneWords.beside, onkeydown: moveBetweenTabs }, Object.entries(TABS).map(tab)), close),
     el("div", { id: "pane-body", role: "tabpanel", tabindex: -1 }));
   $("pane").hidden = false;
   document.body.classList.add("with-pane");

@@ -6,6 +6,7 @@ import { post } from "./connection.js";
 import { PICTURE, PAGE, fileAddress } from "./files.js";
 import { Words } from "./markdown.js";
 import { framed } from "./outputs.js";
+import { buttonWords, fileWords } from "./words.js";
 
 const TABLE = /\.(?:csv|tsv|tab|parquet|pq|xlsx|xlsm|xlsb|xls|ods)$/i;
 const PLAYED = { audio: /\.(?:mp3|m4a|wav|flac|ogg)$/i, video: /\.(?:mp4|m4v|webm)$/i };
@@ -23,8 +24,8 @@ const MAX_BYTES = 256 * 1024;
  */
 export function preview(file, { thread, say }) {
   const { name, checkpoint } = file, query = { thread, name, ...(checkpoint ? { checkpoint } : {}) };
-  if (file.size_bytes === 0) return told("This file is empty.");
-  if (PICTURE.test(name)) return el("button", { type: "button", class: "picture", title: "Enlarge", "data-enlarged": plain(name), "data-save": fileAddress(query) }, el("img", { src: address("/picture", query), alt: plain(name) }));
+  if (file.size_bytes === 0) return told(fileWords.empty);
+  if (PICTURE.test(name)) return el("button", { type: "button", class: "picture", title: buttonWords.enlarge, "data-enlarged": plain(name), "data-save": fileAddress(query) }, el("img", { src: address("/picture", query), alt: plain(name) }));
   if (PAGE.test(name)) return framed(query, plain(name));
   // Python sees the present file only.
   if (TABLE.test(name) && !checkpoint) return tableOf(query, say);
@@ -40,13 +41,13 @@ function told(sentence) {
 
 /** Show what is still to come, or why it does not. */
 function later(make) {
-  const place = el("div", { class: "preview-place", role: "status" }, told("Reading…"));
+  const place = el("div", { class: "preview-place", role: "status" }, told(fileWords.reading));
   const fill = async () => {
     try {
       place.replaceChildren(await make());
       place.removeAttribute("role");
     } catch (error) {
-      const again = el("button", { type: "button", class: "small", onclick: () => (place.replaceChildren(told("Reading…")), fill()) }, "Try again");
+      const again = el("button", { type: "button", class: "small", onclick: () => (place.replaceChildren(told(fileWords.reading)), fill()) }, buttonWords.tryAgain);
       place.replaceChildren(el("p", { class: "notice" }, el("span", {}, error.message), again));
     }
   };
@@ -59,10 +60,10 @@ function tableOf(query, say) {
     const [{ LiveTable }, opened] = await Promise.all([import("./tables.js"), openedTable(query)]);
     const again = (sheet) => place.replaceWith(tableOf({ ...query, sheet }, say));
     const gone = (sentence) => live.element.replaceWith(el("p", { class: "notice" }, el("span", {}, sentence),
-      el("button", { type: "button", class: "small", onclick: () => again(query.sheet ?? "") }, "Read it again")));
+      el("button", { type: "button", class: "small", onclick: () => again(query.sheet ?? "") }, fileWords.readAgain)));
     const live = new LiveTable(opened, { say, gone });
     const sheets = opened.sheets.length > 1
-      ? el("label", { class: "sheets" }, "Sheet ", el("select", { onchange: (event) => again(event.target.value) },
+      ? el("label", { class: "sheets" }, fileWords.sheet, el("select", { onchange: (event) => again(event.target.value) },
           opened.sheets.map((one) => el("option", { value: one, selected: one === query.sheet }, plain(one)))))
       : null;
     const place = el("div", { class: "preview-place" }, sheets, opened.notes.map((note) => told(plain(note))), live.element);
@@ -82,10 +83,10 @@ async function openedTable(query) {
 
 async function text(query, bytes) {
   const { words, isCut, isWhole } = await beginning(fileAddress(query));
-  if (words.includes("\0")) return told(`This file is not text, so its ${size(bytes)} cannot be shown.`);
+  if (words.includes("\0")) return told(fileWords.notText(size(bytes)));
   const shown = drawn(query.name, words, isCut);
-  return el("div", { class: "preview-place" }, isCut ? told(`The first ${size(MAX_BYTES)} of ${size(bytes)}:`) : null,
-    isWhole ? null : told("This text is not in UTF-8: letters that cannot be read here are shown as \ufffd. Python can find out its encoding."),
+  return el("div", { class: "preview-place" }, isCut ? told(fileWords.firstBytes(size(MAX_BYTES), size(bytes))) : null,
+    isWhole ? null : told(fileWords.notUtf8),
     shown, el("div", { class: "output-tools" }, copier(() => words)));
 }
 
@@ -102,7 +103,7 @@ function drawn(name, words, isCut) {
 /** The words and the code of a notebook; what it showed is left out. */
 function notebook(json) {
   const { worksheets, cells = worksheets?.[0]?.cells } = JSON.parse(json);
-  if (!Array.isArray(cells)) throw new Error("This is not a notebook.");
+  if (!Array.isArray(cells)) throw new Error(fileWords.notANotebook);
   return el("div", { class: "preview-place" }, cells.slice(0, MOST_CELLS).map(({ cell_type: kind, input = "", source = input }) => {
     const words = [source].flat().join("");
     return kind === "markdown" ? drawn("x.md", words, false) : el("pre", { class: "value", dir: "ltr" }, words);

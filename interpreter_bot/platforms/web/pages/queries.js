@@ -1,6 +1,7 @@
 // What code asked of data connections, below an answer.
 
-import { count, el, named, scrollable, styled } from "./dom.js";
+import { el, named, scrollable, styled } from "./dom.js";
+import { queries as counted } from "./words.js";
 
 await styled("/forms.css");
 
@@ -9,6 +10,6 @@ export function queriesOf(queries) {
   const one = ({ connection, statement, outcome }) => connection
     ? el("li", {}, el("p", { class: "muted" }, named(connection), `: ${outcome}`), scrollable(el("pre", {}, el("code", { dir: "ltr" }, statement))))
     : el("li", { class: "muted" }, statement);
-  const summary = el("summary", {}, count(queries.length, "query", "queries"));
+  const summary = el("summary", {}, counted(queries.length));
   return el("details", { class: "queries" }, summary, el("ol", {}, queries.map(one)));
 }

@@ -2,17 +2,18 @@
 
 import { el, scrollable, styled } from "./dom.js";
 import { highlighted } from "./python_highlighting.js";
+import { buttonWords, questionWords } from "./words.js";
 
 // A form that moves under the mouse might be answered by mistake.
 await styled("/forms.css");
 
-const CHOICES = { session: "For this session" };
+const CHOICES = { session: questionWords.forSession };
 
 export function questionForm({ prompt, is_password: isSecret, choices }, answer) {
-  const field = el("input", { type: isSecret ? "password" : "text", "aria-label": prompt || "Input for the code", autocomplete: "off", dir: "auto", maxlength: 60000 });
-  const button = el("button", { type: "submit", class: "small strong" }, "Enter");
+  const field = el("input", { type: isSecret ? "password" : "text", "aria-label": prompt || questionWords.inputForCode, autocomplete: "off", dir: "auto", maxlength: 60000 });
+  const button = el("button", { type: "submit", class: "small strong" }, questionWords.enter);
   const chosen = (choices ?? []).map((choice) => el("button", { type: "button", class: "small", onclick: () => answer(choice) }, choice));
-  const form = el("form", { class: "question", onsubmit: send }, el("label", { dir: "auto" }, el("span", { class: "prompt" }, prompt || "Input:"), field), button, ...chosen);
+  const form = el("form", { class: "question", onsubmit: send }, el("label", { dir: "auto" }, el("span", { class: "prompt" }, prompt || questionWords.input), field), button, ...chosen);
   function send(event) {
     event.preventDefault();
     answer(field.value);
@@ -28,16 +29,16 @@ export function questionForm({ prompt, is_password: isSecret, choices }, answer)
 
 /** Ask whether code may run; of code that belongs to a plan which was said, the plan is asked about. */
 export function approvalForm({ code, shown, warning, is_planned: isPlanned, choices }, answer) {
-  const title = isPlanned ? "Carry out this plan?" : "Run this code?";
+  const title = isPlanned ? questionWords.runPlan : questionWords.runCode;
   const read = scrollable(el("pre", {}, el("code", { dir: "ltr" }, highlighted(shown))));
-  const folded = isPlanned && !warning ? el("details", {}, el("summary", {}, "The code it begins with"), read) : read;
-  const field = el("textarea", { "aria-label": "Code to run", rows: Math.min(code.split("\n").length + 1, 24), spellcheck: "false", hidden: true });
-  const edit = el("button", { type: "button", class: "small", onclick: change }, "Edit");
+  const folded = isPlanned && !warning ? el("details", {}, el("summary", {}, questionWords.firstCode), read) : read;
+  const field = el("textarea", { "aria-label": questionWords.codeToRun, rows: Math.min(code.split("\n").length + 1, 24), spellcheck: "false", hidden: true });
+  const edit = el("button", { type: "button", class: "small", onclick: change }, buttonWords.edit);
   const chosen = (choices ?? []).map((choice) => el("button", { type: "button", class: "small", onclick: () => answer(choice) }, CHOICES[choice] ?? choice));
   const form = el("form", { class: "approval", onsubmit: run, "aria-label": title },
     el("p", {}, title), warning ? el("p", { class: "notice bad" }, warning) : null, folded, field,
-    el("div", { class: "row" }, el("button", { type: "submit", class: "small strong" }, "Run"), ...chosen, edit,
-      el("button", { type: "button", class: "small", onclick: () => answer(null) }, "Do not run")));
+    el("div", { class: "row" }, el("button", { type: "submit", class: "small strong" }, buttonWords.run), ...chosen, edit,
+      el("button", { type: "button", class: "small", onclick: () => answer(null) }, questionWords.doNotRun)));
   function change() {
     field.value = code;
     field.hidden = false;

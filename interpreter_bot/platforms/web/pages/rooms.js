@@ -1,6 +1,7 @@
 // All of the window for one element, until Escape gives it back.
 
 import { el, icon, styled } from "./dom.js";
+import { buttonWords, tableWords } from "./words.js";
 
 await styled("/tables.css");
 
@@ -11,7 +12,7 @@ await styled("/tables.css");
 export function enlarge(element, { move = (put) => put(), closed = () => {} } = {}) {
   const place = el("div", {});
   const still = (event) => event.stopPropagation();
-  const room = el("dialog", { class: "table-room", "aria-label": "Table", oncancel: still, onkeydown: still, onclose: close });
+  const room = el("dialog", { class: "table-room", "aria-label": tableWords.table, oncancel: still, onkeydown: still, onclose: close });
   move(() => {
     element.replaceWith(place);
     room.append(element);
@@ -28,7 +29,7 @@ export function enlarge(element, { move = (put) => put(), closed = () => {} } = 
 
 /** Enlarge what has no button of its own to be small again. */
 export function enlargeStill(element, button, words) {
-  const leave = el("button", { type: "button", class: "small", onclick: () => room.close() }, icon("close"), el("span", {}, "Leave full screen"));
+  const leave = el("button", { type: "button", class: "small", onclick: () => room.close() }, icon("close"), el("span", {}, buttonWords.leaveFullScreen));
   const room = enlarge(element, { closed: () => button.focus() });
   room.prepend(el("div", { class: "table-bar" }, el("span", { class: "muted" }, words), leave));
   leave.focus();

@@ -1,7 +1,8 @@
 // The columns of the tables that are loaded: their names, types, and a first value.
 
-import { count, el, plain } from "./dom.js";
+import { el, plain } from "./dom.js";
 import { look } from "./kernel_lookups.js";
+import { pythonWords, tableWords, variableWords } from "./words.js";
 
 const PAGE = 40;
 const MAX_COLUMNS = 200;
@@ -16,7 +17,7 @@ let drawing = 0;
 export async function draw(body, { variables, problem, is_busy: isBusy }, { say }, { isAnother }) {
   const number = ++drawing;
   const tables = variables.filter(({ handle }) => handle);
-  if (isAnother) body.replaceChildren(el("p", { class: "muted", role: "status" }, problem || "Asking Python…"));
+  if (isAnother) body.replaceChildren(el("p", { class: "muted", role: "status" }, problem || pythonWords.asked));
   if (problem) return isBusy;
   const sections = [];
   for (const table of tables) {
@@ -28,7 +29,7 @@ export async function draw(body, { variables, problem, is_busy: isBusy }, { say 
   }
   const closed = new Set([...body.querySelectorAll("details:not([open])")].map((one) => one.dataset.variable));
   for (const one of sections) one.open = !closed.has(one.dataset.variable);
-  body.replaceChildren(...(sections.length ? sections : [el("p", { class: "muted" }, "No tables are loaded. Once a variable holds one, its columns and types appear here.")]));
+  body.replaceChildren(...(sections.length ? sections : [el("p", { class: "muted" }, variableWords.noTables)]));
   return false;
 }
 
@@ -49,10 +50,10 @@ async function columnsOf({ handle }, say) {
 
 function section({ name, shape }, { columns = [], total, problem }) {
   const row = ({ name: title, dtype, isIndex, value }) =>
-    el("tr", {}, el("th", { scope: "row", dir: "auto" }, plain(title) || (isIndex ? "index" : "no name")), el("td", {}, plain(dtype)), el("td", { class: "value-line", dir: "auto" }, plain(value)));
-  const head = ["Column", "Type", "First value"].map((words) => el("th", { scope: "col" }, words));
+    el("tr", {}, el("th", { scope: "row", dir: "auto" }, plain(title) || (isIndex ? tableWords.index : variableWords.noName)), el("td", {}, plain(dtype)), el("td", { class: "value-line", dir: "auto" }, plain(value)));
+  const head = [variableWords.column, variableWords.type, variableWords.firstValue].map((words) => el("th", { scope: "col" }, words));
   return el("details", { class: "schema", "data-variable": name },
     el("summary", {}, el("code", {}, plain(name)), " ", el("span", { class: "muted" }, shape.map((one) => one.toLocaleString("en")).join(" × "))),
     problem ? el("p", { class: "notice" }, problem) : el("table", { class: "columns" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, columns.map(row))),
-    total > columns.length ? el("p", { class: "muted" }, `and ${count(total - columns.length, "column", "columns")} more`) : null);
+    total > columns.length ? el("p", { class: "muted" }, variableWords.moreColumns(total - columns.length)) : null);
 }

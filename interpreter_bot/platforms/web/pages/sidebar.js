@@ -1,6 +1,7 @@
 // The list of conversations, and what is found in them.
 
 import { $, el, icon, plain } from "./dom.js";
+import { buttonWords, sidebarWords } from "./words.js";
 
 const UNDO_MILLISECONDS = 8000;
 const TYPING_MILLISECONDS = 150;
@@ -12,7 +13,7 @@ export class Sidebar {
     this.current = "";
     this.found = null;
     this.doomed = new Map();
-    $("new").append(icon("plus"), el("span", {}, "New conversation"));
+    $("new").append(icon("plus"), el("span", {}, sidebarWords.newConversation));
     $("new").addEventListener("click", () => {
       this.show(false);
       begin();
@@ -39,7 +40,7 @@ export class Sidebar {
   }
 
   titleOf(thread) {
-    return this.all.find((one) => one.thread === thread)?.title || "New conversation";
+    return this.all.find((one) => one.thread === thread)?.title || sidebarWords.newConversation;
   }
 
   treeOf(thread) {
@@ -67,23 +68,23 @@ export class Sidebar {
   groups() {
     const groups = new Map();
     for (const one of this.trees.sort((one, other) => rank(one) - rank(other))) {
-      const name = { pinned: "Pinned", archived: "Archived" }[one.mark] ?? dayOf(one.used);
+      const name = { pinned: sidebarWords.pinned, archived: sidebarWords.archived }[one.mark] ?? dayOf(one.used);
       groups.set(name, [...(groups.get(name) ?? []), one]);
     }
     return [...groups].flatMap(([name, some]) => {
       const entries = el("ul", {}, some.map((one) => this.entry(one)));
-      if (name !== "Archived") return [el("h2", {}, name), entries];
+      if (name !== sidebarWords.archived) return [el("h2", {}, name), entries];
       const isOpen = $("archived")?.open || some.some(({ thread }) => thread === this.current);
-      return [el("details", { id: "archived", open: isOpen }, el("summary", {}, `Archived (${some.length})`), entries)];
+      return [el("details", { id: "archived", open: isOpen }, el("summary", {}, sidebarWords.archivedCount(some.length)), entries)];
     });
   }
 
   entry(one) {
     const { thread, is_busy: isBusy } = one;
-    const title = plain(one.title || "New conversation");
-    const busy = isBusy ? el("span", { class: "pulse", role: "img", "aria-label": "at work" }) : null;
+    const title = plain(one.title || sidebarWords.newConversation);
+    const busy = isBusy ? el("span", { class: "pulse", role: "img", "aria-label": sidebarWords.busy }) : null;
     return el("li", { "data-thread": thread, class: thread === this.current ? "current" : null }, this.link(thread, title), busy,
-      el("button", { type: "button", class: "icon", "aria-label": `More about ${title}`, "aria-haspopup": "menu", onclick: (event) => this.menu(event.currentTarget, one) }, icon("more")));
+      el("button", { type: "button", class: "icon", "aria-label": sidebarWords.moreAbout(title), "aria-haspopup": "menu", onclick: (event) => this.menu(event.currentTarget, one) }, icon("more")));
   }
 
   async menu(button, one) {
@@ -97,16 +98,16 @@ export class Sidebar {
   actions(one) {
     const mark = (wanted) => () => this.say({ do: "mark", thread: one.thread, mark: wanted });
     return [
-      one.mark === "pinned" ? ["Unpin", "pin", mark("")] : ["Pin", "pin", mark("pinned")],
-      ["Rename…", "pen", () => this.rename(one)],
-      one.mark === "archived" ? ["Bring back", "box", mark("")] : ["Archive", "box", mark("archived")],
-      ["Delete", "bin", () => this.delete(one)],
+      one.mark === "pinned" ? [sidebarWords.unpin, "pin", mark("")] : [sidebarWords.pin, "pin", mark("pinned")],
+      [buttonWords.renameWith, "pen", () => this.rename(one)],
+      one.mark === "archived" ? [buttonWords.bringBack, "box", mark("")] : [buttonWords.archive, "box", mark("archived")],
+      [buttonWords.delete, "bin", () => this.delete(one)],
     ];
   }
 
   async rename({ thread, title }) {
     const { asked } = await import("./dialogs.js");
-    const given = await asked("Rename the conversation", { label: "Name", value: title, action: "Rename" });
+    const given = await asked(sidebarWords.renameConversation, { label: sidebarWords.name, value: title, action: buttonWords.rename });
     if (given?.trim()) this.say({ do: "rename", thread, title: given.trim().slice(0, 200) });
   }
 
@@ -115,8 +116,8 @@ export class Sidebar {
   delete({ thread, title, tree }) {
     if (this.treeOf(this.current) === tree) this.begin();
     const one = { thread, tree };
-    const undo = el("button", { type: "button", class: "small strong", onclick: () => this.takeBack(one) }, "Undo");
-    const told = el("p", {}, el("span", {}, `“${plain(title || "New conversation")}” is deleted, with its variables and files.`), undo);
+    const undo = el("button", { type: "button", class: "small strong", onclick: () => this.takeBack(one) }, buttonWords.undo);
+    const told = el("p", {}, el("span", {}, sidebarWords.deleted(plain(title || sidebarWords.newConversation))), undo);
     this.doomed.set(tree, Object.assign(one, { told, timer: setTimeout(() => this.finishDeletion(one), UNDO_MILLISECONDS) }));
     $("undo").append(told);
     this.searched();
@@ -156,14 +157,14 @@ export class Sidebar {
     const seen = new Set(this.doomed.keys());
     const isNew = (tree) => !seen.has(tree) && seen.add(tree);
     this.found = conversations?.filter(({ thread }) => isNew(this.treeOf(thread))) ?? null;
-    const told = this.found?.length ? `${this.found.length} found` : "Nothing found. Search does not cover code or output.";
+    const told = this.found?.length ? sidebarWords.found(this.found.length) : sidebarWords.nothingFound;
     $("found").textContent = this.found === null ? "" : told;
     this.draw(this.all, this.current);
   }
 
   results() {
     return [el("ul", {}, this.found.map(({ thread, title, excerpt }) =>
-      el("li", { "data-thread": thread }, this.link(thread, plain(title || "New conversation"), excerpt ? el("small", { dir: "auto" }, plain(excerpt)) : null))))];
+      el("li", { "data-thread": thread }, this.link(thread, plain(title || sidebarWords.newConversation), excerpt ? el("small", { dir: "auto" }, plain(excerpt)) : null))))];
   }
 
   endSearch(event) {
@@ -181,8 +182,8 @@ function dayOf(seconds) {
   const start = new Date();
   start.setHours(0, 0, 0, 0);
   const days = (start.getTime() / 1000 - seconds) / 86400;
-  if (days <= 0) return "Today";
-  if (days <= 1) return "Yesterday";
-  if (days <= 7) return "Last 7 days";
-  return "Earlier";
+  if (days <= 0) return sidebarWords.days.today;
+  if (days <= 1) return sidebarWords.days.yesterday;
+  if (days <= 7) return sidebarWords.days.week;
+  return sidebarWords.days.earlier;
 }

@@ -1,6 +1,8 @@
 // Tables that code showed: the part of each that came with it, and the way to the rest.
 
-import { copier, count, el, icon, scrollable } from "./dom.js";
+import { copier, el, icon, scrollable } from "./dom.js";
+import { buttonWords, tableWords } from "./words.js";
+import * as counted from "./words.js";
 
 const NUMERIC = /^\s*[-+]?(?:[\d,. ]+(?:e[-+]?\d+)?%?|nan|inf|<NA>|None)\s*$/i;
 const SHORT = 40;
@@ -21,7 +23,7 @@ export function table(event, say) {
   const size = el("span", { class: "muted" }, extent(event));
   const copy = copier(asText);
   const said = el("div", { class: "output-tools" }, size, copy);
-  const full = button("Full screen", "full", async () => (await import("./rooms.js")).enlargeStill(still, full, size.textContent));
+  const full = button(buttonWords.fullScreen, "full", async () => (await import("./rooms.js")).enlargeStill(still, full, size.textContent));
   said.append(...(event.handle ? ofWhole(event, { still, size, copy, say }) : [full]));
   return el("figure", {}, still, said);
 }
@@ -33,8 +35,8 @@ function button(words, glyph, onclick) {
 /** What can be done with a table of which Python has more, as long as it has it. */
 function ofWhole(event, { still, size, copy, say }) {
   const save = (suffix) => () => dispatchEvent(new CustomEvent("table", { detail: { table: event.handle, suffix } }));
-  const explore = button("Explore", "filter", open);
-  const full = button("Full screen", "full", async () => (await open()).enlarge());
+  const explore = button(buttonWords.explore, "filter", open);
+  const full = button(buttonWords.fullScreen, "full", async () => (await open()).enlarge());
   async function open() {
     const { LiveTable } = await import("./tables.js");
     const live = new LiveTable(event, { say, gone, close: () => gone("") });
@@ -52,13 +54,13 @@ function ofWhole(event, { still, size, copy, say }) {
     }
   }
   const small = [explore, full, size, copy];
-  return [explore, full, button("All as CSV", "down", save("csv")), button("Parquet", "down", save("parquet"))];
+  return [explore, full, button(tableWords.asCsv, "down", save("csv")), button(tableWords.asParquet, "down", save("parquet"))];
 }
 
 /** A long text of a cell stands on one line until somebody wants to read it. */
 function opened(text) {
   if (text.length <= SHORT && !text.includes("\n")) return text;
-  const button = el("button", { type: "button", class: "long", "aria-expanded": "false", title: "Show all of it", onclick: turn }, text);
+  const button = el("button", { type: "button", class: "long", "aria-expanded": "false", title: tableWords.showCell, onclick: turn }, text);
   function turn() {
     button.setAttribute("aria-expanded", String(button.getAttribute("aria-expanded") === "false"));
   }
@@ -68,8 +70,8 @@ function opened(text) {
 /** Say how large a table is, and which part of it is here. */
 function extent({ columns, rows, row_count: allRows, column_count: allColumns, index_count: index }) {
   const parts = [];
-  if (rows.length < allRows) parts.push(count(rows.length, "row", "rows"));
-  if (columns.length - index < allColumns) parts.push(count(columns.length - index, "column", "columns"));
-  const size = `${count(allRows, "row", "rows")} × ${count(allColumns, "column", "columns")}`;
-  return parts.length ? `${size}, the first ${parts.join(" and ")} shown` : size;
+  if (rows.length < allRows) parts.push(counted.rows(rows.length));
+  if (columns.length - index < allColumns) parts.push(counted.columns(columns.length - index));
+  const size = `${counted.rows(allRows)} × ${counted.columns(allColumns)}`;
+  return parts.length ? size + tableWords.firstShown(parts) : size;
 }

@@ -1,11 +1,13 @@
 // A table that one can touch: sorted, filtered and searched by the Python that has it. Fetched when
 // the first one is opened. What is asked next waits for the answer to what was asked before.
 
-import { copier, count, el, icon, plain } from "./dom.js";
+import { copier, el, icon, plain } from "./dom.js";
 import { Grid } from "./grids.js";
 import { spread } from "./histograms.js";
 import { look } from "./kernel_lookups.js";
 import { enlarge } from "./rooms.js";
+import { buttonWords, pythonWords, tableWords } from "./words.js";
+import * as counted from "./words.js";
 
 const BLOCK = 100;
 const MOST_BLOCKS = 60;
@@ -32,16 +34,16 @@ export class LiveTable {
     this.view = { sort: null, search: "", filters: [] };
     this.known = null;
     this.summaries = new Map();
-    this.grid = new Grid(this, "Table");
+    this.grid = new Grid(this, tableWords.table);
     this.filtering = el("div", { class: "table-filters" });
-    this.status = el("span", { class: "muted", role: "status" }, "Asking Python…");
+    this.status = el("span", { class: "muted", role: "status" }, pythonWords.asked);
     this.detail = el("p", { class: "cell-detail", dir: "auto", hidden: true });
-    this.search = el("input", { type: "search", placeholder: "Search all rows", "aria-label": "Search all rows", maxlength: 200, oninput: () => this.typed() });
-    const copy = copier(() => this.copied(), "Copy cells");
-    this.enlarger = el("button", { type: "button", class: "small", "aria-pressed": "false", onclick: () => this.enlarge() }, icon("full"), el("span", {}, "Full screen"));
+    this.search = el("input", { type: "search", placeholder: tableWords.search, "aria-label": tableWords.search, maxlength: 200, oninput: () => this.typed() });
+    const copy = copier(() => this.copied(), tableWords.copyCells);
+    this.enlarger = el("button", { type: "button", class: "small", "aria-pressed": "false", onclick: () => this.enlarge() }, icon("full"), el("span", {}, buttonWords.fullScreen));
     this.element = el("div", { class: "live-table" },
       el("div", { class: "table-bar" }, this.search, this.status,
-        el("div", { class: "table-tools" }, copy, this.enlarger, user.close ? el("button", { type: "button", class: "small close", onclick: user.close }, "Close") : null)),
+        el("div", { class: "table-tools" }, copy, this.enlarger, user.close ? el("button", { type: "button", class: "small close", onclick: user.close }, buttonWords.close) : null)),
       this.filtering, this.grid.element, this.detail);
     this.grid.element.addEventListener("keydown", (event) => {
       if (event.key === "c" && (event.ctrlKey || event.metaKey) && !getSelection().toString()) copy.click();
@@ -53,7 +55,7 @@ export class LiveTable {
   enlarge() {
     if (this.room) return this.room.close();
     const tell = (isLarge) => {
-      this.enlarger.lastChild.textContent = isLarge ? "Leave full screen" : "Full screen";
+      this.enlarger.lastChild.textContent = isLarge ? buttonWords.leaveFullScreen : buttonWords.fullScreen;
       this.enlarger.setAttribute("aria-pressed", String(isLarge));
       this.enlarger.focus();
     };
@@ -167,10 +169,10 @@ export class LiveTable {
 
   tell() {
     const { found, row_count: all, column_count: columns, index_count: index } = this.known;
-    const rows = found < all ? `${found.toLocaleString("en")} of ${count(all, "row", "rows")}` : count(all, "row", "rows");
-    const whole = this.table.is_cut ? ", the first of more" : this.table.row_count > all ? `, the first of ${this.table.row_count.toLocaleString("en")}` : "";
+    const rows = found < all ? tableWords.found(found, all) : counted.rows(all);
+    const whole = this.table.is_cut ? tableWords.firstOfMore : this.table.row_count > all ? tableWords.firstOf(this.table.row_count) : "";
     this.status.classList.remove("problem");
-    this.status.textContent = `${rows}${whole} × ${count(columns - index, "column", "columns")}`;
+    this.status.textContent = `${rows}${whole} × ${counted.columns(columns - index)}`;
   }
 
   // ---- what the grid asks for
@@ -195,11 +197,11 @@ export class LiveTable {
     const about = this.known.columns[column] ?? { name: "", dtype: "", kind: "other" };
     const [sorted, isDescending] = this.view.sort ?? [];
     const direction = sorted === column ? (isDescending ? "descending" : "ascending") : null;
-    const name = plain(about.name) || (column < this.known.index_count ? "index" : `column ${column + 1}`);
+    const name = plain(about.name) || (column < this.known.index_count ? tableWords.index : tableWords.columnNumber(column + 1));
     const next = { ascending: [column, true], descending: null }[direction] ?? [column, false];
     const sort = el("button", { type: "button", class: "sort", title: name, onclick: () => this.change({ sort: direction === "descending" ? null : next }) },
       el("bdi", {}, name), el("span", { "aria-hidden": "true", class: "arrow" }, { ascending: "↑", descending: "↓" }[direction] ?? ""));
-    const filter = el("button", { type: "button", class: "icon", "aria-label": `Filter ${name}`, title: "Filter", onclick: () => this.openFilter(column, name, about.kind) }, icon("filter"));
+    const filter = el("button", { type: "button", class: "icon", "aria-label": tableWords.filterColumn(name), title: tableWords.filter, onclick: () => this.openFilter(column, name, about.kind) }, icon("filter"));
     return el("div", { role: "columnheader", "aria-sort": direction },
       el("div", { class: "heading" }, sort, filter), el("div", { class: "dtype" }, plain(about.dtype)), spread(this.summaries.get(column)));
   }
@@ -226,8 +228,8 @@ export class LiveTable {
 
   openFilter(column, name, kind) {
     const words = OPERATORS[kind];
-    const operator = el("select", { "aria-label": "Condition" }, words.map((one) => el("option", { value: one }, one)));
-    const value = el("input", { type: "text", "aria-label": "Value", maxlength: 200, placeholder: { time: "2026-01-31", truth: "true", number: "0" }[kind] ?? "" });
+    const operator = el("select", { "aria-label": tableWords.condition }, words.map((one) => el("option", { value: one }, one)));
+    const value = el("input", { type: "text", "aria-label": tableWords.value, maxlength: 200, placeholder: { time: "2026-01-31", truth: "true", number: "0" }[kind] ?? "" });
     const fit = () => (value.hidden = ["missing", "present"].includes(operator.value));
     operator.addEventListener("change", fit);
     const add = (event) => {
@@ -242,7 +244,7 @@ export class LiveTable {
       this.grid.element.focus();
     };
     this.drawFilters(el("form", { class: "filter", onsubmit: add, onkeydown: close }, el("bdi", {}, name), operator, value,
-      el("button", { type: "submit", class: "small strong" }, "Filter")));
+      el("button", { type: "submit", class: "small strong" }, tableWords.filter)));
     fit();
     (value.hidden ? operator : value).focus();
   }
@@ -250,9 +252,9 @@ export class LiveTable {
   drawFilters(...forms) {
     const chips = this.view.filters.map((filter, place) => {
       const [column, operator, text] = filter;
-      const words = `${plain(this.known?.columns[column]?.name ?? "") || "index"} ${operator} ${text}`.trim();
+      const words = `${plain(this.known?.columns[column]?.name ?? "") || tableWords.index} ${operator} ${text}`.trim();
       const drop = () => this.change({ filters: this.view.filters.filter((_, one) => one !== place) });
-      return el("button", { type: "button", class: "small chip", "aria-label": `Remove the filter ${words}`, onclick: drop }, el("bdi", {}, words), icon("close"));
+      return el("button", { type: "button", class: "small chip", "aria-label": tableWords.removeFilter(words), onclick: drop }, el("bdi", {}, words), icon("close"));
     });
     this.filtering.replaceChildren(...chips, ...forms);
   }

@@ -2,7 +2,8 @@
 // that a progress bar is one line that changes. Colours are kept, of other escapes nothing.
 
 import { dyed, restyled } from "./ansi.js";
-import { count, el, scrollable } from "./dom.js";
+import { el, scrollable } from "./dom.js";
+import { outputWords } from "./words.js";
 
 const ESCAPES = /(?!\u001b\[[\d;:]{0,64}m)(?:\u001b(?:\[[0-?]*[ -/]*[@-~]?|[\]PX^_][^\u0007\u001b\n]*(?:\u0007|\u001b\\)?|[ -/]*[0-~]?)|[\u0000-\u0007\u000b\u000c\u000e-\u001a\u001c-\u001f\u007f-\u009f])/g;
 const PARTS = /([\n\r\b]|\u001b\[[\d;:]*m)/;
@@ -67,7 +68,7 @@ export class Terminal {
     this.more.hidden = !isCut && !isOpen;
     this.more.setAttribute("aria-expanded", String(isOpen));
     const lines = this.lines + (this.line.length > 0);
-    this.words.textContent = isOpen ? "Show the end only" : `… Show all ${lines > 1 ? count(lines, "line", "lines") : "of it"}`;
+    this.words.textContent = isOpen ? outputWords.showEnd : outputWords.showAll(lines);
   }
 
   open() {

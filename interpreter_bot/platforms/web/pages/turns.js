@@ -1,19 +1,14 @@
 // One turn: what was asked, and everything that came of it, in order.
 
-import { count, duration, el, icon, named, copier, linked, scrollable } from "./dom.js";
+import { duration, el, icon, named, copier, linked, scrollable } from "./dom.js";
 import { fileCard, fileLink } from "./files.js";
 import { Words, codeBlock, requester } from "./markdown.js";
 import { Outputs } from "./outputs.js";
-
-const ENDINGS = {
-  ok: "Done", error: "Error", timed_out: "Out of time", out_of_memory: "Out of memory",
-  crashed: "Python died", stopped: "Stopped", refused: "Not run",
-};
+import { buttonWords, pythonWords, turnWords } from "./words.js";
+import * as counted from "./words.js";
 
 // More than that is read where it stands.
 const MOST_SPOKEN = 1500;
-const RUNNING = "Running…";
-const WHY = "Why did this code fail, and how can I fix it?";
 
 export class Turn {
   /**
@@ -38,7 +33,7 @@ export class Turn {
     this.meta = el("footer", { class: "meta", hidden: true });
     this.asked = asked(head);
     this.element = el("article", { class: "turn", "data-id": this.id, "aria-busy": "true" }, this.asked, this.body, this.state, this.meta);
-    this.showState("Sending…");
+    this.showState(turnWords.sending);
     for (const event of head.events ?? []) this.apply(event);
   }
 
@@ -57,19 +52,19 @@ export class Turn {
     // The same wait goes on, however often it is told.
     if (words !== this.awaited?.words) this.awaited = { words, since: Date.now() };
     const { since } = this.awaited;
-    const most = words === RUNNING && this.around.limit?.();
+    const most = words === turnWords.running && this.around.limit?.();
     const tell = () => {
       const seconds = (Date.now() - since) / 1000;
       if (!this.state.isConnected) clearInterval(this.clock);
-      else if (seconds > 2) this.stateWords.textContent = `${words} ${duration(Math.round(seconds))}${most ? ` of at most ${duration(most)}` : ""}`;
+      else if (seconds > 2) this.stateWords.textContent = `${words} ${most ? turnWords.ofAtMost(duration(Math.round(seconds)), duration(most)) : duration(Math.round(seconds))}`;
     };
     this.clock = setInterval(tell, 1000);
   }
 
   on_waiting({ ahead }) {
     const withdraw = () => this.around.say({ do: "withdraw", id: this.id });
-    const button = el("button", { type: "button", class: "small", onclick: withdraw }, "Withdraw");
-    this.showState(`Queued: ${count(ahead, "request", "requests")} ahead`, button);
+    const button = el("button", { type: "button", class: "small", onclick: withdraw }, turnWords.withdraw);
+    this.showState(turnWords.queued(ahead), button);
   }
 
   on_withdrawn() {
@@ -78,20 +73,20 @@ export class Turn {
 
   on_begun() {
     this.hasBegun = true;
-    this.showState(this.head.is_code ? "Starting Python…" : "Thinking…");
+    this.showState(this.head.is_code ? pythonWords.starting : turnWords.thinking);
   }
 
   on_step() {
     this.words = null;
     this.dropDraft();
-    this.showState("Thinking…");
-    this.around.spoke("Thinking");
+    this.showState(turnWords.thinking);
+    this.around.spoke(turnWords.thinking);
   }
 
   on_progress({ text, share }) {
     const parts = share === null ? null
-      : [el("progress", { max: "1", value: String(share), "aria-label": "So far" }), ` ${Math.round(share * 100)} %`];
-    this.showState(text || "Thinking…", parts && el("span", { class: "share" }, parts));
+      : [el("progress", { max: "1", value: String(share), "aria-label": turnWords.progress }), ` ${Math.round(share * 100)} %`];
+    this.showState(text || turnWords.thinking, parts && el("span", { class: "share" }, parts));
   }
 
   on_text({ delta }) {
@@ -109,7 +104,7 @@ export class Turn {
   on_writing({ delta }) {
     if (!this.draft) {
       const pre = el("pre", {}, el("code", { dir: "ltr" }));
-      this.draft = el("div", { class: "cell draft" }, el("div", { class: "code" }, el("div", { class: "code-head" }, el("span", { class: "language" }, "Writing code")), pre));
+      this.draft = el("div", { class: "cell draft" }, el("div", { class: "code" }, el("div", { class: "code-head" }, el("span", { class: "language" }, turnWords.writing)), pre));
       this.draftText = document.createTextNode("");
       pre.firstChild.append(this.draftText);
       this.add(this.draft);
@@ -127,12 +122,12 @@ export class Turn {
 
   on_code({ cell, code }) {
     // A bot that goes on with what another one began says again what it follows.
-    if (this.cells.has(cell)) return this.showState(RUNNING);
+    if (this.cells.has(cell)) return this.showState(turnWords.running);
     const outputs = new Outputs(this.around.displays, this.around.say);
     const status = el("span", { class: "cell-status" });
     const block = codeBlock(code, "python");
     block.firstChild.firstChild.after(status);
-    const element = el("div", { class: "cell running", role: "group", "aria-label": "Code and what it showed" }, block, outputs.element);
+    const element = el("div", { class: "cell running", role: "group", "aria-label": turnWords.code }, block, outputs.element);
     // From here on it is seen where it runs.
     this.asked.querySelector(".code")?.remove();
     this.cells.set(cell, { element, outputs, status });
@@ -140,8 +135,8 @@ export class Turn {
       this.draft.replaceWith(element);
       this.draft = null;
     } else this.add(element);
-    this.showState(RUNNING);
-    this.around.spoke("Running code");
+    this.showState(turnWords.running);
+    this.around.spoke(turnWords.runningCode);
   }
 
   outputsOf(cell) {
@@ -168,17 +163,17 @@ export class Turn {
     Object.assign(found, { ending, seconds });
     found.element.classList.remove("running");
     found.element.classList.add(ending === "ok" ? "fine" : "failed");
-    found.status.textContent = `${ending === "ok" ? "" : `${ENDINGS[ending] ?? ending} · `}${duration(seconds)}`;
+    found.status.textContent = `${ending === "ok" ? "" : `${turnWords.endings[ending] ?? ending} · `}${duration(seconds)}`;
     if (ending === "stopped") found.outputs.calm();
     // That it was stopped is said already.
     const more = /^stopped\.?$/i.test(reason) ? "" : reason;
     if (more || isLost) {
-      const words = [more, isLost && !/variables/i.test(reason) ? "Variables are gone; files are kept." : ""];
+      const words = [more, isLost && !/variables/i.test(reason) ? turnWords.variablesLost : ""];
       found.outputs.add(el("p", { class: `notice ${ending === "stopped" && !isLost ? "" : "bad"}` }, words.filter(Boolean).join(" ")));
     }
-    if (ending === "error" && this.head.is_code) found.outputs.add(requester("ask", WHY, "Why did this fail?"));
-    if (ending === "ok" && found.outputs.isEmpty && this.head.is_code) found.outputs.add(el("p", { class: "notice" }, "Done. No output."));
-    this.showState(this.head.is_code ? "" : "Thinking…");
+    if (ending === "error" && this.head.is_code) found.outputs.add(requester("ask", turnWords.whyQuestion, turnWords.whyFailed));
+    if (ending === "ok" && found.outputs.isEmpty && this.head.is_code) found.outputs.add(el("p", { class: "notice" }, turnWords.noOutput));
+    this.showState(this.head.is_code ? "" : turnWords.thinking);
   }
 
   on_announcement({ text }) {
@@ -191,7 +186,7 @@ export class Turn {
 
   on_asking(event) {
     this.ask(event, (place) => this.outputsOf(event.cell).add(place));
-    this.around.spoke("The code asks for input");
+    this.around.spoke(turnWords.codeAsksInput);
   }
 
   on_approving(event) {
@@ -220,12 +215,12 @@ export class Turn {
   on_settled({ question, answer }) {
     this.questions.get(question)?.then((form) => form.settle(answer));
     this.questions.delete(question);
-    this.showState(answer === null ? "Thinking…" : RUNNING);
+    this.showState(answer === null ? turnWords.thinking : turnWords.running);
   }
 
   on_artifact(file) {
     if (!this.files) {
-      this.files = el("ul", { class: "files", "aria-label": "Files made or changed" });
+      this.files = el("ul", { class: "files", "aria-label": turnWords.files });
       this.add(this.files);
     }
     this.artifacts.get(file.name)?.remove();
@@ -255,7 +250,7 @@ export class Turn {
     this.element.removeAttribute("aria-busy");
     this.showMeta(end);
     const said = end.status === "done" ? this.words?.text.replace(/[*_`#|>]/g, "").trim() : "";
-    this.around.spoke(end.sentence || (said ? `Answer: ${said.slice(0, MOST_SPOKEN)}` : end.status === "done" ? "Done" : "Stopped"));
+    this.around.spoke(end.sentence || (said ? turnWords.answer(said.slice(0, MOST_SPOKEN)) : end.status === "done" ? turnWords.done : turnWords.stopped));
   }
 
   /** What is left to say: that it was stopped stands beside its time, or at the code that was. */
@@ -268,9 +263,9 @@ export class Turn {
     const cells = [...this.cells.values()].filter(({ ending }) => ending && ending !== "refused");
     const failures = cells.filter(({ ending }) => ending !== "ok").length;
     const seconds = cells.reduce((sum, cell) => sum + cell.seconds, 0);
-    const parts = [`Ran ${count(cells.length, "cell", "cells")}`, failures && `${failures} failed`].filter(Boolean);
+    const parts = [turnWords.ran(cells.length), failures && turnWords.failed(failures)].filter(Boolean);
     const isRead = this.around.isReading() || this.body.contains(document.activeElement);
-    this.work = el("details", { class: "work", open: isRead }, el("summary", {}, cells.length ? `${parts.join(", ")} · ${duration(seconds)}` : "Code that was not run"));
+    this.work = el("details", { class: "work", open: isRead }, el("summary", {}, cells.length ? `${parts.join(", ")} · ${duration(seconds)}` : turnWords.codeNotRun));
     // At once: a browser keeps in place what it shows below words that come later.
     this.words.draw();
     this.conclusion = this.words.element;
@@ -293,12 +288,12 @@ export class Turn {
   showMeta(end) {
     const parts = [];
     const isSaid = [...this.cells.values()].some((cell) => /^stopped/i.test(cell.status.textContent));
-    if (end.status === "stopped" && !isSaid) parts.push("Stopped");
+    if (end.status === "stopped" && !isSaid) parts.push(turnWords.stopped);
     if (end.seconds > 0) parts.push(duration(end.seconds));
     const tokens = this.spent ? this.spent.input_tokens + this.spent.output_tokens : 0;
-    const cached = this.spent?.cached_tokens ? ` (${this.spent.cached_tokens.toLocaleString("en")} from cache)` : "";
-    if (tokens) parts.push(`${this.spent.is_estimated ? "about " : ""}${count(tokens, "token", "tokens")}${cached}`);
-    if (this.spent && Number(this.spent.money) > 0) parts.push(`${this.spent.money} spent`);
+    const cached = this.spent?.cached_tokens ? turnWords.fromCache(this.spent.cached_tokens) : "";
+    if (tokens) parts.push((this.spent.is_estimated ? turnWords.estimated(counted.tokens(tokens)) : counted.tokens(tokens)) + cached);
+    if (this.spent && Number(this.spent.money) > 0) parts.push(turnWords.money(this.spent.money));
     const all = () => this.said.map((words) => words.text).join("\n\n").trim();
     if (parts.length) this.meta.append(el("span", {}, parts.join(" · ")));
     if (all()) this.meta.append(copier(all));
@@ -310,10 +305,10 @@ export class Turn {
   /** Let the question be edited where it stands, and be asked again below its answer. */
   offerBranches() {
     const again = () => this.around.branch(this, this.head.request);
-    this.editor = el("button", { type: "button", class: "icon edit", title: "Edit", onclick: () => this.edit() }, icon("pen"), el("span", { class: "unseen" }, "Edit"));
+    this.editor = el("button", { type: "button", class: "icon edit", title: buttonWords.edit, onclick: () => this.edit() }, icon("pen"), el("span", { class: "unseen" }, buttonWords.edit));
     this.asked.append(this.editor);
     // What ended badly has a button at the sentence that says so.
-    if (["done", "stopped"].includes(this.over.status)) this.meta.append(el("button", { type: "button", class: "small", onclick: again }, icon("again"), el("span", {}, this.head.is_code ? "Run again" : "Try again")));
+    if (["done", "stopped"].includes(this.over.status)) this.meta.append(el("button", { type: "button", class: "small", onclick: again }, icon("again"), el("span", {}, this.head.is_code ? turnWords.runAgain : buttonWords.tryAgain)));
   }
 
   /** Let the question be written anew where it stands. */
@@ -348,16 +343,16 @@ export class Turn {
 function asked(head) {
   if (!head.request && !head.files.length) return el("div", { class: "nothing-asked" });
   const files = head.files.length
-    ? el("ul", { class: "asked-files", "aria-label": "Attached files" }, head.files.map((name) => el("li", {}, icon("file"), named(name))))
+    ? el("ul", { class: "asked-files", "aria-label": turnWords.attachedFiles }, head.files.map((name) => el("li", {}, icon("file"), named(name))))
     : null;
-  if (head.is_code) return el("div", { class: "asked code-asked" }, files, el("h2", { class: "muted" }, "You ran"), codeBlock(head.request, "python"));
-  return el("div", { class: "asked" }, el("h2", { class: "unseen" }, "You asked"), files, head.request ? scrollable(el("div", { class: "bubble", dir: "auto" }, head.request)) : null);
+  if (head.is_code) return el("div", { class: "asked code-asked" }, files, el("h2", { class: "muted" }, turnWords.youRan), codeBlock(head.request, "python"));
+  return el("div", { class: "asked" }, el("h2", { class: "unseen" }, turnWords.youAsked), files, head.request ? scrollable(el("div", { class: "bubble", dir: "auto" }, head.request)) : null);
 }
 
 function sentence(end, again, isWithdrawn) {
   const isBad = !isWithdrawn && !end.goes_on && !["done", "stopped"].includes(end.status);
   const button = isWithdrawn || isBad
-    ? el("button", { type: "button", class: "small", onclick: again }, "Ask again")
+    ? el("button", { type: "button", class: "small", onclick: again }, turnWords.askAgain)
     : null;
   return el("p", { class: `notice ${isBad ? "bad" : ""}`, role: isBad ? "alert" : null }, isBad ? icon("warn") : null, el("span", {}, end.sentence), button);
 }

@@ -3,6 +3,7 @@
 import { pageKey } from "./connection.js";
 import { LARGEST_PREVIEW, PICTURE } from "./files.js";
 import { $, address, el, icon, named, size, styled } from "./dom.js";
+import { buttonWords, composerWords } from "./words.js";
 
 await styled("/uploads.css");
 
@@ -74,7 +75,7 @@ export class Uploads {
   add(thread, files) {
     const most = this.limit();
     for (const file of files) {
-      if (most && file.size > most) this.complain(`${file.name} has ${size(file.size)}, and the limit is ${size(most)} a file.`);
+      if (most && file.size > most) this.complain(composerWords.tooLarge(file.name, size(file.size), size(most)));
       else this.upload(thread, file);
     }
   }
@@ -93,7 +94,7 @@ export class Uploads {
       this.draw(item.thread);
       dispatchEvent(new Event("uploaded"));
     };
-    request.onerror = () => this.failed(item, "the connection broke off.");
+    request.onerror = () => this.failed(item, composerWords.uploadBroken);
     request.onabort = () => this.remove(item);
     request.open("POST", address("/upload", { thread, name: file.name }));
     request.setRequestHeader("Content-Type", "application/octet-stream");
@@ -105,7 +106,7 @@ export class Uploads {
 
   failed(item, why) {
     this.remove(item);
-    this.complain(`${item.name} was not uploaded: ${why}`);
+    this.complain(composerWords.uploadFailed(item.name, why));
   }
 
   remove(item) {
@@ -118,7 +119,7 @@ export class Uploads {
     if (item.thread !== this.thread) return;
     const part = item.size ? item.sent / item.size : 1;
     item.bar.value = part;
-    item.words.textContent = part < 1 ? `${Math.floor(part * 100)} % of ${size(item.size)}` : "storing…";
+    item.words.textContent = part < 1 ? composerWords.uploadShare(Math.floor(part * 100), size(item.size)) : composerWords.storing;
   }
 
   draw(thread) {
@@ -127,14 +128,14 @@ export class Uploads {
   }
 
   chip(item) {
-    const label = item.isDone ? `Remove ${item.name}` : `Cancel the upload of ${item.name}`;
+    const label = item.isDone ? composerWords.removeFile(item.name) : composerWords.cancelUpload(item.name);
     const away = () => (item.isDone ? this.remove(item) : item.request.abort());
     const view = (event) => event.currentTarget.dispatchEvent(new CustomEvent("view", { bubbles: true, detail: item.name }));
     const name = named(item.name, { class: "file-title" });
     const picture = () => el("img", { src: address("/picture", { thread: item.thread, name: item.name }), alt: "", onerror: (event) => event.target.replaceWith(icon("file")) });
     const isSeen = item.isDone && PICTURE.test(item.name) && !(item.size > LARGEST_PREVIEW);
     const chip = el("li", { class: item.isDone ? "done" : "going" }, isSeen ? picture() : icon("file"),
-      item.isDone ? el("button", { type: "button", class: "look", title: "View", onclick: view }, name) : name);
+      item.isDone ? el("button", { type: "button", class: "look", title: buttonWords.view, onclick: view }, name) : name);
     if (!item.isDone) {
       item.bar = el("progress", { max: "1", value: "0", "aria-label": item.name });
       item.words = el("span", { class: "muted" });
@@ -142,7 +143,7 @@ export class Uploads {
       this.progress(item);
     }
     const run = () => (this.remove(item), dispatchEvent(new CustomEvent("notebook", { detail: item.name })));
-    if (item.isDone && /\.ipynb$/i.test(item.name)) chip.append(el("button", { type: "button", class: "small strong", onclick: run }, "Run its cells"));
+    if (item.isDone && /\.ipynb$/i.test(item.name)) chip.append(el("button", { type: "button", class: "small strong", onclick: run }, buttonWords.runCells));
     chip.append(el("button", { type: "button", class: "icon", "aria-label": label, title: label, onclick: away }, icon("close")));
     return chip;
   }

@@ -1,7 +1,8 @@
 // The variables of Python, as they are after each run.
 
-import { count, el, plain, size } from "./dom.js";
+import { el, plain, size } from "./dom.js";
 import { inLocalTime, rows } from "./panels.js";
+import { buttonWords, variableWords } from "./words.js";
 
 const notice = el("div", {});
 const list = el("ul", { class: "variables" });
@@ -18,17 +19,17 @@ let explored = null;
  */
 export function draw(body, { rows: about, lost_cells: cells, variables, problem, is_busy: isBusy }, { say, runAgain }, { isAnother }) {
   if (isAnother) body.replaceChildren(notice, list, imported, inside, facts);
-  const words = problem || (variables.length ? "" : "No variables yet. Run some code, and they appear here.");
+  const words = problem || (variables.length ? "" : variableWords.none);
   notice.replaceChildren(...(words ? [el("p", { class: "muted" }, words)] : []));
   // The first fact is the names, which are listed already.
   facts.replaceChildren(rows(about.slice(variables.length && 1).map(([name, ...rest]) => [name, ...rest.map(inLocalTime)])));
-  if (cells) facts.append(el("button", { type: "button", class: "quiet", onclick: runAgain }, `Rebuild lost variables: run ${count(cells, "cell", "cells")}`));
+  if (cells) facts.append(el("button", { type: "button", class: "quiet", onclick: runAgain }, variableWords.rebuild(cells)));
   if (problem && !isAnother) return isBusy;
   const focused = document.activeElement.closest("[data-variable]")?.dataset.variable;
   const isModule = ({ type }) => type === "module";
   list.replaceChildren(...variables.filter((one) => !isModule(one)).map((one) => entry(one, say)));
   const modules = variables.filter(isModule).map(({ name }) => plain(name));
-  imported.textContent = modules.length ? `Imported: ${modules.join(", ")}` : "";
+  imported.textContent = modules.length ? variableWords.imported(modules) : "";
   if (focused) focusOn(focused);
   if (isAnother || !variables.some(({ name, handle }) => name === explored?.name && handle === explored.handle)) inside.replaceChildren();
   return isBusy;
@@ -44,7 +45,7 @@ function entry(variable, say) {
   const explore = () => open(variable, say);
   return el("li", { "data-variable": name },
     el("div", { class: "variable" }, el("code", {}, plain(name)), el("span", { class: "muted" }, about.filter(Boolean).join(" · ")),
-      handle ? el("button", { type: "button", class: "small", "aria-label": `Explore ${plain(name)}`, onclick: explore }, "Explore") : null),
+      handle ? el("button", { type: "button", class: "small", "aria-label": variableWords.explore(plain(name)), onclick: explore }, buttonWords.explore) : null),
     handle || text === `<${type}>` ? null : el("div", { class: "value-line", dir: "auto", title: plain(text) }, plain(text)),
     users(uses));
 }
@@ -53,8 +54,8 @@ function entry(variable, say) {
 function users(uses) {
   if (!uses.length) return null;
   const reveal = ({ turn_id: turn }) => dispatchEvent(new CustomEvent("reveal", { detail: turn }));
-  const cell = (use) => el("li", {}, el("button", { type: "button", class: "small", onclick: () => reveal(use) }, use.is_maker ? "Made by " : "Read by ", el("code", { dir: "ltr" }, plain(use.line))));
-  return el("details", { class: "uses" }, el("summary", {}, `Used by ${count(uses.length, "cell", "cells")}`), el("ul", {}, uses.map(cell)));
+  const cell = (use) => el("li", {}, el("button", { type: "button", class: "small", onclick: () => reveal(use) }, use.is_maker ? variableWords.madeBy : variableWords.readBy, el("code", { dir: "ltr" }, plain(use.line))));
+  return el("details", { class: "uses" }, el("summary", {}, variableWords.usedBy(uses.length)), el("ul", {}, uses.map(cell)));
 }
 
 /** Show all rows of a variable that is a table. */

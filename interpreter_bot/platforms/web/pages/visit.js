@@ -3,10 +3,10 @@
 import { $, address, always, download } from "./dom.js";
 import { fileCard } from "./files.js";
 import { Turn } from "./turns.js";
+import { menuWords, visitWords } from "./words.js";
 
 const FIRST_TURNS = 30;
 const RUNNING_MILLISECONDS = 2000;
-const OVER = "This link has expired. Ask for a new one in the chat.";
 const ID = /^#([0-9a-f]{32})$/;
 
 const drawn = new Map();
@@ -14,7 +14,7 @@ const around = { displays: new Map(), say: () => false, spoke() {}, again() {}, 
 let most = FIRST_TURNS;
 
 async function answerOf(response) {
-  if (!response.ok) throw new Error(response.status === 401 ? OVER : await response.text());
+  if (!response.ok) throw new Error(response.status === 401 ? visitWords.expired : await response.text());
   return response.json();
 }
 
@@ -36,7 +36,7 @@ async function show() {
   $("turns").replaceChildren(...told.past.map(turnOf));
   $("earlier").hidden = !told.is_more;
   const until = new Date(told.until * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-  $("banner").textContent = `A conversation of ${told.platform}, to read. Open here until ${until}.`;
+  $("banner").textContent = visitWords.reading(told.platform, until);
   $("banner").hidden = false;
   $("made").hidden = told.files.length === 0;
   $("made").querySelector("ul").replaceChildren(...told.files.map((file) => fileCard(always.thread, file)));
@@ -57,10 +57,10 @@ function turnOf(head) {
 function offerDownloads({ title, files }) {
   const entry = (words, glyph, path, query) => [words, glyph, () => download(address(path, { name: title, ...query }))];
   const entries = [
-    entry("As a web page", "globe", "/notebook", { suffix: "html" }),
-    entry("As a notebook", "file", "/notebook", { suffix: "ipynb" }),
-    entry("As Python", "code", "/notebook", { suffix: "py" }),
-    ...(files.length ? [entry("All files", "folder", "/archive", {})] : []),
+    entry(menuWords.asPage, "globe", "/notebook", { suffix: "html" }),
+    entry(menuWords.asNotebook, "file", "/notebook", { suffix: "ipynb" }),
+    entry(menuWords.asPython, "code", "/notebook", { suffix: "py" }),
+    ...(files.length ? [entry(menuWords.allFiles, "folder", "/archive", {})] : []),
   ];
   $("more").onclick = async () => (await import("./menus.js")).openMenu($("more"), [["", ...entries]]);
   $("more").hidden = false;
@@ -75,7 +75,7 @@ async function goOn(key) {
 
 function fail(error) {
   $("continue").disabled = false;
-  if (!$("turns").childElementCount) $("title").textContent = "Not opened";
+  if (!$("turns").childElementCount) $("title").textContent = visitWords.notOpened;
   $("banner").textContent = error.message;
   $("banner").hidden = false;
 }

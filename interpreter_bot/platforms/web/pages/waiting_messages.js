@@ -1,6 +1,7 @@
 // Messages that were sent while their files were on the way: each goes when those have arrived, in order.
 
 import { $, el, plain } from "./dom.js";
+import { composerWords } from "./words.js";
 
 export class WaitingMessages {
   /** `send` takes a message and says whether it is gone; `giveBack` takes one that will not be sent. */
@@ -64,8 +65,8 @@ export class WaitingMessages {
     const back = (one) => () => (this.take(one), this.draw());
     $("waiting").replaceChildren(...this.of(this.uploads.thread).map((one) =>
       el("li", {},
-        el("p", {}, el("span", { class: "muted" }, "Sent once its files are uploaded: "), el("bdi", {}, plain(one.text.slice(0, 200)) || "no words")),
+        el("p", {}, el("span", { class: "muted" }, composerWords.waitsForFiles), el("bdi", {}, plain(one.text.slice(0, 200)) || composerWords.noText)),
         el("ul", { class: "chips" }, one.items.map((item) => this.uploads.chip(item))),
-        el("button", { type: "button", class: "small", onclick: back(one) }, "Take back"))));
+        el("button", { type: "button", class: "small", onclick: back(one) }, composerWords.takeBack))));
   }
 }
