@@ -8,10 +8,14 @@ from typing import Final
 from interpreter_bot import errors
 from interpreter_bot.text import quantities
 
+_CHOICE: Final = (
+    "Whoever runs this bot can choose a model: on the page, in the menu under Model, or with "
+    "`interpreter-bot setup`."
+)
 NONE: Final = "No model is set up. You can still run your own code with /py CODE."
 NONE_YET: Final = (
-    "There is no model yet, but your own code runs: press Python, or type /py CODE. Whoever runs "
-    "this bot can enter a model's key on the page, or run `interpreter-bot setup`."
+    "There is no model yet, but you can run your own code: press Python, or type /py CODE. "
+    f"{_CHOICE}"
 )
 CONFIGURED: Final = (
     "The models are set where the bot runs, in its environment or its configuration file. Change "
@@ -49,8 +53,7 @@ ANSWER_TOO_LONG: Final = "The model's answer was too long and was cut off. Ask f
 
 # The demo model.
 DEMO: Final = (
-    "This is a small demo model that runs on this machine and is often wrong. For a better one, "
-    "whoever runs this bot can enter a key on the page, or run `interpreter-bot setup`."
+    f"A small demo model answers. It runs on the bot's machine, and is often wrong. {_CHOICE}"
 )
 DEMO_OFF: Final = "The demo model is switched off (local.enabled)."
 NO_DEMO_LIBRARY: Final = errors.missing_extra("The demo model", "local")
@@ -172,18 +175,13 @@ def server_silent(server: str) -> str:
 
 def demo_unreachable(host: str, reason: object) -> str:
     return (
-        f"The demo model could not be downloaded from {host}: {reason}. Python works without it: "
-        "press Python, or type /py CODE. Whoever runs this bot can set up a model: run `export "
-        f"OPENAI_API_KEY=…` (or set {_OTHER_FILE} to the demo model's file) and start the bot "
-        "again."
+        f"The demo model could not be downloaded from {host}: {reason}. You can still run your own "
+        f"code. {_CHOICE}"
     )
 
 
 def demo_damaged(host: str) -> str:
-    return (
-        f"The file from {host} is not the demo model, so it was deleted. Set {_OTHER_FILE} to the "
-        "right file, or OPENAI_API_KEY to use another model."
-    )
+    return f"The file from {host} is not the demo model, so it was deleted. {_CHOICE}"
 
 
 def no_room_for_demo(directory: object, free_bytes: int, needed_bytes: int) -> str:

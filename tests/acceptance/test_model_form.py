@@ -100,13 +100,40 @@ async def test_a_model_is_tried_used_at_once_and_after_a_restart(running, browsi
     assert KEY not in caplog.text
 
 
+async def test_a_model_is_chosen_in_the_menu_of_a_conversation_that_has_begun(running, browsing):
+    server = openai_server.Server(_answer, api_key=KEY)
+    async with server, browsing() as browser, running() as address:
+        page = await browser.page()
+        await page.go(address)
+        await page.until("!document.getElementById('welcome').hidden", seconds=60)
+        await page.value("document.getElementById('message').focus()")
+        await page.type("/py 6 * 7")
+        await page.value("document.getElementById('composer').requestSubmit()")
+        await page.until("document.querySelector('.outputs')?.innerText === '42'", seconds=60)
+        assert not await page.value("!!document.querySelector('.model-form')?.checkVisibility()")
+        await page.click("#more")
+        entry = (
+            "[...document.querySelectorAll('#actions button')]"
+            ".find((one) => one.innerText.startsWith('Model'))"
+        )
+        await page.until(f"!!{entry}")
+        await page.value(f"{entry}.click()")
+        await page.until("document.querySelector('#panel .model-form')")
+        await page.value(
+            f"document.querySelector('#panel [name=key]').value = {KEY!r};"
+            f"document.querySelector('#panel [name=address]').value = {server.base_url!r}; 1"
+        )
+        await page.click("#panel .model-form .strong")
+        await page.until("document.getElementById('model').value === 'scripted'", seconds=60)
+
+
 REFUSED = [
     ({"key": "", "address": ""}, "Enter a key"),
     ({"key": "sk-\u2022\u2022\u2022\u2022 12", "address": ""}, "cannot be sent"),
     ({"key": "OPENAI_API_KEY=sk-1234567890", "address": ""}, "give the key alone"),
     ({"key": "k" * 2000, "address": ""}, "characters"),
-    ({"key": "", "address": "127.0.0.1:8000"}, "has to be an address"),
-    ({"key": "", "address": "file:///etc/passwd"}, "has to be an address"),
+    ({"key": "", "address": "127.0.0.1:8000"}, "has to begin with http"),
+    ({"key": "", "address": "file:///etc/passwd"}, "has to begin with http"),
     ({"key": "", "address": "http://127.0.0.1:9/v1"}, "127.0.0.1"),
     ({"key": "", "address": "http://169.254.169.254/v1"}, "reserved"),
     ({"key": 5, "address": ""}, "was not understood"),

@@ -81,7 +81,8 @@ QWEN: Final = Weights(
     "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
     size_bytes=1_117_320_768,
     sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
-    licence="Qwen2.5-Coder-1.5B-Instruct is made by the Qwen team of Alibaba Cloud and used under "
+    licence="With the first question it is downloaded (1.04 GiB). "
+    "Qwen2.5-Coder-1.5B-Instruct is made by the Qwen team of Alibaba Cloud and used under "
     "the Apache License 2.0: "
     "https://huggingface.co/Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF/blob/main/LICENSE",
 )

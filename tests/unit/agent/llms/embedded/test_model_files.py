@@ -104,7 +104,7 @@ async def test_nobody_there_is_one_sentence(publisher, tmp_path):
     publisher.port = 9
     started = asyncio.get_running_loop().time()
     with pytest.raises(
-        model_files.NoLocalModelError, match=r"no connection could be made.*Python works without it"
+        model_files.NoLocalModelError, match=r"no connection could be made.*run your own code"
     ):
         await fetched(publisher, tmp_path, pause_seconds=100)
     # At once: a person waits, and most often there is no network.
