@@ -263,7 +263,7 @@ class Simulation:
         # What one person may have counts on each host: nothing counts it over all.
         try:
             own = kernel_capacity.find_own_to_evict(
-                session.person, live, starting=0, most=self._settings.per_person, held=held
+                session.person, live, starting=0, max_kernels=self._settings.per_person, leased=held
             )
             if own is not None:
                 self._evict(host, own)

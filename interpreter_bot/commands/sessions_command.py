@@ -169,7 +169,7 @@ def _verbs(
                 await database.sessions.note_files(session.id, session.files, instead_of=row)
             raise
         if session is not None:
-            await database.parts.let_go_files(session.id)
+            await database.parts.release_files(session.id)
         return "Its Python, variables and files are gone."
 
     return {"save": save, "end": end, "forget": forget}

@@ -362,7 +362,7 @@ class LocalHost:
         """Save a session's variables if nobody uses them, and end its kernel."""
         await self.save(key)
         launched = self.pool.live.get(key)
-        await self.pool.let_go(key, _leave_files)
+        await self.pool.run_without_kernel(key, _leave_files)
         if launched is not None:
             await self._report_loss(key, launched.kernel, reason)
 

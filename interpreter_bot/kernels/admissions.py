@@ -1,8 +1,8 @@
 """Admission of kernel starts: a bounded number at a time, in turns between people.
 
-A start is nearly all computing. A hundred in parallel take longer than one after the other, and the
-first of them as long as the last. Of one person's starts the first to come is the first served; of
-those of several, nobody waits for more than one of each other.
+A start is nearly all computing: a hundred parallel starts take longer than a hundred in sequence,
+and all end late. The starts of one person are served in order of arrival; people take turns, so a
+start waits for at most one start of each other person in each round.
 """
 
 from __future__ import annotations
@@ -14,56 +14,54 @@ from collections.abc import AsyncIterator
 
 
 class FairQueue:
-    """Who is next: of one person's the first to come, of everybody's one in each round."""
+    """Queue in rounds: each round serves one start of every person, in order of arrival."""
 
     def __init__(self) -> None:
-        # Each round serves one start of everybody who waits. Who comes now, waits for the next.
+        # Number of the round that is served; a new start joins a later one.
         self._round = 0
         self._waiting: dict[str, tuple[int, str]] = {}
 
     def __len__(self) -> int:
-        """Count those that wait."""
+        """Count the waiting starts."""
         return len(self._waiting)
 
-    def enter(self, key: str, person: str) -> None:
-        """Let a person's start wait, behind all others of theirs."""
-        own = [round_ for round_, of in self._waiting.values() if of == person]
+    def add(self, key: str, person: str) -> None:
+        """Add a person's start, after all other starts of that person."""
+        own = [
+            round_ for round_, waiting_person in self._waiting.values() if waiting_person == person
+        ]
         self._waiting[key] = max([self._round, *own]) + 1, person
 
-    def leave(self, key: str) -> None:
-        """Let one wait no more."""
+    def remove(self, key: str) -> None:
+        """Remove a start."""
         del self._waiting[key]
 
     def serve(self, key: str) -> None:
-        """Note whose turn it was; it waits until it leaves."""
+        """Note that it is the turn of a start, which stays in the queue until it is removed."""
         self._round = self._waiting[key][0]
 
     def order(self) -> list[str]:
-        """Return those that wait, the next one first."""
+        """Return the keys of the waiting starts, the next one first."""
         # Sorting keeps the order of arrival within a round.
         return sorted(self._waiting, key=lambda key: self._waiting[key][0])
 
 
 class Admissions:
-    """Places for the starts that run now, and the queue of those that wait."""
+    """Places for running starts, and the queue of waiting ones."""
 
     def __init__(self, places: int) -> None:
-        """Create the places, all free.
-
-        Args:
-            places: how many starts run at a time; 0 means one more than this process has cores.
-        """
-        # While one start waits for the fork server or for the bot, another one has work.
+        """Create free places; 0 means one more than this process has cores."""
+        # One more than cores: a start sometimes waits for the fork server or for the bot.
         self._places = places or len(os.sched_getaffinity(0)) + 1
-        self._taken = 0
+        self._used_places = 0
         self._queue = FairQueue()
         self._granted: dict[str, asyncio.Future[None]] = {}
 
     @property
     def is_free(self) -> bool:
-        """Whether a start would begin at once, and delay no other."""
+        """Whether a start would begin at once without delaying another."""
         # A place is free only as long as the queue is empty.
-        return self._taken < self._places
+        return self._used_places < self._places
 
     def ahead(self, key: str) -> int:
         """Count the starts before a waiting one; 0 if it does not wait."""
@@ -75,39 +73,37 @@ class Admissions:
     async def place(self, key: str, person: str = "") -> AsyncIterator[None]:
         """Wait for a place, and hold it until the context is left.
 
-        Args:
-            key: of the start, for `ahead`; unique among those that wait.
-            person: who waits for it; those of nobody in particular wait for each other.
+        `key` is unique among waiting starts. All starts without a person share one turn a round.
         """
         if self.is_free:
-            self._taken += 1
+            self._used_places += 1
         else:
             await self._wait(key, person)
         try:
             yield
         finally:
-            self._hand_on()
+            self._pass_place_on()
 
     async def _wait(self, key: str, person: str) -> None:
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._granted[key] = granted
-        self._queue.enter(key, person)
+        self._queue.add(key, person)
         try:
             await granted
         except asyncio.CancelledError:
             if not granted.cancelled():
-                # The place was granted at the moment of the cancellation.
-                self._hand_on()
+                # The place was granted just before the cancellation.
+                self._pass_place_on()
             raise
         finally:
             del self._granted[key]
-            self._queue.leave(key)
+            self._queue.remove(key)
 
-    def _hand_on(self) -> None:
-        """Give the place to whose turn it is."""
+    def _pass_place_on(self) -> None:
+        """Give the place to the next waiting start, or free it."""
         for key in self._queue.order():
             if not (granted := self._granted[key]).done():
                 self._queue.serve(key)
                 granted.set_result(None)
                 return
-        self._taken -= 1
+        self._used_places -= 1

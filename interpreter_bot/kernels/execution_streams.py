@@ -1,7 +1,7 @@
 """The message streams of one execution: its outputs, its reply, its input requests.
 
-Every message is hostile: foreign parents are dropped, floods are throttled and then ended, and
-nothing here waits without a deadline held by the caller.
+Every message is hostile: messages of other requests are dropped, and a kernel that floods the bot
+is slowed down and then ended. The caller bounds the time of every wait here.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from interpreter_bot.wording import run_words
 
 _log = logging.getLogger(__name__)
 
-_BREATH_MESSAGES: Final = 16
-_BREATH_BYTES: Final = 256 * 1024
-_BREATH_READING_SECONDS: Final = 0.005
+_PAUSE_EVERY_MESSAGES: Final = 16
+_PAUSE_EVERY_BYTES: Final = 256 * 1024
+_PAUSE_EVERY_READING_SECONDS: Final = 0.005
 _MAX_MESSAGES: Final = 100_000
-# As many displays as are shown, each of the largest size, take half of it.
+# The largest allowed number of the largest displays takes half of it.
 _MAX_READING_SECONDS: Final = 4.0
 _MAX_MALFORMED: Final = 100
 _MAX_QUESTIONS: Final = 100
 _MAX_TOOL_REQUESTS: Final = 10_000
 _IDLE_SECONDS: Final = 5.0
-# Where output is known to be lost, the idle status may be, too.
+# If output was lost, the idle status may be lost, too.
 _LOST_IDLE_SECONDS: Final = 0.5
 _MAX_RENEWALS: Final = 10
-# A kernel that ends closes its sockets before its end is noticed.
+# The sockets of a dying kernel close before its death is noticed.
 _DEATH_SECONDS: Final = 1.0
-_SHOWN_SECONDS: Final = 1.0
-_LARGEST: Final = zmtp.MAX_BYTES // settings.MIB
+_MARK_SECONDS: Final = 1.0
+_MAX_MESSAGE_MIB: Final = zmtp.MAX_BYTES // settings.MIB
 _FLOOD_PAUSE_SECONDS: Final = 0.005
 _FLOOD_MESSAGES: Final = 2000
 
@@ -49,22 +49,19 @@ KillKernel = Callable[[values.Ending, str], None]
 
 
 async def _refuse_call() -> str:
-    """Answer a call of a tool that is too large, or none at all; no person can."""
-    return json.dumps({"error": "This call is too large, or no call of a tool."})
+    """Answer a malformed call of a tool in the bot's name, as no person could answer it."""
+    return json.dumps({"error": "This tool call is too large or malformed."})
 
 
 class Install(Protocol):
     """Callback that installs packages into the kernel."""
 
     async def __call__(
-        self, wanted: list[object] | str, *, say: Callable[[str], None], ask: Ask | None
+        self, request: list[object] | str, *, show_text: Callable[[str], None], ask: Ask | None
     ) -> str:
-        """Install packages; returns the answer for the guest.
+        """Install packages, and return the answer for the guest.
 
-        Args:
-            wanted: arguments of `pip install`, or a module that was not found. Hostile.
-            say: shows people what is about to be done.
-            ask: asks them whether it may be done.
+        `request` is hostile: arguments of `pip install`, or the name of a missing module.
         """
 
 
@@ -79,7 +76,7 @@ class ExecutionStream:
         show: Show,
         ask: Ask | None,
         install: Install | None,
-        most_bytes: int,
+        max_bytes: int,
         input_seconds: float,
         kill: KillKernel,
         give_up: Callable[[str], None],
@@ -96,34 +93,34 @@ class ExecutionStream:
         self._idle = asyncio.Event()
         self._idle_wait: asyncio.Timeout | None = None
         self._renewals = 0
-        self._said: set[str] = set()
-        self._heard = 0
-        self._breathed_at_bytes = connection.received_bytes
-        self._breathed_at_seconds = connection.reading_seconds
-        self._most_bytes = connection.received_bytes + most_bytes
-        self._most_seconds = connection.reading_seconds + _MAX_READING_SECONDS
+        self._notices: set[str] = set()
+        self._message_count = 0
+        self._bytes_at_pause = connection.received_bytes
+        self._seconds_at_pause = connection.reading_seconds
+        self._max_bytes = connection.received_bytes + max_bytes
+        self._max_seconds = connection.reading_seconds + _MAX_READING_SECONDS
         self._tasks: list[asyncio.Task[None]] = []
         self._asking_since: float | None = None
-        self._seconds_asked = 0.0
+        self._past_seconds_asking = 0.0
         self._asking = asyncio.Lock()
-        self._marks = asyncio.Semaphore(0)
-        self._mark_seconds = _SHOWN_SECONDS
-        self._put: list[asyncio.Task[str]] = []
-        self.answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._output_marks = asyncio.Semaphore(0)
+        self._mark_seconds = _MARK_SECONDS
+        self._extra_questions: list[asyncio.Task[str]] = []
+        self.next_answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.status = "aborted"
         self.namespace: variable_names.VariableNames | None = None
         self.has_lost_output = False
 
     @property
     def is_asking(self) -> bool:
-        """Whether the code waits for a person; that time is not counted as the code's."""
+        """Whether the code waits for a person; the wait does not count as the code's time."""
         return self._asking_since is not None
 
     @property
     def seconds_asking(self) -> float:
         """How long people have taken to answer so far."""
         since = self._asking_since
-        return self._seconds_asked + (time.monotonic() - since if since is not None else 0.0)
+        return self._past_seconds_asking + (time.monotonic() - since if since is not None else 0.0)
 
     def start(
         self, code: str, *, is_counted: bool = True, is_silent: bool = False
@@ -132,27 +129,28 @@ class ExecutionStream:
 
         Args:
             code: Python.
-            is_counted: it is a cell of the person's, with the next number.
-            is_silent: it runs before the kernel has its workspace, and shows nothing.
+            is_counted: whether it is a person's cell, which gets the next number.
+            is_silent: whether it runs before the workspace is attached, and shows nothing.
         """
         content = {"code": code, "silent": is_silent, "store_history": is_counted}
-        over = asyncio.create_task(self._see_through(content), name="execution")
-        self._tasks = [over]
-        return over
+        execution = asyncio.create_task(self._run(content), name="execution")
+        self._tasks = [execution]
+        return execution
 
-    async def _see_through(self, content: dict[str, object]) -> None:
+    async def _run(self, content: dict[str, object]) -> None:
         content |= {"user_expressions": {}, "stop_on_error": True}
-        # `echo` is no key of Jupyter's: our kernels then leave out `busy` and `execute_input`.
+        # With `echo` false, which is not part of Jupyter's protocol, our kernels send neither
+        # `busy` nor `execute_input`.
         content |= {"allow_stdin": self._ask is not None, "echo": False}
-        # A kernel that does not read delays this, which counts as the code's time.
+        # A kernel that does not read its socket delays this; the delay counts as the code's time.
         self._request_id = await self._request(content)
-        self._tasks.append(asyncio.create_task(self._hear_output(), name="output"))
+        self._tasks.append(asyncio.create_task(self._receive_output(), name="output"))
         if self._ask is not None or self._install is not None:
-            self._tasks.append(asyncio.create_task(self._hear_questions(), name="input"))
-        await self._await_over()
+            self._tasks.append(asyncio.create_task(self._receive_questions(), name="input"))
+        await self._wait_for_end()
 
     async def _request(self, content: dict[str, object]) -> str:
-        """Send the request, on new connections if the present ones are broken.
+        """Send the request; if the connections are broken, try once more on new ones.
 
         Raises:
             KernelLostError: both attempts failed; the kernel is being ended.
@@ -166,16 +164,16 @@ class ExecutionStream:
         raise errors.KernelLostError
 
     async def read_rest(self, seconds: float) -> None:
-        """Read for a moment longer what a dead kernel had sent."""
-        hearing = self._tasks[1:2]
-        heard = -1
-        while hearing and not hearing[0].done() and heard != self._heard:
-            heard = self._heard
-            await asyncio.wait(hearing, timeout=seconds)
+        """Read the remaining output of a dead kernel, until no message came for `seconds`."""
+        output_task = self._tasks[1:2]
+        count = -1
+        while output_task and not output_task[0].done() and count != self._message_count:
+            count = self._message_count
+            await asyncio.wait(output_task, timeout=seconds)
 
     async def close(self) -> None:
         """Stop reading."""
-        for task in (*self._tasks, *self._put):
+        for task in (*self._tasks, *self._extra_questions):
             task.cancel()
         results = await asyncio.gather(*self._tasks, return_exceptions=True)
         for result in results:
@@ -186,28 +184,28 @@ class ExecutionStream:
         """Return the next message about this execution's request."""
         malformed = 0
         while True:
-            # Dropped messages cost time as well.
-            self._heard += 1
-            if self._heard % _BREATH_MESSAGES == 0 or self._has_heard_much():
-                await self._breathe()
+            # Dropped messages count, too, as they cost time.
+            self._message_count += 1
+            if self._message_count % _PAUSE_EVERY_MESSAGES == 0 or self._needs_pause():
+                await self._pause()
             try:
                 return await self._connection.receive(name, about=self._request_id)
             except jupyter_messages.ForeignMessage:
                 await asyncio.sleep(0)
             except jupyter_messages.OversizedMessage:
-                self._say(run_words.output_too_large(_LARGEST))
+                self._notify_once(run_words.output_too_large(_MAX_MESSAGE_MIB))
             except jupyter_messages.MalformedMessage as error:
                 if isinstance(error, jupyter_messages.IntricateMessage):
-                    self._say(run_words.OUTPUT_TOO_COMPLEX)
+                    self._notify_once(run_words.OUTPUT_TOO_COMPLEX)
                 malformed += 1
                 if malformed > _MAX_MALFORMED:
                     self._end_kernel(run_words.MALFORMED_MESSAGES)
                     await asyncio.sleep(_IDLE_SECONDS)
             except sockets.LostSocket:
-                await self._lose(name)
+                await self._reconnect_or_end(name)
 
-    async def _lose(self, name: clients.Name) -> None:
-        """Reconnect after a lost channel, or end a kernel that is unusable without it."""
+    async def _reconnect_or_end(self, name: clients.Name) -> None:
+        """Reconnect the output channel; end the kernel if another channel is lost."""
         self._renewals += 1
         if name == "iopub" and self._renewals <= _MAX_RENEWALS:
             try:
@@ -215,14 +213,14 @@ class ExecutionStream:
             except sockets.LostSocket as error:
                 _log.info("a kernel's output is lost: %r", error.__cause__)
             else:
-                self._say(run_words.OUTPUT_LOST)
+                self._notify_once(run_words.OUTPUT_LOST)
                 self._expect_idle_soon()
                 return
-        # Reconnecting the other channels is in vain: replies are addressed to the former identity.
+        # Reconnecting another channel would not help: the reply goes to the former socket identity.
         await self._end_silent_kernel()
 
     async def _end_silent_kernel(self) -> None:
-        """End a kernel that does not answer, unless it is about to end by itself."""
+        """End a kernel with broken connections, after a moment in which it may die by itself."""
         await asyncio.sleep(_DEATH_SECONDS)
         self._end_kernel(run_words.CONNECTIONS_BROKEN)
         await asyncio.sleep(_IDLE_SECONDS)
@@ -233,32 +231,32 @@ class ExecutionStream:
             now = asyncio.get_running_loop().time()
             self._idle_wait.reschedule(now + _LOST_IDLE_SECONDS)
 
-    def _say(self, sentence: str) -> None:
-        """Show a notice about the output, at most once each."""
-        if sentence not in self._said:
-            self._said.add(sentence)
+    def _notify_once(self, sentence: str) -> None:
+        """Show a notice about the output, each sentence at most once."""
+        if sentence not in self._notices:
+            self._notices.add(sentence)
             self._show(values.Notice(sentence))
 
     def _end_kernel(self, reason: str) -> None:
         self._kill(values.Ending.CRASHED, reason)
 
-    async def _await_over(self) -> None:
+    async def _wait_for_end(self) -> None:
         while True:
             message = await self._next("shell")
             if message.msg_type == "execute_reply":
                 break
         status = message.content.get("status")
-        seconds = _LOST_IDLE_SECONDS if run_words.OUTPUT_LOST in self._said else _IDLE_SECONDS
+        seconds = _LOST_IDLE_SECONDS if run_words.OUTPUT_LOST in self._notices else _IDLE_SECONDS
         try:
             async with asyncio.timeout(seconds) as self._idle_wait:
                 await self._idle.wait()
         except TimeoutError:
-            self.has_lost_output = run_words.OUTPUT_LOST not in self._said
-            self._say(run_words.OUTPUT_LOST)
+            self.has_lost_output = run_words.OUTPUT_LOST not in self._notices
+            self._notify_once(run_words.OUTPUT_LOST)
         self.namespace = variable_names.read(message.content)
         self.status = status if isinstance(status, str) else "aborted"
 
-    async def _hear_output(self) -> None:
+    async def _receive_output(self) -> None:
         while True:
             message = await self._next("iopub")
             if message.msg_type == "status":
@@ -266,15 +264,16 @@ class ExecutionStream:
                     self._idle.set()
                 continue
             if message.msg_type == "input_request":
-                self._marks.release()  # All that was shown before that question is read.
+                # The kernel sends this mark on the output channel before it asks a question.
+                self._output_marks.release()
                 continue
-            if message.size_bytes > _BREATH_BYTES:
-                # Decoding and cleaning take long; the event loop goes on meanwhile.
-                read = await asyncio.to_thread(self._read, message)
+            if message.size_bytes > _PAUSE_EVERY_BYTES:
+                # Decoding and cleaning take long, and must not block the event loop.
+                shown = await asyncio.to_thread(self._read, message)
             else:
-                read = self._read(message)
+                shown = self._read(message)
             began = time.thread_time()
-            for output in read:
+            for output in shown:
                 self._show(output)
             self._connection.reading_seconds += time.thread_time() - began
 
@@ -285,30 +284,30 @@ class ExecutionStream:
         finally:
             self._connection.reading_seconds += time.thread_time() - began
 
-    def _has_heard_much(self) -> bool:
+    def _needs_pause(self) -> bool:
         """Return whether the messages since the last pause took long to read."""
-        size_bytes = self._connection.received_bytes - self._breathed_at_bytes
-        seconds = self._connection.reading_seconds - self._breathed_at_seconds
-        return size_bytes > _BREATH_BYTES or seconds > _BREATH_READING_SECONDS
+        size_bytes = self._connection.received_bytes - self._bytes_at_pause
+        seconds = self._connection.reading_seconds - self._seconds_at_pause
+        return size_bytes > _PAUSE_EVERY_BYTES or seconds > _PAUSE_EVERY_READING_SECONDS
 
-    async def _breathe(self) -> None:
-        """Yield the event loop: the longer, the more was read and the longer that took."""
+    async def _pause(self) -> None:
+        """Let other tasks run, for as long as reading took; end a kernel that sends too much."""
         connection = self._connection
-        size_bytes = connection.received_bytes - self._breathed_at_bytes
-        seconds = connection.reading_seconds - self._breathed_at_seconds
-        self._breathed_at_bytes = connection.received_bytes
-        self._breathed_at_seconds = connection.reading_seconds
+        size_bytes = connection.received_bytes - self._bytes_at_pause
+        seconds = connection.reading_seconds - self._seconds_at_pause
+        self._bytes_at_pause = connection.received_bytes
+        self._seconds_at_pause = connection.reading_seconds
         if (
-            self._heard > _MAX_MESSAGES
-            or connection.received_bytes > self._most_bytes
-            or connection.reading_seconds > self._most_seconds
+            self._message_count > _MAX_MESSAGES
+            or connection.received_bytes > self._max_bytes
+            or connection.reading_seconds > self._max_seconds
         ):
             self._end_kernel(run_words.TOO_MANY_MESSAGES)
             await asyncio.sleep(_IDLE_SECONDS)
-        is_flood = self._heard > _FLOOD_MESSAGES or size_bytes > _BREATH_BYTES
+        is_flood = self._message_count > _FLOOD_MESSAGES or size_bytes > _PAUSE_EVERY_BYTES
         await asyncio.sleep(max(seconds, _FLOOD_PAUSE_SECONDS if is_flood else 0))
 
-    async def _hear_questions(self) -> None:
+    async def _receive_questions(self) -> None:
         questions = tool_requests = 0
         while questions < _MAX_QUESTIONS and tool_requests < _MAX_TOOL_REQUESTS:
             message = await self._next("stdin")
@@ -316,30 +315,32 @@ class ExecutionStream:
                 tool_requests += 1
             else:
                 questions += 1
-                await self._read_what_was_shown()
-            answering = self._answering(message) if message.msg_type == "input_request" else None
-            if answering is not None and (answer := await self._answer(answering)) is not None:
+                await self._wait_for_earlier_output()
+            answerer = self._find_answerer(message) if message.msg_type == "input_request" else None
+            if answerer is not None and (answer := await self._answer(answerer)) is not None:
                 content: dict[str, object] = {"value": answer, "status": "ok"}
                 parent = message.msg_id
-                # If it is lost, the next receive notices and handles it.
+                # If the channel is lost, the next receive notices and handles it.
                 with contextlib.suppress(sockets.LostSocket):
                     await self._connection.send("stdin", "input_reply", content, parent_id=parent)
         self._end_kernel(run_words.TOO_MANY_QUESTIONS)
 
-    async def _read_what_was_shown(self) -> None:
-        """Wait until all is read that came before a question, which comes by a shorter way."""
+    async def _wait_for_earlier_output(self) -> None:
+        """Wait until the output before a question is read: the question's channel is faster."""
         try:
             async with asyncio.timeout(self._mark_seconds):
-                await self._marks.acquire()
+                await self._output_marks.acquire()
         except TimeoutError:
             self._mark_seconds = 0.0
 
-    def _answering(self, message: jupyter_messages.Message) -> Callable[[], Awaitable[str]] | None:
-        """Return what will answer a question, if anything does."""
+    def _find_answerer(
+        self, message: jupyter_messages.Message
+    ) -> Callable[[], Awaitable[str]] | None:
+        """Return a function that answers a question; None if nobody can."""
         prompt = message.content.get("prompt")
-        wanted = prompt.get("install") if isinstance(prompt, dict) else None
-        if isinstance(wanted, list | str) and self._install is not None:
-            return functools.partial(self._install, wanted, say=self._say_aloud, ask=self._ask)
+        request = prompt.get("install") if isinstance(prompt, dict) else None
+        if isinstance(request, list | str) and self._install is not None:
+            return functools.partial(self._install, request, show_text=self._print, ask=self._ask)
         if self._ask is None:
             return None
         if request := outputs.tool_request(message):
@@ -352,26 +353,27 @@ class ExecutionStream:
         is_password = message.content.get("password") is True
         return functools.partial(self._ask, values.InputRequested(text, is_password))
 
-    def _say_aloud(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self._show(values.Text("stdout", text))
 
-    async def _answer(self, answering: Callable[[], Awaitable[str]]) -> str | None:
+    async def _answer(self, answerer: Callable[[], Awaitable[str]]) -> str | None:
         try:
-            return await self._timed(answering)
+            return await self._ask_uncounted(answerer)
         except errors.BotError as error:
             self._give_up(str(error))
         return None
 
-    async def put(self, request: values.InputRequested) -> str:
-        """Ask what the code needs to know without having asked; its time stands still.
+    async def ask_person(self, request: values.InputRequested) -> str:
+        """Ask the person a question of the bot while code runs; the code's clock stops.
 
         Raises:
-            BotError: there is no answer; a KernelError: nobody can be asked (any more).
+            KernelError: nobody can be asked, or the execution ended.
+            BotError: there is no answer.
         """
-        if self._ask is None or len(self._put) >= _MAX_QUESTIONS:
+        if self._ask is None or len(self._extra_questions) >= _MAX_QUESTIONS:
             raise errors.KernelError
-        asking = asyncio.create_task(self._timed(functools.partial(self._ask, request)))
-        self._put.append(asking)
+        asking = asyncio.create_task(self._ask_uncounted(functools.partial(self._ask, request)))
+        self._extra_questions.append(asking)
         try:
             await asyncio.wait({asking})
         finally:
@@ -382,8 +384,8 @@ class ExecutionStream:
             self._give_up(str(error))
         return asking.result()
 
-    async def _timed(self, answering: Callable[[], Awaitable[str]]) -> str:
-        """Wait for a person, one question at a time, beside the code's time.
+    async def _ask_uncounted(self, answerer: Callable[[], Awaitable[str]]) -> str:
+        """Ask one question at a time, without counting the wait as the code's time.
 
         Raises:
             UnansweredError: nobody answered.
@@ -392,12 +394,12 @@ class ExecutionStream:
             self._asking_since = time.monotonic()
             try:
                 async with asyncio.timeout(self._input_seconds):
-                    return await answering()
+                    return await answerer()
             except TimeoutError as error:
                 raise errors.UnansweredError from error
             finally:
-                self._seconds_asked = self.seconds_asking
+                self._past_seconds_asking = self.seconds_asking
                 self._asking_since = None
-                if not self.answered.done():
-                    self.answered.set_result(None)
-                self.answered = asyncio.get_running_loop().create_future()
+                if not self.next_answer.done():
+                    self.next_answer.set_result(None)
+                self.next_answer = asyncio.get_running_loop().create_future()

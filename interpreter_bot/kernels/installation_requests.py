@@ -1,4 +1,4 @@
-"""What code of a kernel asks to have installed, answered: by name, or for an import that failed."""
+"""Installation of packages that code asks for: by name, or because an import failed."""
 
 from __future__ import annotations
 
@@ -26,50 +26,41 @@ class Installer:
         installations: package_installations.Installations,
         launched: launchers.LaunchedKernel,
     ) -> None:
-        """Args: `launched` is the kernel, with its workspace."""
+
         self._installations = installations
         self._launched = launched
         self._config = installations.config
 
     async def __call__(
         self,
-        wanted: list[object] | str,
+        request: list[object] | str,
         *,
-        say: Callable[[str], None],
+        show_text: Callable[[str], None],
         ask: execution_streams.Ask | None,
     ) -> str:
-        """Install what is wanted, or say why not.
 
-        Args:
-            wanted: as after `pip install`, or a module that was not found; anybody's.
-            say: shows people what is about to be done.
-            ask: asks them whether it may be done, where that is wanted.
-
-        Returns:
-            the answer for `guest.package_requests`.
-        """
         try:
-            if isinstance(wanted, str):
-                notice, paths = await self._for_import(wanted, say, ask)
+            if isinstance(request, str):
+                notice, paths = await self._install_for_import(request, show_text, ask)
             else:
-                words = [word for word in wanted if isinstance(word, str)]
-                notice, paths = await self._named(words, say, ask)
+                words = [word for word in request if isinstance(word, str)]
+                notice, paths = await self._install_named(words, show_text, ask)
         except errors.PackagesError as error:
             return json.dumps({"said": str(error), "paths": [], "has_failed": True})
         return json.dumps({"said": notice, "paths": paths, "has_failed": False})
 
-    async def _named(
+    async def _install_named(
         self,
         arguments: Sequence[str],
-        say: Callable[[str], None],
+        show_text: Callable[[str], None],
         ask: execution_streams.Ask | None,
     ) -> tuple[str, list[str]]:
-        wanted = pip_arguments.read(arguments)
-        lock, summary = await self._installations.planned(self._launched, wanted)
+        requirements = pip_arguments.read(arguments)
+        lock, summary = await self._installations.planned(self._launched, requirements)
         if not lock:
-            held = self._installations.held(self._launched)
-            there = [f"{name} {held[name]}" for name in pip_arguments.names(wanted)]
-            return package_words.already_there(", ".join(there)), []
+            versions = self._installations.held(self._launched)
+            installed = [f"{name} {versions[name]}" for name in pip_arguments.names(requirements)]
+            return package_words.already_there(", ".join(installed)), []
         if ask is not None:
             question = values.InputRequested(
                 package_words.install(summary),
@@ -79,28 +70,30 @@ class Installer:
             )
             if (await ask(question)).strip().lower() not in _YES:
                 raise errors.PackagesError(package_words.NOT_APPROVED)
-        return await self._add(lock, summary, say)
+        return await self._add(lock, summary, show_text)
 
-    async def _for_import(
-        self, module: str, say: Callable[[str], None], ask: execution_streams.Ask | None
+    async def _install_for_import(
+        self, module: str, show_text: Callable[[str], None], ask: execution_streams.Ask | None
     ) -> tuple[str, list[str]]:
         """Install the package that a missing module probably comes from, if the person agrees."""
         package = import_names.package_of(module, self._installations.held(self._launched))
         lock_files.check_names([package], self._config)
         is_sure = import_names.is_sure(module, package, self._config.allow)
         if self._config.missing != "install" or not is_sure:
-            # Before the index is asked: what is missing may be a private module.
-            await self._agreed(module, package, ask)
+            # Ask before the index sees the name: it may be that of a private module.
+            await self._require_agreement(module, package, ask)
         lock, summary = await self._installations.planned(
             self._launched, pip_arguments.read([package])
         )
-        return await self._add(lock, summary, say)
+        return await self._add(lock, summary, show_text)
 
-    async def _agreed(self, module: str, package: str, ask: execution_streams.Ask | None) -> None:
-        """Return once a person agrees to an offer.
+    async def _require_agreement(
+        self, module: str, package: str, ask: execution_streams.Ask | None
+    ) -> None:
+        """Wait until the person agrees to an offer.
 
         Raises:
-            PackagesError: they do not, or nobody may be asked, or answers.
+            PackagesError: they decline, do not answer, or may not be asked.
         """
         hint = errors.PackagesError(package_words.hint(package))
         if ask is None or self._config.missing == "say":
@@ -119,8 +112,8 @@ class Installer:
             raise errors.PackagesError(package_words.declined(package))
 
     async def _add(
-        self, lock: lock_files.Lock, summary: str, say: Callable[[str], None]
+        self, lock: lock_files.Lock, summary: str, show_text: Callable[[str], None]
     ) -> tuple[str, list[str]]:
-        say(package_words.installing(summary))
+        show_text(package_words.installing(summary))
         path = await self._installations.add(self._launched, lock)
         return package_words.installed(summary), [path]

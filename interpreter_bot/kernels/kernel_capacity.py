@@ -1,9 +1,9 @@
-"""Room for kernels that start: a spare's, what is free, or that of an idle one that is let go.
+"""Room for starting kernels: a spare, free room, or the room of an evicted idle kernel.
 
-An idle kernel is let go only once its variables are saved. If all are in use, a start waits until
-one of them is not.
+An idle kernel is evicted only once its variables are saved. If all kernels are in use, a start
+waits until one becomes idle.
 
-A person is an opaque key. A kernel that no person asked for, such as the doctor's, counts as a
+A person is an opaque key. A kernel that no person asked for, such as the doctor's, counts for a
 person of its own.
 """
 
@@ -22,19 +22,19 @@ from interpreter_bot import errors, settings
 from interpreter_bot.kernels import launchers, leases, spares
 from interpreter_bot.wording import run_words
 
-# Kernels also become free without a word, such as when one dies.
-_LOOK_SECONDS: Final = 1.0
+# Some changes are not reported, such as the death of a kernel, so waiting starts check again.
+_RECHECK_SECONDS: Final = 1.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Room:
-    """Room for one kernel, with the spare that fills it, if one was ready."""
+    """Room for one kernel, with a spare kernel if one was ready."""
 
     spare: launchers.LaunchedKernel | None = None
 
 
 class RoomReservations:
-    """Room that starting kernels of one pool have."""
+    """Reservations of room for the starting kernels of one pool."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class RoomReservations:
             live: all kernels of the pool, by session.
             holders: who has leases.
             shutdowns: kernels that are being ended.
-            save: begins to save a session's variables; returns None if there is nothing to save.
+            save: starts to save a session's variables; returns None if there is nothing to save.
             end_kernel: ends a session's kernel, for a reason.
         """
         self._kernels = kernels
@@ -62,50 +62,50 @@ class RoomReservations:
         self._shutdowns = shutdowns
         self._save = save
         self._end_kernel = end_kernel
-        # Starters look for room one after the other: together they would evict too many.
-        self._looking = asyncio.Lock()
+        # Starts look for room one after the other; together they would evict too many kernels.
+        self._lock = asyncio.Lock()
         self._reserved: collections.Counter[str] = collections.Counter()
         self._change = asyncio.Event()
         self._waits: dict[str, str] = {}
 
-    async def reserve(self, key: str, person: str, among: spares.Spares) -> Room:
-        """Reserve room for a kernel of a person's, until `free`; wait for it while it is leased.
+    async def reserve(self, key: str, person: str, spare_kernels: spares.Spares) -> Room:
+        """Reserve room for a session's kernel until `free`; wait for room if the session is leased.
 
         Raises:
-            PoolFullError: nobody waits for the kernel, and there is no room now.
+            PoolFullError: there is no room now, and the session is not leased.
         """
-        if among.launching is not None:
-            # Sooner there than a kernel that is started beside it.
-            await asyncio.wait({among.launching})
+        if spare_kernels.launching is not None:
+            # The starting spare is ready sooner than a kernel whose start begins now.
+            await asyncio.wait({spare_kernels.launching})
         try:
             while True:
-                async with self._looking:
-                    room = await self._found(key, person, among)
+                async with self._lock:
+                    room = await self._try_to_reserve(key, person, spare_kernels)
                 if isinstance(room, Room):
                     return room
                 if room is None:
-                    await self._changed()
+                    await self._wait_for_change()
                 else:
                     self._waits[key] = run_words.SAVING_FIRST
                     await asyncio.wait({room})
         finally:
             self._waits.pop(key, None)
 
-    async def _found(
-        self, key: str, person: str, among: spares.Spares
+    async def _try_to_reserve(
+        self, key: str, person: str, spare_kernels: spares.Spares
     ) -> Room | asyncio.Task[None] | None:
-        """Reserve room; else return the saving that has to come first, or None to wait."""
+        """Reserve room, or return the save to wait for, or None to wait for any change."""
         try:
-            while (own := self._own_to_evict(person)) is not None:
+            while (own := self._own_kernel_to_evict(person)) is not None:
                 if (saving := self._save(own)) is not None:
                     return saving
                 await self._end_kernel(own, run_words.STOPPED_FOR_OWN)
-            while (room := await self._free_room(among)) is None:
+            while (room := await self._free_room(spare_kernels)) is None:
                 if self._shutdowns:
                     await self._shutdowns.wait_for_any()
                     continue
-                if among.launching is not None:
-                    await asyncio.wait({among.launching})
+                if spare_kernels.launching is not None:
+                    await asyncio.wait({spare_kernels.launching})
                     continue
                 other = find_to_evict(person, self._live, self._holders)
                 if (saving := self._save(other)) is not None:
@@ -119,50 +119,50 @@ class RoomReservations:
         self._reserved[person] += 1
         return room
 
-    async def _free_room(self, among: spares.Spares) -> Room | None:
-        if (spare := await among.take()) is not None:
+    async def _free_room(self, spare_kernels: spares.Spares) -> Room | None:
+        if (spare := await spare_kernels.take()) is not None:
             return Room(spare)
-        return Room() if self.has_room(among) else None
+        return Room() if self.has_room(spare_kernels) else None
 
     def wait(self, key: str) -> str:
-        """Return what a session's start waits for, as a sentence; empty if for nothing here."""
+        """Return a sentence that says what a session's start waits for; empty if it does not."""
         return self._waits.get(key, "")
 
     def note_change(self) -> None:
-        """Let waiting starts look again: a kernel may have become free."""
+        """Let waiting starts check again: a kernel may have become idle."""
         self._change.set()
         self._change = asyncio.Event()
 
-    async def _changed(self) -> None:
+    async def _wait_for_change(self) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_LOOK_SECONDS):
+            async with asyncio.timeout(_RECHECK_SECONDS):
                 await self._change.wait()
 
     def free(self, person: str) -> None:
-        """Free what was reserved for one kernel of a person's."""
+        """Release a person's reservation for one kernel."""
         self._reserved[person] -= 1
         self._reserved += collections.Counter()  # drops persons without starts
         self.note_change()
 
-    def has_room(self, among: spares.Spares) -> bool:
+    def has_room(self, spare_kernels: spares.Spares) -> bool:
         """Return whether one more kernel fits."""
-        others = self._reserved.total() + among.places + len(self._shutdowns)
-        return spares.has_room(self._kernels, self._live.values(), others)
+        starting_or_ending = self._reserved.total() + spare_kernels.places + len(self._shutdowns)
+        return spares.has_room(self._kernels, self._live.values(), starting_or_ending)
 
     def last_used(self) -> float:
         """Return when a live kernel was used last, in monotonic seconds; a leased one is in use."""
         now = time.monotonic()
-        # A holder may think for long about what to run next.
+        # The model may think for long about what to run next.
         uses = (
             now if key in self._holders else launched.kernel.last_used
             for key, launched in self._live.items()
         )
         return max(uses, default=-math.inf)
 
-    def _own_to_evict(self, person: str) -> str | None:
-        most, starting = self._kernels.per_person, self._reserved[person]
+    def _own_kernel_to_evict(self, person: str) -> str | None:
+        max_kernels, starting = self._kernels.per_person, self._reserved[person]
         return find_own_to_evict(
-            person, self._live, starting=starting, most=most, held=self._holders
+            person, self._live, starting=starting, max_kernels=max_kernels, leased=self._holders
         )
 
 
@@ -171,74 +171,71 @@ def find_own_to_evict(
     live: Mapping[str, launchers.LaunchedKernel],
     *,
     starting: int,
-    most: int,
-    held: Container[str],
+    max_kernels: int,
+    leased: Container[str],
 ) -> str | None:
-    """Return which kernel a person gives up for one more; None where they may have one more.
+    """Return the session that loses its kernel to a new one of the same person.
 
-    Args:
-        person: who asks.
-        live: all kernels, by session.
-        starting: how many of that person's are being started.
-        most: kernels of one person; 0 means that they are not counted.
-        held: sessions that are leased.
+    None means that the person is below the limit, of which 0 means none. `live` are all kernels by
+    session, `starting` counts the person's starting kernels, and `leased` sessions are not idle.
 
     Raises:
-        PoolFullError: they have as many as they may, and all are in use.
+        PoolFullError: the person is at the limit, and all their kernels are in use.
     """
-    own = {k: one for k, one in live.items() if one.person == person and one.kernel.is_alive}
-    if not most or len(own) + starting < most:
+    own = {
+        k: launched
+        for k, launched in live.items()
+        if launched.person == person and launched.kernel.is_alive
+    }
+    if not max_kernels or len(own) + starting < max_kernels:
         return None
-    idle = _idle(own, held)
+    idle = _idle(own, leased)
     if not idle:
-        raise errors.PoolFullError(run_words.too_many_sessions(most))
+        raise errors.PoolFullError(run_words.too_many_sessions(max_kernels))
     return _longest_idle(idle)
 
 
 def find_to_evict(
-    person: str, live: Mapping[str, launchers.LaunchedKernel], held: Container[str]
+    person: str, live: Mapping[str, launchers.LaunchedKernel], leased: Container[str]
 ) -> str:
-    """Return which kernel makes room for one more of a person's.
+    """Return the session whose idle kernel is evicted for a new kernel of a person.
 
-    It is their own, if one is idle; else one of whoever takes the most room. Nobody loses variables
-    to somebody who has more kernels than they do.
-
-    Args:
-        person: who asks.
-        live: all kernels, by session.
-        held: sessions that are leased.
+    An idle kernel of the same person comes first, else one of the person whose kernels take the
+    most room. Nobody loses a kernel to a person who has more kernels.
 
     Raises:
-        PoolFullError: nobody has an idle kernel to give up.
+        PoolFullError: no kernel can be evicted.
     """
-    alive = [one for one in live.values() if one.kernel.is_alive]
-    counts = collections.Counter(one.person for one in alive)
+    alive = [launched for launched in live.values() if launched.kernel.is_alive]
+    counts = collections.Counter(launched.person for launched in alive)
     rooms: collections.Counter[str] = collections.Counter()
-    for one in alive:
-        rooms[one.person] += spares.room_bytes(one)
-    idle = _idle(live, held)
-    owners = {one.person for one in idle.values() if counts[one.person] >= counts[person]}
-    if person in {one.person for one in idle.values()}:
+    for launched in alive:
+        rooms[launched.person] += spares.room_bytes(launched)
+    idle = _idle(live, leased)
+    owners = {
+        launched.person for launched in idle.values() if counts[launched.person] >= counts[person]
+    }
+    if person in {launched.person for launched in idle.values()}:
         owners = {person}
     if not owners:
         raise errors.PoolFullError(run_words.ALL_KERNELS_USED)
-    most = max(rooms[owner] for owner in owners)
+    largest_room = max(rooms[owner] for owner in owners)
     return _longest_idle(
         {
-            key: one
-            for key, one in idle.items()
-            if one.person in owners and rooms[one.person] == most
+            key: launched
+            for key, launched in idle.items()
+            if launched.person in owners and rooms[launched.person] == largest_room
         }
     )
 
 
 def _idle(
-    live: Mapping[str, launchers.LaunchedKernel], held: Container[str]
+    live: Mapping[str, launchers.LaunchedKernel], leased: Container[str]
 ) -> dict[str, launchers.LaunchedKernel]:
     return {
-        key: one
-        for key, one in live.items()
-        if one.kernel.is_alive and not one.kernel.is_busy and key not in held
+        key: launched
+        for key, launched in live.items()
+        if launched.kernel.is_alive and not launched.kernel.is_busy and key not in leased
     }
 
 

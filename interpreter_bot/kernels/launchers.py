@@ -1,7 +1,7 @@
 """Start and end of kernels.
 
-jupyter_client's kernel manager has no part in it: it takes a kernel for a process that trusts its
-client, and writes a connection file that code in the kernel could read.
+jupyter_client's kernel manager is not used: it trusts the kernel, and it writes a connection file
+that code in the kernel could read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from interpreter_bot.kernels.wire import clients, sockets
 _log = logging.getLogger(__name__)
 
 _DEATH_SECONDS = 5.0
-_ENDS_AT_ONCE = 8
+_MAX_PARALLEL_ENDS = 8
 
 
 @dataclasses.dataclass(slots=True)
@@ -32,12 +32,12 @@ class LaunchedKernel:
     Attributes:
         kernel: ready to execute.
         provisioner: attaches workspaces, measures what the session uses, and ends it.
-        connection: to the kernel; open once that runs.
-        start_seconds: how long it may take until it runs.
-        workspace: the attached one, if any.
-        person: who asked for it last; see `kernel_capacity`.
-        weight: the part of that person's share of processor and disk that the session has.
-        layers: what was added to its packages, by the names of the layers.
+        connection: to the kernel; open once it runs.
+        start_seconds: how long the start may take.
+        workspace: the attached workspace, if any.
+        person: key of the person who used the kernel last; see `kernel_capacity`.
+        weight: the session's part of that person's share of processor and disk.
+        layers: packages installed for the session: a lock for each name of a layer.
     """
 
     kernel: live_kernels.Kernel
@@ -53,8 +53,8 @@ class LaunchedKernel:
         """Give the kernel a session's files.
 
         Raises:
-            KernelStartError: it cannot have them, or is gone.
-            OSError: they cannot be opened.
+            KernelStartError: the files cannot be attached, or the kernel is dead.
+            OSError: the files cannot be opened.
         """
         await self.provisioner.attach(workspace.directory, workspace.variables, workspace.temporary)
         if self.provisioner.starts_when_attached:
@@ -80,7 +80,7 @@ class Launcher:
         """Start a kernel that waits for its workspace.
 
         Raises:
-            KernelStartError: it did not start in time; nothing is left of it.
+            KernelStartError: it did not start in time; its process has ended.
         """
         kernel_id = uuid.uuid4().hex
         provisioner = provisioners.ForkProvisioner(kernel_id, self._host_context)
@@ -111,26 +111,26 @@ async def _open(
     connection: clients.Client, provisioner: provisioners.ForkProvisioner, *, seconds: float
 ) -> None:
     opening = asyncio.create_task(connection.open(), name="connecting")
-    ended = asyncio.create_task(provisioner.ended.wait(), name="death before welcome")
+    death = asyncio.create_task(provisioner.ended.wait(), name="death before welcome")
     try:
-        either: set[asyncio.Task[object]] = {opening, ended}
-        await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        first: set[asyncio.Task[object]] = {opening, death}
+        await asyncio.wait(first, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if not opening.done():
             raise errors.KernelStartError
         opening.result()
     except sockets.LostSocket as error:
-        # Its sockets close before its end is noticed, which belongs into the log.
-        await asyncio.wait({ended}, timeout=_DEATH_SECONDS)
+        # Sockets close before the process is reaped; wait, so that the reason gets into the log.
+        await asyncio.wait({death}, timeout=_DEATH_SECONDS)
         raise errors.KernelStartError from error
     finally:
         opening.cancel()
-        ended.cancel()
+        death.cancel()
 
 
 async def _end(
     provisioner: provisioners.ForkProvisioner, connection: clients.Client | None
 ) -> None:
-    """Kill a kernel, wait until nothing of it runs, and clean up after it."""
+    """Kill a kernel, wait until its processes have ended, and clean up after it."""
     await provisioner.kill()
     if connection is not None:
         connection.close()
@@ -143,49 +143,45 @@ async def _end(
 
 
 class Shutdowns:
-    """All kernels that are being ended, in tasks that survive cancellation of the caller."""
+    """All kernels that are being ended; the caller's cancellation does not stop an end."""
 
     def __init__(self) -> None:
         self._all: set[asyncio.Task[None]] = set()
         self._by_key: dict[str, asyncio.Task[None]] = {}
-        # The kernel takes namespaces apart one after the other: hundreds at once would all be late.
-        self._slots = asyncio.Semaphore(_ENDS_AT_ONCE)
+        # Linux removes namespaces one after the other, so in hundreds of parallel ends all were
+        # late.
+        self._slots = asyncio.Semaphore(_MAX_PARALLEL_ENDS)
 
     def __len__(self) -> int:
         return len(self._all)
 
     async def end(self, launched: LaunchedKernel, key: str = "") -> None:
-        """End a kernel, and return when nothing of it runs.
-
-        Args:
-            launched: the kernel.
-            key: the session it belonged to; see `wait_for`.
-        """
+        """End the kernel of session `key`, and return when none of its processes runs."""
         ending = asyncio.create_task(self._end(launched), name="end kernel")
         self._all.add(ending)
         ending.add_done_callback(self._all.discard)
         if key:
             self._by_key[key] = ending
-            ending.add_done_callback(functools.partial(self._ended, key))
+            ending.add_done_callback(functools.partial(self._on_ended, key))
         await asyncio.shield(ending)
 
     async def wait_for(self, key: str) -> None:
-        """Wait until nothing of a session's ended kernel runs any more."""
+        """Wait until all processes of a session's former kernel have ended."""
         if (ending := self._by_key.get(key)) is not None:
             await asyncio.wait({ending})
 
     async def wait_for_any(self) -> None:
-        """Wait until one of them has ended; there must be one."""
+        """Wait until any kernel has ended; at least one must be ending."""
         await asyncio.wait(self._all, return_when=asyncio.FIRST_COMPLETED)
 
     async def wait_for_all(self) -> list[BaseException | None]:
-        """Wait until all have ended; returns the exception of each, or None."""
+        """Wait until all have ended, and return the exception of each, or None."""
         return await asyncio.gather(*self._all, return_exceptions=True)
 
     async def _end(self, launched: LaunchedKernel) -> None:
         async with self._slots:
             await launched.end()
 
-    def _ended(self, key: str, ending: asyncio.Task[None]) -> None:
+    def _on_ended(self, key: str, ending: asyncio.Task[None]) -> None:
         if self._by_key.get(key) is ending:
             del self._by_key[key]

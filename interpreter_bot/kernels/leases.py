@@ -1,4 +1,4 @@
-"""Leases: a session's kernel is neither evicted nor reaped while one is held."""
+"""Leases: a leased session's kernel is neither evicted nor reaped."""
 
 from __future__ import annotations
 
@@ -17,17 +17,13 @@ class Lease:
         self._take = take
 
     async def kernel(self, *, waiting: OnWait | None = None) -> live_kernels.Kernel:
-        """Return the session's kernel; may be called repeatedly.
+        """Return the session's live kernel; may be called repeatedly.
 
-        It is always alive: if the former one was lost, another is started, whose `announcement`
-        says so.
-
-        Args:
-            waiting: called once the wait is a long one, with a sentence that says what for,
-                whenever that changed; and with an empty one when the wait is over.
+        If the former kernel was lost, another is started, whose `announcement` says so. In a long
+        wait `waiting` is called with each new reason, a sentence, and at its end with an empty one.
 
         Raises:
-            KernelStartError: none could be started; another call tries again.
+            KernelStartError: no kernel could be started; another call tries again.
         """
         return await self._take(waiting)
 
@@ -42,15 +38,15 @@ class Holders(Container[str]):
         return key in self._people
 
     def person(self, key: str) -> str:
-        """Return who leased a session last; its own key where that was nobody in particular."""
+        """Return the person who leased a session last; the session's key if there is none."""
         return next(filter(None, reversed(self._people.get(key, []))), key)
 
     def add(self, key: str, person: str) -> None:
-        """Note one more lease."""
+        """Record a lease."""
         self._people.setdefault(key, []).append(person)
 
     def remove(self, key: str, person: str) -> None:
-        """Note one lease less."""
+        """Remove one lease of a person."""
         self._people[key].remove(person)
         if not self._people[key]:
             del self._people[key]

@@ -1,8 +1,8 @@
 """A live kernel: it executes one piece of code at a time, to one of seven endings.
 
-Finished means the kernel's reply *and* its idle status, both for this request. Three other things
-may come first: the kernel dies, time runs out, or the execution is stopped. Stopping is an
-interrupt, which keeps variables, and a kill where code does not react to it.
+An execution has finished when both the kernel's reply and its idle status for the request arrived.
+The kernel's death, the time limit or a stop may come first. A stop interrupts, which keeps
+variables; if the code does not react, the kernel is killed.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _log = logging.getLogger(__name__)
 
 _LAST_OUTPUT_SECONDS: Final = 0.05
 _INTERRUPTS_SECONDS: Final = 1.0
-# What is read of an execution, in relation to what is shown: the same display may be updated.
-_READ_SHARE: Final = 4
+# So many times the bytes that may be shown are read, because code may update the same display.
+_READ_FACTOR: Final = 4
 _LARGE_DISPLAYS: Final = 20
-# Variables that take long to save are saved for a twentieth of the time.
-_SAVING_PART: Final = 20
+# Slow saves of variables take at most a twentieth of the time.
+_MAX_SAVING_SHARE: Final = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Intervention:
+class _StopRequest:
     ending: values.Ending
     reason: str
-    is_deadly: bool = False
+    kills: bool = False
 
 
 class Kernel:
@@ -67,41 +67,41 @@ class Kernel:
         self._limits = limits
         self._grace_seconds = interrupt_grace_seconds
         self._lock = asyncio.Lock()
-        self._stepping_in: asyncio.Future[_Intervention] | None = None
-        self._condemned: _Intervention | None = None
+        self._stop_requested: asyncio.Future[_StopRequest] | None = None
+        self._kill_request: _StopRequest | None = None
         self._listener: execution_streams.ExecutionStream | None = None
         self._is_interrupted = False
-        self._died_of = run_words.crash(None)
+        self._death_reason = run_words.crash(None)
         self.last_used = time.monotonic()
         self.namespace = variable_names.VariableNames()
-        """Names that code has defined in it, as of the last reply."""
+        """Names that code has defined, as of the last reply."""
         self.is_frozen = False
         """Whether all its processes are stopped, until the next execution."""
         self.runs = 0
-        """How many pieces of code were begun that may have changed variables."""
+        """Number of started executions that may have changed variables."""
         self.executions = 0
-        """The same, with the bot's own code."""
+        """Number of all started executions, including the bot's own."""
         self.runs_when_tried = 0
-        """Value of `runs` when saving was last tried."""
+        """Value of `runs` at the last attempt to save."""
         self.runs_when_saved = 0
-        """Value of `runs` when the saved variables were saved; 0 if by an earlier kernel."""
+        """Value of `runs` at the last successful save; 0 if an earlier kernel saved."""
         self._saving_seconds = (0.0, 0.0)
         self._saving_ended = 0.0
         self.is_savable = True
-        """Whether its variables may replace those that were saved."""
+        """Whether its variables may replace the saved ones."""
         self.generations: set[int] = set()
-        """Numbers of the snapshots that it began with and wrote; 0 stands for none."""
+        """Numbers of the snapshots that it restored or wrote; 0 stands for none."""
         self.restored: session_variables.SavedVariables | None = None
-        """The variables of an earlier kernel that it began with."""
+        """The variables that it restored from an earlier kernel."""
         self.restore_notice = ""
-        """Sentence for people before the first output: which variables were not restored."""
+        """Sentence for people before the first output: which variables could not be restored."""
         self.announcement = ""
         """Sentence for people before the first output: why the former kernel is gone."""
-        self._unsaved: str | None = None
+        self._disk_full_notice: str | None = None
         self.install: execution_streams.Install | None = None
-        """Installs packages into it; None where nothing can be installed."""
+        """Installs packages into it; None if nothing can be installed."""
         self.on_installation: Callable[[code_activity.InstalledLayer], None] | None = None
-        """Is told at once what the code of now had installed."""
+        """Called at once with each layer that the running code installs."""
 
     @property
     def is_alive(self) -> bool:
@@ -111,7 +111,7 @@ class Kernel:
     @property
     def loss_reason(self) -> str:
         """Why the kernel ended, as the end of a sentence; empty if unknown."""
-        return self._condemned.reason if self._condemned else self._died_of
+        return self._kill_request.reason if self._kill_request else self._death_reason
 
     @property
     def is_busy(self) -> bool:
@@ -134,24 +134,24 @@ class Kernel:
             code: Python, with IPython's additions.
             show: called with each output as it appears.
             ask: called when the code asks for input; without it `input()` raises in the code.
-            seconds: wall time; default is the limit of the settings.
-            is_own: it is the bot's own and changes no variable: the session is as idle as before.
-            is_silent: it shows nothing, and runs before the kernel has its workspace.
+            seconds: limit of wall time; by default that of the settings.
+            is_own: the code is the bot's and changes no variable, so the session stays idle.
+            is_silent: the code shows nothing, and runs before the workspace is attached.
         """
-        stepping_in: asyncio.Future[_Intervention] = asyncio.get_running_loop().create_future()
-        if self._stepping_in is None:
-            # A stop counts from now on, also while the kernel is frozen or thawed.
-            self._stepping_in = stepping_in
+        stop_requested: asyncio.Future[_StopRequest] = asyncio.get_running_loop().create_future()
+        if self._stop_requested is None:
+            # A stop request counts from now on, also while the kernel is being thawed.
+            self._stop_requested = stop_requested
         try:
             async with self._lock:
-                self._stepping_in = stepping_in
+                self._stop_requested = stop_requested
                 if not is_own:
                     self.last_used = time.monotonic()
                 self.runs += not is_own
                 self.executions += 1
-                if self._unsaved and not is_own:
-                    show(values.Notice(self._unsaved))
-                    self._unsaved = ""
+                if self._disk_full_notice and not is_own:
+                    show(values.Notice(self._disk_full_notice))
+                    self._disk_full_notice = ""
                 if self.is_frozen:
                     self.is_frozen = False
                     await self.provisioner.thaw()
@@ -159,39 +159,39 @@ class Kernel:
                     code, show, ask, seconds, is_own=is_own, is_silent=is_silent
                 )
         finally:
-            if self._stepping_in is stepping_in:
-                self._stepping_in = None
+            if self._stop_requested is stop_requested:
+                self._stop_requested = None
             if not is_own:
                 self.last_used = time.monotonic()
 
-    def note_saving(self, begun: float) -> None:
-        """Remember how long saving variables took, which began at such a monotonic time."""
+    def note_save(self, started: float) -> None:
+        """Record how long a save took that started at monotonic time `started`."""
         self._saving_ended = time.monotonic()
-        self._saving_seconds = (self._saving_seconds[1], self._saving_ended - begun)
+        self._saving_seconds = (self._saving_seconds[1], self._saving_ended - started)
 
     def is_saved_quickly(self, seconds: float) -> bool:
-        """Return whether saving variables takes no longer than that, or a small share of time."""
-        # The shorter of two, as one may include a pause of the bot or the machine.
+        """Return whether a save takes at most `seconds`, or a small share of the time."""
+        # The shorter of the last two, as one may include a pause of the machine.
         shortest = min(self._saving_seconds)
         # A busy session is never idle, so a slow save is due again after a multiple of its time.
-        return shortest <= max(seconds, (time.monotonic() - self._saving_ended) / _SAVING_PART)
+        return shortest <= max(seconds, (time.monotonic() - self._saving_ended) / _MAX_SAVING_SHARE)
 
     def note_saved(self, *, is_disk_full: bool) -> None:
-        """Note whether the disk had room for its variables; people hear once that it has none."""
+        """Record whether the disk had room for a save; if not, people get one notice."""
         if not is_disk_full:
-            self._unsaved = None
-        elif self._unsaved is None:
-            self._unsaved = run_words.DISK_FULL_FOR_VARIABLES
+            self._disk_full_notice = None
+        elif self._disk_full_notice is None:
+            self._disk_full_notice = run_words.DISK_FULL_FOR_VARIABLES
 
     async def ask(self, request: values.InputRequested) -> str:
-        """Ask whoever runs the code of now, whose time stands still meanwhile.
+        """Ask the person whose code is running; its clock stops until the answer.
 
         Raises:
             BotError: nobody can be asked, or nobody answered.
         """
         if self._listener is None:
             raise errors.KernelError
-        return await self._listener.put(request)
+        return await self._listener.ask_person(request)
 
     async def _execute(
         self,
@@ -208,8 +208,8 @@ class Kernel:
         started = time.monotonic()
         oom_kills = self.provisioner.usage().oom_kills()
 
-        def show_but_interrupts(output: values.Output) -> None:
-            # How it ended is told in a sentence; the traceback is no error of the code.
+        def show_unless_interrupt(output: values.Output) -> None:
+            # The ending is explained in a sentence; this traceback is no error of the code.
             if not (self._is_interrupted and _is_interrupt(output)):
                 show(output)
 
@@ -217,25 +217,29 @@ class Kernel:
         listener = execution_streams.ExecutionStream(
             self._connection,
             outputs.OutputReader(self._limits),
-            show=show_but_interrupts,
+            show=show_unless_interrupt,
             ask=ask,
             install=self.install,
-            most_bytes=_READ_SHARE * _shown_bytes(self._limits),
+            max_bytes=_READ_FACTOR * _shown_bytes(self._limits),
             input_seconds=self._limits.input_seconds,
             kill=self.kill_with_reason,
             give_up=functools.partial(self.interrupt_with_reason, values.Ending.STOPPED),
         )
         self._listener = listener
         try:
-            over = listener.start(code, is_counted=not is_own, is_silent=is_silent)
+            execution = listener.start(code, is_counted=not is_own, is_silent=is_silent)
             limit = self._limits.execution_seconds if seconds is None else seconds
-            stepped_in = await self._await_end(over, listener, started + limit, limit)
-            if self.provisioner.ended.is_set() or not over.done() or over.exception() is not None:
-                return await self._finish_dead(listener, stepped_in, oom_kills, started)
+            stop = await self._await_end(execution, listener, started + limit, limit)
+            if (
+                self.provisioner.ended.is_set()
+                or not execution.done()
+                or execution.exception() is not None
+            ):
+                return await self._finish_dead(listener, stop, oom_kills, started)
             if self.provisioner.usage().oom_kills() > oom_kills:
                 show(values.Notice(run_words.partly_out_of_memory(self._limits.memory_bytes)))
             self.namespace = listener.namespace or self.namespace
-            return _finished(listener.status, stepped_in, time.monotonic() - started)
+            return _finished_alive(listener.status, stop, time.monotonic() - started)
         finally:
             self._listener = None
             await listener.close()
@@ -247,111 +251,113 @@ class Kernel:
 
     async def _await_end(
         self,
-        over: asyncio.Task[None],
+        execution: asyncio.Task[None],
         listener: execution_streams.ExecutionStream,
         deadline: float,
         limit: float,
-    ) -> _Intervention | None:
-        """Wait for the end; interrupt or kill where it does not come by itself."""
+    ) -> _StopRequest | None:
+        """Wait until the execution ends, is stopped, or exceeds its time; return the stop."""
         death = asyncio.create_task(self.provisioner.ended.wait(), name="kernel's death")
         try:
             while True:
-                left = deadline + listener.seconds_asking - time.monotonic()
-                waiting: set[asyncio.Future[Any]] = {over, death, self._stepping_in or death}
-                timeout = None if listener.is_asking else max(left, 0)
+                seconds_left = deadline + listener.seconds_asking - time.monotonic()
+                waiting: set[asyncio.Future[Any]] = {
+                    execution,
+                    death,
+                    self._stop_requested or death,
+                }
+                timeout = None if listener.is_asking else max(seconds_left, 0)
                 if listener.is_asking:
-                    waiting.add(listener.answered)
-                done, _ = await asyncio.wait(
+                    waiting.add(listener.next_answer)
+                completed, _ = await asyncio.wait(
                     waiting, timeout=timeout, return_when=asyncio.FIRST_COMPLETED
                 )
-                if over in done or death in done:
-                    return self._condemned
-                if self._stepping_in in done and self._stepping_in is not None:
-                    return await self._step_in(self._stepping_in.result(), over, death)
-                if left <= 0 and not listener.is_asking:
+                if execution in completed or death in completed:
+                    return self._kill_request
+                if self._stop_requested in completed and self._stop_requested is not None:
+                    return await self._apply_stop(self._stop_requested.result(), execution, death)
+                if seconds_left <= 0 and not listener.is_asking:
                     reason = run_words.stopped_after(limit)
-                    late = _Intervention(values.Ending.TIMED_OUT, reason)
-                    return await self._step_in(late, over, death)
+                    timeout_stop = _StopRequest(values.Ending.TIMED_OUT, reason)
+                    return await self._apply_stop(timeout_stop, execution, death)
         except asyncio.CancelledError:
-            # The caller was cancelled, but code must not run on unsupervised.
-            abandoned = _Intervention(values.Ending.STOPPED, run_words.ABANDONED)
-            await self._step_in(abandoned, over, death)
+            # The caller was cancelled; code must not run on unsupervised.
+            cancellation_stop = _StopRequest(values.Ending.STOPPED, run_words.ABANDONED)
+            await self._apply_stop(cancellation_stop, execution, death)
             raise
         finally:
             death.cancel()
 
-    async def _step_in(
+    async def _apply_stop(
         self,
-        intervention: _Intervention,
-        over: asyncio.Task[None],
+        stop: _StopRequest,
+        execution: asyncio.Task[None],
         death: asyncio.Task[bool],
-    ) -> _Intervention:
-        """Interrupt until the code reacts or its grace is over; then, or at once, kill."""
+    ) -> _StopRequest:
+        """Interrupt until the code reacts; kill after the grace period, or at once if asked to."""
         self._is_interrupted = True
-        give_up = time.monotonic() + self._grace_seconds
-        while not intervention.is_deadly and (left := give_up - time.monotonic()) > 0:
+        deadline = time.monotonic() + self._grace_seconds
+        while not stop.kills and (seconds_left := deadline - time.monotonic()) > 0:
             await self.provisioner.send_signal(signal.SIGINT)
-            pause = min(left, _INTERRUPTS_SECONDS)
-            done, _ = await asyncio.wait(
-                {over, death}, timeout=pause, return_when=asyncio.FIRST_COMPLETED
+            pause = min(seconds_left, _INTERRUPTS_SECONDS)
+            completed, _ = await asyncio.wait(
+                {execution, death}, timeout=pause, return_when=asyncio.FIRST_COMPLETED
             )
-            if done:
-                return intervention
+            if completed:
+                return stop
         await self.provisioner.kill()
         await self.provisioner.ended.wait()
-        return intervention
+        return stop
 
     async def _finish_dead(
         self,
         listener: execution_streams.ExecutionStream,
-        stepped_in: _Intervention | None,
+        stop: _StopRequest | None,
         oom_kills: int,
         started: float,
     ) -> values.Finished:
-        """Show what the dead kernel had still sent, and return why it ended."""
+        """Show the last output of the dead kernel, and return why it ended."""
         await listener.read_rest(_LAST_OUTPUT_SECONDS)
         seconds = time.monotonic() - started
-        if stepped_in is not None:
-            self._died_of = stepped_in.reason or run_words.UNRESPONSIVE
-            reason = f"{self._died_of} {run_words.LOST}"
-            return values.Finished(stepped_in.ending, seconds, reason, kernel_lost=True)
+        if stop is not None:
+            self._death_reason = stop.reason or run_words.UNRESPONSIVE
+            reason = f"{self._death_reason} {run_words.LOST}"
+            return values.Finished(stop.ending, seconds, reason, kernel_lost=True)
         status = await self.provisioner.wait_status()
         if self.provisioner.usage().oom_kills() > oom_kills:
             reason = run_words.out_of_memory(self._limits.memory_bytes)
             ending = values.Ending.OUT_OF_MEMORY
         else:
             reason, ending = run_words.crash(status), values.Ending.CRASHED
-        self._died_of = reason
+        self._death_reason = reason
         _log.info("a kernel died: %s", reason)
         reason = f"{reason} {run_words.LOST}"
         return values.Finished(ending, seconds, reason, kernel_lost=True)
 
     async def freeze(self) -> None:
-        """Stop all its processes until the next execution, unless code is running in it."""
+        """Stop all processes of an idle kernel until the next execution."""
         if not self.is_busy and not self.is_frozen and self.is_alive:
             async with self._lock:
                 self.is_frozen = True
                 await self.provisioner.freeze()
 
     async def stop(self, reason: str = "Stopped.") -> None:
-        """Interrupt the running execution; variables survive if the code lets it."""
+        """Interrupt the running execution; variables survive if the code reacts."""
         self.interrupt_with_reason(values.Ending.STOPPED, reason)
 
     def interrupt_with_reason(self, ending: values.Ending, reason: str) -> None:
-        """Interrupt the running execution, if there is one, with the bot's own reason."""
-        if self._stepping_in is not None and not self._stepping_in.done():
-            self._stepping_in.set_result(_Intervention(ending, reason))
+        """Interrupt the running execution, if there is one, for a reason of the bot."""
+        if self._stop_requested is not None and not self._stop_requested.done():
+            self._stop_requested.set_result(_StopRequest(ending, reason))
 
     def kill_with_reason(self, ending: values.Ending, reason: str) -> None:
         """Kill the kernel now, whether idle or busy."""
-        if self._condemned is None and self.is_alive:
-            self._condemned = _Intervention(ending, reason, is_deadly=True)
-            if self._stepping_in is not None and not self._stepping_in.done():
-                self._stepping_in.set_result(self._condemned)
+        if self._kill_request is None and self.is_alive:
+            self._kill_request = _StopRequest(ending, reason, kills=True)
+            if self._stop_requested is not None and not self._stop_requested.done():
+                self._stop_requested.set_result(self._kill_request)
             else:
-                self._killing = asyncio.create_task(
-                    self.provisioner.kill(), name="condemned kernel"
-                )
+                self._killing = asyncio.create_task(self.provisioner.kill(), name="kill kernel")
 
 
 def _is_interrupt(output: values.Output) -> bool:
@@ -359,19 +365,14 @@ def _is_interrupt(output: values.Output) -> bool:
 
 
 def _shown_bytes(limits: settings.Limits) -> int:
-    # Many displays, or large ones: most pictures have a hundredth of what one may have.
+    # Most pictures have a hundredth of the allowed size, so only some displays count as large.
     displays = min(limits.displays, _LARGE_DISPLAYS)
     return limits.output_bytes + displays * limits.display_bytes
 
 
-def _finished(status: str, stepped_in: _Intervention | None, seconds: float) -> values.Finished:
-    if stepped_in is not None:
-        return values.Finished(stepped_in.ending, seconds, stepped_in.reason)
+def _finished_alive(status: str, stop: _StopRequest | None, seconds: float) -> values.Finished:
+    if stop is not None:
+        return values.Finished(stop.ending, seconds, stop.reason)
     endings = {"ok": values.Ending.OK, "error": values.Ending.ERROR}
     reason = "" if status in endings else run_words.NOT_RUN
     return values.Finished(endings.get(status, values.Ending.REFUSED), seconds, reason)
-
-
-def refused(error: errors.BotError) -> values.Finished:
-    """Describe an execution that never ran, and why."""
-    return values.Finished(values.Ending.REFUSED, 0.0, str(error))

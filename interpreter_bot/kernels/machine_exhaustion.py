@@ -1,10 +1,9 @@
 """Guard of the machine's memory: below a reserve, it ends the session that took most of it.
 
-Not all that code makes the host's kernel hold is counted for a session, with a cgroup or without:
-files in memory that no process maps, queues of sockets, watches, locks. This is what catches the
-rest. Nobody ends for what other programs of the machine took, and who sits still only if it holds
-more than a session may.
-While there is plenty, all this costs is one file read at each tick.
+Code can make Linux hold memory that counts for no session, with a cgroup or without: unmapped files
+in memory, socket queues, watches, locks. This guard catches it. No session ends for what other
+programs took, and an inactive session only if it holds more than a session may. While there is
+plenty of memory, a tick costs one file read.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from interpreter_bot.wording import run_words
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
-# From twice the reserve on it is noted who takes how much.
-_NEAR: Final = 2
-_LEAST_BYTES: Final = 16 * settings.MIB
+# Below twice the reserve, the growth of each session is recorded.
+_OBSERVED_RESERVES: Final = 2
+_MIN_TAKEN_BYTES: Final = 16 * settings.MIB
 _MAX_SHARE_OF_GROUP: Final = 16
 _MEMORY: Final = re.compile(rb"^(\w+): +(\d+) kB", re.MULTILINE)
-# Everything that is free, a file's on a disk, or a process's; the kernel itself holds the rest.
-_OF_NO_KERNEL: Final = (
+# Free memory, cached files and processes' memory; the host's kernel holds the rest itself.
+_ROWS_OUTSIDE_KERNEL: Final = (
     *(b"MemFree", b"Buffers", b"Cached", b"SwapCached", b"AnonPages", b"SReclaimable"),
 )
 
@@ -43,8 +42,7 @@ class MachineMemory:
 
     Attributes:
         free_bytes: what new allocations can have.
-        kernel_bytes: what the host's kernel holds for itself, and for whoever made it; files in
-            memory among it.
+        kernel_bytes: what the host's kernel holds itself, including files in memory.
     """
 
     free_bytes: int
@@ -54,21 +52,23 @@ class MachineMemory:
 def machine_memory() -> MachineMemory:
     """Read how much memory is left; takes some 50 microseconds.
 
-    Where a sandbox of the whole bot plays the machine and leaves rows out, all of it is left.
+    If the bot runs in a sandbox that leaves out rows of the file, all memory counts as free.
     """
     pairs = _MEMORY.findall(procfs.read("/proc/meminfo"))
     rows = {name: int(kilobytes) * settings.KIB for name, kilobytes in pairs}
     total_bytes = rows.get(b"MemTotal", 0)
     # Files in memory are part of `Cached`.
-    elsewhere_bytes = sum(rows.get(name, 0) for name in _OF_NO_KERNEL) - rows.get(b"Shmem", 0)
+    outside_kernel_bytes = sum(rows.get(name, 0) for name in _ROWS_OUTSIDE_KERNEL) - rows.get(
+        b"Shmem", 0
+    )
     available_bytes = rows.get(b"MemAvailable", total_bytes or sys.maxsize)
-    return MachineMemory(available_bytes, total_bytes - elsewhere_bytes)
+    return MachineMemory(available_bytes, total_bytes - outside_kernel_bytes)
 
 
 def free_bytes() -> int:
-    """Return what this process and its sessions can still have: of the machine, and of each cgroup.
+    """Return the memory that this process and its sessions can still allocate.
 
-    In a container the machine may have far more than the container.
+    It is bounded by the machine and by each cgroup: a container may have far less than the machine.
     """
     groups = cgroup_files.memory_groups()
     return min([machine_memory().free_bytes, *(group.free_bytes() for group in groups)])
@@ -77,79 +77,81 @@ def free_bytes() -> int:
 def culprit(
     taken_bytes: int, taken_by_kernel_bytes: int, strains: Mapping[_T, session_metering.Strain]
 ) -> _T | None:
-    """Return which session took most of some memory; None if none of them did. Pure.
+    """Return the session that took most of the missing memory; None if no session did.
 
     Args:
-        taken_bytes: what went since the machine had most.
-        taken_by_kernel_bytes: how much of that the kernel holds.
-        strains: what each session that ran took and did meanwhile.
+        taken_bytes: decrease of free memory since it was highest.
+        taken_by_kernel_bytes: the part of it that the host's kernel holds.
+        strains: memory and system time of each active session since then.
     """
     half_bytes = taken_bytes / 2
-    if taken_bytes < _LEAST_BYTES or not strains:
+    if taken_bytes < _MIN_TAKEN_BYTES or not strains:
         return None
     if sum(max(0, strain.held_bytes) for strain in strains.values()) >= half_bytes:
         return max(strains, key=lambda session: strains[session].held_bytes)
-    # What no session is seen to hold was made in system calls.
+    # Memory that counts for no session was allocated in system calls.
     busiest = max(strains, key=lambda session: strains[session].system_seconds)
     is_made = taken_by_kernel_bytes >= half_bytes and strains[busiest].system_seconds > 0
     return busiest if is_made else None
 
 
 class MachineExhaustion:
-    """Keeper of the reserve; see the module."""
+    """Guard of the reserve; see the module."""
 
     def __init__(self, limits: settings.Limits) -> None:
         self._reserve_bytes = limits.memory_reserve_bytes
         self._session_bytes = limits.memory_bytes + session_monitors.HEADROOM_BYTES
         self._groups = cgroup_files.memory_groups()
-        self._most: MachineMemory | None = None
+        self._baseline: MachineMemory | None = None
         self._strains: dict[session_monitors.SessionMonitor, session_metering.Strain] = {}
 
-    async def end_culprit(self, everyone: Sequence[session_monitors.SessionMonitor]) -> None:
-        """End a session if the reserve is touched and one caused it; called at each tick."""
+    async def end_culprit(self, monitors: Sequence[session_monitors.SessionMonitor]) -> None:
+        """End the session that caused it, if the reserve is used; called at each tick."""
         now = machine_memory()
         missing_bytes = self._reserve_bytes - now.free_bytes
         for group in self._groups:
             reserve_bytes = min(self._reserve_bytes, group.limit_bytes // _MAX_SHARE_OF_GROUP)
             missing_bytes = max(missing_bytes, reserve_bytes - group.free_bytes())
-        if missing_bytes < -(_NEAR - 1) * self._reserve_bytes:
-            self._forget()
+        if missing_bytes < -(_OBSERVED_RESERVES - 1) * self._reserve_bytes:
+            self._reset()
             return
-        active = [monitor for monitor in everyone if monitor.is_active]
+        active = [monitor for monitor in monitors if monitor.is_active]
         strains = await asyncio.to_thread(
             lambda: {session: session.usage.strain() for session in active}
         )
-        if self._most is None or now.free_bytes > self._most.free_bytes:
-            self._most, self._strains = now, strains
+        if self._baseline is None or now.free_bytes > self._baseline.free_bytes:
+            self._baseline, self._strains = now, strains
             return
-        since = {
+        growth = {
             session: strain - self._strains.get(session, strain)
             for session, strain in strains.items()
         }
         self._strains = strains | self._strains
         if missing_bytes > 0:
-            await self._judge(everyone, self._most, now, since)
+            await self._end_culprit_among(monitors, self._baseline, now, growth)
 
-    def _forget(self) -> None:
-        self._most = None
+    def _reset(self) -> None:
+        self._baseline = None
         self._strains.clear()
 
-    async def _judge(
+    async def _end_culprit_among(
         self,
-        everyone: Sequence[session_monitors.SessionMonitor],
+        monitors: Sequence[session_monitors.SessionMonitor],
         before: MachineMemory,
         now: MachineMemory,
-        since: Mapping[session_monitors.SessionMonitor, session_metering.Strain],
+        growth: Mapping[session_monitors.SessionMonitor, session_metering.Strain],
     ) -> None:
         taken_bytes = before.free_bytes - now.free_bytes
-        found = culprit(taken_bytes, now.kernel_bytes - before.kernel_bytes, since)
-        if found is None:
+        guilty = culprit(taken_bytes, now.kernel_bytes - before.kernel_bytes, growth)
+        if guilty is None:
             return
-        # Whoever holds more than a session may comes first, though it took that long ago.
-        held = await asyncio.to_thread(lambda: {one: one.usage.memory_bytes() for one in everyone})
-        largest = max(held, key=held.__getitem__)
-        if held[largest] > self._session_bytes:
-            found = largest
-        _log.error("the machine's memory is nearly used up; ended for it: %s", held[found])
-        found.launched.kernel.kill_with_reason(values.Ending.OUT_OF_MEMORY, run_words.MEMORY_SHORT)
-        self._forget()
+        # A session over its own limit comes first, even if it grew long ago.
+        memory_bytes = await asyncio.to_thread(
+            lambda: {monitor: monitor.usage.memory_bytes() for monitor in monitors}
+        )
+        largest = max(memory_bytes, key=memory_bytes.__getitem__)
+        if memory_bytes[largest] > self._session_bytes:
+            guilty = largest
+        _log.error("the machine's memory is nearly used up; ended for it: %s", memory_bytes[guilty])
+        guilty.launched.kernel.kill_with_reason(values.Ending.OUT_OF_MEMORY, run_words.MEMORY_SHORT)
+        self._reset()

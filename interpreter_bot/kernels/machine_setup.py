@@ -25,7 +25,7 @@ from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
-# As `guest/rootfs` and `guest/container_walls` have it.
+# Paths of layers in a kernel, as set by `guest/rootfs` and `guest/container_walls`.
 _LAYERS_SHOWN_AT: Final = {
     forkserver_clients.Walls.NAMESPACES: "/opt/packages",
     forkserver_clients.Walls.CONTAINER: "/proc/self/fd/904",
@@ -34,7 +34,7 @@ _LAYERS_SHOWN_AT: Final = {
 
 
 class MachineSetup:
-    """What all kernels share on this machine; see the module. Use `open`."""
+    """What all kernels share on this machine. Use `open`."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class MachineSetup:
     @classmethod
     @contextlib.asynccontextmanager
     async def open(cls, machine: machines.Machine) -> AsyncIterator[MachineSetup]:
-        """Open what people install, on a machine.
+        """Open the store of packages that people install.
 
         Raises:
             SettingsError: a directory cannot be used.
@@ -57,7 +57,7 @@ class MachineSetup:
             yield cls(_host_context(machine), packages)
 
     async def forget(self, workspace: workspaces.Workspace) -> None:
-        """Let a session's next kernel have what all kernels have."""
+        """Forget the packages of a session, so that its next kernel has only the common ones."""
         if self.packages is not None:
             await asyncio.to_thread(self.packages.forget, workspace)
 
@@ -65,17 +65,17 @@ class MachineSetup:
         """Start another fork server if it died or does not answer; its kernels may live on.
 
         Raises:
-            KernelStartError: it does not start again.
+            KernelStartError: the new one does not start.
         """
         async with self._reviving:
             server = self.host_context.server
             if not server.is_alive:
                 if not server.is_resting:
-                    _log.error("the fork server died or was given up; starting another")
+                    _log.error("the fork server died or did not answer; starting another")
                 await server.start()
 
     async def rest(self, is_wanted: Callable[[], bool]) -> None:
-        """Let go of the fork server, and of all that it imported, until a kernel is wanted."""
+        """End the fork server, with all that it imported, until the next kernel starts."""
         async with self._reviving:
             if not is_wanted():
                 await self.host_context.server.rest()
@@ -83,17 +83,12 @@ class MachineSetup:
     async def attach(
         self, launched: launchers.LaunchedKernel, workspace: workspaces.Workspace, key: str
     ) -> None:
-        """Give a session's kernel its workspace, and what is installed for the session.
-
-        Args:
-            launched: the kernel.
-            workspace: of the session.
-            key: of the session.
+        """Give a kernel the workspace and the installed packages of session `key`.
 
         Raises:
-            KernelStartError: it cannot be mounted, or the kernel is gone.
+            KernelStartError: the workspace cannot be mounted, or the kernel is dead.
         """
-        # The server that forked it may have been given up since.
+        # The fork server may have died since it forked the kernel.
         await self.revive()
         try:
             await launched.attach(workspace)
@@ -125,7 +120,7 @@ def _host_context(machine: machines.Machine) -> provisioners.ProvisionerContext:
 async def _installations(
     config: settings.Settings, server: forkserver_clients.ForkServer
 ) -> AsyncIterator[package_installations.Installations | None]:
-    """Open what people install, where they may."""
+    """Open the store of packages that people install; None if they may not install any."""
     if not config.package_index.url or server.environment is None or not server.python:
         yield None
         return

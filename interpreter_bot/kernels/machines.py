@@ -36,24 +36,24 @@ _log = logging.getLogger(__name__)
 
 # A Unix socket's path may have 107 bytes, and the name of the socket itself takes some.
 _PATH_BYTES = 107 - len("/01234567/k-0")
-# How long a thread that reads a large message goes on computing while the event loop wants to:
-# Python's own five milliseconds come again after each of the loop's system calls.
+# A thread that reads a large message may hold the interpreter for so long while the event loop
+# waits. Python's default of five milliseconds would be due after each system call of the loop.
 _SWITCH_SECONDS = 0.0005
-# Where a session without mounts finds its directories; `guest/container_walls` opens these numbers.
+# Directories of a session without mounts; `guest/container_walls` opens these descriptors.
 _LINKS: Final = {"/mnt/data": "/proc/self/fd/900", "/skills": "/proc/self/fd/902"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Machine:
-    """What all kernels share on this machine; see the module.
+    """What all kernels share on this machine.
 
     Attributes:
         config: the settings in effect.
         files: all workspaces.
         server: forks the kernels.
-        groups: of kernels.
+        groups: the kernels' cgroups.
         runtime: directory of this process alone.
-        is_ephemeral: no file of a session outlives this process.
+        is_ephemeral: whether all files of sessions are deleted when this process ends.
     """
 
     config: settings.Settings
@@ -68,11 +68,7 @@ class Machine:
 async def opened(
     config: settings.Settings, *, is_ephemeral: bool = False
 ) -> AsyncIterator[Machine]:
-    """Open everything, bottom-up.
-
-    Args:
-        config: the settings in effect.
-        is_ephemeral: no file of a session outlives this process, and few kernels are wanted.
+    """Open everything, bottom-up; with `is_ephemeral`, files are deleted when this process ends.
 
     Raises:
         SandboxError: this machine cannot build the sandbox.
@@ -84,7 +80,7 @@ async def opened(
     directory = config.paths.data / ("ephemeral" if is_ephemeral else "workspaces")
     async with contextlib.AsyncExitStack() as stack:
         if is_ephemeral:
-            # As of all workspaces: sessions with ids of their own walk through it.
+            # Sessions with user ids of their own walk through it, as through all workspaces.
             directory = await asyncio.to_thread(own_directory, directory, mode=0o711)
             stack.push_async_callback(asyncio.to_thread, safe_open.remove, directory)
         files = workspaces.Workspaces(directory, config.limits)
@@ -124,21 +120,21 @@ async def opened(
 
 
 def _layers(config: settings.Settings) -> pathlib.Path:
-    """Make the directory of what sessions install."""
-    # Imported here: where nothing can be installed, nothing needs what reads requirements.
+    """Create the directory of installed packages."""
+    # Imported only if people may install packages, as it imports a parser of requirements.
     from interpreter_bot.kernels import package_installations
     from interpreter_bot.kernels.packages import layers
 
-    kept = package_installations.directory(config)
-    layers.make_directory(kept)
-    return layers.directory(kept)
+    packages_directory = package_installations.directory(config)
+    layers.make_directory(packages_directory)
+    return layers.directory(packages_directory)
 
 
 def _demand(level: str, walls: forkserver_clients.Walls, groups: cgroups.Cgroups) -> None:
-    """Refuse a machine that cannot have the level which the settings demand.
+    """Check that this machine offers the configured level.
 
     Raises:
-        SandboxError: the sentence says what is missing.
+        SandboxError: the message says what is missing.
     """
     if level == "full" and walls is forkserver_clients.Walls.NAMESPACES and not groups.version:
         raise errors.SandboxError(
@@ -147,7 +143,7 @@ def _demand(level: str, walls: forkserver_clients.Walls, groups: cgroups.Cgroups
 
 
 def _warn_of_closed(directory: pathlib.Path) -> None:
-    """Warn of a directory above that sessions of other users cannot walk through."""
+    """Warn about parent directories that sessions with other user ids cannot walk through."""
     for parent in directory.absolute().parents:
         if not parent.stat().st_mode & stat.S_IXOTH:
             _log.warning(
@@ -159,7 +155,7 @@ def _warn_of_closed(directory: pathlib.Path) -> None:
 
 
 def _link_directories() -> None:
-    """Give a session's directories their usual names, where there are no mounts to do that."""
+    """Link the usual paths to a session's directories, as there are no mounts."""
     for path, target in _LINKS.items():
         if os.path.lexists(path):
             continue
@@ -174,26 +170,25 @@ def _link_directories() -> None:
 
 @functools.cache
 def memory_bytes(proc: pathlib.Path = pathlib.Path("/proc/self")) -> int:
-    """Return the machine's memory, or the cgroup's share of it that this process may use.
+    """Return the machine's memory, or the limit of this process's cgroup if that is less.
 
-    Args:
-        proc: where `cgroup` and `mountinfo` are read; tests point it elsewhere.
+    `cgroup` and `mountinfo` are read in the directory `proc`.
     """
     machine_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([machine_bytes, *(one.limit_bytes for one in cgroup_files.memory_groups(proc))])
+    return min([machine_bytes, *(group.limit_bytes for group in cgroup_files.memory_groups(proc))])
 
 
 def raise_open_files() -> None:
-    """Raise the limit of open files to the hard limit: a shell's usual 1024 are soon used up.
+    """Raise the limit of open files to the hard limit, as a shell's usual 1024 are soon used up.
 
-    Descriptors that sessions keep in flight count for the bot too, where they run as its user.
+    If sessions run as the bot's user, descriptors that they send over sockets count for it, too.
     """
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
 
 
 async def _swept_groups(sandbox: settings.Sandbox) -> cgroups.Cgroups:
-    """Find the control groups that there are, without those of bots that died."""
+    """Open the control groups, and remove those of bots that died."""
     groups = await asyncio.to_thread(
         cgroups.Cgroups.probe, sandbox.cgroups if sandbox.enabled else "off"
     )
@@ -235,11 +230,9 @@ def _own_runtime_directory(directory: pathlib.Path) -> pathlib.Path:
 
 
 def own_directory(directory: pathlib.Path, *, mode: int = 0o700) -> pathlib.Path:
-    """Create a directory of this process alone, and remove those of dead processes.
+    """Create a directory of this process in `directory`, and remove those of dead processes.
 
-    Args:
-        directory: its parent, which is created if missing.
-        mode: of the directory, and at least that of its parent.
+    The parent is created if missing, and gets at least the mode of the new directory.
 
     Raises:
         SettingsError: the parent directory cannot be written to.

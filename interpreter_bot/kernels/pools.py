@@ -29,14 +29,14 @@ from interpreter_bot.wording import run_words, variable_words
 
 _log = logging.getLogger(__name__)
 
-# A shorter wait need not be reported, nor a change more often than this.
+# Shorter waits are not reported, and changes not more often.
 _REPORT_SECONDS = 1.0
 
 Loss: TypeAlias = Callable[[str, live_kernels.Kernel, str], Awaitable[None]]
 """Callback with a session's key, its former kernel, and the reason, a sentence."""
 
 FileWork: TypeAlias = Callable[[workspaces.Workspace], Awaitable[None]]
-"""Changes the files of a session, which has no kernel meanwhile."""
+"""Changes the files of a session that has no kernel meanwhile."""
 
 
 class Pool:
@@ -50,11 +50,11 @@ class Pool:
         saved: snapshots.Snapshots,
     ) -> None:
         self.settings = config
-        """Those in effect."""
+        """The settings in effect."""
         self._host = host
         self._workspaces = files
         self.snapshots = saved
-        """What is kept of its sessions' variables."""
+        """The saved variables of its sessions."""
         self._launcher = launchers.Launcher(config.kernels, host.host_context)
         self._live: dict[str, launchers.LaunchedKernel] = {}
         self._starting: dict[str, asyncio.Task[launchers.LaunchedKernel]] = {}
@@ -78,11 +78,11 @@ class Pool:
             may_launch=lambda: self._admissions.is_free and self._rooms.has_room(self._spares),
             end=self._shutdowns.end,
             rest_seconds=config.kernels.rest_seconds,
-            rest=lambda: host.rest(self._is_wanted),
+            rest=lambda: host.rest(self._has_sessions),
         )
-        self._forgetting: dict[str, asyncio.Task[None]] = {}
+        self._file_work: dict[str, asyncio.Task[None]] = {}
         self.locks = session_locks.SessionLocks()
-        """The sessions that are this process's."""
+        """Locks of the sessions that this process works for."""
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -149,9 +149,9 @@ class Pool:
         return len(self._spares)
 
     async def workspace(self, key: str) -> workspaces.Workspace:
-        """Return a session's files; they outlive its kernels. While they are deleted, it waits."""
-        while (forgetting := self._forgetting.get(key)) is not None:
-            await asyncio.wait({forgetting})
+        """Return a session's files, which outlive its kernels; wait until no file work runs."""
+        while (task := self._file_work.get(key)) is not None:
+            await asyncio.wait({task})
         return await self._workspaces.of(key)
 
     async def stored_workspaces(self) -> tuple[workspaces.Workspace, ...]:
@@ -160,19 +160,16 @@ class Pool:
 
     @contextlib.asynccontextmanager
     async def lease(self, key: str, *, person: str = "") -> AsyncIterator[leases.Lease]:
-        """Lease a session's kernel: while a lease is held, it is neither evicted nor reaped.
+        """Lease a session's kernel: a leased kernel is neither evicted nor reaped.
 
-        If the session has none, its start begins now; should that fail, `Lease.kernel` tries again.
-        Limits, and requests to end it, still end a leased kernel.
-
-        Args:
-            key: of the session.
-            person: whose kernel it is from now on, as `kernel_capacity` tells people apart.
+        If the session has no kernel, its start begins now; if the start fails, `Lease.kernel` tries
+        again. Limits and explicit requests still end a leased kernel. From now on the kernel counts
+        for `person`; see `kernel_capacity`.
         """
         self._holders.add(key, person)
         try:
             if not self._has_kernel(key):
-                self._begin(key)
+                self._begin_start(key)
             elif person:
                 self._live[key].person = person
             yield leases.Lease(functools.partial(self.take, key))
@@ -185,22 +182,18 @@ class Pool:
     async def take(self, key: str, waiting: leases.OnWait | None = None) -> live_kernels.Kernel:
         """Return the session's kernel; without a `lease` it may be evicted whenever it is idle.
 
-        Its `announcement` says so where an earlier one died.
-
-        Args:
-            key: of the session.
-            waiting: as in `leases.Lease.kernel`.
+        If an earlier kernel died, the `announcement` of the new one says so.
 
         Raises:
-            KernelStartError: none could be started.
-            PoolFullError: there is no room for one, and nobody has a lease.
+            KernelStartError: no kernel could be started.
+            PoolFullError: there is no room for a kernel, and nobody has a lease.
         """
         # A kernel takes no code before its variables are back.
         if self._has_kernel(key) and key not in self._starting:
             kernel = self._live[key].kernel
             kernel.last_used = time.monotonic()
             return kernel
-        starting = self._begin(key)
+        starting = self._begin_start(key)
         if waiting is not None:
             await self._report_wait(key, starting, waiting)
         # The cancellation of one caller must not take the kernel from the others.
@@ -209,7 +202,7 @@ class Pool:
     async def _report_wait(
         self, key: str, starting: asyncio.Future[Any], waiting: leases.OnWait
     ) -> None:
-        """Report what a start waits for whenever that changed, until it is done."""
+        """Call `waiting` with each new reason for the wait, until the start ends."""
         reported = ""
         try:
             while not (await asyncio.wait({starting}, timeout=_REPORT_SECONDS))[0]:
@@ -225,23 +218,23 @@ class Pool:
     def _has_kernel(self, key: str) -> bool:
         launched = self._live.get(key)
         is_alive = launched is not None and launched.kernel.is_alive
-        return is_alive and key not in self._forgetting
+        return is_alive and key not in self._file_work
 
-    def _begin(self, key: str) -> asyncio.Task[launchers.LaunchedKernel]:
+    def _begin_start(self, key: str) -> asyncio.Task[launchers.LaunchedKernel]:
         """Start a session's kernel, or return the start under way."""
         starting = self._starting.get(key)
         if starting is None:
-            forgetting = self._forgetting.get(key)
+            file_work = self._file_work.get(key)
             starting = asyncio.create_task(
-                self._start(key, after=forgetting), name=f"start kernel of {key}"
+                self._start(key, after=file_work), name=f"start kernel of {key}"
             )
             self._starting[key] = starting
-            starting.add_done_callback(functools.partial(self._started, key))
+            starting.add_done_callback(functools.partial(self._on_started, key))
         return starting
 
-    def _started(self, key: str, starting: asyncio.Task[launchers.LaunchedKernel]) -> None:
+    def _on_started(self, key: str, starting: asyncio.Task[launchers.LaunchedKernel]) -> None:
         self._starting.pop(key, None)
-        self._leave(key)
+        self._unlock_if_unused(key)
         self._spares.refill_soon()
         if not starting.cancelled() and (error := starting.exception()) is not None:
             # Callers get the exception; should none wait any more, it is in the log.
@@ -251,16 +244,16 @@ class Pool:
         self, key: str, *, after: asyncio.Task[None] | None
     ) -> launchers.LaunchedKernel:
         if after is not None:
-            # Its new files must not be deleted with the old ones.
+            # Otherwise the files of the new kernel would be deleted with the old ones.
             await asyncio.wait({after})
-        # The owner of its files changes only when its last process is gone.
+        # The files change their owner only after the former kernel's last process has ended.
         await self._shutdowns.wait_for(key)
         if (former := self._live.get(key)) is not None:
             await self.end_kernel(key, former.kernel.loss_reason)
-        launched = await self._obtain(key)
+        launched = await self._obtain_kernel(key)
         if not await self.snapshots.restore(launched):
             await self.end_kernel(key)
-            launched = await self._obtain(key)
+            launched = await self._obtain_kernel(key)
             await self.snapshots.note_unread(launched)
         if former is not None:
             launched.kernel.announcement = variable_words.new_python(
@@ -268,8 +261,8 @@ class Pool:
             )
         return launched
 
-    async def _obtain(self, key: str) -> launchers.LaunchedKernel:
-        """Take a spare or start a kernel, and give it a session's files."""
+    async def _obtain_kernel(self, key: str) -> launchers.LaunchedKernel:
+        """Take a spare or start a kernel, and attach the session's files."""
         person = self._holders.person(key)
         room = await self._rooms.reserve(key, person, self._spares)
         launched = room.spare
@@ -279,7 +272,7 @@ class Pool:
                     launched = await self._launch()
             try:
                 workspace = self._workspaces.named(key)
-                await self.locks.take(workspace)
+                await self.locks.acquire(workspace)
                 await self._host.attach(launched, workspace, key)
             except BaseException:
                 await self._shutdowns.end(launched)
@@ -295,8 +288,8 @@ class Pool:
         await self._host.revive()
         return await self._launcher.launch()
 
-    def _is_wanted(self) -> bool:
-        return any((self._live, self._starting, self._forgetting, self._shutdowns))
+    def _has_sessions(self) -> bool:
+        return any((self._live, self._starting, self._file_work, self._shutdowns))
 
     async def _launch_spare(self) -> launchers.LaunchedKernel:
         async with self._admissions.place(""):
@@ -306,11 +299,9 @@ class Pool:
         return self.snapshots.begin_saving(self._live[key])
 
     async def end_kernel(self, key: str, reason: str = "") -> None:
-        """End a session's kernel, if it has one, and let other processes have the session.
+        """End a session's kernel, if it has one, and unlock the session for other processes.
 
-        Args:
-            key: of the session.
-            reason: why, a sentence for its people; empty if a person asked for it.
+        `reason` is a sentence for people; it is empty if a person asked for the end.
         """
         launched = self._live.pop(key, None)
         if launched is None:
@@ -322,99 +313,106 @@ class Pool:
             await self.snapshots.tidy(launched.workspace)
         if reason and self.on_loss is not None:
             await self.on_loss(key, launched.kernel, reason)
-        self._leave(key)
+        self._unlock_if_unused(key)
 
-    def _leave(self, key: str) -> None:
-        """Let other processes have a session, unless anything of it is still here."""
-        if not any(key in here for here in (self._live, self._starting, self._forgetting)):
-            self.locks.leave(workspaces.Workspaces.name_of(key))
+    def _unlock_if_unused(self, key: str) -> None:
+        """Unlock a session for other processes, unless this one still works for it."""
+        if not any(key in tasks for tasks in (self._live, self._starting, self._file_work)):
+            self.locks.release(workspaces.Workspaces.name_of(key))
 
     async def reap(self, idle_seconds: float | None = None) -> int:
-        """End kernels that died or were idle for too long; returns how many.
+        """End kernels that died or were idle for too long, and return how many ended.
 
-        Args:
-            idle_seconds: how long that is; by default what the settings say.
+        `idle_seconds` replaces the limit of the settings.
         """
-        await self._spares.tend(used=self._rooms.last_used(), is_needed=self._is_wanted())
+        await self._spares.maintain(
+            last_used=self._rooms.last_used(), is_needed=self._has_sessions()
+        )
         usual_seconds = self.settings.kernels.idle_seconds
-        oldest = time.monotonic() - (usual_seconds if idle_seconds is None else idle_seconds)
-        everyone = [self._reap(key, one, oldest) for key, one in self._live.items()]
-        # At once: each end takes time, in which others may be taken again.
-        results = await asyncio.gather(*everyone, return_exceptions=True)
+        used_before = time.monotonic() - (usual_seconds if idle_seconds is None else idle_seconds)
+        reaps = [
+            self._reap_if_idle(key, launched, used_before) for key, launched in self._live.items()
+        ]
+        # All at once: an end takes time, in which a person may start to use the next idle kernel.
+        results = await asyncio.gather(*reaps, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 _log.error("a kernel was not ended", exc_info=result)
         return results.count(True)
 
-    async def _reap(self, key: str, launched: launchers.LaunchedKernel, oldest: float) -> bool:
+    async def _reap_if_idle(
+        self, key: str, launched: launchers.LaunchedKernel, used_before: float
+    ) -> bool:
         kernel = launched.kernel
-        is_idle = kernel.last_used < oldest and key not in self._holders
+        is_idle = kernel.last_used < used_before and key not in self._holders
         is_due = not kernel.is_busy and (is_idle or not kernel.is_alive)
         if self._live.get(key) is not launched or not is_due:
             return False
         if kernel.is_alive and self.snapshots.checkpoint(launched):
-            return False  # The next time, with its variables saved.
+            return False  # Its variables are being saved; the next call ends it.
         await self.end_kernel(
             key, run_words.STOPPED_WHEN_IDLE if kernel.is_alive else kernel.loss_reason
         )
         return True
 
     async def end_spares(self) -> None:
-        """Have no more spare kernels."""
+        """End all spare kernels, and start no more."""
         await self._spares.close()
 
     async def save_variables(self, key: str) -> None:
-        """Save those of a live session that nobody uses, if code ran since they were saved."""
+        """Save the variables of an unused live session, if code ran since the last save."""
         await self.snapshots.save(self._live[key])
 
     async def saved_variables(self, key: str) -> session_variables.SavedVariables | None:
-        """Return what a session's next kernel will have of its variables; None if nothing."""
+        """Return which variables a session's next kernel will restore; None if there are none."""
         saved = await self.snapshots.find(await self._workspaces.of(key))
         return saved.summary if saved is not None else None
 
     async def release(self, key: str) -> None:
-        """End a session's kernel and forget its variables, at a person's request."""
-        await self.let_go(key, self._forget)
+        """End a session's kernel and delete its saved variables, at a person's request."""
+        await self.run_without_kernel(key, self._delete_variables)
 
     async def forget(self, key: str) -> None:
-        """End a session's kernel and delete its files; a start in between waits."""
-        await self.let_go(key, self._remove)
+        """End a session's kernel and delete its files; a start meanwhile waits for the end."""
+        await self.run_without_kernel(key, self._delete_session)
 
-    async def let_go(self, key: str, work: FileWork) -> None:
-        """End a session's kernel and do work on its files; of several, one after the other."""
-        # Later starts wait for this task, so it must not wait for them.
-        before = self._forgetting.get(key), self._starting.get(key)
-        doing = asyncio.create_task(self._let_go(key, before, work), name=f"let go {key}")
-        self._forgetting[key] = doing
-        doing.add_done_callback(functools.partial(self._let_be, key))
-        await asyncio.shield(doing)
+    async def run_without_kernel(self, key: str, work: FileWork) -> None:
+        """End a session's kernel and run work on its files; concurrent calls run in order."""
+        # Later starts wait for this task, so it must wait only for earlier ones.
+        earlier = self._file_work.get(key), self._starting.get(key)
+        task = asyncio.create_task(
+            self._run_file_work(key, earlier, work), name=f"file work of {key}"
+        )
+        self._file_work[key] = task
+        task.add_done_callback(functools.partial(self._end_file_work, key))
+        await asyncio.shield(task)
 
-    async def _let_go(
-        self, key: str, before: Iterable[asyncio.Task[Any] | None], work: FileWork
+    async def _run_file_work(
+        self, key: str, earlier: Iterable[asyncio.Task[Any] | None], work: FileWork
     ) -> None:
-        """Wait for what was under way before, and do it."""
-        if under_way := set(filter(None, before)):
+        """Wait for the session's earlier tasks, end its kernel, and run the work."""
+        if under_way := set(filter(None, earlier)):
             await asyncio.wait(under_way)
         workspace = self._workspaces.named(key)
-        # Another process may have its kernel.
-        await self.locks.take(workspace)
+        # Another process may have a kernel of this session.
+        await self.locks.acquire(workspace)
         await self.end_kernel(key)
         await work(workspace)
 
-    def _let_be(self, key: str, done: asyncio.Task[None]) -> None:
-        if self._forgetting[key] is done:
-            del self._forgetting[key]
-        self._leave(key)
+    def _end_file_work(self, key: str, task: asyncio.Task[None]) -> None:
+        if self._file_work[key] is task:
+            del self._file_work[key]
+        self._unlock_if_unused(key)
 
-    async def _forget(self, workspace: workspaces.Workspace) -> None:
+    async def _delete_variables(self, workspace: workspaces.Workspace) -> None:
         await self.snapshots.forget(workspace)
         await self._host.forget(workspace)
 
-    async def _remove(self, workspace: workspaces.Workspace) -> None:
-        await self._forget(workspace)
+    async def _delete_session(self, workspace: workspaces.Workspace) -> None:
+        await self._delete_variables(workspace)
         await workspace.remove()
-        # What is locked is gone; who comes back locks what is there then.
-        self.locks.leave(workspace.name)
+        # The locked directory is deleted; the session's next kernel locks a new one.
+        self.locks.release(workspace.name)
 
     async def _close(self) -> None:
         for task in (starting := list(self._starting.values())):
@@ -422,7 +420,7 @@ class Pool:
         await asyncio.gather(*starting, return_exceptions=True)
         live = list(self._live.values())
         self._live.clear()
-        ends = [self._spares.close(), *map(self._shutdowns.end, live), *self._forgetting.values()]
+        ends = [self._spares.close(), *map(self._shutdowns.end, live), *self._file_work.values()]
         results = await asyncio.gather(*ends, return_exceptions=True)
         for result in [*results, *await self._shutdowns.wait_for_all()]:
             if isinstance(result, BaseException):

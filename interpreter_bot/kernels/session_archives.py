@@ -300,7 +300,7 @@ class SessionArchives:
                     downloads.create_task(download(one, place))
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
-        await self._pool.let_go(key, put)
+        await self._pool.run_without_kernel(key, put)
 
     async def forget(self, key: str) -> None:
         """Delete what is archived of a session, also for a machine that still has it and is away.

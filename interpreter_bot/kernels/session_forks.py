@@ -19,18 +19,14 @@ from interpreter_bot.wording import session_words, variable_words
 
 _log = logging.getLogger(__name__)
 
-# A person waits for these.
-_MOST_WAIT_SECONDS = 1.0
+# A person waits for both.
+_MAX_WAIT_SECONDS = 1.0
 _MAX_NOTE_SECONDS = 2.0
 _MAX_CHECKPOINT_FILES = 2000
 
 
 class SessionForks:
-    """Makes the forks of a pool's sessions.
-
-    Args:
-        pool: of the sessions.
-    """
+    """Copies sessions of a pool, and returns them to checkpoints."""
 
     def __init__(self, pool: pools.Pool) -> None:
         self._pool = pool
@@ -38,54 +34,51 @@ class SessionForks:
     async def fork(
         self, key: str, new_key: str, *, checkpoint: str = ""
     ) -> session_variables.RestoredState:
-        """Let a new session begin with the files and variables of another one.
+        """Create session `new_key` with the files and variables of session `key`.
 
-        Args:
-            key: of that one.
-            new_key: of the new one.
-            checkpoint: as it was there; empty for as it is now.
+        They are the present ones, or those of a checkpoint if it is given.
 
         Raises:
-            KernelError: code runs in that one, or the checkpoint is not kept.
-            SessionExistsError: the new one exists already.
-            WorkspaceError: it cannot be done; of the new one nothing is left.
+            KernelError: code runs in the source, or it has no such checkpoint.
+            SessionExistsError: the new session exists already.
+            WorkspaceError: copying failed; nothing of the new session is left.
         """
         source, target = await self._pool.workspace(key), await self._pool.workspace(new_key)
         if new_key in self._pool.sessions or await target.list():
             raise errors.SessionExistsError
         launched, work = self._pool.live.get(key), workspace_io.file_work
-        former = None
+        past_state = None
         if checkpoint:
-            former = await work(checkpoints.read, source.checkpoints, checkpoint)
+            past_state = await work(checkpoints.read, source.checkpoints, checkpoint)
         elif launched is not None and launched.kernel.is_alive:
             await self._pool.snapshots.save(launched)
             if launched.kernel.is_busy:
                 raise errors.KernelError(session_words.BUSY)
         files = source.directory
-        if former is not None and not former.flaw:
+        if past_state is not None and not past_state.flaw:
             files = checkpoints.files_of(source.checkpoints, checkpoint)
 
         def copy() -> str:
             is_ours = files != source.directory
             limits = self._copy_limits
             flaw = file_copies.copy_tree(files, target.directory, limits, is_ours=is_ours)
-            self._copy_variables(source, target, former)
+            self._copy_variables(source, target, past_state)
             return flaw
 
         flaw = ""
 
-        async def let_copy(_: workspaces.Workspace) -> None:
+        async def copy_into_target(_: workspaces.Workspace) -> None:
             nonlocal flaw
             async with self._pool.snapshots.lock(source):
                 flaw = await work(copy)
 
         try:
-            # So that nobody else tidies the new one meanwhile.
-            await self._pool.let_go(new_key, let_copy)
+            # The new session counts as in use, so nobody tidies it meanwhile.
+            await self._pool.run_without_kernel(new_key, copy_into_target)
         except BaseException:
             await cancellation.shielded(self._pool.forget(new_key))
             raise
-        state = _restored(await self._pool.saved_variables(new_key), former)
+        state = _restored(await self._pool.saved_variables(new_key), past_state)
         flaws = filter(None, dict.fromkeys((state.files_flaw, flaw)))
         return dataclasses.replace(state, files_flaw=" ".join(flaws))
 
@@ -93,37 +86,37 @@ class SessionForks:
         self,
         source: workspaces.Workspace,
         target: workspaces.Workspace,
-        former: checkpoints.Checkpoint | None,
+        past_state: checkpoints.Checkpoint | None,
     ) -> None:
         with contextlib.suppress(FileNotFoundError):
-            # Variables may need what was installed.
+            # Variables may need the installed packages.
             target.packages_file.write_bytes(source.packages_file.read_bytes())
         if self._pool.snapshots.is_used:
             is_copied = self._pool.snapshots.generations.copy(
                 source,
                 target,
-                pointer=None if former is None else former.pointer,
+                pointer=None if past_state is None else past_state.pointer,
                 reserve_bytes=self._pool.settings.limits.disk_reserve_bytes,
             )
-            if former is not None and former.pointer and not is_copied:
+            if past_state is not None and past_state.pointer and not is_copied:
                 raise errors.KernelError(variable_words.THEN_GONE)
 
     async def note_checkpoint(self, key: str, name: str) -> None:
-        """Remember what a session is before code runs, for `go_back`.
+        """Write a checkpoint of a session with a kernel, before code runs; `go_back` returns to it.
 
-        Its variables are saved first, where that is cheap and quickly done; else those count that
-        were saved last, and it is remembered how much ran since.
-
-        Args:
-            key: of the session, which has a kernel.
-            name: for it.
+        Variables are saved first if that is quick. Otherwise the checkpoint refers to the variables
+        saved last, and counts the executions since then.
         """
         launched, saved = self._pool.live.get(key), self._pool.snapshots
-        most = self._pool.settings.snapshots.checkpoints
-        if launched is None or launched.workspace is None or not (saved.is_used and most):
+        max_checkpoints = self._pool.settings.snapshots.checkpoints
+        if (
+            launched is None
+            or launched.workspace is None
+            or not (saved.is_used and max_checkpoints)
+        ):
             return
-        # Code that runs would end that.
-        await saved.save(launched, max_wait_seconds=_MOST_WAIT_SECONDS)
+        # The code that runs next would interrupt the save.
+        await saved.save(launched, max_wait_seconds=_MAX_WAIT_SECONDS)
         try:
             async with saved.lock(launched.workspace):
                 missed_runs = launched.kernel.runs - launched.kernel.runs_when_saved
@@ -134,7 +127,7 @@ class SessionForks:
     def _note(self, workspace: workspaces.Workspace, name: str, missed_runs: int) -> None:
         pointer = snapshot_generations.read_pointer(workspace)
         if missed_runs and not pointer:
-            # It would be a state without any variables, which never was.
+            # Without saved variables the checkpoint would restore a state that never existed.
             return
         checkpoints.write(
             workspace.checkpoints,
@@ -163,19 +156,17 @@ class SessionForks:
     async def go_back(
         self, key: str, name: str, *, is_whole: bool
     ) -> session_variables.RestoredState:
-        """Let a session be again what it was at a checkpoint; its kernel ends.
+        """Return a session to checkpoint `name`; its kernel ends.
 
-        Args:
-            key: of the session.
-            name: of the checkpoint.
-            is_whole: only where all variables and files of that time come back, as they were.
+        With `is_whole`, refuse unless all variables and files come back as they were.
 
         Returns:
-            What its next kernel begins with; the variables may be those of a moment before.
+            What the next kernel starts with; its variables may be slightly older than the
+            checkpoint.
 
         Raises:
-            KernelError: there is no such checkpoint, it cannot be gone back to, or code runs;
-                nothing is changed then.
+            KernelError: there is no such checkpoint, it is incomplete, or code runs; nothing
+                has changed.
             WorkspaceError: the operating system refuses.
         """
         launched, saved = self._pool.live.get(key), self._pool.snapshots
@@ -194,21 +185,21 @@ class SessionForks:
         if launched is not None and not saved.interrupt(launched) and launched.kernel.is_busy:
             raise errors.KernelError(session_words.BUSY)
 
-        def change() -> None:
+        def replace_state() -> None:
             if not checkpoint.flaw:
                 file_copies.replace_content(workspace.directory, workspace.staging)
                 safe_open.remove(workspace.staging)
             saved.generations.go_back(workspace, checkpoint.pointer)
             checkpoints.remove_since(workspace.checkpoints, name)
 
-        async def go(_: workspaces.Workspace) -> None:
+        async def change_files(_: workspaces.Workspace) -> None:
             async with saved.lock(workspace):
-                await work(change)
+                await work(replace_state)
 
         if not checkpoint.flaw:
-            # Before anything changes: there may be no room for it.
+            # Before anything changes: the disk may have no room for the copy.
             await work(self._stage, workspace, name)
-        await self._pool.let_go(key, go)
+        await self._pool.run_without_kernel(key, change_files)
         return _restored(None if snapshot is None else snapshot.summary, checkpoint)
 
     def _stage(self, workspace: workspaces.Workspace, name: str) -> None:
@@ -225,9 +216,9 @@ class SessionForks:
 
 
 def _restored(
-    saved: session_variables.SavedVariables | None, former: checkpoints.Checkpoint | None
+    saved: session_variables.SavedVariables | None, past_state: checkpoints.Checkpoint | None
 ) -> session_variables.RestoredState:
-    if former is None:
+    if past_state is None:
         return session_variables.RestoredState(saved)
-    missed_runs = former.missed_runs if saved is not None else 0
-    return session_variables.RestoredState(saved, missed_runs, former.flaw)
+    missed_runs = past_state.missed_runs if saved is not None else 0
+    return session_variables.RestoredState(saved, missed_runs, past_state.flaw)

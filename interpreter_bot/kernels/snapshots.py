@@ -325,7 +325,7 @@ class Snapshots:
                         await self._settle(launched, workspace, record)
                         kernel.note_saved(is_disk_full=manifest.is_disk_full)
                 finally:
-                    kernel.note_saving(begun)
+                    kernel.note_save(begun)
                     # Also if it was interrupted: the rest is part of the session's disk use.
                     await self._settle(launched, workspace)
             except Exception:

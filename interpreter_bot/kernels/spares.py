@@ -1,4 +1,4 @@
-"""Spare kernels, already started and confined, and whether one more fits on this machine."""
+"""Spare kernels, which are started and confined ahead, and whether one more kernel fits."""
 
 from __future__ import annotations
 
@@ -15,41 +15,38 @@ _IDLE_KERNEL_BYTES = 64 * settings.MIB
 
 _log = logging.getLogger(__name__)
 
-# A kernel's first code takes some 3 ms longer than the next, for pages of memory that it is the
-# first to write to; a spare has run this instead of a person's.
-_NOTHING = "None"
-_NOTHING_SECONDS = 10.0
-# Leaves the cores to the session that has just taken one.
+# A kernel's first execution is some 3 ms slower, as it is the first to write to many memory pages.
+# Spares run this code beforehand, so a person's code is never the first.
+_WARM_UP_CODE = "None"
+_WARM_UP_SECONDS = 10.0
+# The session that has just taken a spare gets the cores first.
 _PAUSE_SECONDS = 0.05
 
 
 def room_bytes(launched: launchers.LaunchedKernel) -> int:
-    """Return the memory that a live kernel is taken to fill: some, even while it does nothing."""
+    """Return the memory that a live kernel counts for: at least the minimum of an idle one."""
     return max(launched.provisioner.usage().counted_bytes() or 0, _IDLE_KERNEL_BYTES)
 
 
 def has_room(
     kernels: settings.Kernels,
     live: Iterable[launchers.LaunchedKernel],
-    others: int,
+    starting_or_ending: int,
     *,
     machine_bytes: int = 0,
 ) -> bool:
-    """Return whether one more kernel fits beside the present ones.
+    """Return whether one more kernel fits, by the configured number or share of memory.
 
-    Args:
-        kernels: the settings, which bound their number or their memory.
-        live: those of sessions. What is left of one that died takes no room.
-        others: how many there are besides: spares, being started, being closed.
-        machine_bytes: memory of the machine; 0 means of this one.
+    `live` are the sessions' kernels, of which dead ones take no room. Spares and kernels that are
+    starting or ending are only counted. `machine_bytes` 0 means this machine's memory.
     """
     alive = [launched for launched in live if launched.kernel.is_alive]
-    unused = others + 1
+    idle_kernels = starting_or_ending + 1
     if kernels.concurrent:
-        return len(alive) + unused <= kernels.concurrent
+        return len(alive) + idle_kernels <= kernels.concurrent
     budget_bytes = (machine_bytes or machines.memory_bytes()) * kernels.memory_share
     used_bytes = sum(map(room_bytes, alive))
-    return used_bytes + unused * _IDLE_KERNEL_BYTES <= budget_bytes
+    return used_bytes + idle_kernels * _IDLE_KERNEL_BYTES <= budget_bytes
 
 
 class Spares:
@@ -66,41 +63,36 @@ class Spares:
         rest_seconds: float = 0.0,
         rest: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Start with none.
+        """Start with none, and keep `count` ready.
 
-        Args:
-            count: how many to keep ready.
-            launch: starts a kernel.
-            may_launch: returns whether one more kernel fits, and delays no session.
-            prepare: waits until those that are started have everything imported.
-            end: ends a kernel.
-            rest_seconds: so long after a kernel was used there are none; 0 means never.
-            rest: is called then.
+        `may_launch` says whether one more kernel fits and delays no session. `prepare` waits until
+        the fork server has imported everything. After `rest_seconds` in which nobody used a kernel,
+        all spares end and `rest` is called; 0 means never.
         """
         self._count = count
         self._launch = launch
         self._may_launch = may_launch
         self._prepare = prepare
         self._end = end
-        self._rest = rest
+        self._release_server = rest
         self._rest_seconds = rest_seconds or math.inf
-        self._used = time.monotonic()
+        self._last_used = time.monotonic()
         self._ready: list[launchers.LaunchedKernel] = []
         self.launching: asyncio.Future[None] | None = None
-        """Is done once the spare that is being started is ready, or cannot be started."""
+        """Done once the starting spare is ready or has failed; None while none starts."""
         self._refilling: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
-        """Count the ready ones; the one being started is not ready."""
+        """Count the spares that are ready, without the starting one."""
         return len(self._ready)
 
     @property
     def places(self) -> int:
-        """How many places they take, with the one being started."""
+        """How many kernels the spares count for, including the starting one."""
         return len(self._ready) + (self.launching is not None)
 
     async def take(self) -> launchers.LaunchedKernel | None:
-        """Return a live one, if there is any."""
+        """Return a live spare, if there is one."""
         while self._ready:
             launched = self._ready.pop()
             if launched.kernel.is_alive:
@@ -109,24 +101,23 @@ class Spares:
             await self._end(launched)
         return None
 
-    async def tend(self, *, used: float, is_needed: bool) -> None:
-        """Start the missing ones; where no session needs a kernel, and used none for long, have
-        none.
+    async def maintain(self, *, last_used: float, is_needed: bool) -> None:
+        """Start missing spares, or end all if no session has used a kernel for `rest_seconds`.
 
         Args:
-            used: when a session used its kernel last, in monotonic seconds, as far as that shows.
-            is_needed: whether any session has a kernel now, or is about to.
+            last_used: when a live kernel was used last, in monotonic seconds.
+            is_needed: whether any session has a kernel, or is about to.
         """
-        self._used = max(self._used, used)
-        if is_needed or time.monotonic() - self._used < self._rest_seconds:
+        self._last_used = max(self._last_used, last_used)
+        if is_needed or time.monotonic() - self._last_used < self._rest_seconds:
             self.refill_soon()
             return
         await self._end_all()
-        if self._rest is not None:
-            await self._rest()
+        if self._release_server is not None:
+            await self._release_server()
 
     def refill_soon(self) -> None:
-        """Start the missing ones in the background."""
+        """Start missing spares in the background."""
         if self._refilling is None or self._refilling.done():
             self._refilling = asyncio.create_task(self._refill(), name="refill spares")
 
@@ -142,9 +133,9 @@ class Spares:
                 launched = await self._launch()
                 if not launched.provisioner.starts_when_attached:
                     await launched.kernel.execute(
-                        _NOTHING,
+                        _WARM_UP_CODE,
                         show=lambda _: None,
-                        seconds=_NOTHING_SECONDS,
+                        seconds=_WARM_UP_SECONDS,
                         is_own=True,
                         is_silent=True,
                     )
@@ -158,12 +149,12 @@ class Spares:
                 launching.set_result(None)
 
     async def close(self) -> None:
-        """End the ready ones, and start no more."""
+        """End all spares, and start no more."""
         self._count = 0
         await self._end_all()
 
     async def _end_all(self) -> None:
-        """Break off what is being started, and end the ready ones."""
+        """Cancel the start of a spare, and end the ready ones."""
         if self._refilling is not None:
             self._refilling.cancel()
             await asyncio.gather(self._refilling, return_exceptions=True)

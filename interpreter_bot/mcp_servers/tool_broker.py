@@ -187,7 +187,7 @@ class ToolBroker:
         await self.logins.check(account)
         if account not in self._personal:
             if len(self._personal) >= _MOST_PERSONAL:
-                await self._let_go()
+                await self._close_idle_personal()
             if len(self._personal) >= _MOST_PERSONAL:
                 raise errors.BotError(tool_words.TOO_MANY_PEOPLE)
             self._personal[account] = server_connections.ServerConnection(
@@ -197,7 +197,7 @@ class ToolBroker:
             )
         return self._personal[account]
 
-    async def _let_go(self) -> None:
+    async def _close_idle_personal(self) -> None:
         """Close connections of people that nobody has used for a while."""
         for account, connection in list(self._personal.items()):
             if connection.is_idle:
@@ -246,7 +246,7 @@ class ToolBroker:
         One that is a program is not started for that, and ended if nobody uses it. None is looked
         at for a person who does not ask.
         """
-        await self._let_go()
+        await self._close_idle_personal()
         for name, connection in self._connections.items():
             try:
                 if self._servers[name].command:

@@ -166,7 +166,7 @@ async def delete_unused(
         return False
     # Nothing is awaited in between: an upload that begins now waits until this is done.
     await services.hosts.forget(values.text(session.key))
-    await services.database.parts.let_go_files(session.id)
+    await services.database.parts.release_files(session.id)
     return True
 
 

@@ -166,7 +166,7 @@ class SessionService:
             files: delete its files as well.
         """
         async with self._to_ourselves(key):
-            await self._let_go(key, files=files)
+            await self._release_kernel(key, files=files)
             notice = records.NewPart(kind=records.PartKind.NOTICE, text=session_words.RESET)
             memory = records.NewPart(kind=records.PartKind.MEMORY, detail=stored_transcripts.RESET)
             database = self._services.database
@@ -208,7 +208,7 @@ class SessionService:
         # Before anything else: a waiting request would create it anew.
         self._lanes.empty(key)
         async with self._to_ourselves(key):
-            await self._let_go(key, files=True)
+            await self._release_kernel(key, files=True)
             session = await self._services.database.sessions.find(key)
             if session is not None:
                 await self._services.database.sessions.delete(session.id)
@@ -424,6 +424,6 @@ class SessionService:
         async with self._lanes.turn(key, person="", waiting=lambda _: None, is_first=True):
             yield
 
-    async def _let_go(self, key: values.SessionKey, *, files: bool) -> None:
+    async def _release_kernel(self, key: values.SessionKey, *, files: bool) -> None:
         hosts = self._services.hosts
         await (hosts.forget if files else hosts.release)(values.text(key))

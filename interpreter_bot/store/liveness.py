@@ -257,16 +257,16 @@ class _ServerInstance:
                 except (exc.SQLAlchemyError, OSError) as error:
                     if self._connection is not None:
                         _log.warning("the lock that says we live was lost", exc_info=error)
-                    await self._let_go()
+                    await self._close_connection()
             # Others take this instance for gone meanwhile.
             self._is_lost.set()
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def release(self) -> None:
-        await self._let_go()
+        await self._close_connection()
         await self._engine.dispose()
 
-    async def _let_go(self) -> None:
+    async def _close_connection(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             with contextlib.suppress(exc.SQLAlchemyError, OSError):

@@ -174,7 +174,7 @@ class TurnParts:
                 found[session_id] = found.get(session_id, 0) + sizes.get(sha256, 0)
         return found
 
-    async def let_go_files(self, session_id: int) -> None:
+    async def release_files(self, session_id: int) -> None:
         """Refer to no blob of a session any more; what it showed says that it is gone."""
         turns = schema.TURNS
         whose = sa.select(turns.c.id).where(turns.c.session_id == session_id)

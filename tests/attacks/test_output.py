@@ -143,7 +143,7 @@ async def test_huge_things_are_shown_in_part_and_keep_the_kernel(bot, run, what)
     assert (await run("kept")).plain == "5"
 
 
-async def test_thousandth_result_brings_no_warning_and_the_oldest_are_let_go(run):
+async def test_thousandth_result_brings_no_warning_and_the_oldest_are_dropped(run):
     # As many as there may be but for a few; older than all that come.
     await run("Out.update({number: number for number in range(-980, 0)})")
     for number in range(40):

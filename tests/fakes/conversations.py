@@ -221,7 +221,7 @@ class _Pool(pools.Pool):
         await self.release(key)
         await (await self.workspace(key)).remove()
 
-    async def let_go(self, key, work):
+    async def run_without_kernel(self, key, work):
         await self.release(key)
         await work(await self.workspace(key))
 

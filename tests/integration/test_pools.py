@@ -241,7 +241,7 @@ async def test_who_was_evicted_is_told_and_finds_the_files(opened):
         assert (await _run(kernel, "open('kept').read()"))[0] == "'k'"
 
 
-async def test_a_held_kernel_is_never_let_go_and_an_unheld_one_at_once(opened):
+async def test_a_leased_kernel_is_never_evicted_and_an_unleased_one_at_once(opened):
     async with opened(concurrent=1, idle_seconds=0.01) as pool:
         async with pool.lease("a") as lease, pool.lease("a") as second:
             kernel = await lease.kernel()
@@ -387,26 +387,26 @@ async def test_the_scheduler_reaps(tmp_path, short_path, monkeypatch):
         await _until(lambda: not host.pool.live)
 
 
-async def test_what_is_preloaded_is_let_go_once_nobody_uses_a_kernel(opened, caplog):
+async def test_preloaded_libraries_are_released_once_nobody_uses_a_kernel(opened, caplog):
     async with opened(spares=1, idle_seconds=100, rest_seconds=1000) as pool:
         server = pool._host.host_context.server
         await pool.take("a")
         await _until(lambda: pool.spare_count == 1)
         first = server._process
         # The pool is as old as it gets, and so is a session that somebody holds.
-        pool._spares._used -= 10_000
+        pool._spares._last_used -= 10_000
         async with pool.lease("a") as lease:
             (await lease.kernel()).last_used -= 10_000
             assert await pool.reap() == 0
             await pool.forget("a")
         await pool.reap()
         assert (server.is_alive, pool.spare_count) == (True, 1), "it was used until just now"
-        pool._spares._used -= 10_000
+        pool._spares._last_used -= 10_000
         (await pool.take("b")).last_used -= 500
         assert await pool.reap() == 1
         await pool.reap()
         assert server.is_alive, "it was used half as long ago as that takes"
-        pool._spares._used -= 500
+        pool._spares._last_used -= 500
         await _until(lambda: pool.spare_count == 1)
         await pool.reap()
         assert (server.is_alive, pool.spare_count, first.returncode is None) == (False, 0, False)
@@ -553,7 +553,9 @@ async def test_what_is_done_to_files_is_done_by_all_who_want_it(opened):
             await asyncio.sleep(0.01)
             done.append("kept")
 
-        await asyncio.gather(pool.let_go("a", work), pool.let_go("a", work), pool.forget("a"))
+        await asyncio.gather(
+            pool.run_without_kernel("a", work), pool.run_without_kernel("a", work), pool.forget("a")
+        )
         assert done == ["kept", "kept"]
         assert not await pool.stored_workspaces()
 

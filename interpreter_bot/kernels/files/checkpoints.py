@@ -1,9 +1,10 @@
-"""Checkpoints of a session: what it was before code ran, so that it can go back. Functions block.
+"""Checkpoints of a session: its state before code ran, so that it can return to it. Functions
+block.
 
-Each is a directory where no code reaches: a copy of the session's files, and which generation of
-variables counted then, as that was signed. Files that are the same in two of them in a row are
-stored once. Files that are too large, too many or cannot be copied are not kept: then a checkpoint
-holds the variables alone, and says why.
+A checkpoint is a directory out of reach of code. It has a copy of the session's files, and the
+signed pointer to the generation of variables that was current. Files that did not change between
+two checkpoints are stored once. If files are too many, too large or cannot be copied, a checkpoint
+has only variables and says why.
 """
 
 from __future__ import annotations
@@ -33,18 +34,18 @@ _STATE: Final = "state.json"
 _FILES: Final = "files"
 _PARTIAL: Final = ".partial"
 _NAME: Final = re.compile(r"[0-9a-zA-Z-]{1,64}")
-_NO_LIMIT: Final = 1 << 60
+_MAX_COUNTED: Final = 1 << 60
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a session was at one moment.
+    """State of a session at one moment.
 
     Attributes:
-        at_ns: when, since the epoch.
-        pointer: to the generation of variables that was current, as signed; empty for none.
-        missed_runs: how many pieces of code had run by then that this generation knows nothing of.
-        flaw: why its files are not kept, a sentence; empty if they are.
+        at_ns: time since the epoch.
+        pointer: signed pointer to the generation of variables that was current; empty for none.
+        missed_runs: number of executions between that generation and the checkpoint.
+        flaw: sentence that says why it has no files; empty if it has.
     """
 
     at_ns: int
@@ -63,28 +64,27 @@ def write(
     limits: file_copies.CopyLimits,
     max_count: int,
 ) -> None:
-    """Write a checkpoint; the oldest ones of too many, or too large ones, go.
+    """Write a checkpoint of `files` into `directory`, and delete the oldest ones over the limits.
 
-    Args:
-        directory: of the session's checkpoints.
-        name: of the checkpoint.
-        files: directory of the session's files.
-        pointer: as in `Checkpoint`.
-        missed_runs: as in `Checkpoint`.
-        limits: of its files; all checkpoints together have the same limit of bytes.
-        max_count: how many are kept.
+    `limits` bound the copied files, and the bytes of all checkpoints together.
 
     Raises:
-        KernelError: none can have that name.
+        KernelError: the name is not valid.
         OSError: it cannot be written.
     """
-    place, partial = _place(directory, name), directory / _PARTIAL
+    final, partial = _checkpoint_directory(directory, name), directory / _PARTIAL
     directory.mkdir(mode=0o700, exist_ok=True)
     safe_open.remove(partial)
     (partial / _FILES).mkdir(mode=0o700, parents=True)
-    earlier = (former / _FILES for former, checkpoint in _kept(directory) if not checkpoint.flaw)
+    earlier_files = (
+        earlier_directory / _FILES
+        for earlier_directory, checkpoint in _all_checkpoints(directory)
+        if not checkpoint.flaw
+    )
     try:
-        flaw = file_copies.copy_tree(files, partial / _FILES, limits, base=next(earlier, None))
+        flaw = file_copies.copy_tree(
+            files, partial / _FILES, limits, base=next(earlier_files, None)
+        )
     except errors.WorkspaceError as error:
         flaw = str(error)
     except OSError:
@@ -94,20 +94,22 @@ def write(
         safe_open.remove(partial / _FILES)
     state = Checkpoint(time.time_ns(), pointer, missed_runs, flaw)
     (partial / _STATE).write_text(json.dumps(dataclasses.asdict(state)))
-    safe_open.remove(place)
-    partial.rename(place)
-    kept = [place for place, _ in _kept(directory)[:max_count]]
-    # Also what is no checkpoint, for its power was cut.
-    for surplus in set(directory.iterdir()).difference(kept):
+    safe_open.remove(final)
+    partial.rename(final)
+    directories = [final for final, _ in _all_checkpoints(directory)[:max_count]]
+    # Also delete checkpoints that a power cut left incomplete.
+    for surplus in set(directory.iterdir()).difference(directories):
         safe_open.remove(surplus)
-    while held_bytes(directory) > limits.max_bytes and len(kept) > 1:
-        safe_open.remove(kept.pop())
+    while used_bytes(directory) > limits.max_bytes and len(directories) > 1:
+        safe_open.remove(directories.pop())
 
 
-def held_bytes(directory: pathlib.Path) -> int:
-    """Measure what the checkpoints of a session use of the disk; what they share counts once."""
+def used_bytes(directory: pathlib.Path) -> int:
+    """Measure the disk usage of a session's checkpoints; shared files count once."""
     with contextlib.suppress(FileNotFoundError), workspace_io.opened(directory) as root:
-        return directory_contents.measure(root, most_bytes=_NO_LIMIT, most_files=_NO_LIMIT).bytes
+        return directory_contents.measure(
+            root, most_bytes=_MAX_COUNTED, most_files=_MAX_COUNTED
+        ).bytes
     return 0
 
 
@@ -115,74 +117,74 @@ def read(directory: pathlib.Path, name: str) -> Checkpoint:
     """Read a checkpoint.
 
     Raises:
-        KernelError: there is none of that name (any more).
+        KernelError: there is no checkpoint of that name (any more).
     """
-    checkpoint = _load(_place(directory, name))
+    checkpoint = _load(_checkpoint_directory(directory, name))
     if checkpoint is None:
         raise errors.KernelError(file_words.BEFORE_GONE)
     return checkpoint
 
 
 def files_of(directory: pathlib.Path, name: str) -> pathlib.Path:
-    """Return where the files of a checkpoint lie; a KernelError if none can have that name."""
-    return _place(directory, name) / _FILES
+    """Return the directory of a checkpoint's files; a KernelError if the name is not valid."""
+    return _checkpoint_directory(directory, name) / _FILES
 
 
 def pointers(directory: pathlib.Path) -> list[str]:
-    """Return what the checkpoints of a session need of its variables."""
-    return [checkpoint.pointer for _, checkpoint in _kept(directory)]
+    """Return the pointers to generations of variables that a session's checkpoints need."""
+    return [checkpoint.pointer for _, checkpoint in _all_checkpoints(directory)]
 
 
 def copies_of(directory: pathlib.Path, path: bytes) -> dict[str, int]:
-    """Return the names of checkpoints that have a copy of a file, and its bytes there."""
+    """Return the names of checkpoints with a copy of a file, and the size of each copy in bytes."""
     sizes = {}
-    for place, checkpoint in _kept(directory):
+    for path_of_checkpoint, checkpoint in _all_checkpoints(directory):
         if checkpoint.flaw:
             continue
         with (
             contextlib.suppress(errors.FileMissingError, FileNotFoundError),
-            workspace_io.opened(place / _FILES) as root,
+            workspace_io.opened(path_of_checkpoint / _FILES) as root,
         ):
             file = safe_open.open_file(root, path, may_be_linked=True)
-            sizes[place.name] = os.fstat(file).st_size
+            sizes[path_of_checkpoint.name] = os.fstat(file).st_size
             os.close(file)
     return sizes
 
 
 def remove_oldest(directory: pathlib.Path) -> bool:
-    """Delete the oldest checkpoint of a session; says whether there was one."""
-    kept = _kept(directory)
-    for place, _ in kept[-1:]:
-        safe_open.remove(place)
-    return bool(kept)
+    """Delete a session's oldest checkpoint; return whether there was one."""
+    present = _all_checkpoints(directory)
+    for path, _ in present[-1:]:
+        safe_open.remove(path)
+    return bool(present)
 
 
 def remove_since(directory: pathlib.Path, name: str) -> None:
-    """Delete a checkpoint, and those that are later."""
-    kept = [place for place, _ in _kept(directory)]
-    place = _place(directory, name)
-    for later in kept[: kept.index(place) + 1] if place in kept else ():
+    """Delete a checkpoint and all later ones."""
+    directories = [path for path, _ in _all_checkpoints(directory)]
+    path = _checkpoint_directory(directory, name)
+    for later in directories[: directories.index(path) + 1] if path in directories else ():
         safe_open.remove(later)
 
 
-def _place(directory: pathlib.Path, name: str) -> pathlib.Path:
+def _checkpoint_directory(directory: pathlib.Path, name: str) -> pathlib.Path:
     if _NAME.fullmatch(name) is None:
         raise errors.KernelError(file_words.BEFORE_GONE)
     return directory / name
 
 
-def _kept(directory: pathlib.Path) -> list[tuple[pathlib.Path, Checkpoint]]:
-    """Return all checkpoints and where they lie, the latest first."""
-    kept = []
+def _all_checkpoints(directory: pathlib.Path) -> list[tuple[pathlib.Path, Checkpoint]]:
+    """Return all checkpoints with their directories, the latest first."""
+    present = []
     for file in directory.glob(f"*/{_STATE}"):
         if _NAME.fullmatch(file.parent.name) and (checkpoint := _load(file.parent)) is not None:
-            kept.append((file.parent, checkpoint))
-    return sorted(kept, key=lambda item: item[1].at_ns, reverse=True)
+            present.append((file.parent, checkpoint))
+    return sorted(present, key=lambda item: item[1].at_ns, reverse=True)
 
 
-def _load(place: pathlib.Path) -> Checkpoint | None:
-    """Load a checkpoint; None if it is not there, or was not written whole before a power cut."""
+def _load(directory: pathlib.Path) -> Checkpoint | None:
+    """Load a checkpoint; None if it is missing, or incomplete after a power cut."""
     try:
-        return Checkpoint(**json.loads((place / _STATE).read_text()))
+        return Checkpoint(**json.loads((directory / _STATE).read_text()))
     except (FileNotFoundError, ValueError, TypeError):
         return None

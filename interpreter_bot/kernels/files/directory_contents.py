@@ -1,9 +1,8 @@
-r"""Scan of a directory that hostile code writes to: what it holds, and how much.
+r"""Scan of a directory that hostile code writes to: its entries and its size. Functions block.
 
 People and models see a path as `display_name(path)`. Control, format and bidirectional characters,
-look-alikes of the slash and bytes that are no UTF-8 become `\xNN`, and so does the backslash
-itself. That is reversible: a file of any name is listed and can be read by the name it is listed
-under, and two files never share one. Everything here blocks.
+look-alikes of the slash, bytes that are not UTF-8 and the backslash itself become `\xNN`. This is
+reversible: every file can be read by the name it is listed under, and names are unique.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ DEPTH = 64
 """Deepest nesting of directories that is scanned."""
 
 _ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
-_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-_UNREADABLE = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.EXDEV)
+_MISSING_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+_UNREADABLE_ERRORS = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.EXDEV)
 
 Identity: TypeAlias = tuple[int, int, int, int]
 """Inode, bytes, and the times of change and of inode change in ns: new after each write."""
@@ -38,15 +37,15 @@ Identity: TypeAlias = tuple[int, int, int, int]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Entry:
-    """A scanned file: a regular one with one name, or a refused one.
+    """A scanned file: a regular file with one name, or a refused entry.
 
     Attributes:
-        info: for people; of a refused one only the name is meaningful.
+        info: for people; only the name is meaningful if the entry is refused.
         path: the true relative path.
-        identity: tells whether it changed.
-        refusal: why it cannot be read; empty for a file that can.
-        is_link: it is refused as a symbolic link.
-        held_bytes: what a file takes of the disk.
+        identity: differs after each change.
+        refusal: why the entry cannot be read; empty for a readable file.
+        is_link: whether it is refused as a symbolic link.
+        held_bytes: disk usage of the file.
     """
 
     info: values.FileInfo
@@ -62,9 +61,9 @@ class Scan:
     """Result of a bounded scan of a directory.
 
     Attributes:
-        entries: files and refused ones, those of one folder one after the other.
-        folders: paths of the directories below that could be opened, parents first.
-        is_truncated: there was more than the bound.
+        entries: files and refused entries; entries of a folder follow each other.
+        folders: paths of the readable subdirectories, parents first.
+        is_truncated: whether there were more entries than allowed.
     """
 
     entries: tuple[Entry, ...]
@@ -77,12 +76,12 @@ class DirectoryUsage:
     """Disk usage of a directory.
 
     Attributes:
-        bytes: blocks in use, hard links once; a sparse file counts what it holds.
-        files: entries of every kind, directories too, the root itself not.
-        is_partial: counting stopped early; the figures are lower bounds.
-        is_over: a limit is exceeded, or something cannot be counted.
-        is_uncountable: something is nested too deeply, or not permitted to be read; unknown where
-            counting stopped early because a limit is far exceeded.
+        bytes: size of used blocks; hard links count once, holes not at all.
+        files: number of entries of every kind below the root, including directories.
+        is_partial: whether counting stopped early, so that the figures are lower bounds.
+        is_over: whether a limit is exceeded, or something cannot be counted.
+        is_uncountable: whether something is nested too deeply or unreadable; unknown if counting
+            stopped early because a limit is far exceeded.
     """
 
     bytes: int
@@ -98,11 +97,11 @@ def display_name(path: bytes) -> str:
     if all(map(file_names.is_plain, text)):
         return text
     return "".join(
-        character if file_names.is_plain(character) else _escaped(character) for character in text
+        character if file_names.is_plain(character) else _escape(character) for character in text
     )
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape"))
 
 
@@ -113,10 +112,10 @@ def fs_name(name: str) -> bytes:
         FileMissingError: no file has that display name.
     """
     try:
-        path = _ESCAPE.sub(lambda found: bytes.fromhex(found[1].decode()), name.encode())
+        path = _ESCAPE.sub(lambda match: bytes.fromhex(match[1].decode()), name.encode())
     except UnicodeEncodeError:
         raise errors.FileMissingError from None
-    if display_name(path) != name or _too_far(path):
+    if display_name(path) != name or _is_too_deep(path):
         raise errors.FileMissingError
     return path
 
@@ -125,16 +124,16 @@ def scan(root: int, most_entries: int) -> Scan:
     """Scan the directory `root`, top first, at most `most_entries` entries."""
     entries: list[Entry] = []
     folders: list[bytes] = []
-    waiting = collections.deque([b""])
+    pending = collections.deque([b""])
     budget = most_entries
-    while waiting:
-        directory = waiting.popleft()
+    while pending:
+        directory = pending.popleft()
         try:
             descriptor = safe_open.open_directory(root, directory)
         except OSError as e:
-            if directory and e.errno in _UNREADABLE:
-                entries.append(_refused(directory, file_words.FOLDER_UNREADABLE))
-            elif not directory or e.errno not in _GONE:
+            if directory and e.errno in _UNREADABLE_ERRORS:
+                entries.append(_refused_entry(directory, file_words.FOLDER_UNREADABLE))
+            elif not directory or e.errno not in _MISSING_ERRORS:
                 raise
             continue
         if directory:
@@ -150,14 +149,14 @@ def scan(root: int, most_entries: int) -> Scan:
                     if entry:
                         entries.append(entry)
                     else:
-                        waiting.append(path)
+                        pending.append(path)
     return Scan(tuple(entries), tuple(folders), is_truncated=False)
 
 
 def _entry(path: bytes, status: os.stat_result) -> Entry | None:
     """Return a file or a refused entry; None for a directory to scan."""
-    if _too_far(path):
-        return _refused(path, file_words.NESTED_TOO_DEEPLY)
+    if _is_too_deep(path):
+        return _refused_entry(path, file_words.NESTED_TOO_DEEPLY)
     if stat.S_ISDIR(status.st_mode):
         return None
     return Entry(
@@ -171,40 +170,38 @@ def _entry(path: bytes, status: os.stat_result) -> Entry | None:
 
 
 def held_bytes(status: os.stat_result) -> int:
-    """Return what a copy of a file takes of the disk: holes nothing."""
+    """Return the disk usage of a file's copy, without holes."""
     return min(status.st_blocks * 512, status.st_size)
 
 
-def _refused(path: bytes, reason: str) -> Entry:
-    """Build the entry of what cannot be read; without times, as a directory's change with its
-    content.
-    """
+def _refused_entry(path: bytes, reason: str) -> Entry:
+    """Build the entry of an unreadable path, without times, which vary with a directory's files."""
     name = display_name(path[:PATH_BYTES]) + "…" * (len(path) > PATH_BYTES)
     return Entry(values.FileInfo(name, 0, 0), path, (0, 0, 0, 0), reason)
 
 
-def _too_far(path: bytes) -> bool:
+def _is_too_deep(path: bytes) -> bool:
     return len(path) > PATH_BYTES or path.count(b"/") >= DEPTH
 
 
 def measure(root: int, *, most_bytes: int, most_files: int, overshoot: int = 1) -> DirectoryUsage:
     """Count the blocks and entries below `root`.
 
-    It stops as soon as either figure exceeds `overshoot` times its limit. Directories that their
-    mode closes to their owner are opened, so that they hide nothing. Deleted files that are still
-    open are not found this way.
+    Counting stops when a figure exceeds `overshoot` times its limit. A directory that its owner may
+    not read gets another mode, so that it hides nothing. Deleted files that are still open are not
+    counted.
     """
     used_bytes, files, is_hidden = 0, 0, False
-    linked: set[tuple[int, int]] = set()
-    waiting = [b""]
-    while waiting:
-        directory = waiting.pop()
+    counted_inodes: set[tuple[int, int]] = set()
+    pending = [b""]
+    while pending:
+        directory = pending.pop()
         try:
             descriptor = safe_open.open_directory(root, directory, is_forced=True)
         except OSError as e:
-            if e.errno in _UNREADABLE:
+            if e.errno in _UNREADABLE_ERRORS:
                 is_hidden = True
-            elif e.errno not in _GONE:
+            elif e.errno not in _MISSING_ERRORS:
                 raise
             continue
         with _listing(descriptor) as items:
@@ -215,12 +212,12 @@ def measure(root: int, *, most_bytes: int, most_files: int, overshoot: int = 1) 
                     continue
                 files += 1
                 if stat.S_ISDIR(status.st_mode):
-                    waiting.append(os.path.join(directory, os.fsencode(item.name)))
+                    pending.append(os.path.join(directory, os.fsencode(item.name)))
                 elif status.st_nlink > 1:
                     key = (status.st_dev, status.st_ino)
-                    if key in linked:
+                    if key in counted_inodes:
                         continue
-                    linked.add(key)
+                    counted_inodes.add(key)
                 used_bytes += status.st_blocks * 512
                 if used_bytes > overshoot * most_bytes or files > overshoot * most_files:
                     return DirectoryUsage(used_bytes, files, is_partial=True, is_over=True)

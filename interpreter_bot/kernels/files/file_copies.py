@@ -1,7 +1,7 @@
-"""Copies of files that hostile code wrote, and may still be writing. Everything here blocks.
+"""Copies of files that hostile code wrote, and may still be writing. Functions block.
 
-A copy shares no inode with its original; where the file system can, it shares the blocks until one
-of both is written to. Holes stay holes: a copy takes no more of the disk than its original.
+A copy shares no inode with its original. If the file system supports it, both share blocks until
+one of them changes. Holes stay holes, so a copy uses no more disk than its original.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from interpreter_bot.text import quantities
 from interpreter_bot.wording import file_words
 
 _CLONE: Final = 0x40049409  # FICLONE of ioctl_ficlonerange(2)
-# A copy alone never brings the disk so far that running code is stopped.
-_RESERVES: Final = 2
+# A copy leaves twice the reserve free, so it alone never causes running code to be stopped.
+_MIN_FREE_RESERVES: Final = 2
 _CHUNK_BYTES: Final = 8 * 1024 * 1024
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CopyLimits:
-    """What a copy may take.
+    """Limits of a copy.
 
     Attributes:
-        max_bytes: of the disk, shared files included; code that writes meanwhile may add a file.
+        max_bytes: disk usage, including shared files; code that writes meanwhile may add a file.
         max_files: files and folders.
-        reserve_bytes: of the disk; twice as much stays free.
-        max_seconds: until it is given up.
-        settled_seconds: a file is shared with an earlier copy if it had not changed for so long
-            when that began. Stores to mapped pages show in no time until the pages were written to
-            the disk, which takes half a minute.
+        reserve_bytes: twice as much disk space stays free.
+        max_seconds: the copy fails after so long.
+        settled_seconds: a file is shared with an earlier copy only if it had not changed for so
+            long when that copy began: writes to mapped pages change the file's time only when the
+            pages reach the disk, which takes half a minute.
     """
 
     max_bytes: int
@@ -58,36 +58,37 @@ def copy_tree(
     base: pathlib.Path | None = None,
     is_ours: bool = False,
 ) -> str:
-    """Copy all below a directory into an empty one that no code uses. Links stay links.
+    """Copy everything below a directory into an empty one that no code uses. Links stay links.
 
-    The copy's own time of change is when it began, so that it can be the base of a later one.
+    The target's modification time becomes the start of the copy, so that it can be the base of a
+    later copy.
 
     Args:
-        source: the directory.
-        target: the empty one.
+        source: the directory to copy.
+        target: the empty directory.
         limits: of the copy.
-        base: an earlier copy that nobody changes; files that are the same there are shared with it.
-        is_ours: whether no code reaches `source` either, so that its files may be shared ones.
+        base: an earlier copy that nobody changes; files that have not changed since are shared.
+        is_ours: whether no code reaches `source`, so that its files may have several names.
 
     Returns:
-        Why a file is left out or torn, a sentence: it has several names, is a pipe, or changed.
-        Empty if the copy is whole.
+        A sentence that says why a file is missing or torn: it has several names, is a pipe, or
+        changed. Empty if the copy is complete.
 
     Raises:
-        WorkspaceFullError: it is beyond its limits.
+        WorkspaceFullError: a limit is exceeded.
         OSError: the operating system refuses.
     """
     with contextlib.ExitStack() as stack:
         old = stack.enter_context(workspace_io.opened(source))
         new = stack.enter_context(workspace_io.opened(target))
         shared = None if base is None else stack.enter_context(workspace_io.opened(base))
-        # By the clock of the file system, whose ticks are longer than those of the system's clock.
+        # The time is that of the file system's clock, which is coarser than the system's clock.
         began_ns = os.fstat(new).st_ctime_ns
         scan = directory_contents.scan(old, limits.max_files)
         if scan.is_truncated:
             raise errors.WorkspaceFullError(file_words.copy_too_many(limits.max_files))
         for folder in scan.folders:
-            os.close(_made(new, folder))
+            os.close(_open_or_make(new, folder))
         flaw = copy_entries(old, new, scan.entries, limits, base=shared, is_ours=is_ours)
         os.utime(new, ns=(began_ns, began_ns))
         return flaw
@@ -102,7 +103,7 @@ def copy_entries(
     base: int | None = None,
     is_ours: bool = False,
 ) -> str:
-    """Copy what was scanned in one open directory into another; see `copy_tree`."""
+    """Copy scanned entries from an open directory into another; see `copy_tree`."""
     if sum(entry.held_bytes for entry in entries) > limits.max_bytes:
         size = quantities.size(limits.max_bytes)
         raise errors.WorkspaceFullError(file_words.copy_too_large(size))
@@ -112,16 +113,18 @@ def copy_entries(
         shared_before_ns = os.fstat(base).st_mtime_ns - int(limits.settled_seconds * 1e9)
     for folder, group in itertools.groupby(entries, lambda entry: os.path.dirname(entry.path)):
         with contextlib.ExitStack() as stack:
-            stack.callback(os.close, new := _made(target, folder))
-            old = _opened(source, folder, stack)
-            former = None
+            stack.callback(os.close, new := _open_or_make(target, folder))
+            old = _open_if_present(source, folder, stack)
+            earlier_folder = None
             if base is not None and _is_unmoved(source, folder, shared_before_ns):
-                former = _opened(base, folder, stack)
+                earlier_folder = _open_if_present(base, folder, stack)
             for entry in group:
                 try:
                     if old is None:
                         raise errors.FileMissingError(file_words.CHANGED)
-                    if former is None or not _share(entry, former, new, shared_before_ns):
+                    if earlier_folder is None or not _share(
+                        entry, earlier_folder, new, shared_before_ns
+                    ):
                         _copy(entry, old, new, limits, deadline, is_ours=is_ours)
                 except errors.FileMissingError as error:
                     flaw = flaw or file_words.not_copied(entry.info.name, error)
@@ -129,7 +132,7 @@ def copy_entries(
 
 
 def _is_unmoved(root: int, folder: bytes, before_ns: int) -> bool:
-    """Return whether no folder of a path changed since; files in a moved one look unchanged."""
+    """Return whether no folder of a path changed since: moving one leaves its files unchanged."""
     parents = itertools.accumulate(
         filter(None, folder.split(b"/")), lambda *parts: b"/".join(parts)
     )
@@ -139,21 +142,21 @@ def _is_unmoved(root: int, folder: bytes, before_ns: int) -> bool:
         return False
 
 
-def _share(entry: directory_contents.Entry, former: int, new: int, before_ns: int) -> bool:
-    """Give the file of an earlier copy a second name, if the present one is the same."""
+def _share(entry: directory_contents.Entry, earlier_folder: int, new: int, before_ns: int) -> bool:
+    """Link the file of an earlier copy if the present file is the same; return whether it is."""
     name = os.path.basename(entry.path)
     _, *present, inode_changed_ns = entry.identity
-    # Code can set every other time: what `cp -p` replaced looks the same by those.
+    # Code can set all other times, as `cp -p` does.
     if inode_changed_ns >= before_ns:
         return False
     try:
-        status = os.stat(name, dir_fd=former, follow_symlinks=False)
+        status = os.stat(name, dir_fd=earlier_folder, follow_symlinks=False)
         is_file = stat.S_ISREG(status.st_mode) and not entry.refusal
         if not is_file or [status.st_size, status.st_mtime_ns] != present:
             return False
-        os.link(name, name, src_dir_fd=former, dst_dir_fd=new, follow_symlinks=False)
+        os.link(name, name, src_dir_fd=earlier_folder, dst_dir_fd=new, follow_symlinks=False)
     except OSError:
-        # It is not there, or the file system has no links (left).
+        # The file is missing, or the file system allows no (more) links.
         return False
     return True
 
@@ -170,7 +173,7 @@ def _copy(
     """Copy an entry from one open folder to another.
 
     Raises:
-        FileMissingError: it is left out or torn; the words say why.
+        FileMissingError: the copy is missing or torn; the message says why.
     """
     name = os.path.basename(entry.path)
     if entry.is_link:
@@ -186,7 +189,7 @@ def _copy(
         status = os.fstat(file)
         disk = os.fstatvfs(new)
         free_bytes = disk.f_bavail * disk.f_frsize - directory_contents.held_bytes(status)
-        if free_bytes < _RESERVES * limits.reserve_bytes:
+        if free_bytes < _MIN_FREE_RESERVES * limits.reserve_bytes:
             raise errors.WorkspaceFullError(file_words.COPY_DISK_FULL)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         copy = os.open(name, flags, 0o600, dir_fd=new)
@@ -210,29 +213,29 @@ def _copy_content(file: int, copy: int, size: int, deadline: float) -> None:
     except OSError as error:
         if error.errno not in (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL):
             raise
-    at = 0
-    while at < size:
+    offset = 0
+    while offset < size:
         try:
-            at = os.lseek(file, at, os.SEEK_DATA)
+            offset = os.lseek(file, offset, os.SEEK_DATA)
         except OSError as error:
             if error.errno != errno.ENXIO:
                 raise
-            break  # Nothing but a hole follows.
-        end = min(os.lseek(file, at, os.SEEK_HOLE), size)
-        while at < end:
+            break  # The rest is a hole.
+        end = min(os.lseek(file, offset, os.SEEK_HOLE), size)
+        while offset < end:
             if time.monotonic() > deadline:
                 raise errors.WorkspaceFullError(file_words.COPY_TOO_SLOW)
-            count = os.copy_file_range(file, copy, min(end - at, _CHUNK_BYTES), at, at)
+            count = os.copy_file_range(file, copy, min(end - offset, _CHUNK_BYTES), offset, offset)
             if not count:
-                end = size = at
-            at += count
+                end = size = offset
+            offset += count
     os.ftruncate(copy, size)
 
 
 def replace_content(directory: pathlib.Path, staged: pathlib.Path) -> None:
-    """Let a directory that no code uses hold what another one held, in the same file system.
+    """Replace the content of a directory that no code uses with that of `staged`.
 
-    It is the bot's then, so that the session's next kernel is given all that is in it.
+    The directory's owner becomes the bot, so that `ownership` gives all files to the next kernel.
     """
     with workspace_io.opened(directory) as root, workspace_io.opened(staged) as new:
         for name in os.listdir(root):
@@ -242,8 +245,8 @@ def replace_content(directory: pathlib.Path, staged: pathlib.Path) -> None:
             os.rename(name, name, src_dir_fd=new, dst_dir_fd=root)
 
 
-def _opened(root: int, folder: bytes, stack: contextlib.ExitStack) -> int | None:
-    """Open a folder for as long as the stack; None if there is none (any more)."""
+def _open_if_present(root: int, folder: bytes, stack: contextlib.ExitStack) -> int | None:
+    """Open a folder until the stack closes; None if it is missing."""
     try:
         descriptor = safe_open.open_directory(root, folder)
     except OSError as error:
@@ -254,15 +257,15 @@ def _opened(root: int, folder: bytes, stack: contextlib.ExitStack) -> int | None
     return descriptor
 
 
-def _made(root: int, folder: bytes) -> int:
-    """Open a folder below `root`, made where it is missing."""
+def _open_or_make(root: int, folder: bytes) -> int:
+    """Open a folder below `root`, and create missing parts of its path."""
     directory = os.dup(root)
     for part in filter(None, folder.split(b"/")):
         try:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(part, 0o755, dir_fd=directory)
-            below = safe_open.open_directory(directory, part)
+            child = safe_open.open_directory(directory, part)
         finally:
             os.close(directory)
-        directory = below
+        directory = child
     return directory

@@ -14,20 +14,14 @@ _log = logging.getLogger(__name__)
 
 
 def change_owner(roots: Iterable[pathlib.Path], uid: int, kernel_uids: Container[int]) -> None:
-    """Make a session's files belong to the user id of its kernel. Blocks.
+    """Give a session's directories to user id `uid` of its next kernel. Blocks.
 
-    Where all kernels have the bot's id, nothing changes. No kernel runs in the workspace now, but
-    one did: ownership changes for links themselves, never for what they point to, and nothing
-    outside a root or its file system is touched. The root changes last, so that an interrupted
-    change is repeated.
-
-    Args:
-        roots: the session's directories.
-        uid: the new owner.
-        kernel_uids: all ids that kernels may have.
+    No kernel runs in the workspace now, but earlier ones may have left traps: links change their
+    owner, never their targets, and nothing outside a root or its file system is touched. The root
+    changes last, so that an interrupted change is repeated. `kernel_uids` are all ids of kernels.
 
     Raises:
-        OSError: one of them cannot be opened.
+        OSError: a directory cannot be opened.
     """
     for root in roots:
         _change_owner(root, uid, kernel_uids)
@@ -38,7 +32,7 @@ def _change_owner(root: pathlib.Path, uid: int, kernel_uids: Container[int]) -> 
     try:
         if os.fstat(descriptor).st_uid == uid:
             return
-        # The fork server, which owns neither directory, has to walk as far as the root.
+        # The fork server, which owns neither directory, must be able to walk to the root.
         for directory in (root.parent, root.parent.parent):
             directory.chmod(0o711)
         failures = _change_owner_below(descriptor, uid, kernel_uids)
@@ -46,44 +40,44 @@ def _change_owner(root: pathlib.Path, uid: int, kernel_uids: Container[int]) -> 
     finally:
         os.close(descriptor)
     if failures:
-        _log.warning("%d files of a session could not change hands", failures)
+        _log.warning("the owner of %d files of a session could not be changed", failures)
 
 
 def _change_owner_below(root: int, uid: int, kernel_uids: Container[int]) -> int:
-    """Change the owner of all below a directory; returns how many entries stayed as they were."""
+    """Change the owner of everything below a directory, and return the number of failures."""
     failures = 0
-    waiting = [b""]
-    while waiting:
-        path = waiting.pop()
+    pending = [b""]
+    while pending:
+        path = pending.pop()
         try:
             directory = safe_open.open_directory(root, path)
         except OSError:
-            # Nested deeper than any path can name, or another file system.
+            # The path is too long, or leads to another file system.
             failures += 1
             continue
         try:
             for name in map(os.fsencode, os.listdir(directory)):
                 status = os.stat(name, dir_fd=directory, follow_symlinks=False)
-                if _is_strange(status, kernel_uids):
+                if _may_lie_elsewhere(status, kernel_uids):
                     failures += 1
                     continue
                 try:
                     os.chown(name, uid, uid, dir_fd=directory, follow_symlinks=False)
                 except PermissionError:
-                    # It is immutable.
+                    # The file is immutable.
                     failures += 1
                 if stat.S_ISDIR(status.st_mode):
-                    waiting.append(path + b"/" + name if path else name)
+                    pending.append(path + b"/" + name if path else name)
         finally:
             os.close(directory)
     return failures
 
 
-def _is_strange(status: os.stat_result, kernel_uids: Container[int]) -> bool:
-    """Return whether a file has other names and no kernel's owner: those may lie elsewhere.
+def _may_lie_elsewhere(status: os.stat_result, kernel_uids: Container[int]) -> bool:
+    """Return whether a file has hard links and is not a kernel's, so links may lie elsewhere.
 
     A kernel can create hard links only to its own files; the bot creates them only among
-    checkpoints, which never change hands.
+    checkpoints, whose owner never changes.
     """
     has_names = status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode)
     return has_names and status.st_uid not in kernel_uids

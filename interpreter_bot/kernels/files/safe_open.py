@@ -1,9 +1,8 @@
-"""Safe open, move and delete below a directory while hostile code writes to it.
+"""Safe open, move and delete below a directory while hostile code writes to it. Functions block.
 
 Nothing here follows a link, leaves the directory or its file system, waits for a fifo, or recurses.
-Directories are held as descriptors; paths are bytes relative to them. Every function blocks, for as
-long as the disk takes. `directory_contents` lists and measures with these, `workspace_io`
-reads and writes with them.
+Directories are given as descriptors; paths are bytes relative to them. `directory_contents` lists
+and measures with these functions, `workspace_io` reads and writes with them.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ from interpreter_bot.wording import file_words
 SEVERAL_NAMES = file_words.SEVERAL_NAMES
 """Refusal of a file with hard links: the others may lie outside."""
 
-_LONGEST_PATH_BYTES = 4095 - len("/mnt/data/")  # of PATH_MAX: code inside cannot name more
+_MAX_PATH_BYTES = 4095 - len("/mnt/data/")  # of PATH_MAX: code inside cannot use longer paths
 _MAX_REMOVALS = 20_000_000
 _BATCH = 1000
 _OPENAT2 = 437  # the same number on every architecture Python knows but alpha
 _RENAME_NOREPLACE = 1
 _RESOLVE = 0x01 | 0x02 | 0x04 | 0x08  # NO_XDEV, NO_MAGICLINKS, NO_SYMLINKS, BENEATH
-# NONBLOCK also ends the wait for a lease (fcntl F_SETLEASE), not only for a fifo.
+# NONBLOCK avoids waiting for a fifo, and for a lease (fcntl F_SETLEASE).
 _READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _DIRECTORY = _READING | os.O_DIRECTORY
 _HANDLE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 BROKEN = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE})
-"""Numbers of errors by which the machine says that it is short of something, or broken."""
+"""Error numbers that mean that the machine lacks a resource or is broken."""
 
 
 class _How(ctypes.Structure):
@@ -50,7 +49,7 @@ class _How(ctypes.Structure):
 
 
 def refusal(status: os.stat_result) -> str:
-    """Return why such a file is not read, as the end of "x was left out: it …"; empty if it is."""
+    """Return why a file is not read, to end the sentence "x was left out: it …"; else empty."""
     if stat.S_ISLNK(status.st_mode):
         return file_words.LINK
     if not stat.S_ISREG(status.st_mode):
@@ -63,10 +62,8 @@ def refusal(status: os.stat_result) -> str:
 def open_file(root: int, path: bytes, *, may_be_linked: bool = False) -> int:
     """Open a regular file that has exactly one name, for reading.
 
-    Args:
-        root: descriptor of the directory that must not be left.
-        path: relative to it, of plain components.
-        may_be_linked: it may have several names, as in directories where no code reaches.
+    `path` is relative to descriptor `root`, without "." or "..". With `may_be_linked`, the file may
+    have several names, as in directories out of reach of code.
 
     Raises:
         FileMissingError: there is no such file, or it is refused.
@@ -85,11 +82,11 @@ def open_file(root: int, path: bytes, *, may_be_linked: bool = False) -> int:
 
 
 def read_link(folder: int, name: bytes) -> bytes:
-    """Return what a symbolic link in an open directory says, wherever that may lead.
+    """Return the target of a symbolic link in an open directory, wherever it may lead.
 
     Raises:
         FileMissingError: there is no such link.
-        WorkspaceError: as above.
+        WorkspaceError: the machine is short of descriptors, memory or disk.
     """
     try:
         return os.readlink(name, dir_fd=folder)
@@ -101,13 +98,10 @@ def read_link(folder: int, name: bytes) -> bytes:
 def open_directory(root: int, path: bytes, *, is_forced: bool = False) -> int:
     """Open a directory below `root` for listing; an empty path is `root` itself.
 
-    Args:
-        root: descriptor of the directory that must not be left.
-        path: relative to it, of plain components.
-        is_forced: change the mode of a directory that its owner is not permitted to open.
+    With `is_forced`, change the mode of a directory that its owner may not open.
 
     Raises:
-        OSError: as of open(2); ELOOP or ENOTDIR for what is no directory (any more).
+        OSError: as of open(2); ELOOP or ENOTDIR if it is not a directory (any more).
     """
     path = path or b"."
     try:
@@ -117,8 +111,7 @@ def open_directory(root: int, path: bytes, *, is_forced: bool = False) -> int:
             raise
         handle = _open(root, path, _HANDLE)
         try:
-            # The path by /proc changes the mode of the open directory, not of what has its name
-            # now.
+            # Through /proc, chmod changes the open directory, even if code has replaced its name.
             os.chmod(f"/proc/self/fd/{handle}", 0o700)
         finally:
             os.close(handle)
@@ -135,8 +128,8 @@ def place(source: int, name: str, target: int, new_name: str) -> None:
     """Move `name` of directory `source` to `new_name` in `target`, never replacing anything.
 
     Raises:
-        FileExistsError: something has that name already.
-        OSError: anything else.
+        FileExistsError: the new name is taken.
+        OSError: the move failed.
     """
     rename = getattr(_libc(), "renameat2", None)
     if rename is not None:
@@ -146,13 +139,13 @@ def place(source: int, name: str, target: int, new_name: str) -> None:
         code = ctypes.get_errno()
         if code not in (errno.ENOSYS, errno.EINVAL, errno.EPERM):
             raise OSError(code, os.strerror(code))
-    # Some file systems lack it. The file has two names for a moment, and is refused until then.
+    # Some file systems lack renameat2. While the file has two names, readers refuse it.
     os.link(name, new_name, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
     os.unlink(name, dir_fd=source)
 
 
 def remove(directory: pathlib.Path) -> None:
-    """Remove a directory that user code may have written to, if it is there."""
+    """Remove a directory that user code may have written to, if it exists."""
     with contextlib.suppress(FileNotFoundError):
         parent = os.open(directory.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -162,23 +155,23 @@ def remove(directory: pathlib.Path) -> None:
 
 
 def remove_tree(parent: int, name: str) -> None:
-    """Delete `name` in the directory `parent` and all below it, at any depth. Missing is fine.
+    """Delete `name` in the directory `parent` and everything below it, at any depth, if it exists.
 
-    Subdirectories are moved up beside their parent before it is removed, so neither depth nor
-    length of paths matters. The processes that write there should be dead by now.
+    Subdirectories are moved up to the top before their parent is removed, so neither depth nor
+    length of paths matters. Processes that write there must be dead.
 
     Raises:
         OSError: something cannot be deleted, or is created faster than deleted.
     """
     budget = iter(range(_MAX_REMOVALS))
     prefix = f".{secrets.token_hex(8)}-"
-    while _remains(parent, name):
+    while _delete_unless_nonempty(parent, name):
         root = open_directory(parent, os.fsencode(name), is_forced=True)
         try:
             while batch := _names(root):
                 for child in batch:
                     _spend(budget)
-                    if _remains(root, child):
+                    if _delete_unless_nonempty(root, child):
                         _flatten(root, child, prefix, budget)
         finally:
             os.close(root)
@@ -191,25 +184,25 @@ def _flatten(root: int, name: str, prefix: str, budget: Iterator[int]) -> None:
         while batch := _names(directory):
             for child in batch:
                 number = _spend(budget)
-                if not _remains(directory, child):
+                if not _delete_unless_nonempty(directory, child):
                     continue
                 # Moving a directory requires write permission to it, for its "..".
                 os.close(open_directory(directory, os.fsencode(child), is_forced=True))
                 os.rename(child, f"{prefix}{number}", src_dir_fd=directory, dst_dir_fd=root)
     finally:
         os.close(directory)
-    _remains(root, name)
+    _delete_unless_nonempty(root, name)
 
 
 def _spend(budget: Iterator[int]) -> int:
     number = next(budget, None)
     if number is None:
-        raise OSError(errno.ENOTEMPTY, "more is made than deleted")
+        raise OSError(errno.ENOTEMPTY, "files are created faster than deleted")
     return number
 
 
-def _remains(directory: int, name: str) -> bool:
-    """Delete a file or an empty directory; True if it is a directory that is not empty."""
+def _delete_unless_nonempty(directory: int, name: str) -> bool:
+    """Delete a file or an empty directory; return whether it is a directory with content."""
     try:
         os.unlink(name, dir_fd=directory)
         return False
@@ -231,21 +224,21 @@ def _remains(directory: int, name: str) -> bool:
 
 
 def _names(directory: int) -> list[str]:
-    """Return the first names in a directory, a bounded number."""
+    """Return a bounded number of names in a directory."""
     with os.scandir(directory) as entries:
         return [entry.name for entry in itertools.islice(entries, _BATCH)]
 
 
 def _open(root: int, path: bytes, flags: int) -> int:
-    """Open what lies strictly below `root`, by openat2 or else component by component."""
-    if len(path) > _LONGEST_PATH_BYTES:
+    """Open a path strictly below `root`, with openat2 or else component by component."""
+    if len(path) > _MAX_PATH_BYTES:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
     if path != b"." and any(part in (b"", b".", b"..") for part in path.split(b"/")):
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
     try:
         return _openat2(root, path, flags)
     except OSError as e:
-        # EPERM is what older Docker's seccomp profile answers to unknown calls.
+        # Older seccomp profiles of Docker answer EPERM to unknown calls.
         if e.errno not in (errno.ENOSYS, errno.EPERM):
             raise
     return _walk(root, path, flags)
@@ -274,30 +267,30 @@ def _openat2(root: int, path: bytes, flags: int) -> int:
 def _walk(root: int, path: bytes, flags: int) -> int:
     """Open component by component. None is "..", so concurrent moves cannot lead outside.
 
-    Only directories are compared with the root's device: overlayfs has others for its files.
+    Only directories are compared with the root's device, as files of overlayfs have others.
     """
     device = os.fstat(root).st_dev
     *parents, last = path.split(b"/")
-    here = os.dup(root)
+    directory = os.dup(root)
     try:
         for part in parents:
-            below = os.open(part, _HANDLE, dir_fd=here)
-            os.close(here)
-            here = below
-            _stay(here, device)
-        descriptor = os.open(last, flags, dir_fd=here)
+            child = os.open(part, _HANDLE, dir_fd=directory)
+            os.close(directory)
+            directory = child
+            _check_device(directory, device)
+        descriptor = os.open(last, flags, dir_fd=directory)
     finally:
-        os.close(here)
+        os.close(directory)
     if flags & os.O_DIRECTORY:
         try:
-            _stay(descriptor, device)
+            _check_device(descriptor, device)
         except OSError:
             os.close(descriptor)
             raise
     return descriptor
 
 
-def _stay(descriptor: int, device: int) -> None:
+def _check_device(descriptor: int, device: int) -> None:
     if os.fstat(descriptor).st_dev != device:
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
 

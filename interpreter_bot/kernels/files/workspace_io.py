@@ -1,9 +1,8 @@
 """Transfer of files into and out of a workspace, a chunk at a time.
 
-An upload grows in a staging directory beside the one the sandbox sees, and appears whole under an
-unused name. Each upload holds a lock on its file as long as it lives, which distinguishes leftovers
-of a dead bot from the uploads of another replica. Both directions share their threads and their
-distrust of the directory, hence one module.
+An upload grows in a staging directory that the sandbox does not see, and then appears complete
+under an unused name. An upload locks its file, which distinguishes leftovers of a dead bot from
+uploads of another replica.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from interpreter_bot.kernels.files import directory_contents, safe_open
 from interpreter_bot.wording import file_words
 
 CHUNK_BYTES = 256 * settings.KIB
-"""Most that is read at once."""
+"""Size of the chunks that are read."""
 STAGING = ".incoming"
 """Name of the staging directory, a sibling of the directory that the sandbox sees."""
-# Compressing file systems use few blocks for what compresses well.
-_HOLLOW_TIMES = 16
-_HOLLOW_BYTES = settings.MIB
+# Compressing file systems need few blocks for some ordinary files, so the factor is high.
+_SPARSE_FACTOR = 16
+_MIN_SPARSE_BYTES = settings.MIB
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -61,7 +60,7 @@ def open_root(root: pathlib.Path) -> int:
 
 @contextlib.contextmanager
 def opened(root: pathlib.Path) -> Iterator[int]:
-    """Do the same for a while."""
+    """Open a workspace's directory while the context is open."""
     descriptor = open_root(root)
     try:
         yield descriptor
@@ -76,10 +75,10 @@ class Upload:
         self._root_path = root
         self._name = name
         self._limits = limits
-        self._open = contextlib.ExitStack()
-        self._staged = secrets.token_hex(16)
+        self._cleanup = contextlib.ExitStack()
+        self._staged_name = secrets.token_hex(16)
         self._root = self._staging = self._file = -1
-        self._written = self._held = 0
+        self._written_bytes = self._used_bytes = 0
 
     def begin(self) -> None:
         """Create the staged file.
@@ -87,14 +86,16 @@ class Upload:
         Raises:
             WorkspaceFullError: not even an empty file fits.
         """
-        self._root = self._keep(open_root(self._root_path))
+        self._root = self._close_later(open_root(self._root_path))
         staging = self._root_path.parent / STAGING
         staging.mkdir(mode=0o700, exist_ok=True)
-        self._staging = self._keep(open_root(staging))
+        self._staging = self._close_later(open_root(staging))
         self._check_room()
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._file = self._keep(os.open(self._staged, flags, 0o600, dir_fd=self._staging))
-        self._open.callback(self._discard)
+        self._file = self._close_later(
+            os.open(self._staged_name, flags, 0o600, dir_fd=self._staging)
+        )
+        self._cleanup.callback(self._discard)
         fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def write(self, chunk: bytes) -> None:
@@ -104,14 +105,14 @@ class Upload:
             FileTooLargeError: the file is over its limit.
             WorkspaceFullError: it does not fit into the workspace.
         """
-        self._written += len(chunk)
-        most = self._limits.upload_bytes
-        if self._written > most:
-            raise errors.FileTooLargeError(file_words.too_large_for_one(self._name, most))
+        self._written_bytes += len(chunk)
+        max_bytes = self._limits.upload_bytes
+        if self._written_bytes > max_bytes:
+            raise errors.FileTooLargeError(file_words.too_large_for_one(self._name, max_bytes))
         self._check_bytes()
-        rest = memoryview(chunk)
-        while rest:
-            rest = rest[os.write(self._file, rest) :]
+        unwritten = memoryview(chunk)
+        while unwritten:
+            unwritten = unwritten[os.write(self._file, unwritten) :]
 
     def commit(self) -> values.FileInfo:
         """Make the file appear in the workspace.
@@ -123,35 +124,35 @@ class Upload:
         if owner.st_uid != os.geteuid():
             os.fchown(self._file, owner.st_uid, owner.st_gid)
         os.fchmod(self._file, 0o644)
-        # One at a time, in all replicas: the second must count what the first has added. Released
-        # in the same call, or waiting threads would leave none in which to release it.
+        # One at a time in all replicas, so that each upload counts the earlier ones. The lock is
+        # released in the same call: all threads may be waiting for it.
         fcntl.flock(self._staging, fcntl.LOCK_EX)
         try:
             self._check_room()
-            name = self._placed()
+            name = self._place()
         finally:
             fcntl.flock(self._staging, fcntl.LOCK_UN)
         status = os.fstat(self._file)
-        return values.FileInfo(name, self._written, status.st_mtime_ns)
+        return values.FileInfo(name, self._written_bytes, status.st_mtime_ns)
 
     def close(self) -> None:
         """Release everything; an uncommitted file is deleted."""
-        self._open.close()
+        self._cleanup.close()
 
-    def _placed(self) -> str:
-        for name in _numbered(self._name):
+    def _place(self) -> str:
+        for name in _candidate_names(self._name):
             with contextlib.suppress(FileExistsError):
-                safe_open.place(self._staging, self._staged, self._root, name)
+                safe_open.place(self._staging, self._staged_name, self._root, name)
                 return name
-        raise errors.FileNameError  # never, as the names do not end
+        raise errors.FileNameError  # unreachable, as the names do not end
 
-    def _keep(self, descriptor: int) -> int:
-        self._open.callback(os.close, descriptor)
+    def _close_later(self, descriptor: int) -> int:
+        self._cleanup.callback(os.close, descriptor)
         return descriptor
 
     def _discard(self) -> None:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._staged, dir_fd=self._staging)
+            os.unlink(self._staged_name, dir_fd=self._staging)
 
     def _check_room(self) -> None:
         usage = directory_contents.measure(
@@ -161,7 +162,7 @@ class Upload:
         )
         if usage.files >= self._limits.workspace_files:
             raise errors.WorkspaceFullError(file_words.too_many_files(self._limits.workspace_files))
-        self._held = usage.bytes
+        self._used_bytes = usage.bytes
         if usage.is_over:
             raise errors.WorkspaceFullError
         self._check_bytes()
@@ -170,12 +171,12 @@ class Upload:
         disk = os.fstatvfs(self._root)
         if disk.f_bavail * disk.f_frsize < self._limits.disk_reserve_bytes:
             raise errors.WorkspaceFullError(file_words.MACHINE_DISK_FULL)
-        most = self._limits.workspace_bytes
-        if self._held + self._written > most:
-            raise errors.WorkspaceFullError(file_words.does_not_fit(self._name, most))
+        max_bytes = self._limits.workspace_bytes
+        if self._used_bytes + self._written_bytes > max_bytes:
+            raise errors.WorkspaceFullError(file_words.does_not_fit(self._name, max_bytes))
 
 
-def _numbered(name: str) -> Iterator[str]:
+def _candidate_names(name: str) -> Iterator[str]:
     """Yield `data.csv`, `data (2).csv`, … and finally random, unused names."""
     stem, suffix = os.path.splitext(name)
     yield name
@@ -186,7 +187,7 @@ def _numbered(name: str) -> Iterator[str]:
 
 
 class Content:
-    """Bytes of an open file, as many as it had when it was opened; fewer if it shrinks.
+    """Content of an open file, up to its size when it was opened.
 
     Iterate over it (asynchronously) for chunks of at most `CHUNK_BYTES`.
 
@@ -216,7 +217,7 @@ class Content:
         path = directory_contents.fs_name(self._name)
         root = open_root(self._root)
         try:
-            # A file object, not a descriptor: its lock prevents closing during a read.
+            # A file object, not a descriptor, as it has a lock that prevents closing during a read.
             file = safe_open.open_file(root, path, may_be_linked=self._may_be_linked)
             self._file = os.fdopen(file, "rb")
         finally:
@@ -226,16 +227,16 @@ class Content:
             raise errors.FileTooLargeError(file_words.too_large(self.info.name, self._most_bytes))
         self.info = values.FileInfo(self.info.name, status.st_size, status.st_mtime_ns)
         self._remaining = status.st_size
-        self._held_bytes = status.st_blocks * 512
+        self._block_bytes = status.st_blocks * 512
 
     def refuse_sparse(self) -> None:
-        """Refuse a sparse file with almost no blocks: a copy of it would use its full size.
+        """Refuse a file that is nearly all holes, because a copy would use its full size.
 
         Raises:
-            FileTooLargeError: it is one.
+            FileTooLargeError: the file is nearly all holes.
         """
         size_bytes = self.info.size_bytes
-        if size_bytes > _HOLLOW_BYTES and self._held_bytes * _HOLLOW_TIMES < size_bytes:
+        if size_bytes > _MIN_SPARSE_BYTES and self._block_bytes * _SPARSE_FACTOR < size_bytes:
             raise errors.FileTooLargeError(file_words.sparse(self.info.name))
 
     def close(self) -> None:
@@ -267,7 +268,7 @@ class Content:
 
 
 def sweep(root: pathlib.Path) -> int:
-    """Delete staged files that no upload holds; returns how many. Blocks."""
+    """Delete staged files that no upload has locked, and return how many. Blocks."""
     count = 0
     with contextlib.suppress(FileNotFoundError), os.scandir(root.parent / STAGING) as staged:
         for entry in staged:

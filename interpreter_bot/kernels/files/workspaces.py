@@ -1,9 +1,8 @@
 """Workspaces: each session's own directory, which its code sees as /mnt/data.
 
-All content is hostile, and may change during a scan. Files go by the names that
-`directory_contents.display_name` gives them: relative, harmless to print, and never two files of
-one name. No method returns a path (except `directory`, for provisioning), so that a workspace can
-move to another machine.
+All content is hostile, and may change during a scan. Files have the names that
+`directory_contents.display_name` gives them: relative, harmless to print, and unique. Only
+properties for provisioning return paths, so that a workspace can be on another machine.
 """
 
 from __future__ import annotations
@@ -36,58 +35,61 @@ _TEMPORARY = "temporary"
 _STAGING = ".staging"
 _REMOVED = ".removed-"
 _MAX_SKIPPED = 100
-_MAX_MARKED: Final = 200_000  # some 40 MB
-# Buffers of two generations, and some files more.
+_MAX_SNAPSHOT_ENTRIES: Final = 200_000  # some 40 MB
+# Buffers of two generations, and some more files.
 _SAVED_FILES = 3000
-_OVERSHOOT = 2  # so that slightly over the limits is distinguished from far over
+# Usage is counted up to twice its limits, to distinguish slightly over from far over.
+_COUNTED_EXCESS = 2
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Mark:
+class _FileSnapshot:
     """Snapshot of a workspace's files."""
 
     identities: Mapping[bytes, directory_contents.Identity]
     is_truncated: bool
 
 
-class Marks:
-    """The latest snapshots of all workspaces, by name; bounded by the files in all of them."""
+class FileSnapshots:
+    """The latest snapshots of all workspaces, by name; their total number of files is bounded."""
 
     def __init__(self) -> None:
-        self._marks: collections.OrderedDict[str, _Mark] = collections.OrderedDict()
-        self._size = 0
+        self._snapshots: collections.OrderedDict[str, _FileSnapshot] = collections.OrderedDict()
+        self._entry_count = 0
 
-    def keep(self, mark: _Mark) -> str:
-        """Keep a snapshot; return its name."""
+    def add(self, snapshot: _FileSnapshot) -> str:
+        """Store a snapshot, and return its name."""
         name = secrets.token_hex(16)
-        self._marks[name] = mark
-        self._size += 1 + len(mark.identities)
-        while self._size > _MAX_MARKED and len(self._marks) > 1:
-            _, oldest = self._marks.popitem(last=False)
-            self._size -= 1 + len(oldest.identities)
+        self._snapshots[name] = snapshot
+        self._entry_count += 1 + len(snapshot.identities)
+        while self._entry_count > _MAX_SNAPSHOT_ENTRIES and len(self._snapshots) > 1:
+            _, oldest = self._snapshots.popitem(last=False)
+            self._entry_count -= 1 + len(oldest.identities)
         return name
 
-    def find(self, name: str) -> _Mark:
+    def find(self, name: str) -> _FileSnapshot:
         """Return a snapshot.
 
         Raises:
-            WorkspaceError: it is not kept any more.
+            WorkspaceError: it was dropped.
         """
-        if (mark := self._marks.get(name)) is None:
+        if (snapshot := self._snapshots.get(name)) is None:
             raise errors.WorkspaceError(file_words.UNKNOWN_CHANGES)
-        return mark
+        return snapshot
 
 
 class Workspace:
-    """One session's files. The directory above its root belongs to it alone as well.
+    """One session's files. The parent of its root belongs to the session, too.
 
-    What is awaited raises WorkspaceError where the operating system refuses.
+    Coroutines raise WorkspaceError if the operating system refuses.
     """
 
-    def __init__(self, root: pathlib.Path, limits: settings.Limits, marks: Marks) -> None:
+    def __init__(
+        self, root: pathlib.Path, limits: settings.Limits, file_snapshots: FileSnapshots
+    ) -> None:
         self._root = root
         self._limits = limits
-        self._marks = marks
+        self._file_snapshots = file_snapshots
 
     @property
     def directory(self) -> pathlib.Path:
@@ -96,27 +98,27 @@ class Workspace:
 
     @property
     def variables(self) -> pathlib.Path:
-        """The host directory that holds snapshots of its session's variables."""
+        """The host directory of the session's saved variables."""
         return self._root.parent / _VARIABLES
 
     @property
     def temporary(self) -> pathlib.Path:
-        """The host directory of its temporary files; for provisioning only."""
+        """The host directory of temporary files; for provisioning only."""
         return self._root.parent / _TEMPORARY
 
     @property
     def packages_file(self) -> pathlib.Path:
-        """The host file that says what was installed for its session."""
+        """The host file with the session's installed packages."""
         return self._root.parent / "packages.json"
 
     @property
     def checkpoints(self) -> pathlib.Path:
-        """The host directory of its checkpoints, which no code sees; it may be missing."""
+        """The host directory of checkpoints, which no code sees; it may be missing."""
         return self._root.parent / _CHECKPOINTS
 
     @property
     def staging(self) -> pathlib.Path:
-        """A host directory for what is to replace its files; it may be missing, or a leftover."""
+        """The host directory where replacements of files are prepared; may be missing or stale."""
         return self._root.parent / _STAGING
 
     @property
@@ -127,15 +129,15 @@ class Workspace:
     async def put(self, name: str, chunks: AsyncIterable[bytes]) -> values.FileInfo:
         """Store a file that a person sent, under its `file_names.safe_name`.
 
-        It appears whole or not at all. If the name is taken, the new file gets a number ("data
-        (2).csv"): nothing is ever replaced.
+        The file appears complete or not at all. If the name is taken, the new file gets a number
+        ("data (2).csv"); no file is ever replaced.
 
         Returns:
             The file under the name it got.
 
         Raises:
-            FileTooLargeError: it is over `upload_bytes`.
-            WorkspaceFullError: it does not fit.
+            FileTooLargeError: the file is larger than `upload_bytes`.
+            WorkspaceFullError: the file does not fit.
         """
         upload = workspace_io.Upload(self._root, file_names.safe_name(name), self._limits)
         try:
@@ -149,7 +151,7 @@ class Workspace:
     async def list(self) -> tuple[values.FileInfo, ...]:
         """List the regular files by name, among at most `workspace_files` entries."""
         scan = await workspace_io.file_work(self._scan)
-        return _sorted(entry.info for entry in scan.entries if not entry.refusal)
+        return _sort(entry.info for entry in scan.entries if not entry.refusal)
 
     @contextlib.asynccontextmanager
     async def read(
@@ -165,10 +167,10 @@ class Workspace:
 
         Args:
             name: as listed.
-            start: the first byte that is given; beyond the end there are none.
-            most_bytes: a larger file is refused; by default the largest one can make.
-            may_be_sparse: whether a file of next to nothing but holes is given, in full.
-            checkpoint: the file as it was then, if that is kept; empty for as it is now.
+            start: number of bytes to skip.
+            most_bytes: a larger file is refused; by default the largest that can exist.
+            may_be_sparse: whether a file that is nearly all holes is read, too.
+            checkpoint: read the file's copy in this checkpoint; empty for the present file.
 
         Raises:
             FileMissingError: there is no such regular file.
@@ -179,8 +181,10 @@ class Workspace:
         content = workspace_io.Content(self._root, name, most_bytes=most_bytes)
         if checkpoint:
             path = directory_contents.fs_name(name)
-            kept = await workspace_io.file_work(checkpoints.copies_of, self.checkpoints, path)
-            if checkpoint not in kept:
+            checkpoint_names = await workspace_io.file_work(
+                checkpoints.copies_of, self.checkpoints, path
+            )
+            if checkpoint not in checkpoint_names:
                 raise errors.FileMissingError(file_words.earlier_gone(name))
             files = checkpoints.files_of(self.checkpoints, checkpoint)
             content = workspace_io.Content(files, name, most_bytes=most_bytes, may_be_linked=True)
@@ -194,16 +198,16 @@ class Workspace:
             await cancellation.in_thread(content.close)
 
     async def kept(self, name: str) -> Mapping[str, int]:
-        """Return which checkpoints have a copy of a file as it was then, and its bytes."""
+        """Return the checkpoints with a copy of a file, and the size of each copy in bytes."""
         path = directory_contents.fs_name(name)
         return await workspace_io.file_work(checkpoints.copies_of, self.checkpoints, path)
 
     async def rename(self, name: str, new_name: str) -> str:
-        """Give a file the `file_names.safe_name` of another name, in its folder; return its name.
+        """Rename a file within its folder to the `safe_name` of a name; return the new name.
 
         Raises:
             FileMissingError: there is no such regular file.
-            FileNameError: something has that name already.
+            FileNameError: the new name is taken.
         """
         return await workspace_io.file_work(self._rename, name, new_name)
 
@@ -212,42 +216,41 @@ class Workspace:
         await workspace_io.file_work(self._delete, name)
 
     async def mark(self) -> str:
-        """Take a snapshot of the present files; return its name, for `changes_since`."""
+        """Remember the present files for `changes_since`, and return the snapshot's name."""
         scan = await workspace_io.file_work(self._scan)
         identities = {entry.path: entry.identity for entry in scan.entries}
-        return self._marks.keep(_Mark(identities, is_truncated=scan.is_truncated))
+        return self._file_snapshots.add(_FileSnapshot(identities, is_truncated=scan.is_truncated))
 
-    async def changes_since(self, mark: str) -> values.FileChanges:
-        """Return what was created or written since a mark. Bounded as `list` is.
+    async def changes_since(self, snapshot_name: str) -> values.FileChanges:
+        """Return which files were created or written since `mark`. Bounded like `list`.
 
         Raises:
-            WorkspaceError: also where the mark is not kept any more.
+            WorkspaceError: also if the snapshot was dropped.
         """
-        former = self._marks.find(mark)
+        snapshot = self._file_snapshots.find(snapshot_name)
         scan = await workspace_io.file_work(self._scan)
-        new = [e for e in scan.entries if former.identities.get(e.path) != e.identity]
-        truncated = scan.is_truncated or former.is_truncated
+        new = [e for e in scan.entries if snapshot.identities.get(e.path) != e.identity]
+        truncated = scan.is_truncated or snapshot.is_truncated
         skipped = sorted((entry.info.name, entry.refusal) for entry in new if entry.refusal)
         return values.FileChanges(
-            files=_sorted(entry.info for entry in new if not entry.refusal),
+            files=_sort(entry.info for entry in new if not entry.refusal),
             skipped=tuple(skipped[:_MAX_SKIPPED]),
             is_truncated=truncated or len(skipped) > _MAX_SKIPPED,
         )
 
     async def usage(self) -> directory_contents.DirectoryUsage:
-        """Measure its disk usage, up to twice its limits. Quick, so call it often.
+        """Measure disk usage, up to twice the limits. Quick, so call it often.
 
-        Decisions by the figures should heed `is_uncountable` too: something is nested so deeply, or
-        not permitted to be read, that they leave it out.
+        If `is_uncountable` is set, the figures leave out unreadable or too deeply nested files.
         """
         return await workspace_io.file_work(self.measure)
 
     async def variables_usage(self, *, most_bytes: int) -> directory_contents.DirectoryUsage:
-        """Measure what its saved variables use of the disk; quick as well."""
+        """Measure the disk usage of saved variables. Quick, too."""
         return await workspace_io.file_work(self.measure_variables, most_bytes)
 
     def measure(self) -> directory_contents.DirectoryUsage:
-        """Measure as `usage` does; blocks.
+        """Measure like `usage`. Blocks.
 
         Raises:
             OSError: it cannot be read.
@@ -255,33 +258,32 @@ class Workspace:
         most_bytes, most_files = self._limits.workspace_bytes, self._limits.workspace_files
         with workspace_io.opened(self._root) as root:
             return directory_contents.measure(
-                root, most_bytes=most_bytes, most_files=most_files, overshoot=_OVERSHOOT
+                root, most_bytes=most_bytes, most_files=most_files, overshoot=_COUNTED_EXCESS
             )
 
     def measure_variables(self, most_bytes: int) -> directory_contents.DirectoryUsage:
-        """Measure as `variables_usage` does; blocks.
+        """Measure like `variables_usage`. Blocks.
 
         Raises:
             OSError: it cannot be read.
         """
-        # There is none where the session had no kernel since there are such directories.
-        return _measured(self.variables, most_bytes, _SAVED_FILES)
+        return _measure(self.variables, most_bytes, _SAVED_FILES)
 
     def measure_temporary(self) -> directory_contents.DirectoryUsage:
-        """Measure its temporary files, if it has no file system of its own for them; blocks.
+        """Measure temporary files, if they are not in a file system of their own. Blocks.
 
         Raises:
             OSError: they cannot be read.
         """
         most_bytes, most_files = self._limits.temporary_bytes, self._limits.workspace_files
-        return _measured(self.temporary, most_bytes, most_files, overshoot=_OVERSHOOT)
+        return _measure(self.temporary, most_bytes, most_files, overshoot=_COUNTED_EXCESS)
 
     async def checkpoint_bytes(self) -> int:
-        """Measure what its checkpoints use of the disk."""
-        return await workspace_io.file_work(checkpoints.held_bytes, self.checkpoints)
+        """Measure the disk usage of checkpoints."""
+        return await workspace_io.file_work(checkpoints.used_bytes, self.checkpoints)
 
     async def remove(self) -> None:
-        """Delete the workspace and everything in it; its kernel should be dead. Missing is fine."""
+        """Delete the workspace, if it exists; its kernel must be dead."""
         await workspace_io.file_work(self._remove)
 
     def _scan(self) -> directory_contents.Scan:
@@ -289,45 +291,45 @@ class Workspace:
             return directory_contents.scan(root, self._limits.workspace_files)
 
     def _rename(self, name: str, new_name: str) -> str:
-        wanted = file_names.safe_name(new_name)
+        safe_name = file_names.safe_name(new_name)
         with self._folder_of(name) as (folder, old):
             try:
-                safe_open.place(folder, old, folder, wanted)
+                safe_open.place(folder, old, folder, safe_name)
             except FileExistsError as error:
-                raise errors.FileNameError(file_words.name_taken(wanted)) from error
-        before, slash, _ = name.rpartition("/")
-        return before + slash + wanted
+                raise errors.FileNameError(file_words.name_taken(safe_name)) from error
+        parent, slash, _ = name.rpartition("/")
+        return parent + slash + safe_name
 
     def _delete(self, name: str) -> None:
-        with self._folder_of(name) as (folder, own), contextlib.suppress(FileNotFoundError):
-            os.unlink(own, dir_fd=folder)
+        with self._folder_of(name) as (folder, base_name), contextlib.suppress(FileNotFoundError):
+            os.unlink(base_name, dir_fd=folder)
 
     @contextlib.contextmanager
     def _folder_of(self, name: str) -> Iterator[tuple[int, str]]:
-        """Open the folder that a regular file is in; what code puts in its place is never left."""
+        """Open the folder of a regular file, whatever code does to the path meanwhile."""
         path = directory_contents.fs_name(name)
-        above, _, own = path.rpartition(b"/")
+        parent_path, _, base_name = path.rpartition(b"/")
         with workspace_io.opened(self._root) as root:
             os.close(safe_open.open_file(root, path))
-            folder = safe_open.open_directory(root, above)
+            folder = safe_open.open_directory(root, parent_path)
             try:
-                yield folder, os.fsdecode(own)
+                yield folder, os.fsdecode(base_name)
             finally:
                 os.close(folder)
 
     def _remove(self) -> None:
-        own = self._root.parent
-        doomed = _REMOVED + secrets.token_hex(16)
-        # Renamed first: the session may come back before the last file is deleted.
+        session_directory = self._root.parent
+        removed_name = _REMOVED + secrets.token_hex(16)
+        # Rename first: the session may return before the last file is deleted.
         with (
-            workspace_io.opened(own.parent) as parent,
+            workspace_io.opened(session_directory.parent) as parent,
             contextlib.suppress(FileNotFoundError),
         ):
-            os.rename(own.name, doomed, src_dir_fd=parent, dst_dir_fd=parent)
-            safe_open.remove_tree(parent, doomed)
+            os.rename(session_directory.name, removed_name, src_dir_fd=parent, dst_dir_fd=parent)
+            safe_open.remove_tree(parent, removed_name)
 
 
-def _measured(
+def _measure(
     directory: pathlib.Path, most_bytes: int, most_files: int, *, overshoot: int = 1
 ) -> directory_contents.DirectoryUsage:
     with contextlib.suppress(FileNotFoundError), workspace_io.opened(directory) as root:
@@ -343,7 +345,7 @@ class Workspaces:
     def __init__(self, directory: pathlib.Path, limits: settings.Limits) -> None:
         self.directory = directory
         self._limits = limits
-        self._marks = Marks()
+        self._file_snapshots = FileSnapshots()
 
     @staticmethod
     def name_of(session_key: str) -> str:
@@ -357,22 +359,22 @@ class Workspaces:
         return workspace
 
     def named(self, session_key: str) -> Workspace:
-        """Return a session's workspace, which may be missing; see `make`."""
-        return self._at(self.name_of(session_key))
+        """Return a session's workspace, which may not exist on disk; see `make`."""
+        return self._workspace(self.name_of(session_key))
 
     async def existing(self) -> tuple[Workspace, ...]:
         """List the existing workspaces, by name."""
         names = await workspace_io.file_work(self._names)
-        return tuple(self._at(name) for name in names if re.fullmatch("[0-9a-f]{32}", name))
+        return tuple(self._workspace(name) for name in names if re.fullmatch("[0-9a-f]{32}", name))
 
     async def sweep(self) -> None:
-        """Clean up what a dead bot left half done. For the start, before anything else."""
+        """Remove leftovers of a dead bot. For the start, before anything else."""
         for workspace in await self.existing():
             await workspace_io.file_work(workspace_io.sweep, workspace.directory)
         await workspace_io.file_work(self._remove_leftovers)
 
-    def _at(self, name: str) -> Workspace:
-        return Workspace(self.directory / name / _DATA, self._limits, self._marks)
+    def _workspace(self, name: str) -> Workspace:
+        return Workspace(self.directory / name / _DATA, self._limits, self._file_snapshots)
 
     def _names(self) -> list[str]:
         with contextlib.suppress(FileNotFoundError):
@@ -388,11 +390,11 @@ class Workspaces:
 
 def make(workspace: Workspace) -> None:
     """Create a workspace if it is missing, readable only by the bot. Blocks."""
-    own = workspace.directory.parent
-    own.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for directory in (own, workspace.directory, workspace.variables):
+    session_directory = workspace.directory.parent
+    session_directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for directory in (session_directory, workspace.directory, workspace.variables):
         directory.mkdir(mode=0o700, exist_ok=True)
 
 
-def _sorted(infos: Iterator[values.FileInfo]) -> tuple[values.FileInfo, ...]:
+def _sort(infos: Iterator[values.FileInfo]) -> tuple[values.FileInfo, ...]:
     return tuple(sorted(infos, key=lambda info: info.name))

@@ -171,7 +171,7 @@ async def test_whatever_is_cancelled_while_the_bot_closes_hears_that_it_does(ope
     assert "The bot was restarted" in reply.end.sentence
 
 
-async def test_people_are_warned_before_a_kernel_is_let_go_and_once(opened):
+async def test_people_are_warned_before_a_kernel_is_released_and_once(opened):
     told = []
 
     async def notify(key, sentence):

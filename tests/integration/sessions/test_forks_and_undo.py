@@ -202,7 +202,7 @@ async def test_a_copy_of_variables_has_them_and_so_has_its_own_copy(opened):
 
 
 async def test_code_that_begins_at_once_after_other_code_can_be_undone(opened, monkeypatch):
-    monkeypatch.setattr(session_forks, "_MOST_WAIT_SECONDS", 60.0)
+    monkeypatch.setattr(session_forks, "_MAX_WAIT_SECONDS", 60.0)
     # By nothing else is anything saved in this test.
     monkeypatch.setattr(snapshots, "_PAUSE_SECONDS", 600.0)
     async with opened(kernels=settings.Kernels(preload=(), spares=0, freeze_seconds=600)) as house:
@@ -218,7 +218,7 @@ async def test_code_that_begins_at_once_after_other_code_can_be_undone(opened, m
             assert pool.live.get(values.text(KEY)) is None
         assert _printed(await house.run("print(x)")) == "2\n"
         # Where it takes too long, the state before that is gone back to, and that is said.
-        monkeypatch.setattr(session_forks, "_MOST_WAIT_SECONDS", 0.0)
+        monkeypatch.setattr(session_forks, "_MAX_WAIT_SECONDS", 0.0)
         await house.run("x = 5")
         await house.run("x = 6", id="2")
         edited = await house.run("print(x)", id="2-1", edits="2")

@@ -153,7 +153,7 @@ async def test_a_table_is_saved_as_parquet(opened):
         assert (await house.run(read)).of("output")[0].text == "1770\n"
 
 
-async def test_tables_of_a_session_that_was_let_go_open_from_its_saved_variables(opened, looked):
+async def test_tables_of_a_released_session_open_from_its_saved_variables(opened, looked):
     code = """
 import pandas
 frame = pandas.DataFrame({"n": range(40)})

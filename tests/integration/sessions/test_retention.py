@@ -215,7 +215,7 @@ async def test_a_deletion_that_began_ends_though_its_job_is_cancelled(opened_kee
     async with opened_keeper(total_bytes=1) as keeper:
         await keeper.fill("t")
         job = asyncio.create_task(keeper.retention.apply())
-        await until(lambda: values.text(KEY) in keeper.services.hosts.pool._forgetting)
+        await until(lambda: values.text(KEY) in keeper.services.hosts.pool._file_work)
         job.cancel()
         with pytest.raises(asyncio.CancelledError):
             await job
@@ -246,7 +246,7 @@ async def test_an_upload_in_the_moment_of_deletion_is_kept(opened_keeper):
         assert await keeper.files("early") == ["f", "new"]
 
         deleting = asyncio.create_task(service.delete_files(await keeper.session("late"), "Gone."))
-        await until(lambda: values.text(key("late")) in keeper.services.hosts.pool._forgetting)
+        await until(lambda: values.text(key("late")) in keeper.services.hosts.pool._file_work)
         await service.put(key("late"), attachment("new", b"1"))
         assert await deleting
         assert await keeper.files("late") == ["new"]

@@ -52,7 +52,7 @@ async def _be_idle(house):
     await pool.save_variables(key)
 
 
-async def _let_go(house):
+async def _release_kernel(house):
     """Let the kernel go as idleness does."""
     await _be_idle(house)
     assert await house.service._services.hosts.pool.reap() == 1
@@ -62,7 +62,7 @@ async def test_people_and_model_are_told_before_code_runs_after_idleness(opened)
     script = [openai_server.code("print('df' in globals())"), openai_server.text("Gone.")] * 2
     async with opened(*script) as house:
         await house.run("import math\ndf = [1]\n_private = rows = 2\nopen('kept', 'w').close()")
-        await _let_go(house)
+        await _release_kernel(house)
         reply = await house.ask("go on with df")
         first = house.server.requests[0]
         again = await house.ask("and now?")
@@ -87,7 +87,7 @@ async def test_a_restart_of_the_bot_is_told(opened, ending):
     async with opened() as house:
         await house.run("x = 1\nraise ValueError")
         if ending == "idle before":
-            await _let_go(house)
+            await _release_kernel(house)
         if ending == "killed":
             # The names are in the store as soon as the turn is over, not at the end of the bot.
             session = await house.service._services.database.sessions.find(KEY)
@@ -104,7 +104,7 @@ async def test_a_restart_of_the_bot_is_told(opened, ending):
 async def test_a_model_that_comes_later_knows_of_a_loss_in_a_turn_without_it(opened):
     async with opened(openai_server.text("Well.")) as house:
         await house.run("x = 1")
-        await _let_go(house)
+        await _release_kernel(house)
         await house.run("print(2)")
         await house.ask("so?")
         (request,) = house.server.requests
@@ -136,7 +136,7 @@ async def test_where_nothing_was_held_nothing_is_told(opened):
     async with opened(openai_server.text("Hello.")) as house:
         hello = await house.ask("hi")
         await house.run("print(6 * 7)\n6 * 7")
-        await _let_go(house)
+        await _release_kernel(house)
         reply = await house.run("print(8)")
     async with opened() as house:
         restarted = await house.run("print(9)")
@@ -146,7 +146,7 @@ async def test_where_nothing_was_held_nothing_is_told(opened):
 async def test_variables_whose_names_are_not_shown_are_told_all_the_same(opened):
     async with opened() as house:
         await house.run("globals().update({'long' * 20 + str(i): i for i in range(3)})")
-        await _let_go(house)
+        await _release_kernel(house)
         reply = await house.run("print(8)")
     assert [one.partition(". ")[0] for one in _notices(reply)] == [
         "A new Python was started, without the variables of the earlier one"
@@ -171,7 +171,7 @@ async def test_whatever_code_calls_its_variables_the_line_stays_harmless(opened)
     )
     async with opened() as house:
         await house.run(evil)
-        await _let_go(house)
+        await _release_kernel(house)
         reply = await house.run("print(1)")
     (notice,) = _notices(reply)
     assert "v4999, v4998" in notice
@@ -191,7 +191,7 @@ async def test_a_turn_that_failed_before_the_model_heard_of_it_does_not_hide_the
     script = [openai_server.text("I see.")]
     async with opened(*script) as house:
         await house.run("x = 1")
-        await _let_go(house)
+        await _release_kernel(house)
         failed = await house.ask("hi", model="no such model")
         await house.ask("go on")
         (request,) = house.server.requests
@@ -212,7 +212,7 @@ async def test_people_and_model_are_told_what_came_back_and_what_did_not(saving)
     script = [openai_server.code("print(first(), 'running' in dir())"), openai_server.text("Yes.")]
     async with saving(*script) as house:
         await house.run(MAKE)
-        await _let_go(house)
+        await _release_kernel(house)
         reply = await house.ask("go on")
         first = house.server.requests[0]
         again = await house.run("rows.append(2)")
@@ -229,7 +229,7 @@ async def test_variables_survive_an_orderly_restart_of_the_bot(saving, is_idle):
     async with saving() as house:
         await house.run(MAKE)
         if is_idle:
-            await _let_go(house)
+            await _release_kernel(house)
     async with saving() as house:
         reply = await house.run("print(first())")
         again = await house.run("rows = 3; print(rows)")
@@ -250,7 +250,7 @@ async def test_whatever_is_said_of_saved_variables_stays_harmless(saving):
     )
     async with saving() as house:
         await house.run(code)
-        await _let_go(house)
+        await _release_kernel(house)
         reply = await house.run("print(1)")
     (notice,) = _returns(reply)
     assert notice.isprintable()

@@ -65,25 +65,25 @@ def test_nobody_loses_variables_to_somebody_who_has_more_kernels():
 def test_so_many_kernels_are_one_persons_and_then_their_own_makes_room():
     live = {"a1": Launched("a", 1), "a2": Launched("a", 0), "b": Launched("b", -1)}
 
-    def found(*, starting=0, most=3, held=()):
+    def session_to_evict(*, starting=0, max_kernels=3, leased=()):
         return kernel_capacity.find_own_to_evict(
-            "a", live, starting=starting, most=most, held=set(held)
+            "a", live, starting=starting, max_kernels=max_kernels, leased=set(leased)
         )
 
-    assert found() is None
-    assert found(starting=1) == "a2"
-    assert found(most=2, held=["a2"]) == "a1"
-    assert found(starting=9, most=0) is None
+    assert session_to_evict() is None
+    assert session_to_evict(starting=1) == "a2"
+    assert session_to_evict(max_kernels=2, leased=["a2"]) == "a1"
+    assert session_to_evict(starting=9, max_kernels=0) is None
     with pytest.raises(errors.PoolFullError, match=r"in 2 of .* one person"):
-        found(most=2, held=["a1", "a2"])
+        session_to_evict(max_kernels=2, leased=["a1", "a2"])
 
 
 def test_all_busy_sessions_of_a_person_weigh_as_much_as_one_of_another():
     live = [Launched("a", 0, busy=True) for _ in range(4)]
     live += [Launched("b", 0, busy=True), Launched("c", 0), Launched("c", 0)]
-    watchdog_loop.weigh(live)
+    watchdog_loop.share_among_people(live)
     assert [one.weight for one in live] == [0.25] * 4 + [1.0, 0.5, 0.5]
     live[0].kernel.is_busy = live[1].kernel.is_busy = False
-    watchdog_loop.weigh(live)
-    watchdog_loop.weigh(live)
+    watchdog_loop.share_among_people(live)
+    watchdog_loop.share_among_people(live)
     assert [one.set for one in live] == [[0.25]] * 2 + [[0.25, 0.5]] * 2 + [[], [0.5], [0.5]]

@@ -230,13 +230,13 @@ async def test_where_many_run_each_is_looked_at_less_often_if_a_group_bounds_its
 
 
 @pytest.mark.parametrize(
-    ("most", "is_looked_at"), [(0, True), (session_monitors.MOST_STARTING, True), (10**9, False)]
+    ("most", "is_looked_at"), [(0, True), (session_monitors.MAX_STARTING, True), (10**9, False)]
 )
 async def test_kernels_that_are_started_count_as_running_up_to_a_bound(
     tmp_path, monkeypatch, most, is_looked_at
 ):
     monkeypatch.setattr(session_monitors, "_IDLE_TICKS", 1_000_000)
-    monkeypatch.setattr(session_monitors, "MOST_STARTING", most)
+    monkeypatch.setattr(session_monitors, "MAX_STARTING", most)
     bounded, other = Session(tmp_path), Session(tmp_path)
     bounded.group_bytes = 0
     live = {"bounded": bounded, "other": other}
@@ -253,7 +253,7 @@ async def test_idle_sessions_wait_at_most_as_long_again_where_many_begin(
 ):
     monkeypatch.setattr(session_monitors, "_IDLE_TICKS", 100)
     # So many that nobody would be looked at for an hour.
-    monkeypatch.setattr(session_monitors, "MOST_STARTING", 10**6)
+    monkeypatch.setattr(session_monitors, "MAX_STARTING", 10**6)
     idle = Session(tmp_path)
     idle.kernel.is_busy, idle.group_bytes = False, 0
     began = time.monotonic()
@@ -335,7 +335,7 @@ async def test_a_full_disk_ends_who_holds_most_after_all_were_looked_at(tmp_path
         # In a control group, idle, and not its turn: nobody would look at it for a while.
         one.group_bytes, one.kernel.is_busy = 0, False
     monkeypatch.setattr(session_monitors, "_IDLE_TICKS", 10**20)
-    monkeypatch.setattr(watchdog_loop, "_LITTLE_BYTES", 0)
+    monkeypatch.setattr(watchdog_loop, "_MIN_KILLED_BYTES", 0)
     is_full = iter([False, False, False, True])
     monkeypatch.setattr(watchdog_loop, "_is_full", lambda *_: next(is_full, False))
     async with watched(tmp_path, {"small": small, "large": large}):
@@ -391,7 +391,7 @@ async def test_a_session_that_rests_is_looked_at_once_and_again_when_it_moves(
 async def test_a_session_that_rests_for_long_is_looked_at_all_the_same(
     tmp_path, resting, monkeypatch
 ):
-    monkeypatch.setattr(session_monitors, "_REST_SECONDS", 0.1)
+    monkeypatch.setattr(session_monitors, "_MAX_SECONDS_UNCHECKED", 0.1)
     session = Session(tmp_path)
     session.kernel.is_busy = False
     session.seen_clocks = {resting: procfs.clock_nanoseconds(resting)}

@@ -48,7 +48,7 @@ async def test_a_message_answers_the_oldest_question_to_its_author_in_its_place(
         assert not approval.answer.done()
 
 
-async def test_who_waits_for_an_answer_after_the_end_is_let_go():
+async def test_a_wait_for_an_answer_ends_with_the_execution():
     registry = pending_questions.PendingQuestions(next_id=map(str, itertools.count(1)).__next__)
     with registry.open("anna") as question:
         waiting = asyncio.ensure_future(question.answer)

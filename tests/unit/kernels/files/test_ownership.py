@@ -91,7 +91,7 @@ def test_another_name_of_a_file_elsewhere_is_left_alone_and_said(root, tmp_path,
     hand_over(root)
     assert owner(secret) == 0
     assert owner(root) == NEXT
-    assert "1 files of a session could not change hands" in caplog.text
+    assert "the owner of 1 files of a session could not be changed" in caplog.text
 
 
 def test_several_names_of_a_kernels_own_file_are_no_obstacle(root):

@@ -361,7 +361,7 @@ async def test_reading_begins_where_it_is_wanted(workspace):
 async def test_a_mark_is_known_to_whoever_opens_the_workspace_until_there_are_too_many(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(workspaces, "_MAX_MARKED", 4)
+    monkeypatch.setattr(workspaces, "_MAX_SNAPSHOT_ENTRIES", 4)
     all_of_them = workspaces.Workspaces(tmp_path, LIMITS)
     mark = await (await all_of_them.of("a")).mark()
     workspace = await all_of_them.of("a")
