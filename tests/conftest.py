@@ -68,7 +68,7 @@ def short_path() -> Iterator[pathlib.Path]:
 @pytest.fixture
 def unified_group() -> Iterator[str]:
     """A real cgroup of version 2, without controllers: those may be bound to version 1 here."""
-    unified, _ = cgroup_files.own(pathlib.Path("/proc/self"))
+    unified, _ = cgroup_files.own_cgroups(pathlib.Path("/proc/self"))
     try:
         place = tempfile.mkdtemp(prefix="test-", dir=unified or "/nowhere")
     except OSError:

@@ -189,7 +189,7 @@ class ExecutionStream:
             if self._message_count % _PAUSE_EVERY_MESSAGES == 0 or self._needs_pause():
                 await self._pause()
             try:
-                return await self._connection.receive(name, about=self._request_id)
+                return await self._connection.receive(name, expected_parent=self._request_id)
             except jupyter_messages.ForeignMessage:
                 await asyncio.sleep(0)
             except jupyter_messages.OversizedMessage:

@@ -87,8 +87,8 @@ def culprit(
     half_bytes = taken_bytes / 2
     if taken_bytes < _MIN_TAKEN_BYTES or not strains:
         return None
-    if sum(max(0, strain.held_bytes) for strain in strains.values()) >= half_bytes:
-        return max(strains, key=lambda session: strains[session].held_bytes)
+    if sum(max(0, strain.memory_bytes) for strain in strains.values()) >= half_bytes:
+        return max(strains, key=lambda session: strains[session].memory_bytes)
     # Memory that counts for no session was allocated in system calls.
     busiest = max(strains, key=lambda session: strains[session].system_seconds)
     is_made = taken_by_kernel_bytes >= half_bytes and strains[busiest].system_seconds > 0

@@ -1,7 +1,7 @@
 """Names of a kernel's variables, as reported after each execution. Pure.
 
-They come from where hostile code runs, and are shown to people and models: only valid Python
-identifiers are accepted, of a bounded length, and only so many of them.
+Hostile code may have made them up, and people and models see them. So only a bounded number of
+valid Python identifiers of a bounded length is accepted.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ _MAX_NAMES: Final = 30
 _MAX_READ: Final = 100
 _MAX_COUNTED: Final = 1000
 _NAME_CHARACTERS: Final = 40
-# Letters, digits and the underscore of scripts that are written from left to right: others could
-# reverse the sentence that contains a name, and combining marks pile up on it.
+# Letters, digits and the underscore, of scripts that are written from left to right. Others could
+# reverse the sentence that contains a name, and combining marks could pile up on it.
 _DIRECTIONS: Final = frozenset({"L", "EN", "ON"})
 
 
@@ -26,7 +26,7 @@ class VariableNames:
 
     Attributes:
         names: the latest first.
-        more: how many names there are besides.
+        more: number of other names.
     """
 
     names: tuple[str, ...] = ()

@@ -1,10 +1,9 @@
 """Readings of hostile processes from /proc, and process descriptors (pidfds).
 
-A process descriptor means the same process for ever; a pid may be another's a moment later. A
-reading is bounded in time and bytes, as the processes control its content. /proc shows a process by
-its first thread. If that ended before the others, everything it shows is empty while the others
-hold memory and files: `shown_by` finds a thread to read instead, which answers under /proc as if it
-were a process of its own.
+A process descriptor always means the same process; a pid may soon be another's. Readings are
+bounded in time and bytes, as processes control their content. /proc shows a process by its first
+thread. If that has ended before the others, its files are empty while the other threads use memory
+and files: `readable_id` finds another thread, which can be read under /proc like a process.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ _libc: Final = ctypes.CDLL(None)
 
 _MAX_BYTES: Final = 8 * 1024 * 1024
 
-_ENDED: Final = (b"Z", b"X")
-_SCHEDULED: Final = 2
-_HELD: Final = re.compile(rb"^Vm(?:RSS|Swap|PTE):\s+(\d+) kB", re.MULTILINE)
-_TABLES: Final = re.compile(rb"^VmPTE:\s+(\d+) kB", re.MULTILINE)
-# The mount of the kernel's own for what has no file: always the first without a device.
-_SHARED: Final = re.compile(rb"^(\w+)-(\w+) ..[-x]s \w+ 00:01 (\d+) ", re.MULTILINE)
-_PROPORTIONAL: Final = re.compile(rb"^(?:Pss|SwapPss): +(\d+) kB", re.MULTILINE)
+_ENDED_STATES: Final = (b"Z", b"X")
+_SCHEDULED_CLOCK: Final = 2
+_MEMORY_ROWS: Final = re.compile(rb"^Vm(?:RSS|Swap|PTE):\s+(\d+) kB", re.MULTILINE)
+_PAGE_TABLE_ROW: Final = re.compile(rb"^VmPTE:\s+(\d+) kB", re.MULTILINE)
+# Linux's internal mount for shared memory without a file: the first mount without a device.
+_SHARED_MAPPING: Final = re.compile(rb"^(\w+)-(\w+) ..[-x]s \w+ 00:01 (\d+) ", re.MULTILINE)
+_PROPORTIONAL_ROWS: Final = re.compile(rb"^(?:Pss|SwapPss): +(\d+) kB", re.MULTILINE)
 
 
 def pid_of(pidfd: int) -> int:
@@ -39,7 +38,7 @@ def pid_of(pidfd: int) -> int:
 
 
 def send_signal(pidfd: int, signum: int) -> None:
-    """Signal a process; does nothing when it is gone, or the descriptor is none (-1)."""
+    """Signal a process; does nothing if it has ended, or if the descriptor is -1."""
     if pidfd >= 0:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(pidfd, signum)
@@ -47,15 +46,15 @@ def send_signal(pidfd: int, signum: int) -> None:
 
 @contextlib.contextmanager
 def reading_as(user: int | None) -> Iterator[None]:
-    """Let this thread read what belongs to a user and group, if it may change ids; None: itself.
+    """Let this thread read files in /proc as another user and group; None changes nothing.
 
-    Root of a container lacks the capability to look into others' processes.
+    Root of a container needs this, as it lacks the capability to inspect other users' processes.
     """
     if user is None:
         yield
         return
     own_user, own_group = os.geteuid(), os.getegid()
-    # These change the ids of one thread, for access to files alone; setfsuid(2) reports no failure.
+    # They change only this thread's ids for access to files; setfsuid(2) reports no failure.
     _libc.setfsgid(user)
     _libc.setfsuid(user)
     try:
@@ -68,8 +67,8 @@ def reading_as(user: int | None) -> Iterator[None]:
 class TimeBudget:
     """Time limit of one reading, in processor time, so that a busy machine does not shorten it.
 
-    Wall time counts too, but four times as much is allowed: the process that is read may hold
-    kernel locks.
+    Four times as much wall time is allowed, because the process that is read may hold locks of
+    Linux.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -78,12 +77,12 @@ class TimeBudget:
 
     @property
     def is_spent(self) -> bool:
-        """Whether the reading has to stop; call it in the thread that began the reading."""
+        """Whether the reading must stop; call it in the thread that reads."""
         return time.thread_time() > self._processor_end or time.monotonic() > self._clock_end
 
 
 def read(path: str) -> bytes:
-    """Read a file; empty when its process is gone, or it is not permitted."""
+    """Read a file; empty if its process has ended, or reading is not permitted."""
     try:
         return read_or_raise(path)
     except OSError:
@@ -94,59 +93,55 @@ def read_or_raise(path: str) -> bytes:
     """Read at most 8 MiB of a file.
 
     Raises:
-        PermissionError: the process hides.
-        OSError: it is gone.
+        PermissionError: the process may not be read.
+        OSError: the process has ended.
     """
     with open(path, "rb") as file:
         return file.read(_MAX_BYTES)
 
 
 def clock_nanoseconds(pid: int) -> int:
-    """Return the processor time of a process with all its threads; -1 when it is gone.
+    """Return the processor time of a process with all its threads; -1 if it has ended.
 
-    Reads no file, so it costs half a microsecond. A thread that runs this very moment is up to one
-    scheduler tick ahead of it.
+    Reads no file, so it costs half a microsecond. The time of a running thread may be late by one
+    scheduler tick.
     """
     try:
         # Linux's clock ids of other processes, see clock_getcpuclockid(3).
-        return time.clock_gettime_ns(~pid << 3 | _SCHEDULED)
+        return time.clock_gettime_ns(~pid << 3 | _SCHEDULED_CLOCK)
     except OSError:
         return -1
 
 
 def stat(pid: int) -> list[bytes]:
-    """Return the fields of /proc/PID/stat from the state on; empty when gone.
+    """Return the fields of /proc/PID/stat after the name; empty if the process has ended.
 
-    The name, which may hold `)` and spaces, is left out.
+    The name may contain `)` and spaces.
     """
     return read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
 
 
 def has_ended(fields: list[bytes]) -> bool:
-    """Return whether these `stat` fields are of a thread that has ended, waited for or not."""
-    return not fields or fields[0] in _ENDED
+    """Return whether `stat` fields are those of an ended thread, reaped or not."""
+    return not fields or fields[0] in _ENDED_STATES
 
 
-def shown_by(pid: int) -> int:
-    """Return the id by which to read a process: its own, or that of a thread.
-
-    Returns:
-        0 when all its threads ended: it holds nothing any more.
-    """
+def readable_id(pid: int) -> int:
+    """Return the id to read a process by: its own or a thread's; 0 if all threads have ended."""
     if not has_ended(stat(pid)):
         return pid
     return next((task for task in tasks(pid) if not has_ended(stat(task))), 0)
 
 
 def children(pid: int, threads: list[int] | None = None) -> list[int]:
-    """List the children of all, or these, threads; empty when it is gone, and they are init's."""
+    """List the children of a process's threads, by default of all; empty if it has ended."""
     threads = tasks(pid) if threads is None else threads
     lists = (read(f"/proc/{pid}/task/{thread}/children") for thread in threads)
-    return [int(child) for one in lists for child in one.split()]
+    return [int(child) for list_of_thread in lists for child in list_of_thread.split()]
 
 
 def tasks(pid: int) -> list[int]:
-    """List the threads of a process; empty when it is gone."""
+    """List the threads of a process; empty if it has ended."""
     try:
         return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
     except OSError:
@@ -154,7 +149,7 @@ def tasks(pid: int) -> list[int]:
 
 
 def namespace(pid: int | str, kind: str) -> int:
-    """Return the inode of a process's namespace; 0 when it is gone or hides."""
+    """Return the inode of a process's namespace; 0 if it has ended or may not be read."""
     try:
         return os.stat(f"/proc/{pid}/ns/{kind}").st_ino
     except OSError:
@@ -162,33 +157,32 @@ def namespace(pid: int | str, kind: str) -> int:
 
 
 def most_bytes(pid: int) -> int:
-    """Return an upper bound of its memory: resident, swapped out, page tables. Not 0 while it
-    lives.
+    """Return an upper bound of a process's memory: resident, swapped out, and page tables.
 
-    Shared pages count in full. `status` is readable even of a process that hides.
+    Shared pages count in full. `status` is readable even if other files are not.
     """
-    return _sum(_HELD, read(f"/proc/{pid}/status"))
+    return _sum(_MEMORY_ROWS, read(f"/proc/{pid}/status"))
 
 
 def proportional_bytes(pid: int) -> int:
-    """Return a process's memory, of what it shares its part, and its page tables.
+    """Return a process's memory with its part of shared pages, and its page tables.
 
     Raises:
-        PermissionError: it hides.
-        OSError: it is gone.
+        PermissionError: the process may not be read.
+        OSError: the process has ended.
     """
-    share = _sum(_PROPORTIONAL, read_or_raise(f"/proc/{pid}/smaps_rollup"))
-    return share + _sum(_TABLES, read(f"/proc/{pid}/status"))
+    share = _sum(_PROPORTIONAL_ROWS, read_or_raise(f"/proc/{pid}/smaps_rollup"))
+    return share + _sum(_PAGE_TABLE_ROW, read(f"/proc/{pid}/status"))
 
 
 def shared_bytes(pids: Iterable[int]) -> int:
-    """Return the size of the anonymous memory that processes map to share it, each part once.
+    """Return the size of the shared anonymous memory of processes; each mapping counts once.
 
-    Pages that another process touched, which may have ended, are in nobody's resident set.
+    Pages that only an ended process has touched are in no resident set, so sizes are counted.
     """
     sizes: dict[bytes, int] = {}
     for pid in pids:
-        for first, last, inode in _SHARED.findall(read(f"/proc/{pid}/maps")):
+        for first, last, inode in _SHARED_MAPPING.findall(read(f"/proc/{pid}/maps")):
             sizes[inode] = max(sizes.get(inode, 0), int(last, 16) - int(first, 16))
     return sum(sizes.values())
 

@@ -1,14 +1,14 @@
-"""Use of one session, read from /proc where no cgroup counts it.
+"""Usage of one session, read from /proc if no cgroup counts it.
 
 A session is the init of a pid namespace, its kernel, and all descendants of both. Its memory is the
-proportional sets of its processes: shared pages count by share, swapped-out ones and page tables
-too. What no process maps does not count: files in memory, which have sizes of their own, and what
-the host's kernel holds for queues, watches and locks. Should a session take much of that, the
-machine's reserve ends it (`machine_exhaustion`).
+sum of its processes' proportional sets: shared pages count by share, and swapped-out pages and page
+tables count, too. Memory that no process maps does not count: files in memory, which have limits of
+their own, and queues, watches and locks in Linux. `machine_exhaustion` ends a session that takes
+much of it.
 
-Everything read is hostile: processes vanish at any moment, names hold anything, a process may hide
-from a bot that is not root, and there may be more to read than time. A process that hides counts in
-full, with what it shares; one for which there is no time does not count.
+Everything read is hostile: processes end at any moment, names contain anything, a process may be
+unreadable for a bot that is not root, and reading may take too long. An unreadable process counts
+in full, with all its shared pages.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from interpreter_bot.kernels.metering import procfs
 MAX_TASKS: Final = 4096
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 _UNKNOWN: Final = -1
-# A fork of a kernel with everything imported takes 2 to 5 ms, and 10 for each gigabyte it has.
+# Reading a fork of a kernel with all imports takes 2 to 5 ms, and 10 ms for each gigabyte.
 _READING_SECONDS: Final = 0.5
 # Positions in /proc/PID/io.
-_WRITTEN, _STORED, _NOT_STORED = 3, 11, 13
+_WRITTEN_INDEX, _STORED_INDEX, _CANCELLED_INDEX = 3, 11, 13
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,11 +35,11 @@ class Reading:
     """Use of a session at one moment.
 
     Attributes:
-        memory_bytes: its memory; an upper bound if that is not over the limit, or if it is late.
-        tasks: its processes and all their threads; not all of them if they are too many.
-        groups: how many `setsid` made of its processes. Without cgroups, a host may divide its
-            processors among such groups, and give each as much as the whole of another session.
-        is_late: there was more memory to read than time.
+        memory_bytes: its memory; an upper bound if below the limit, or if `is_late`.
+        tasks: number of processes and threads; counting stops when there are too many.
+        groups: number of Unix sessions (setsid) of its processes. Without cgroups, Linux may divide
+            processors among these groups, each of which gets as much as a whole other session.
+        is_late: whether there was no time to read all memory.
     """
 
     memory_bytes: int = 0
@@ -50,19 +50,19 @@ class Reading:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Strain:
-    """What a session costs the machine, quickly measured and good for differences only.
+    """Load of a session on the machine, measured quickly and meaningful only as a difference.
 
     Attributes:
-        held_bytes: what its processes hold; what they share, once.
-        system_seconds: time that the host's kernel worked for them.
+        memory_bytes: memory of its processes; shared pages count once.
+        system_seconds: processor time in system calls.
     """
 
-    held_bytes: int
+    memory_bytes: int
     system_seconds: float
 
     def __sub__(self, before: Strain) -> Strain:
         seconds = self.system_seconds - before.system_seconds
-        return Strain(self.held_bytes - before.held_bytes, seconds)
+        return Strain(self.memory_bytes - before.memory_bytes, seconds)
 
 
 class SessionProcesses:
@@ -79,10 +79,10 @@ class SessionProcesses:
         """Start without readings.
 
         Args:
-            init_pid: the host's, of the session's first process.
-            kernel_pid: likewise of the kernel, if any.
-            max_tasks: processes and threads that are listed; of a fork storm, only so many.
-            read_as: user id to read its processes as, where the bot's may not.
+            init_pid: the host's pid of the session's first process.
+            kernel_pid: the host's pid of the kernel, if any.
+            max_tasks: bound of listed processes and threads, for fork storms.
+            read_as: user id to read its processes as, if the bot's may not.
         """
         self._read_as, self._max_tasks = read_as, max_tasks
         self._init, self._kernel = init_pid, kernel_pid
@@ -91,20 +91,21 @@ class SessionProcesses:
         self._cpu_seconds = 0.0
 
     def pids(self) -> list[int]:
-        """List the host's pids, init first; empty once init is gone, not more than the maximum."""
+        """List up to `max_tasks` of the host's pids, init first; empty once init has ended."""
         return self._walk()[0]
 
     def _walk(self) -> tuple[list[int], int]:
-        """List the host's pids as `pids` does, and count their threads until there are too many.
+        """List the host's pids like `pids`, and count their threads until there are too many.
 
-        A fork storm leaves the bot a fiftieth of a core, in which a list of all would take seconds.
+        In a fork storm the bot has a fiftieth of a core, so listing all would take seconds.
         """
         if self._start == 0 or start_ticks(self._init) != self._start:
             return [], 0  # The pid may be another process's by now.
-        if not _lists_children():
+        if not _can_list_children():
             pids = _members(self._namespace(), self._init)[: self._max_tasks]
             return pids, sum(len(procfs.tasks(pid)) for pid in pids)
-        # What a kernel left is init's. Without its first thread it looks like a zombie.
+        # Orphans of an ended kernel are children of init. A kernel without its first thread looks
+        # like a zombie, so its start time decides.
         is_there = procfs.stat(self._kernel)[19:20] == self._kernel_start != []
         pids, tasks = [self._init, self._kernel] if is_there else [self._init], 0
         for pid in pids:  # Grows while it is walked.
@@ -112,27 +113,29 @@ class SessionProcesses:
             tasks += len(threads)
             if tasks > self._max_tasks:
                 break
-            # The kernel is a child of some inits, and who loses his parent gets another.
+            # The kernel may be a child of init, and orphans get another parent: skip known pids.
             pids += [child for child in procfs.children(pid, threads) if child not in pids]
         return pids[: self._max_tasks], tasks
 
     def clocks(self) -> dict[int, int]:
         """Return the processor clock of each process, for `have_moved`; -1 if unknown."""
         clocks = {pid: procfs.clock_nanoseconds(pid) for pid in self.pids()}
-        # A process forked in between, as a sibling or an orphan, may not have been listed, and
-        # those that took part in the fork may never run again.
+        # List again, as a process that was forked meanwhile may be missing in the first list, and
+        # the processes that forked it may never run again.
         clocks = dict.fromkeys(self.pids(), _UNKNOWN) | clocks
-        is_whole = len(clocks) < self._max_tasks and (_lists_children() or self._namespace() != 0)
-        return clocks if is_whole else clocks | {self._init: _UNKNOWN}
+        is_complete = len(clocks) < self._max_tasks and (
+            _can_list_children() or self._namespace() != 0
+        )
+        return clocks if is_complete else clocks | {self._init: _UNKNOWN}
 
     @staticmethod
     def have_moved(clocks: Mapping[int, int]) -> bool:
-        """Return whether any process ran since these `clocks` were read. Cheap.
+        """Return whether any process ran since `clocks` were read. Cheap.
 
-        As long as none did, the session has neither more memory nor files nor processes than then.
+        If none did, the session has no more memory, files or processes than then.
         """
         return not clocks or any(
-            seen < 0 or procfs.clock_nanoseconds(pid) != seen for pid, seen in clocks.items()
+            clock < 0 or procfs.clock_nanoseconds(pid) != clock for pid, clock in clocks.items()
         )
 
     def _namespace(self) -> int:
@@ -141,33 +144,33 @@ class SessionProcesses:
         return 0 if namespace == procfs.namespace("self", "pid") else namespace
 
     def cpu_seconds(self) -> float:
-        """Return the cpu time so far, without that of processes never waited for. Never falls."""
+        """Return the cpu time so far, without that of unreaped processes. It never decreases."""
         ticks = sum(sum(map(int, procfs.stat(pid)[11:15])) for pid in self.pids())
         self._cpu_seconds = max(self._cpu_seconds, ticks / _TICKS_PER_SECOND)
         return self._cpu_seconds
 
     def strain(self) -> Strain:
-        """Measure what the session costs the machine; some milliseconds a process."""
+        """Measure the session's load on the machine; takes some milliseconds a process."""
         ticks = sum(sum(map(int, procfs.stat(pid)[12:15:2])) for pid in self.pids())
         return Strain(self.memory_bytes(), ticks / _TICKS_PER_SECOND)
 
     def written_bytes(self) -> int:
-        """Return all that live processes ever wrote, to files and sockets alike."""
-        return sum(row[_WRITTEN] for row in self._io().values() if row)
+        """Return the bytes that live processes have ever written, to files and sockets."""
+        return sum(row[_WRITTEN_INDEX] for row in self._io().values() if row)
 
     def stored_bytes(self) -> int | None:
-        """Return all that live processes ever wrote to disks, whatever became of the files.
+        """Return the bytes that live processes have ever written to disks, even to deleted files.
 
-        None if one of them hides it; init, which is the bot's own where it cannot be read, writes
-        nothing.
+        None if a process is unreadable. An unreadable init does not count: it is the bot's own code
+        and writes nothing.
         """
         rows = self._io()
         if any(row is None for pid, row in rows.items() if pid != self._init):
             return None
-        return sum(row[_STORED] - row[_NOT_STORED] for row in rows.values() if row)
+        return sum(row[_STORED_INDEX] - row[_CANCELLED_INDEX] for row in rows.values() if row)
 
     def _io(self) -> dict[int, list[int] | None]:
-        """Read what each process wrote; None for one that hides it."""
+        """Read /proc/PID/io of each process; None for an unreadable process."""
         rows: dict[int, list[int] | None] = {}
         with procfs.reading_as(self._read_as):
             for pid in self.pids():
@@ -184,9 +187,8 @@ class SessionProcesses:
     def memory_bytes(self, limit_bytes: int | None = None) -> int:
         """Return the memory of all processes together.
 
-        Args:
-            limit_bytes: precision matters only near this; None for all of it, at least the size of
-                what they share, which perhaps none of them has touched.
+        With `limit_bytes`, it is exact only near the limit. Without, it is exact, and at least the
+        size of their shared memory, of which some pages may be in no process's set.
         """
         with procfs.reading_as(self._read_as):
             pids = self.pids()
@@ -196,41 +198,36 @@ class SessionProcesses:
     def _memory_bytes(self, pids: list[int], limit_bytes: int | None) -> tuple[int, bool]:
         """Return the memory, and whether there was no time to read all of it.
 
-        Begin with an upper bound, some 50 µs a process, and look closer only where that is over.
-
-        A proportional set takes 10 µs for each resident megabyte.
+        An upper bound takes some 50 µs a process. Only if it exceeds the limit, proportional sets
+        are read, which takes 10 µs for each resident megabyte.
         """
         budget = procfs.TimeBudget(_READING_SECONDS)
-        numbers = ((pid, procfs.shown_by(pid)) for pid in pids)
+        numbers = ((pid, procfs.readable_id(pid)) for pid in pids)
         bounds = {pair: procfs.most_bytes(pair[1]) for pair in numbers if pair[1]}
-        enough_bytes, too_many_bytes = limit_bytes or 0, limit_bytes or math.inf
-        known_bytes, rest_bytes = 0, sum(bounds.values())
+        low_bytes, high_bytes = limit_bytes or 0, limit_bytes or math.inf
+        read_bytes, unread_bytes = 0, sum(bounds.values())
         for pid, number in sorted(bounds, key=bounds.__getitem__, reverse=True):
-            if known_bytes + rest_bytes <= enough_bytes:
-                return known_bytes + rest_bytes, False
+            if read_bytes + unread_bytes <= low_bytes:
+                return read_bytes + unread_bytes, False
             if budget.is_spent:
-                # Whatever is read first may be there to hide the rest.
-                return known_bytes + rest_bytes, True
-            rest_bytes -= bounds[pid, number]
+                # The processes read so far may be there to hide the others.
+                return read_bytes + unread_bytes, True
+            unread_bytes -= bounds[pid, number]
             try:
-                known_bytes += procfs.proportional_bytes(number)
+                read_bytes += procfs.proportional_bytes(number)
             except PermissionError:
-                # A kernel's init is the bot's own, undumpable, and has the init server's pages.
+                # A kernel's init is the bot's own code, undumpable, and shares the init server's
+                # pages.
                 is_own = pid == self._init and self._kernel
-                known_bytes += 0 if is_own else bounds[pid, number]
+                read_bytes += 0 if is_own else bounds[pid, number]
             except OSError:
                 continue  # It is gone.
-            if known_bytes > too_many_bytes:
+            if read_bytes > high_bytes:
                 break
-        return known_bytes, False
+        return read_bytes, False
 
     def reading(self, limit_bytes: int, max_tasks: int | None = None) -> Reading:
-        """Read everything once, for a bounded time.
-
-        Args:
-            limit_bytes: of the memory.
-            max_tasks: memory is not read if there are more; None to read it whatever there is.
-        """
+        """Read everything once, for a bounded time; if there are too many tasks, not the memory."""
         pids, tasks = self._walk()
         if max_tasks is not None and tasks > max_tasks:
             return Reading(tasks=tasks)
@@ -242,19 +239,19 @@ class SessionProcesses:
 
 
 def start_ticks(pid: int) -> int:
-    """Return when a process started, in clock ticks since boot; 0 when it is gone or a zombie."""
+    """Return when a process started, in clock ticks since boot; 0 if it has ended."""
     fields = procfs.stat(pid)
     return 0 if procfs.has_ended(fields) else int(fields[19])
 
 
 def _members(namespace: int, init: int) -> list[int]:
-    """List all processes of a pid namespace, init first; only init where it has none."""
+    """List all processes of a pid namespace, init first; only init if `namespace` is 0."""
     if namespace == 0:
         return [init]  # All of the host would match.
-    others = [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != init]
-    return [init, *(pid for pid in others if procfs.namespace(pid, "pid") == namespace)]
+    other_pids = [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != init]
+    return [init, *(pid for pid in other_pids if procfs.namespace(pid, "pid") == namespace)]
 
 
-def _lists_children() -> bool:
-    """Return whether the host's kernel was built to list the children of a process."""
+def _can_list_children() -> bool:
+    """Return whether Linux was built to list the children of a process."""
     return os.path.exists(f"/proc/self/task/{os.getpid()}/children")

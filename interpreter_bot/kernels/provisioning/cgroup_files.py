@@ -1,7 +1,6 @@
 """The cgroup file system: the cgroups of this process, and operations on their files.
 
-Everything here is blocking and works on directories; limits of a session, and which cgroups there
-are, are the subject of `cgroups`.
+Functions block and work on directories. `cgroups` decides which cgroups exist, and their limits.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from interpreter_bot.kernels.metering import session_metering
 _log = logging.getLogger(__name__)
 
 MAIN: Final = "interpreter-bot.main"
-"""Leaf that the bot moves itself into: a cgroup v2 has processes or bounded children, not both."""
+"""Child that the bot moves itself into: a cgroup v2 has processes or bounded children, not both."""
 _REMOVE_SECONDS: Final = 2.0
-_SHORT_BYTES: Final = 64 * 1024
+_MAX_FILE_BYTES: Final = 64 * 1024
 _INSTANCE: Final = re.compile(r"interpreter-bot-(\d+)-(\d+)-(\d+)\.\d+")
 _numbers: Final = itertools.count(1)
 _USAGES: Final = (
@@ -37,7 +36,7 @@ _ESCAPE: Final = re.compile(rb"\\([0-7]{3})")
 
 
 def write(directory: str, file: str, value: str | int) -> None:
-    """Write one of a cgroup's files; it is never created. Raises OSError as the kernel answers."""
+    """Write an existing file of a cgroup; an OSError if Linux refuses."""
     descriptor = os.open(f"{directory}/{file}", os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, str(value).encode("ascii"))
@@ -46,66 +45,61 @@ def write(directory: str, file: str, value: str | int) -> None:
 
 
 def read(directory: str, file: str) -> str:
-    """Read one of a cgroup's files, of those that are short. Raises OSError as the kernel answers.
+    """Read a short file of a cgroup; an OSError if Linux refuses.
 
-    A third of what `pathlib` takes; each kernel's are read several times a second.
+    Faster than `pathlib` by a factor of three: each kernel's files are read several times a second.
     """
     descriptor = os.open(f"{directory}/{file}", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return os.read(descriptor, _SHORT_BYTES).decode("ascii")
+        return os.read(descriptor, _MAX_FILE_BYTES).decode("ascii")
     finally:
         os.close(descriptor)
 
 
 def processes(directory: str) -> set[int]:
-    """Return the process ids in a cgroup itself, not beneath it. Empty when it is gone."""
+    """Return the process ids in a cgroup, without its children; empty if it does not exist."""
     try:
         text = pathlib.Path(directory, "cgroup.procs").read_text("ascii")
     except OSError:
         return set()
-    return {int(line) for line in text.split()} - {
-        0
-    }  # 0 stands for a process of another pid namespace.
+    # 0 stands for a process of another pid namespace.
+    return {int(line) for line in text.split()} - {0}
 
 
 def kill(directory: str, *, forks_of: str) -> None:
     """Send SIGKILL to every process of a cgroup, without waiting. Never raises OSError.
 
-    Args:
-        directory: the cgroup.
-        forks_of: where its `pids.max` is, set to 0 first so that no fork escapes the signals.
+    Where needed, `pids.max` in the directory `forks_of` is set to 0 first, so that no new process
+    escapes.
     """
     try:
         write(directory, "cgroup.kill", 1)
     except OSError:  # Version 1, or a kernel before 5.14.
         with contextlib.suppress(OSError):
             write(forks_of, "pids.max", 0)
-        signalled: set[int] = set()
-        while fresh := processes(directory) - signalled:
-            _signal(fresh, directory)
-            signalled |= fresh
+        signalled_pids: set[int] = set()
+        while new_pids := processes(directory) - signalled_pids:
+            _signal(new_pids, directory)
+            signalled_pids |= new_pids
 
 
 def _signal(pids: set[int], directory: str) -> None:
-    handles: dict[int, int] = {}
+    pidfds: dict[int, int] = {}
     try:
         for pid in pids:
             with contextlib.suppress(OSError):
-                handles[pid] = os.pidfd_open(pid)
-        # Read again: a recycled pid is no longer listed, and for one still listed the handle is
-        # right.
-        for pid in processes(directory) & handles.keys():
+                pidfds[pid] = os.pidfd_open(pid)
+        # Read again: a pid that is still listed was not recycled, so its descriptor is right.
+        for pid in processes(directory) & pidfds.keys():
             with contextlib.suppress(OSError):
-                signal.pidfd_send_signal(handles[pid], signal.SIGKILL)
+                signal.pidfd_send_signal(pidfds[pid], signal.SIGKILL)
     finally:
-        for handle in handles.values():
+        for handle in pidfds.values():
             os.close(handle)
 
 
 def remove(directory: str, *, seconds: float = _REMOVE_SECONDS) -> bool:
-    """Remove an emptied cgroup, waiting while killed processes leave it; returns whether it is
-    gone.
-    """
+    """Remove a cgroup once its killed processes have left it; return whether it is removed."""
     deadline = time.monotonic() + seconds
     pause_seconds = 0.002
     while True:
@@ -124,15 +118,15 @@ def remove(directory: str, *, seconds: float = _REMOVE_SECONDS) -> bool:
 
 
 def remove_tree(directory: str) -> bool:
-    """Kill and remove a cgroup and those right beneath it; returns whether they are gone."""
-    beneath = [f"{directory}/{name}" for name in children(directory)]
-    for each in (*beneath, directory):
-        kill(each, forks_of=each)
-    return all([remove(each) for each in (*beneath, directory)])
+    """Kill and remove a cgroup and its children; return whether all are removed."""
+    subgroups = [f"{directory}/{name}" for name in children(directory)]
+    for group in (*subgroups, directory):
+        kill(group, forks_of=group)
+    return all([remove(group) for group in (*subgroups, directory)])
 
 
 def children(directory: str) -> list[str]:
-    """Return the names of the cgroups right beneath one. Empty when it is gone."""
+    """Return the names of a cgroup's children; empty if it does not exist."""
     try:
         with os.scandir(directory) as entries:
             return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
@@ -140,15 +134,12 @@ def children(directory: str) -> list[str]:
         return []
 
 
-def own(proc: pathlib.Path) -> tuple[str | None, dict[str, str]]:
-    """Find the cgroups of this process.
-
-    Args:
-        proc: the directory with `cgroup` and `mountinfo`, such as /proc/self.
+def own_cgroups(proc: pathlib.Path) -> tuple[str | None, dict[str, str]]:
+    """Find the cgroups of this process by `cgroup` and `mountinfo` in the directory `proc`.
 
     Returns:
-        the directory in version 2, if there is one; and per controller that in version 1, or the
-        root of its hierarchy where the mount does not show this process's cgroup.
+        The directory in version 2, if there is one; and for each controller of version 1 its
+        directory, or the root of the hierarchy if the mount does not show this process's cgroup.
 
     Raises:
         OSError: the two files cannot be read.
@@ -164,7 +155,7 @@ def own(proc: pathlib.Path) -> tuple[str | None, dict[str, str]]:
         mount, _, kind = entry.partition(b" - ")
         if not kind.startswith((b"cgroup ", b"cgroup2 ")):
             continue
-        root, point = (_unescaped(field) for field in mount.split()[3:5])
+        root, point = (_unescape(field) for field in mount.split()[3:5])
         if kind.startswith(b"cgroup2 "):
             unified = unified or _mounted_path(paths.get("", "/.."), root, point)
             continue
@@ -180,14 +171,14 @@ class MemoryGroup:
 
     Attributes:
         directory: of the cgroup.
-        limit_bytes: what everything in it may have together.
+        limit_bytes: limit of all its processes together.
     """
 
     directory: pathlib.Path
     limit_bytes: int
 
     def free_bytes(self) -> int:
-        """Return what is left of the limit, file cache not counted; all of it where unreadable."""
+        """Return the unused part of the limit, without file cache; the limit if unreadable."""
         with contextlib.suppress(OSError, ValueError):
             for name, cache in _USAGES:
                 if (usage := self.directory / name).exists():
@@ -198,76 +189,68 @@ class MemoryGroup:
 
 
 def memory_groups(proc: pathlib.Path = pathlib.Path("/proc/self")) -> list[MemoryGroup]:
-    """List the cgroups around this process whose memory has a limit, as far as readable.
-
-    Args:
-        proc: as in `own`.
-    """
+    """List the readable cgroups above this process whose memory has a limit."""
     try:
-        unified, places = own(proc)
+        unified, places = own_cgroups(proc)
     except (OSError, ValueError):
         return []
-    found = []
+    groups = []
     for place in [pathlib.Path(unified), *pathlib.Path(unified).parents] if unified else []:
         with contextlib.suppress(OSError, ValueError):  # The root has none; it may be "max".
-            found.append(MemoryGroup(place, int((place / "memory.max").read_text("ascii"))))
+            groups.append(MemoryGroup(place, int((place / "memory.max").read_text("ascii"))))
     if "memory" in places:
-        # One of version 1 has all limits above it, the least of which counts.
+        # In version 1 this is the smallest limit of all cgroups above.
         place = pathlib.Path(places["memory"])
         with contextlib.suppress(OSError):
             words = (place / "memory.stat").read_text("ascii").split()
             limit_bytes = int(words[words.index("hierarchical_memory_limit") + 1])
-            found.append(MemoryGroup(place, limit_bytes))
-    return found
+            groups.append(MemoryGroup(place, limit_bytes))
+    return groups
 
 
-def _unescaped(field: bytes) -> str:
+def _unescape(field: bytes) -> str:
     return os.fsdecode(_ESCAPE.sub(lambda match: bytes([int(match[1], 8)]), field))
 
 
 def _mounted_path(path: str, root: str, point: str) -> str | None:
-    """Return where a cgroup is under a mount of `root` at `point`; None if it is not shown."""
+    """Return a cgroup's path below a mount of `root` at `point`; None if it is not mounted."""
     inside = os.path.relpath(path, root)
     if inside.split("/")[0] == ".." or path.startswith("/.."):
         return None
-    found = os.path.normpath(f"{point}/{inside}")
-    return found if os.path.isdir(found) else None
+    mounted = os.path.normpath(f"{point}/{inside}")
+    return mounted if os.path.isdir(mounted) else None
 
 
 def claim(group: str, controllers: Iterable[str]) -> str:
-    """Prepare a delegated version 2 cgroup for bounded children.
+    """Enable controllers for children of this process's cgroup, of version 2.
 
-    Where needed, its processes move into the leaf `MAIN` beneath it.
-
-    Args:
-        group: the cgroup of this process.
-        controllers: to be enabled for its children.
+    If needed, its processes move into the child `MAIN` first.
 
     Returns:
-        the directory to create cgroups in.
+        The directory to create cgroups in.
 
     Raises:
-        OSError: it is not delegated, lacks controllers, or the kernel refuses.
+        OSError: the cgroup is not delegated, lacks controllers, or Linux refuses.
     """
     base = os.path.dirname(group) if os.path.basename(group) == MAIN else group
-    wanted = set(controllers)
-    if lacking := wanted - _words(base, "cgroup.controllers"):
-        raise OSError(f"{base} has no {', '.join(sorted(lacking))} controller")
+    needed = set(controllers)
+    if missing := needed - _words(base, "cgroup.controllers"):
+        raise OSError(f"{base} has no {', '.join(sorted(missing))} controller")
     # The root cgroup may have processes and bounded children, and has no type.
     is_root = not os.path.exists(f"{base}/cgroup.type")
-    if not is_root and not _is_ours(base):
+    if not is_root and not _is_delegated(base):
         raise OSError(f"{base} is not delegated to the bot (systemd: Delegate=yes)")
-    if wanted <= _words(base, "cgroup.subtree_control"):
+    if needed <= _words(base, "cgroup.subtree_control"):
         return base
-    moved = set() if is_root else processes(base)
+    moved_pids = set() if is_root else processes(base)
     try:
-        if moved:
+        if moved_pids:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(f"{base}/{MAIN}")
-            _move(moved, f"{base}/{MAIN}")
-        enable(base, wanted)
+            _move(moved_pids, f"{base}/{MAIN}")
+        enable(base, needed)
     except OSError:
-        _move(moved, base)
+        _move(moved_pids, base)
         with contextlib.suppress(OSError):
             os.rmdir(f"{base}/{MAIN}")
         raise
@@ -280,7 +263,7 @@ def enable(directory: str, controllers: Iterable[str]) -> None:
 
 
 def could_enable(directory: str, controller: str) -> bool:
-    """Enable a controller for the children of a version 2 cgroup, if that can be had."""
+    """Enable a controller for the children of a version 2 cgroup; return whether it worked."""
     try:
         if controller not in _words(directory, "cgroup.subtree_control"):
             enable(directory, [controller])
@@ -299,32 +282,30 @@ def _move(pids: set[int], directory: str) -> None:
             write(directory, "cgroup.procs", pid)
 
 
-def _is_ours(base: str) -> bool:
-    """Return whether a whole cgroup is delegated to this process, so that its processes may be
-    moved.
-    """
+def _is_delegated(base: str) -> bool:
+    """Return whether a cgroup is delegated to this process, so that its processes may be moved."""
     if not os.access(f"{base}/cgroup.procs", os.W_OK) or not os.access(base, os.W_OK):
         return False
-    for mark in ("user.delegate", "trusted.delegate"):  # Set by systemd for Delegate=yes.
+    for attribute in ("user.delegate", "trusted.delegate"):  # Set by systemd for Delegate=yes.
         with contextlib.suppress(OSError):
-            if os.getxattr(base, mark) == b"1":
+            if os.getxattr(base, attribute) == b"1":
                 return True
     if os.path.ismount(base):  # A container's own namespace of groups.
         return True
-    # To root everything is writable, which proves nothing; and a cgroup shared with, say, a shell
-    # must not be rearranged.
+    # To root everything is writable, which proves nothing. A cgroup that is shared with a shell,
+    # say, must not be rearranged.
     return os.geteuid() != 0 and processes(base) <= {os.getpid()}
 
 
 def instance_name() -> str:
-    """Return a new name for a directory of this process's cgroups, which identifies the process."""
+    """Return a new name for a directory of cgroups, which identifies this process."""
     pid = os.getpid()
     number = next(_numbers)
     return f"interpreter-bot-{pid}-{session_metering.start_ticks(pid)}-{_namespace()}.{number}"
 
 
 def is_left_over(name: str) -> bool:
-    """Return whether `name` is of a bot in this pid namespace that has ended."""
+    """Return whether `name` is that of an ended bot of this pid namespace."""
     match = _INSTANCE.fullmatch(name)
     if match is None:
         return False

@@ -1,7 +1,7 @@
 """Control channels for the event loop: JSON packets with descriptors over Unix sockets.
 
-The other ends are the fork server and the init process of each kernel: this project's code, but
-beside hostile code, so sizes and shapes are checked like anything foreign.
+The other ends are the fork server and the init process of each kernel. They run our code beside
+hostile code, so sizes and shapes are checked like any foreign input.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from collections.abc import Sequence
 
 from interpreter_bot import errors
 
-_PACKET_BYTES = 64 * 1024
-_DESCRIPTORS = 8
+_MAX_PACKET_BYTES = 64 * 1024
+_MAX_DESCRIPTORS = 8
 # Not in `select`, but the same on every architecture here.
 _POLLRDHUP = 0x2000
 
@@ -29,7 +29,7 @@ class Packet:
 
     Attributes:
         content: a JSON object.
-        descriptors: open file descriptors, now the receiver's to close.
+        descriptors: open file descriptors, which the receiver closes.
     """
 
     content: dict[str, object]
@@ -61,14 +61,14 @@ class ControlChannel:
     @classmethod
     def pair(cls) -> tuple[ControlChannel, socket.socket]:
         """Create a channel and the blocking socket at its other end."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        return cls(ours), theirs
+        bot_end, guest_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        return cls(bot_end), guest_end
 
     async def send(self, content: dict[str, object], descriptors: Sequence[int] = ()) -> None:
         """Send one packet; its descriptors stay open here.
 
         Raises:
-            KernelStartError: the other end is gone.
+            KernelStartError: the other end is closed.
         """
         packet = json.dumps(content).encode()
         try:
@@ -78,7 +78,7 @@ class ControlChannel:
             raise errors.KernelStartError from error
 
     async def receive(self) -> Packet | None:
-        """Wait for one packet; None when the other end is gone."""
+        """Wait for one packet; None when the other end is closed."""
         loop = asyncio.get_running_loop()
         while True:
             with contextlib.suppress(BlockingIOError, InterruptedError):
@@ -94,7 +94,7 @@ class ControlChannel:
     def _receive(self) -> Packet | None:
         try:
             data, descriptors, _, _ = socket.recv_fds(
-                self._endpoint, _PACKET_BYTES, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+                self._endpoint, _MAX_PACKET_BYTES, _MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
             )
         except ConnectionError:
             return None
@@ -110,14 +110,14 @@ class ControlChannel:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the other end is gone, or sends no more."""
+        """Whether the other end is closed, or will send nothing more."""
         poll = select.poll()
         poll.register(self._endpoint, _POLLRDHUP)
         return bool(poll.poll(0))
 
-    def send_no_more(self) -> None:
-        """Tell the other end that nothing more comes, without letting go of it."""
-        with contextlib.suppress(OSError):  # It is gone.
+    def end_sending(self) -> None:
+        """Signal the other end that nothing more comes; the channel stays open."""
+        with contextlib.suppress(OSError):  # The other end is closed.
             self._endpoint.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """The host's side of a fork server: start it without the bot's secrets, request kernels.
 
-A server that does not answer costs the starts that wait for it. After several silences, or its
-death, another one takes its place. Its kernels live on: their init server, which began as the same
-process, is not let go of before them.
+If a server does not answer, the waiting start fails. After several silences, or if it dies, another
+server replaces it. The kernels of the retired server live on, because its channel stays open until
+they have ended.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _log = logging.getLogger(__name__)
 _PRELOAD_SECONDS = 120.0
 _STOP_SECONDS = 5.0
 _ANSWER_SECONDS = 10.0
-# In a row. A late answer may only mean a busy machine, and a second server is memory.
+# In a row. A late answer may only mean a busy machine, and a second server costs memory.
 _MAX_SILENCES = 3
 
 
-_WEAKER = (
+_CONTAINER_LEVEL_WARNING = (
     "Code runs at the sandbox level 'container', without namespaces (%s). Sessions share this "
     "container's process list, a flaw of the kernel endangers all that runs in it, and memory is "
     "watched and not bounded. `interpreter-bot doctor` says how to get a stronger level."
 )
-_SHARED_ID = (
+_SHARED_ID_WARNING = (
     "All sessions have the bot's user id (%s): Landlock and the system call filter alone keep them "
     "apart. As the container's root, the bot gives each an id of its own."
 )
@@ -52,22 +52,23 @@ class Walls(enum.StrEnum):
 
 
 class _RefusedWallsError(Exception):
-    """The machine refuses these walls; the text says what."""
+    """The machine refuses these walls; the text says why."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _FormerServer:
+class _RetiredServer:
     process: subprocess.Popen[bytes]
-    # Not closed before its kernels are gone: it would end, and they with it.
+    # Closing the channel ends the server and its kernels.
     channel: control_channels.ControlChannel
     kernels: set[str]
 
 
 class ForkServer:
-    """Fork server, one per kernel Python. Use as an async context manager.
+    """Fork server of one kernel Python. Use as an async context manager.
 
-    The first process imports only what every kernel needs, so that a kernel can be had soon. Where
-    many will be wanted, another one preloads the rest behind it, and takes its place.
+    The first process imports only what every kernel needs, so that it is ready soon. If many
+    kernels are expected, a second process preloads the other modules in the background and replaces
+    it.
     """
 
     def __init__(
@@ -88,17 +89,16 @@ class ForkServer:
         """Start nothing yet.
 
         Args:
-            python: of the kernels.
-            kernels: what is preloaded.
+            python: interpreter of the kernels.
+            kernels: settings that name the modules to preload.
             limits: of each kernel.
             sandbox: whether kernels are confined, and their user ids.
             workspaces: the directory of all workspaces.
-            skills: what all kernels see at /skills, now and later.
-            has_own_ids: kernels get the ids that `sandbox` names, rather than the bot's, if ids can
-                be given to them.
-            is_lasting: many kernels will be wanted, so modules are preloaded.
-            scratch: directory of this process alone, for what has no place in namespaces.
-            layers: the directory of what sessions install; None where nothing can be installed.
+            skills: the directory that all kernels see at /skills.
+            has_own_ids: give kernels the ids of `sandbox` instead of the bot's, if possible.
+            is_lasting: many kernels are expected, so modules are preloaded.
+            scratch: directory of this process alone, used if there are no namespaces.
+            layers: the directory of installed packages; None if nothing can be installed.
             private: paths that kernels must not see.
         """
         self._private = private
@@ -111,44 +111,44 @@ class ForkServer:
         self._skills = skills
         self._scratch = scratch
         self.has_own_ids = has_own_ids
-        """Whether kernels get ids that `sandbox` names; known once it was started."""
-        self.walls: Walls = _strongest(sandbox)
-        """What keeps its kernels apart; known once it was started."""
+        """Whether kernels get the ids of `sandbox`; known after `start`."""
+        self.walls: Walls = _strongest_walls(sandbox)
+        """What keeps its kernels apart; known after `start`."""
         self.refusal = ""
-        """Why namespaces were refused, where they were tried."""
+        """Why namespaces were refused; empty if they were not."""
         self.shared_id_reason = ""
-        """Why sessions without namespaces have the bot's user id, where they do."""
+        """Why sessions without namespaces have the bot's user id; empty if they do not."""
         self.doors_refusal = ""
-        """Why sessions without namespaces cannot have doors, where they cannot."""
-        self._turn = asyncio.Lock()
+        """Why sessions without namespaces cannot have doors; empty if they can."""
+        self._lock = asyncio.Lock()
         self._unanswered: set[object] = set()
-        self._silences = 0
+        self._silence_count = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: control_channels.ControlChannel | None = None
         self._kernels: set[str] = set()
-        self._former: list[_FormerServer] = []
+        self._retired: list[_RetiredServer] = []
         self._is_resting = False
         self._launching: set[str] = set()
-        self._has_settled = asyncio.Event()
+        self._launch_settled = asyncio.Event()
         self._preloading: asyncio.Task[None] | None = None
         self.is_complete = asyncio.Event()
-        """Set once everything is preloaded that will be."""
+        """Set once preloading has ended."""
         self.python = ""
         self.packages: Mapping[str, str] = {}
         self.environment: python_environments.Environment | None = None
 
     @property
     def is_alive(self) -> bool:
-        """Whether there is a fork server, and it can be asked for kernels.
+        """Whether a fork server runs and accepts requests.
 
-        Its init server may be there without it, for the kernels of both.
+        Without it, its init server may still run for the present kernels.
         """
         is_there = self._process is not None and self._process.poll() is None
         return is_there and self._channel is not None and not self._channel.has_ended
 
     @property
     def is_resting(self) -> bool:
-        """Whether there is none because nobody wanted a kernel."""
+        """Whether the server was ended because no kernel was needed."""
         return self._process is None and self._is_resting
 
     async def __aenter__(self) -> ForkServer:
@@ -164,10 +164,10 @@ class ForkServer:
         await self.close()
 
     async def start(self) -> None:
-        """Start a process, in the place of a former one, and wait until it can be asked.
+        """Start a process, which replaces a former one, and wait until it is ready.
 
         Raises:
-            SandboxError: this machine cannot build the sandbox; the sentence says why.
+            SandboxError: this machine cannot build the sandbox; the message says why.
             KernelStartError: the kernel's Python cannot be used.
             SettingsError: kernels would see private paths.
         """
@@ -180,35 +180,35 @@ class ForkServer:
             await asyncio.to_thread(python_environments.refuse_exposed, environment, self._private)
         self.packages, self.environment = environment.packages, environment
         try:
-            await self._begin(environment)
+            await self._start_process(environment)
         except _RefusedWallsError as refusal:
             if self.walls is not Walls.NAMESPACES or self._sandbox.level != "auto":
                 raise errors.SandboxError(host_words.no_sandbox(refusal)) from refusal
             self.walls, self.refusal = Walls.CONTAINER, str(refusal)
             try:
-                await self._begin(environment)
-            except _RefusedWallsError as second:
-                reason = f"{refusal}; and without namespaces: {second}"
-                raise errors.SandboxError(host_words.no_sandbox(reason)) from second
-            _log.warning(_WEAKER, refusal)
+                await self._start_process(environment)
+            except _RefusedWallsError as container_refusal:
+                reason = f"{refusal}; and without namespaces: {container_refusal}"
+                raise errors.SandboxError(host_words.no_sandbox(reason)) from container_refusal
+            _log.warning(_CONTAINER_LEVEL_WARNING, refusal)
         if self._preload:
             self._preloading = asyncio.create_task(
-                self._preload_behind(environment), name="preload modules"
+                self._preload_in_background(environment), name="preload modules"
             )
         else:
             self.is_complete.set()
 
-    async def _begin(self, environment: python_environments.Environment) -> None:
-        """Have a process that has preloaded nothing, with the walls of now.
+    async def _start_process(self, environment: python_environments.Environment) -> None:
+        """Start a process with the current walls, without preloaded modules.
 
         Raises:
-            _RefusedWallsError: the machine refuses these.
+            _RefusedWallsError: the machine refuses these walls.
         """
         self._process, self._channel = await self._spawn(environment, [])
-        self._unanswered, self._silences = set(), 0
+        self._unanswered, self._silence_count = set(), 0
 
-    async def _preload_behind(self, environment: python_environments.Environment) -> None:
-        """Put a process in the place of the first one that has everything preloaded."""
+    async def _preload_in_background(self, environment: python_environments.Environment) -> None:
+        """Start a process with all modules preloaded, and replace the first one with it."""
         try:
             process, channel = await self._spawn(environment, self._preload)
         except (errors.BotError, _RefusedWallsError, OSError):
@@ -221,20 +221,20 @@ class ForkServer:
                 channel.close()
                 raise
         finally:
-            # Spares wait for this, whatever became of preloading.
+            # Spares wait for this, even if preloading failed.
             self.is_complete.set()
 
     async def _replace_with(
         self, process: subprocess.Popen[bytes], channel: control_channels.ControlChannel
     ) -> None:
-        # A kernel that is being started still needs the process that began with it.
-        async with self._turn:
+        # A starting kernel still needs the process that forked it.
+        async with self._lock:
             while self._launching:
-                self._has_settled.clear()
-                await self._has_settled.wait()
+                self._launch_settled.clear()
+                await self._launch_settled.wait()
             await self._retire()
             self._process, self._channel = process, channel
-            self._unanswered, self._silences = set(), 0
+            self._unanswered, self._silence_count = set(), 0
 
     async def _spawn(
         self, environment: python_environments.Environment, preload: Sequence[str]
@@ -242,24 +242,24 @@ class ForkServer:
         """Start a process and wait until it has preloaded modules.
 
         Raises:
-            _RefusedWallsError: the machine refuses the walls of now.
-            BotError: it cannot be used.
+            _RefusedWallsError: the machine refuses the current walls.
+            BotError: the process cannot be used.
         """
-        channel, theirs = control_channels.ControlChannel.pair()
-        with theirs:
+        channel, guest_end = control_channels.ControlChannel.pair()
+        with guest_end:
             home = python_environments.WALLED_HOME
             if self.walls is not Walls.NAMESPACES:
                 home = str(self._scratch / "home")
                 os.makedirs(home, mode=0o700, exist_ok=True)
             process = python_environments.spawn(
-                environment, theirs.fileno(), cores=self._cores, home=home
+                environment, guest_end.fileno(), cores=self._cores, home=home
             )
         try:
-            await channel.send(self._introduction(environment, preload))
+            await channel.send(self._configuration(environment, preload))
             async with asyncio.timeout(_PRELOAD_SECONDS):
-                await self._await_readiness(process.pid, channel)
+                await self._wait_until_ready(process.pid, channel)
         except BaseException as error:
-            # A half-started server must not be asked for kernels.
+            # A half-started server must not get requests.
             process.kill()
             channel.close()
             await asyncio.to_thread(process.wait)
@@ -272,7 +272,7 @@ class ForkServer:
     def _cores(self) -> int:
         return max(1, math.ceil(self._limits.cpu_cores))
 
-    def _introduction(
+    def _configuration(
         self, environment: python_environments.Environment, preload: Sequence[str]
     ) -> dict[str, object]:
         return {
@@ -298,19 +298,19 @@ class ForkServer:
             "displays": self._limits.displays,
         }
 
-    async def _await_readiness(self, pid: int, channel: control_channels.ControlChannel) -> None:
-        packet = await _received(channel)
+    async def _wait_until_ready(self, pid: int, channel: control_channels.ControlChannel) -> None:
+        packet = await _receive_or_raise(channel)
         if packet.text("event") == "unshared":
             self._map_ids(pid)
             await channel.send({"op": "mapped"})
-            packet = await _received(channel)
+            packet = await _receive_or_raise(channel)
         if packet.text("event") == "refused walls":
             raise _RefusedWallsError(packet.text("reason"))
         if packet.text("event") != "ready":
             raise errors.KernelStartError(host_words.FORK_SERVER_CONFUSED)
         if reason := packet.text("shared_id_reason"):
             if self.has_own_ids or not self.shared_id_reason:
-                _log.warning(_SHARED_ID, reason)
+                _log.warning(_SHARED_ID_WARNING, reason)
             self.has_own_ids, self.shared_id_reason = False, reason
         self.doors_refusal = packet.text("doors_refusal")
         self.python = packet.text("python")
@@ -337,65 +337,65 @@ class ForkServer:
         self, request: dict[str, object], descriptors: Sequence[int] = ()
     ) -> control_channels.Packet:
         """Send a request and collect its answer, even if the caller is cancelled."""
-        # Copies, because a cancelled caller closes its own.
-        owned = [os.dup(descriptor) for descriptor in descriptors]
-        exchange = asyncio.create_task(self._exchange(request, owned), name="ask fork server")
+        # Copies, because a cancelled caller closes its descriptors.
+        copies = [os.dup(descriptor) for descriptor in descriptors]
+        exchange = asyncio.create_task(self._exchange(request, copies), name="ask fork server")
         try:
             return await asyncio.shield(exchange)
         except asyncio.CancelledError:
-            exchange.add_done_callback(_discard)
+            exchange.add_done_callback(_close_answer)
             raise
 
     async def _exchange(
-        self, request: dict[str, object], owned: Sequence[int]
+        self, request: dict[str, object], descriptors: Sequence[int]
     ) -> control_channels.Packet:
-        """Send one request and wait for its answer, one at a time."""
+        """Send one request and wait for its answer, one request at a time; close `descriptors`."""
         try:
-            async with self._turn, asyncio.timeout(_ANSWER_SECONDS):
+            async with self._lock, asyncio.timeout(_ANSWER_SECONDS):
                 if request["op"] == "fork":
                     self._kernels.add(str(request["id"]))
                     self._launching.add(str(request["id"]))
-                await self._channel_or_raise().send(request, owned)
+                await self._channel_or_raise().send(request, descriptors)
                 answer = await self._answer_to(request["id"])
         except TimeoutError as error:
             _log.error("the fork server was silent for %g s", _ANSWER_SECONDS)
             self._unanswered.add(request["id"])
-            self._silences += 1
-            if self._silences == _MAX_SILENCES:
-                await self._give_up("it does not answer any more")
+            self._silence_count += 1
+            if self._silence_count == _MAX_SILENCES:
+                await self._replace_later("it does not answer any more")
             raise errors.KernelStartError from error
         finally:
-            for descriptor in owned:
+            for descriptor in descriptors:
                 os.close(descriptor)
         if answer.text("event") == "refused":
             _log.error("fork server refused %s: %s", request["op"], answer.text("reason"))
             raise errors.KernelStartError
         return answer
 
-    async def _answer_to(self, wanted: object) -> control_channels.Packet:
+    async def _answer_to(self, request_id: object) -> control_channels.Packet:
         """Wait for one answer; late ones to earlier requests are dropped."""
         while True:
-            answer = await _received(self._channel_or_raise())
-            self._silences = 0
-            if (about := answer.content.get("id")) == wanted:
+            answer = await _receive_or_raise(self._channel_or_raise())
+            self._silence_count = 0
+            if (answered_id := answer.content.get("id")) == request_id:
                 return answer
             answer.close()
-            if about not in self._unanswered:
-                # The request of this answer is unknown, and a workspace may have been in it.
-                await self._give_up("it answered something else")
+            if answered_id not in self._unanswered:
+                # No request has this id, and its descriptors may be those of a workspace.
+                await self._replace_later("it answered something else")
                 raise errors.KernelStartError
-            self._unanswered.discard(about)
+            self._unanswered.discard(answered_id)
 
-    async def _give_up(self, reason: str) -> None:
-        """Ask a server for nothing any more; the next start replaces it."""
+    async def _replace_later(self, reason: str) -> None:
+        """Retire the server; the next start of a kernel starts another one."""
         _log.critical("the fork server is replaced: %s", reason)
         await self._retire()
 
     async def rest(self) -> None:
-        """End the process, unless a kernel is its own; `start` has another one."""
+        """End the process, unless it has kernels; `start` starts another one."""
         if self.is_alive and not self._kernels:
             await self._end_preloading()
-            _log.info("nobody wanted a kernel for long: what is preloaded is let go")
+            _log.info("no kernel was needed for long: the fork server ends")
             await self._retire()
             self._is_resting = True
 
@@ -408,39 +408,41 @@ class ForkServer:
     async def _retire(self) -> None:
         if self._process is not None and self._channel is not None:
             if not self._channel.has_ended:
-                # The init server ends one that still hangs: no kernel could end before that.
-                self._channel.send_no_more()
-            self._former.append(_FormerServer(self._process, self._channel, self._kernels))
+                # This ends a hanging fork server, so that its init server can end kernels.
+                self._channel.end_sending()
+            self._retired.append(_RetiredServer(self._process, self._channel, self._kernels))
         self._process, self._channel, self._kernels = None, None, set()
-        await self._end_former()
+        await self._end_retired()
 
-    async def _end_former(self, *, are_all_over: bool = False) -> None:
-        """End the former servers that have no kernels any more."""
-        over = [one for one in self._former if are_all_over or not one.kernels]
-        self._former = [one for one in self._former if one not in over]
-        for one in over:
-            one.channel.close()
-            one.process.kill()
-            await asyncio.to_thread(one.process.wait)
+    async def _end_retired(self, *, includes_used: bool = False) -> None:
+        """End the retired servers whose kernels have all ended, or all retired servers."""
+        ending = [server for server in self._retired if includes_used or not server.kernels]
+        self._retired = [server for server in self._retired if server not in ending]
+        for server in ending:
+            server.channel.close()
+            server.process.kill()
+            await asyncio.to_thread(server.process.wait)
 
     def settle(self, kernel_id: str) -> None:
-        """Note that a kernel was started, and needs nothing more of the process that forked it."""
+        """Note that a kernel has started, and no longer needs the process that forked it."""
         self._launching.discard(kernel_id)
-        self._has_settled.set()
+        self._launch_settled.set()
 
     async def forget(self, kernel_id: str) -> None:
-        """Note that nothing is left of a kernel, or of the attempt to start it."""
+        """Note that a kernel, or the attempt to start it, has ended."""
         self.settle(kernel_id)
-        for kernels in (self._kernels, *(one.kernels for one in self._former)):
+        for kernels in (self._kernels, *(server.kernels for server in self._retired)):
             kernels.discard(kernel_id)
-        await self._end_former()
+        await self._end_retired()
 
     async def fork(self, spec: dict[str, object], link: int) -> None:
         """Fork the init process of a kernel.
 
+        If the server forks it only after the request failed, it ends at once, because the other end
+        of its channel is closed by then.
+
         Args:
-            spec: for `guest/init_processes`; its `id` is to be told to `forget`. Should this server
-                fork it too late, it ends at once: the other end of its channel is closed by then.
+            spec: for `guest/init_processes`; its `id` must be passed to `forget` at the end.
             link: descriptor of that process's end of its control channel.
 
         Raises:
@@ -449,10 +451,7 @@ class ForkServer:
         await self._ask({"op": "fork", **spec}, [link])
 
     async def trees(self, *paths: str) -> tuple[int, ...]:
-        """Clone mounts of a session's directories; returns descriptors, the caller's to close.
-
-        Args:
-            paths: below the directory of workspaces.
+        """Clone mounts of paths below the workspaces; the caller closes the returned descriptors.
 
         Raises:
             KernelStartError: there is no such directory.
@@ -463,7 +462,7 @@ class ForkServer:
     async def close(self) -> None:
         """End all servers; kernels they forked end by their own control channels."""
         await self._end_preloading()
-        await self._end_former(are_all_over=True)
+        await self._end_retired(includes_used=True)
         if self._channel is not None:
             self._channel.close()
             self._channel = None
@@ -475,21 +474,21 @@ class ForkServer:
                 await asyncio.to_thread(self._process.wait)
 
 
-async def _received(channel: control_channels.ControlChannel) -> control_channels.Packet:
+async def _receive_or_raise(channel: control_channels.ControlChannel) -> control_channels.Packet:
     packet = await channel.receive()
     if packet is None:
         raise errors.KernelStartError(host_words.FORK_SERVER_ENDED)
     return packet
 
 
-def _strongest(sandbox: settings.Sandbox) -> Walls:
-    """Return the walls that are tried first."""
+def _strongest_walls(sandbox: settings.Sandbox) -> Walls:
+    """Return the strongest walls that the settings allow."""
     if not sandbox.enabled:
         return Walls.NOTHING
     return Walls.CONTAINER if sandbox.level == "container" else Walls.NAMESPACES
 
 
-def _discard(exchange: asyncio.Task[control_channels.Packet]) -> None:
+def _close_answer(exchange: asyncio.Task[control_channels.Packet]) -> None:
     """Close the descriptors of an answer whose caller was cancelled."""
     if not exchange.cancelled() and exchange.exception() is None:
         exchange.result().close()

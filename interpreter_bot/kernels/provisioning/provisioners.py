@@ -1,9 +1,8 @@
 """Provisioner of one kernel from the fork server: starts, connects, signals, freezes and ends it.
 
-The life of a kernel: the fork server has the init process of a pid namespace forked; the sockets
-that it makes get their addresses here, in a directory the kernel never sees; it enters a cgroup,
-and only then has the kernel forked, which enters too. A workspace is attached at once or, for a
-spare kernel, later.
+To start a kernel, the fork server forks the init process of a pid namespace. Init creates sockets,
+which are bound here in a directory that the kernel never sees. Then init joins a cgroup and forks
+the kernel, which joins, too. A workspace is attached at once or, for a spare kernel, later.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ from interpreter_bot.wording import host_words
 _log = logging.getLogger(__name__)
 
 _ATTACH_SECONDS = 10.0
-# Processes of a session beside those that its limit counts: its init, and a spare one.
-_OWN_TASKS = 2
-# The status comes from the fork server, which may just be forking for others on a busy machine.
-_LAST_WORDS_SECONDS = 10.0
+# Processes beyond the session's limit: its init, and one for clean-up.
+_UNCOUNTED_TASKS = 2
+# The status comes from the fork server, which may be busy with other kernels.
+_STATUS_SECONDS = 10.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,12 +44,12 @@ class ProvisionerContext:
     """Host resources that every kernel of one bot needs.
 
     Attributes:
-        server: forks them.
-        groups: their cgroups; there may be none.
-        limits: bound them.
-        runtime: directory for their sockets.
+        server: forks the kernels.
+        groups: the kernels' cgroups; there may be none.
+        limits: of each kernel.
+        runtime: directory for sockets.
         uids: allocator of user ids in the fork server's user namespace.
-        doors: ports of their own networks where the bot may want to listen.
+        doors: ports in each kernel's network where the bot may listen.
     """
 
     server: forkserver_clients.ForkServer
@@ -72,7 +71,7 @@ class ProvisionerContext:
 
 
 class SessionUsage(session_metering.SessionProcesses):
-    """Usage of a session: by its cgroup where it has one, else by its processes."""
+    """Usage of a session, measured by its cgroup if it has one, else by its processes."""
 
     def __init__(
         self,
@@ -93,7 +92,7 @@ class SessionUsage(session_metering.SessionProcesses):
         return self._group.memory_bytes() if self._group is not None else None
 
     def memory_bytes(self, limit_bytes: int | None = None) -> int:
-        """Return the session's memory, counted by its cgroup or found in its processes."""
+        """Return the session's memory, as its cgroup counts it or as its processes show it."""
         counted_bytes = self.counted_bytes()
         return super().memory_bytes(limit_bytes) if counted_bytes is None else counted_bytes
 
@@ -111,14 +110,14 @@ class ForkProvisioner:
 
     Attributes:
         kernel_id: a name for log lines.
-        host_context: what it shares with all others of this bot.
-        ended: set once the kernel is gone, whatever ended it.
+        host_context: resources that it shares with the bot's other kernels.
+        ended: set once the kernel has ended, for any reason.
     """
 
     def __init__(self, kernel_id: str, host_context: ProvisionerContext) -> None:
         self.kernel_id = kernel_id
         self.host_context = host_context
-        self._link: control_channels.ControlChannel | None = None
+        self._control: control_channels.ControlChannel | None = None
         self._init_fd = -1
         self._kernel_fd = -1
         self._pid = 0
@@ -126,15 +125,15 @@ class ForkProvisioner:
         self._directory: pathlib.Path | None = None
         self._temporary: pathlib.Path | None = None
         self._status: int | None = None
-        self._listening: asyncio.Task[None] | None = None
+        self._init_listener: asyncio.Task[None] | None = None
         self._attached: asyncio.Future[None] | None = None
         self.is_used = False
-        """Whether a session could ask why it ended; until then the log says so."""
-        self._gone = asyncio.Event()
+        """Whether a session got it; before, only the log tells why it ended."""
+        self._has_init_ended = asyncio.Event()
         self._uid = 0
         self._sockets: list[socket.socket] = []  # Not yet connected.
         self._doors: list[socket.socket] = []
-        self._more_sockets = asyncio.Event()
+        self._sockets_changed = asyncio.Event()
         self._usage = SessionUsage()
         self.ended = asyncio.Event()
 
@@ -144,14 +143,14 @@ class ForkProvisioner:
         return self._pid != 0
 
     def usage(self) -> SessionUsage:
-        """Return what measures the session."""
+        """Return the meter of the session."""
         return self._usage
 
     async def launch(self) -> str:
-        """Fork a kernel; returns the key that signs its messages.
+        """Fork a kernel, and return the key that signs its messages.
 
         Raises:
-            KernelStartError: it could not be started; nothing is left of it.
+            KernelStartError: it could not be started; its processes have ended.
         """
         key = os.urandom(32).hex()
         try:
@@ -167,37 +166,39 @@ class ForkProvisioner:
         walls = context.server.walls
         inside_uid, self._uid = context.uids.take()
         self._directory = context.runtime / self.kernel_id[:8]
-        self._link, theirs = control_channels.ControlChannel.pair()
+        self._control, guest_end = control_channels.ControlChannel.pair()
         if context.groups.version:
             self._group = context.groups.create(self.kernel_id, limits)
-        with theirs:
+        with guest_end:
             spec = start_parameters.build(
                 self.kernel_id,
                 inside_uid if walls is forkserver_clients.Walls.NAMESPACES else self._uid,
                 limits,
-                affinity=[] if self._group else start_parameters.some_processors(limits.cpu_cores),
+                affinity=[]
+                if self._group
+                else start_parameters.choose_processors(limits.cpu_cores),
                 unwalled_home=str(self._unwalled_home) if self._is_unwalled else "",
                 has_own_id=self.has_own_id,
                 doors=context.doors,
             )
-            await context.server.fork(spec, theirs.fileno())
+            await context.server.fork(spec, guest_end.fileno())
         self._init_fd, sockets = await self._expect("separated", len(context.doors))
         self._doors = [sockets.pop() for _ in context.doors][::-1]
         with contextlib.ExitStack() as open_here:
             for entry in sockets:
                 open_here.enter_context(entry)
-            start_parameters.listen(self._directory, sockets)
+            start_parameters.listen_on_channels(self._directory, sockets)
         self._pid = procfs.pid_of(self._init_fd)
         loop = asyncio.get_running_loop()
-        loop.add_reader(self._init_fd, self._init_ended)
-        # It enters its cgroup by itself: moving another process waits for all processors.
-        entrances = self._group.entrances() if self._group is not None else []
+        loop.add_reader(self._init_fd, self._on_init_ended)
+        # Init joins its cgroup itself: moving another process waits for all processors.
+        join_files = self._group.join_files() if self._group is not None else []
         try:
-            # Past the fork server: every later kernel starts with what that ever had in memory.
-            await self._link.send({"op": "go", "key": key}, entrances)
+            # Not through the fork server, because later kernels inherit its memory, and so the key.
+            await self._control.send({"op": "go", "key": key}, join_files)
         finally:
-            for entrance in entrances:
-                os.close(entrance)
+            for join_file in join_files:
+                os.close(join_file)
         self._kernel_fd, self._sockets = await self._expect("started")
         context.server.settle(self.kernel_id)
         read_as = self._uid if self._is_in_container and context.uids.are_own else None
@@ -205,21 +206,23 @@ class ForkProvisioner:
             self._pid,
             procfs.pid_of(self._kernel_fd),
             self._group,
-            max_tasks=limits.processes + _OWN_TASKS,
+            max_tasks=limits.processes + _UNCOUNTED_TASKS,
             read_as=read_as,
         )
-        loop.add_reader(self._kernel_fd, self._kernel_ended)
-        self._listening = asyncio.create_task(self._listen_to_init(), name=f"init {self.kernel_id}")
+        loop.add_reader(self._kernel_fd, self._on_kernel_ended)
+        self._init_listener = asyncio.create_task(
+            self._listen_to_init(), name=f"init {self.kernel_id}"
+        )
 
     @property
     def starts_when_attached(self) -> bool:
-        """Whether the kernel runs, and can be connected to, only once it has its directories."""
+        """Whether the kernel runs and listens only once it has its directories."""
         return self._is_in_container
 
     @property
     def has_own_id(self) -> bool:
-        """Whether a limit of the session's user bounds its processes, and no other session's."""
-        # In a user namespace of its own, it is counted there.
+        """Whether a limit of the session's user counts only this session's processes."""
+        # In a user namespace, each session's processes are counted apart.
         is_apart = self.host_context.server.walls is forkserver_clients.Walls.NAMESPACES
         return is_apart or (self._is_in_container and self.host_context.uids.are_own)
 
@@ -238,20 +241,20 @@ class ForkProvisioner:
 
     @property
     def _unwalled_home(self) -> pathlib.Path:
-        """Where an unconfined kernel finds its workspace, which may be attached later."""
+        """Path of an unconfined kernel's workspace, which may be attached later."""
         return (self._directory or self.host_context.runtime) / "data"
 
     def doors(self) -> tuple[socket.socket, socket.socket, int] | None:
-        """Return copies of the kernel's doors; None if it has none."""
+        """Return copies of the door sockets and of init's pidfd; None if there are no doors."""
         if not self._doors or self.ended.is_set():
             return None
         proxy, services = (door.dup() for door in self._doors)
         return proxy, services, os.dup(self._init_fd)
 
-    async def _expect(self, event: str, more: int = 0) -> tuple[int, list[socket.socket]]:
-        """Wait for an event with a process descriptor, a socket for each channel, and some more."""
-        packet = await self._link.receive() if self._link is not None else None
-        count = 1 + len(start_parameters.CHANNELS) + more
+    async def _expect(self, event: str, door_count: int = 0) -> tuple[int, list[socket.socket]]:
+        """Wait for an event with a pidfd, a socket for each channel, and the doors' sockets."""
+        packet = await self._control.receive() if self._control is not None else None
+        count = 1 + len(start_parameters.CHANNELS) + door_count
         if packet is None or packet.text("event") != event or len(packet.descriptors) != count:
             reason = packet.text("reason") if packet is not None else "its first process ended"
             if packet is not None:
@@ -262,9 +265,9 @@ class ForkProvisioner:
         return pidfd, [socket.socket(fileno=descriptor) for descriptor in sockets]
 
     async def _listen_to_init(self) -> None:
-        while self._link is not None and (packet := await self._link.receive()) is not None:
+        while self._control is not None and (packet := await self._control.receive()) is not None:
             if packet.text("event") == "ended":
-                # Unknown once the fork server is gone whose child the kernel was.
+                # The status is unknown if the fork server has ended, whose child the kernel was.
                 self._status = packet.number("status") if "status" in packet.content else None
                 if not self.is_used:
                     _log.error("kernel %s ended unused: status %s", self.kernel_id, self._status)
@@ -273,32 +276,32 @@ class ForkProvisioner:
                     self._attached.set_result(None)
             elif packet.text("event") == "socket":
                 self._sockets += [socket.socket(fileno=number) for number in packet.descriptors]
-                self._more_sockets.set()
+                self._sockets_changed.set()
             elif packet.text("event") == "failed":
                 _log.error("kernel %s: %s", self.kernel_id, packet.text("reason"))
-        # The init process is gone, and with it everything in the namespace.
+        # The init process has ended, and with it everything in the namespace.
         self.ended.set()
-        self._more_sockets.set()
+        self._sockets_changed.set()
 
     async def connect(self, channel: str) -> socket.socket:
-        """Open a connection to a channel, with a socket of the kernel's own network namespace.
+        """Open a connection to a channel, with a socket of the kernel's network namespace.
 
         Raises:
-            OSError: the kernel does not listen, or is gone.
+            OSError: the kernel does not listen, or has ended.
         """
         while not self._sockets:
-            if self._link is None or self.ended.is_set():
+            if self._control is None or self.ended.is_set():
                 raise ConnectionError
-            self._more_sockets.clear()
+            self._sockets_changed.clear()
             try:
-                await self._link.send({"op": "connect"})
+                await self._control.send({"op": "connect"})
             except errors.KernelStartError as error:
                 raise ConnectionError from error
-            await self._more_sockets.wait()
+            await self._sockets_changed.wait()
         endpoint = self._sockets.pop()
         try:
             endpoint.setblocking(False)
-            # At once or not at all: a full backlog is no reason to wait.
+            # Do not wait: if the backlog is full, connecting fails at once.
             endpoint.connect(f"{self._directory}/{start_parameters.address(channel)}")
         except OSError:
             endpoint.close()
@@ -308,25 +311,25 @@ class ForkProvisioner:
     async def attach(
         self, workspace: pathlib.Path, variables: pathlib.Path, temporary: pathlib.Path
     ) -> None:
-        """Make a session's directories the kernel's own and show them to it.
+        """Give a session's directories to the kernel's user, and mount them for the kernel.
 
         Args:
-            workspace: at /mnt/data; two levels below the directory of all workspaces.
-            variables: where its variables are saved; beside that.
-            temporary: its temporary files, where it has no file system of its own for them; made
-                here, and removed with what the kernel leaves.
+            workspace: shown at /mnt/data; two levels below the directory of all workspaces.
+            variables: directory for saved variables, beside the workspace.
+            temporary: directory for temporary files, used if the kernel has no file system of its
+                own for them; created here, and removed in `cleanup`.
 
         Raises:
-            KernelStartError: it cannot be mounted, or the kernel is gone.
-            OSError: it cannot be opened.
+            KernelStartError: they cannot be mounted, or the kernel has ended.
+            OSError: they cannot be opened.
         """
         directories, kernel_uids = [workspace, variables], self.host_context.uids.of_kernels
         if self._is_in_container:
             self._temporary = temporary
             directories.append(temporary)
-            await asyncio.to_thread(_make_empty, temporary)
+            await asyncio.to_thread(_recreate, temporary)
         await asyncio.to_thread(ownership.change_owner, directories, self._uid, kernel_uids)
-        if self._link is None or self._directory is None:
+        if self._control is None or self._directory is None:
             raise errors.KernelStartError
         self._attached = asyncio.get_running_loop().create_future()
         if self._is_unwalled:
@@ -334,16 +337,16 @@ class ForkProvisioner:
             return
         trees = await self._directories(directories)
         try:
-            await self._link.send({"op": "attach"}, trees)
+            await self._control.send({"op": "attach"}, trees)
         finally:
             for tree in trees:
                 os.close(tree)
-        ended = asyncio.create_task(self.ended.wait(), name="attaching")
-        either: set[asyncio.Future[Any]] = {self._attached, ended}
+        end = asyncio.create_task(self.ended.wait(), name="attaching")
+        events: set[asyncio.Future[Any]] = {self._attached, end}
         try:
-            await asyncio.wait(either, timeout=_ATTACH_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(events, timeout=_ATTACH_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            ended.cancel()
+            end.cancel()
         if self._attached.done():
             return
         if not self.ended.is_set():
@@ -353,11 +356,11 @@ class ForkProvisioner:
         raise errors.KernelStartError
 
     async def _directories(self, directories: Sequence[pathlib.Path]) -> Sequence[int]:
-        """Open a session's directories for its kernel; the descriptors are the caller's to close.
+        """Open a session's directories for its kernel; the caller closes the descriptors.
 
         Raises:
-            KernelStartError: there is no such directory.
-            OSError: likewise.
+            KernelStartError: the fork server has no such directory.
+            OSError: there is no such directory.
         """
         if self._is_in_container:
             flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -371,19 +374,19 @@ class ForkProvisioner:
         paths = ("/".join(directory.parts[-2:]) for directory in directories)
         return await self.host_context.server.trees(*paths)
 
-    def _init_ended(self) -> None:
+    def _on_init_ended(self) -> None:
         asyncio.get_running_loop().remove_reader(self._init_fd)
-        self._gone.set()
+        self._has_init_ended.set()
         self.ended.set()
 
-    def _kernel_ended(self) -> None:
+    def _on_kernel_ended(self) -> None:
         asyncio.get_running_loop().remove_reader(self._kernel_fd)
         self.ended.set()
 
     async def wait_status(self) -> int | None:
         """Wait briefly for the wait status of a kernel that just ended."""
-        if self._listening is not None:
-            await asyncio.wait({self._listening}, timeout=_LAST_WORDS_SECONDS)
+        if self._init_listener is not None:
+            await asyncio.wait({self._init_listener}, timeout=_STATUS_SECONDS)
         return self._status
 
     async def wait(self) -> None:
@@ -392,7 +395,7 @@ class ForkProvisioner:
         Its init process outlives all others of its namespace.
         """
         if self._init_fd >= 0:
-            await self._gone.wait()
+            await self._has_init_ended.wait()
 
     async def send_signal(self, signum: int) -> None:
         """Signal the kernel's main process."""
@@ -403,10 +406,14 @@ class ForkProvisioner:
         """Kill everything in the session; the namespace ends with its init process."""
         if self.ended.is_set() and not self.is_used:
             await self.wait_status()  # So that the log says why it ended.
-        if self._is_in_container and self._link is not None and not self._gone.is_set():
-            # Its first process ends the others before itself; without it, nobody knows them all.
+        if (
+            self._is_in_container
+            and self._control is not None
+            and not self._has_init_ended.is_set()
+        ):
+            # Only the session's first process knows all others, so it ends them before itself.
             with contextlib.suppress(errors.KernelStartError):
-                await self._link.send({"op": "end"})
+                await self._control.send({"op": "end"})
         else:
             procfs.send_signal(self._init_fd, signal.SIGKILL)
         procfs.send_signal(self._kernel_fd, signal.SIGKILL)
@@ -414,7 +421,7 @@ class ForkProvisioner:
             await asyncio.to_thread(self._group.kill)
 
     async def freeze(self) -> None:
-        """Stop all processes of the session until `thaw`; they cannot tell but by the clock."""
+        """Stop all processes of the session until `thaw`; only the clock shows it to them."""
         if self._group is not None:
             await asyncio.to_thread(self._group.set_frozen, True)
 
@@ -424,19 +431,19 @@ class ForkProvisioner:
             self._group.set_frozen(False)
 
     def set_weight(self, weight: float) -> None:
-        """Weigh the session where a control group holds it; without one, nothing does."""
+        """Set the session's weight in its cgroup, if it has one."""
         if self._group is not None:
             self._group.set_weight(weight)
 
     async def cleanup(self) -> None:
-        """Remove what the kernel left on the host: descriptors, sockets, cgroup."""
+        """Close descriptors and sockets, and remove directories and the cgroup."""
         loop = asyncio.get_running_loop()
-        if self._link is not None:
-            self._link.close()
-        if self._listening is not None:
-            self._listening.cancel()
-        self._link = self._listening = None
-        self._more_sockets.set()
+        if self._control is not None:
+            self._control.close()
+        if self._init_listener is not None:
+            self._init_listener.cancel()
+        self._control = self._init_listener = None
+        self._sockets_changed.set()
         for entry in (*self._sockets, *self._doors):
             entry.close()
         self._sockets, self._doors = [], []
@@ -457,7 +464,7 @@ class ForkProvisioner:
         await self.host_context.server.forget(self.kernel_id)
 
 
-def _make_empty(directory: pathlib.Path) -> None:
-    """Make a directory anew, without what a bot that was killed left in it."""
+def _recreate(directory: pathlib.Path) -> None:
+    """Create an empty directory; a killed bot may have left files in it."""
     safe_open.remove(directory)
     directory.mkdir(mode=0o700)

@@ -1,4 +1,4 @@
-"""The Python environment of kernels: where it lies, and the clean process it is started as."""
+"""The Python environment of kernels: its paths, and the start of a clean process of it."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ _GUEST = pathlib.Path(__file__).resolve().parents[2] / "guest" / "__main__.py"
 # guarantees: reading every package's metadata takes 0.2 s.
 _PROBE = """
 import json, os, sys
-found = {}
+installed = {}
 for entry in sys.path:
     for name in os.listdir(entry) if os.path.isdir(entry) else ():
         package, dash, version = name.removesuffix(".dist-info").rpartition("-")
         if dash and name.endswith(".dist-info"):
-            found[package] = [version, os.path.exists(os.path.join(entry, name, "REQUESTED"))]
-print(json.dumps([sys.prefix, sys.base_prefix, sys.executable, sys.path, found]))
+            installed[package] = [version, os.path.exists(os.path.join(entry, name, "REQUESTED"))]
+print(json.dumps([sys.prefix, sys.base_prefix, sys.executable, sys.path, installed]))
 """
 _MAX_PACKAGES = 60
 TOOLS = "/opt/bin"
-"""Directory in the sandbox for programs that packages bring."""
-# Of an environment: anything else may lie beside these, if it was made of a whole directory.
-_PARTS = (
+"""Directory in the sandbox for programs of packages."""
+# Parts of an environment that kernels see; its directory may contain unrelated files.
+_VISIBLE_PARTS = (
     *("bin", "conda-meta", "etc", "include", "lib", "lib32", "lib64", "libexec", "pyvenv.cfg"),
     *("sbin", "share", "ssl"),
 )
-# System directories that the sandbox shows at the same path, beside small files of /etc.
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+# System directories that the sandbox shows at the same path, besides small files of /etc.
+_SYSTEM_DIRECTORIES = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 WALLED_HOME = "/tmp/home"  # noqa: S108 - in a tmpfs that each kernel has to itself
-_FOR_OPENBLAS = (
+_THREAD_COUNT_VARIABLES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -52,12 +52,12 @@ class Environment:
 
     Attributes:
         executable: its interpreter.
-        readable: what must be visible in the sandbox, beside the system's.
-        hidden: directories below those that must not.
+        readable: paths that must be visible in the sandbox, besides the system's.
+        hidden: directories below these that must be hidden.
         path: PATH for programs it starts.
-        packages: versions of what code may import, by the names they are installed by.
-        distributions: versions of all that is installed.
-        absent: groups of libraries that are not installed, by the modules that they have.
+        packages: versions of the packages worth listing, by name.
+        distributions: versions of all installed packages.
+        absent: names of groups of libraries that are not installed, by module.
     """
 
     executable: str
@@ -73,7 +73,7 @@ def spawn(
     environment: Environment, control: int, *, cores: int, home: str = WALLED_HOME
 ) -> subprocess.Popen[bytes]:
     """Start the fork server's process without inherited environment, descriptors or terminal."""
-    # By a descriptor, which hides from kernels where the bot is installed; see `guest/__main__`.
+    # A descriptor hides from kernels where the bot is installed; see `guest/__main__`.
     place = os.open(_GUEST.parents[1], os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         start = f"/proc/self/fd/{place}/{_GUEST.parent.name}/{_GUEST.name}"
@@ -97,7 +97,7 @@ def interrogate(python: pathlib.Path) -> Environment:
         KernelStartError: it cannot be run.
     """
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [str(python), "-I", "-c", _PROBE],
             env={"PATH": "/usr/bin:/bin"},
             stdin=subprocess.DEVNULL,
@@ -105,7 +105,7 @@ def interrogate(python: pathlib.Path) -> Environment:
             timeout=30,
             check=True,
         )
-        prefix, base_prefix, executable, path, found = json.loads(done.stdout)
+        prefix, base_prefix, executable, path, installed = json.loads(completed.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise errors.KernelStartError(host_words.python_unusable(python)) from error
     prefixes = [prefix, base_prefix]
@@ -113,13 +113,13 @@ def interrogate(python: pathlib.Path) -> Environment:
         entry
         for entry in path
         if entry.startswith("/")
-        and not any(pathlib.PurePath(entry).is_relative_to(known) for known in prefixes)
+        and not any(pathlib.PurePath(entry).is_relative_to(root) for root in prefixes)
         and "site-packages" in entry
     ]
-    parts = [f"{place}/{part}" for place in prefixes for part in _PARTS]
+    candidates = [f"{place}/{part}" for place in prefixes for part in _VISIBLE_PARTS]
     readable = [
         place
-        for place in dict.fromkeys([*filter(os.path.lexists, parts), *outside])
+        for place in dict.fromkeys([*filter(os.path.lexists, candidates), *outside])
         if not place.startswith("/usr")
     ]
     # The bot's own directory, and where an installation of it leaves files.
@@ -130,47 +130,46 @@ def interrogate(python: pathlib.Path) -> Environment:
         readable,
         list(dict.fromkeys(hidden)),
         f"{prefix}/bin:/usr/local/bin:/usr/bin:/bin:{TOOLS}",
-        _packages(found, is_ours=(pathlib.Path(prefix) / kernel_environment.STATE).exists()),
-        {_normal(name): version for name, (version, _) in found.items()},
+        _packages(installed, is_ours=(pathlib.Path(prefix) / kernel_environment.STATE).exists()),
+        {_normalize_name(name): version for name, (version, _) in installed.items()},
         kernel_environment.absent_modules(pathlib.Path(prefix)),
     )
 
 
 def refuse_exposed(environment: Environment, private: Sequence[pathlib.Path]) -> None:
-    """Refuse an environment that would show private paths to kernels.
-
-    Args:
-        environment: of the kernels.
-        private: files and directories, whether they exist or not.
+    """Check that an environment does not show private paths to kernels, even missing ones.
 
     Raises:
-        SettingsError: kernels may read one of them.
+        SettingsError: kernels could read one of them.
     """
     for path in private:
         real = pathlib.Path(os.path.realpath(path))
-        for tree in (*_SYSTEM, *environment.readable):
+        for tree in (*_SYSTEM_DIRECTORIES, *environment.readable):
             if real.is_relative_to(os.path.realpath(tree)):
                 raise errors.SettingsError(host_words.exposed(path, tree))
 
 
-def _packages(found: Mapping[str, Sequence[object]], *, is_ours: bool) -> dict[str, str]:
+def _packages(installed: Mapping[str, Sequence[object]], *, is_ours: bool) -> dict[str, str]:
     """Choose the installed packages worth listing, without their dependencies.
 
     Args:
-        found: version and whether it was asked for by name, by package.
-        is_ours: it was made from our locks, which name every dependency.
+        installed: for each package, its version and whether somebody requested it by name.
+        is_ours: whether the environment was made from our locks, which name every dependency.
     """
     promised = kernel_environment.promised()
-    installed = {_normal(name): (str(version), asked) for name, (version, asked) in found.items()}
-    chosen = (
+    by_normal_name = {
+        _normalize_name(name): (str(version), is_requested)
+        for name, (version, is_requested) in installed.items()
+    }
+    listed = (
         (name, version)
-        for name, (version, asked) in sorted(installed.items())
-        if name in promised or (asked and not is_ours)
+        for name, (version, is_requested) in sorted(by_normal_name.items())
+        if name in promised or (is_requested and not is_ours)
     )
-    return dict(list(chosen)[:_MAX_PACKAGES])
+    return dict(list(listed)[:_MAX_PACKAGES])
 
 
-def _normal(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -185,7 +184,7 @@ def _clean_environment(environment: Environment, *, cores: int, home: str) -> di
         "MPLCONFIGDIR": f"{home}/.matplotlib",
         "PYTHONSAFEPATH": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
-        # One memory pool: a second allocator's threads would not survive the fork.
+        # The system's memory pool, because threads of another allocator would not survive the fork.
         "ARROW_DEFAULT_MEMORY_POOL": "system",
     }
-    return fixed | {name: str(cores) for name in _FOR_OPENBLAS}
+    return fixed | {name: str(cores) for name in _THREAD_COUNT_VARIABLES}

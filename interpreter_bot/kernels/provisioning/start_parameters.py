@@ -1,4 +1,4 @@
-"""The spec of a kernel: its limits, a user id, and addresses that only the bot knows."""
+"""Start parameters of a kernel: its limits, a user id, and addresses that only the bot knows."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from interpreter_bot import settings
 
 CHANNELS = ("shell", "iopub", "stdin")
 _BACKLOG = 8
-# Beyond those that Linux gives out by itself, and what programs usually listen on.
+# Above the ports that Linux assigns, and that programs usually use.
 DOOR_PORTS = (61080, 61081)
-"""Ports of a kernel's own loopback where the bot may listen: of a proxy, and of services."""
+"""Ports of a kernel's own loopback where the bot may listen: for a proxy, and for services."""
 
-# V8, which draws Altair's charts, reserves 64 GiB that it never fills. What is filled is bounded by
-# RLIMIT_DATA, the cgroup and the watchdog.
+# V8, which draws Altair's charts, reserves 64 GiB that it never fills. RLIMIT_DATA, the cgroup and
+# the watchdog bound the filled memory.
 _ADDRESS_ALLOWANCE_BYTES = 128 * settings.GIB
-_SESSIONS_OF_ONE_USER = 16
-# Address space of each new thread, so not more than is usual.
+_MAX_SESSIONS_OF_USER = 16
+# Each new thread takes as much address space, so not more than usual.
 _STACK_BYTES = 8 * settings.MIB
 _DEEP_STACK_BYTES = 64 * settings.MIB
 
@@ -31,14 +31,14 @@ class Uids:
     The first is never a kernel's: programs that are MCP servers may have it (`mcp_servers`).
 
     Attributes:
-        of_kernels: all that kernels may have, as the bot counts them.
-        are_own: whether each session has one of its own, or the bot's.
+        of_kernels: all ids of kernels, as numbered in the bot's namespace.
+        are_own: whether each session has an id of its own instead of the bot's.
     """
 
     def __init__(self, *, count: int, first_uid: int, are_own: bool) -> None:
         self.of_kernels = range(first_uid, first_uid + count)
         self.are_own = are_own
-        # Ids of kernels that ended a moment ago, perhaps of another bot, are not reused soon.
+        # Start at random, so that ids of kernels that just ended, even another bot's, rest a while.
         self._last = int.from_bytes(os.urandom(4)) % (count - 1)
 
     def take(self) -> tuple[int, int]:
@@ -49,15 +49,13 @@ class Uids:
         return self._last, self.of_kernels[self._last]
 
 
-def listen(directory: pathlib.Path, sockets: Sequence[socket.socket]) -> None:
-    """Let each channel's socket listen, at an address in a new directory.
+def listen_on_channels(directory: pathlib.Path, sockets: Sequence[socket.socket]) -> None:
+    """Bind the sockets of all channels in a directory, which is created, and listen.
 
-    Args:
-        directory: must not exist yet.
-        sockets: of the kernel's own network namespace.
+    The sockets are those of the kernel's network namespace.
     """
     directory.mkdir(mode=0o700, parents=True)
-    # A socket reveals the path it was bound by. This one means nothing in a kernel.
+    # A socket reveals the path it was bound to; this path means nothing in a kernel.
     place = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for channel, listener in zip(CHANNELS, sockets, strict=True):
@@ -74,7 +72,7 @@ def address(channel: str) -> str:
 
 
 def address_space_bytes(limits: settings.Limits) -> int:
-    """Return RLIMIT_AS: memory, and room for what is mapped but never filled, libraries first."""
+    """Return RLIMIT_AS: memory, and room for mappings that are never filled, such as libraries'."""
     return limits.memory_bytes + _ADDRESS_ALLOWANCE_BYTES
 
 
@@ -92,20 +90,20 @@ def build(
 
     Args:
         kernel_id: a name for log lines.
-        uid: its user id in the fork server's user namespace, where that has one.
-        limits: bound it. The fork server adds to DATA what every kernel begins with.
-        affinity: processors to stay on, where no cgroup bounds the share of the cores.
-        unwalled_home: its working directory without a sandbox; else empty.
-        has_own_id: no other session counts towards the number of its user's processes.
-        doors: ports of its network where the bot may want to listen.
+        uid: user id in the fork server's user namespace, if it has one.
+        limits: of the kernel; the fork server adds to DATA the memory that every kernel starts
+        with. affinity: processors to run on if no cgroup bounds the share of the cores.
+        unwalled_home: working directory without a sandbox; else empty. has_own_id: whether the
+        processes of the kernel's user are only this session's. doors: ports of its network where
+        the bot may listen.
     """
     resources = _resources(limits)
     if unwalled_home:
         del resources["NPROC"]
     elif not has_own_id:
-        # It counts what all sessions and the bot have, so it keeps only the machine's from being
-        # used up before the watchdog ends a session for it.
-        resources["NPROC"] = _SESSIONS_OF_ONE_USER * limits.processes
+        # The limit counts processes of all sessions and of the bot, so it only keeps the machine
+        # usable until the watchdog ends a session with too many.
+        resources["NPROC"] = _MAX_SESSIONS_OF_USER * limits.processes
     return {
         "id": kernel_id,
         "uid": uid,
@@ -126,8 +124,8 @@ def _resources(limits: settings.Limits) -> dict[str, int | list[int]]:
         "NPROC": limits.processes,
         "NOFILE": limits.open_files,
         "FSIZE": limits.file_bytes,
-        # Not 0, which is ignored by a handler that dumps are piped to, as it runs as the host's
-        # root: 1 is the kernel's value for no dump at all.
+        # Not 0, because a handler that dumps are piped to ignores 0 and runs as the host's root:
+        # for Linux, 1 means no dump at all.
         "CORE": 1,
         "MEMLOCK": 64 * settings.KIB,
         "MSGQUEUE": 0,
@@ -138,16 +136,16 @@ def _resources(limits: settings.Limits) -> dict[str, int | list[int]]:
     }
 
 
-def some_processors(cores: float) -> list[int]:
-    """Choose processors at random, as many as the session's share needs, rounded up."""
+def choose_processors(cores: float) -> list[int]:
+    """Choose as many adjacent processors as `cores` needs, rounded up, from a random start."""
     available = sorted(os.sched_getaffinity(0))
-    wanted = max(1, min(len(available), round(cores + 0.49)))
+    count = max(1, min(len(available), round(cores + 0.49)))
     start = int.from_bytes(os.urandom(2)) % len(available)
-    return [available[(start + number) % len(available)] for number in range(wanted)]
+    return [available[(start + offset) % len(available)] for offset in range(count)]
 
 
 def _proc_files(limits: settings.Limits) -> dict[str, str]:
-    """Build /proc files with the session's resources, where libraries read the host's."""
+    """Build /proc files that show libraries the session's resources instead of the host's."""
     total = limits.memory_bytes // settings.KIB
     rows = {"MemTotal": total, "MemFree": total, "MemAvailable": total}
     rows |= dict.fromkeys(("Buffers", "Cached", "Shmem", "SReclaimable", "Active", "Inactive"), 0)

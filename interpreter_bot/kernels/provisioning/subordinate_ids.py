@@ -1,11 +1,10 @@
-"""Subordinate user ids: what a bot that is not root needs to give each session an id of its own.
+"""Subordinate user ids: they let a bot that is not root give each session a user id of its own.
 
-/etc/subuid and /etc/subgid grant a user ranges of ids that exist in user namespaces only. The bot
-enters such a namespace before anything else, keeps its own id in it, and gets over the granted ids
-the few rights that root has over all: to give files away, to open what is closed, to end and to
-measure processes. So nothing else has to tell a bot of root from one with such ids: files of
-kernels are read, counted and removed by the same code, whatever modes they have. Over the host and
-over the user's own files it gets no right that it did not have.
+/etc/subuid and /etc/subgid grant a user ranges of ids that exist only in user namespaces. The bot
+first enters such a namespace and keeps its own id in it. There it has some rights of root over the
+granted ids: to change owners of files, to open any file, and to end and measure processes. All
+other code works the same as for root, whatever modes files of kernels have. The bot gets no new
+right over the host or over the user's own files.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
-_FEWEST: Final = 1000
-# Below are the users of images.
-_ABOVE_USERS: Final = 10_000
+_MIN_IDS: Final = 1000
+# Smaller ids belong to users of container images.
+_MIN_FREE_ID: Final = 10_000
 _CLONE_NEWUSER: Final = 0x10000000
 _CAPSET: Final = {"x86_64": 126, "aarch64": 91}
 _CAPABILITY_VERSION_3: Final = 0x20080522
@@ -41,43 +40,39 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def enter(sandbox: settings.Sandbox, *, etc: pathlib.Path = pathlib.Path("/etc")) -> int:
-    """Enter a namespace with the granted ids, where there are any; this process has one thread.
+    """Enter a namespace with the granted ids, if there are any; this process must have one thread.
 
-    They are `sandbox.first_uid` and those that follow, inside. It is tried in a child before,
-    because there is no way back.
-
-    Args:
-        sandbox: nothing is done where it is off, or forbids this.
-        etc: where the grants are.
+    Inside, they are `sandbox.first_uid` and the following ids. A child process tries first, because
+    a process cannot leave the namespace. The grants are read in the directory `etc`.
 
     Returns:
-        how many ids there are for kernels; 0 if the bot stays where it is.
+        The number of ids for kernels; 0 if the bot entered no namespace.
 
     Raises:
-        SandboxError: it worked in the child and not here.
+        SandboxError: it worked in the child, but not here.
     """
     if os.geteuid() == 0 or not sandbox.enabled or sandbox.subordinate_ids == "off":
         return 0
     if not all(shutil.which(program, path=os.defpath) for program in ("newuidmap", "newgidmap")):
         return 0
-    first_uid, uids = _granted(etc / "subuid")
-    first_gid, gids = _granted(etc / "subgid")
+    first_uid, uids = _largest_grant(etc / "subuid")
+    first_gid, gids = _largest_grant(etc / "subgid")
     count = min(uids, gids, sandbox.uid_count + 1) - 1
-    if count < _FEWEST:
+    if count < _MIN_IDS:
         return 0
     maps = (
         _map(os.geteuid(), first_uid, sandbox.first_uid, count),
         _map(os.getegid(), first_gid, sandbox.first_uid, count),
     )
-    trial = os.fork()
-    if trial == 0:
+    child = os.fork()
+    if child == 0:
         status = 1
         try:
             _enter(*maps)
             status = 0
         finally:
             os._exit(status)
-    if os.waitpid(trial, 0)[1]:
+    if os.waitpid(child, 0)[1]:
         _log.warning("the granted user ids cannot be used; `interpreter-bot doctor` says more")
         return 0
     try:
@@ -88,7 +83,7 @@ def enter(sandbox: settings.Sandbox, *, etc: pathlib.Path = pathlib.Path("/etc")
 
 
 def are_usable(directory: pathlib.Path, first_uid: int) -> bool:
-    """Return whether files below a directory can be given to kernels' ids; found by trying."""
+    """Return whether files below a directory can be given to kernels' ids, by trying."""
     if os.geteuid() == 0:
         return True  # Otherwise kernels would be root.
     probe = directory / f".removed-{secrets.token_hex(16)}"
@@ -107,8 +102,8 @@ def within_namespace(
 ) -> settings.Sandbox:
     """Choose other user ids for kernels if root of a user namespace lacks the usual ones.
 
-    As of rootless Podman, which usually has 65,536. Nothing changes for other users, where the
-    operator has chosen, or where there are too few.
+    Rootless Podman, for example, usually has 65,536 ids. Nothing changes for other users, if the
+    operator has chosen ids, or if there are too few.
     """
     if os.geteuid() != 0 or "first_uid" in sandbox.model_fields_set:
         return sandbox
@@ -117,15 +112,15 @@ def within_namespace(
     if any(start <= first and end <= start + count for start, _, count in rows):
         return sandbox
     start, _, count = max(rows, key=lambda row: row[2])
-    first = max(start, _ABOVE_USERS)
+    first = max(start, _MIN_FREE_ID)
     count = min(sandbox.uid_count, start + count - first)
-    if count < _FEWEST:
+    if count < _MIN_IDS:
         return sandbox
     return sandbox.model_copy(update={"first_uid": first, "uid_count": count})
 
 
 def on_host(uid: int) -> int:
-    """Return what the surrounding namespace calls a user id."""
+    """Return the number of a user id in the parent namespace."""
     for line in pathlib.Path("/proc/self/uid_map").read_text("ascii").splitlines():
         inside, outside, count = map(int, line.split())
         if inside <= uid < inside + count:
@@ -133,7 +128,7 @@ def on_host(uid: int) -> int:
     return uid
 
 
-def _granted(file: pathlib.Path) -> tuple[int, int]:
+def _largest_grant(file: pathlib.Path) -> tuple[int, int]:
     """Return the largest range that a file grants to this user, as its first id and length."""
     names = {str(os.geteuid())}
     with contextlib.suppress(KeyError):  # Not everybody has a name.
@@ -150,9 +145,9 @@ def _granted(file: pathlib.Path) -> tuple[int, int]:
 
 
 def _map(own: int, granted: int, first: int, count: int) -> str:
-    """Write the arguments of newuidmap: inside, outside, how many.
+    """Format the arguments of newuidmap: inside, outside and count, for each range.
 
-    The id 0 means nobody who runs; processes that may not be looked into belong to it.
+    No process runs with id 0; files of undumpable processes in /proc belong to it.
     """
     return f"0 {granted} 1 {own} {own} 1 {first} {granted + 1} {count}"
 

@@ -28,7 +28,7 @@ class Client:
 
         Args:
             key: signs the messages.
-            connect: opens a connection to a channel, as `Provisioner.connect` does.
+            connect: opens a connection to a channel.
         """
         self._signer = jupyter_messages.Signer(key)
         kinds: dict[Name, str] = {"shell": "DEALER", "iopub": "SUB", "stdin": "DEALER"}
@@ -45,24 +45,24 @@ class Client:
         return sum(channel.received_bytes for channel in self._channels.values())
 
     async def open(self) -> None:
-        """Connect, and wait until the channels work both ways; the caller holds a deadline.
+        """Connect, and wait until the channels work both ways; the caller sets a deadline.
 
-        May be called again; what was under way is lost then.
+        May be called again; unread messages are lost then.
 
         Raises:
-            LostSocket: the kernel went away, or does not speak the protocol.
+            LostSocket: the kernel ended, or does not speak the protocol.
         """
-        # Input requests come to the identity that sent the code.
+        # Input requests are addressed to the identity that sent the code.
         identity = os.urandom(16).hex().encode()
         for channel in self._channels.values():
             await channel.connect(identity)
         for channel in self._channels.values():
             await channel.handshake()
         await self._channels["iopub"].subscribe(b"")
-        await self._await_welcome()
+        await self._wait_for_welcome()
 
     async def renew(self) -> None:
-        """Connect all channels anew, between executions.
+        """Reconnect all channels, between executions.
 
         Raises:
             LostSocket: the kernel does not answer any more.
@@ -75,7 +75,7 @@ class Client:
             raise sockets.LostSocket from error
 
     async def renew_output(self) -> None:
-        """Connect the iopub channel anew; data under way is lost.
+        """Reconnect the iopub channel; unread messages are lost.
 
         Raises:
             LostSocket: the kernel does not answer there any more.
@@ -86,17 +86,17 @@ class Client:
                 await channel.connect()
                 await channel.handshake()
                 await channel.subscribe(b"")
-                # The kernel welcomes only subscriptions that it believes to be new.
+                # The kernel sends its welcome only to a new subscription.
                 await channel.subscribe(os.urandom(8).hex().encode())
-                await self._await_welcome()
+                await self._wait_for_welcome()
         except TimeoutError as error:
             channel.close()
             raise sockets.LostSocket from error
 
-    async def _await_welcome(self) -> None:
-        """Wait until the kernel has seen the subscription; before that it sends nothing."""
+    async def _wait_for_welcome(self) -> None:
+        """Wait until the kernel knows the subscription; before, it sends nothing."""
         while True:
-            # A flood here must not keep the deadline from being noticed.
+            # Let the deadline's timer run even if the kernel floods this channel.
             await asyncio.sleep(0)
             with contextlib.suppress(jupyter_messages.MalformedMessage):
                 message = await self.receive("iopub")
@@ -106,42 +106,44 @@ class Client:
     async def send(
         self, name: Name, msg_type: str, content: dict[str, object], *, parent_id: str = ""
     ) -> str:
-        """Send a message; returns its id. Waits as long as the kernel does not read.
+        """Send a message, and return its id. Waits while the kernel does not read.
 
         Raises:
-            LostSocket: it cannot be sent, unless the channel is renewed.
+            LostSocket: the channel is broken, until it is renewed.
         """
         msg_id, frames = self._signer.pack(msg_type, content, parent_id=parent_id)
         await self._channels[name].send(frames)
         return msg_id
 
-    async def receive(self, name: Name, *, about: str = "") -> jupyter_messages.Message:
+    async def receive(self, name: Name, *, expected_parent: str = "") -> jupyter_messages.Message:
         """Wait for the next message.
 
         Raises:
-            ForeignMessage: it is not about the request `about`.
-            OversizedMessage: it is too large and skipped; the next may not be.
-            MalformedMessage: it is invalid; the next may not be.
-            LostSocket: there will be none, unless the channel is renewed.
+            ForeignMessage: its parent is not the request `expected_parent`.
+            OversizedMessage: it is too large and was skipped; the next can be read.
+            MalformedMessage: it is invalid; the next can be read.
+            LostSocket: the channel is broken, until it is renewed.
         """
         frames = await self._channels[name].receive()
         if sum(map(len, frames)) > _MAX_INLINE_BYTES:
-            return await asyncio.to_thread(self._unpack, frames, about)
-        return self._unpack(frames, about)
+            return await asyncio.to_thread(self._unpack, frames, expected_parent)
+        return self._unpack(frames, expected_parent)
 
-    def _unpack(self, frames: Sequence[zmtp.Part], about: str) -> jupyter_messages.Message:
+    def _unpack(
+        self, frames: Sequence[zmtp.Part], expected_parent: str
+    ) -> jupyter_messages.Message:
         began = time.thread_time()
         try:
-            return self._signer.unpack(frames, about=about)
+            return self._signer.unpack(frames, expected_parent=expected_parent)
         finally:
             self.reading_seconds += time.thread_time() - began
 
     def drop_unfinished(self) -> None:
-        """Drop unfinished messages, as long as no execution reads."""
+        """Drop unfinished messages; only while no execution reads."""
         for channel in self._channels.values():
             channel.drop_unfinished()
 
     def close(self) -> None:
-        """Close the sockets; what was not read is dropped."""
+        """Close the sockets; unread messages are dropped."""
         for channel in self._channels.values():
             channel.close()

@@ -27,15 +27,15 @@ _MAX_HEADER_BYTES: Final = 64 * 1024
 
 
 class MalformedMessage(errors.KernelError):
-    """The Python process sent something that is no message."""
+    """The Python process sent something that is not a message."""
 
 
 class ForeignMessage(MalformedMessage):
-    """The Python process sent something that is about another execution."""
+    """The Python process sent a message about another execution."""
 
 
 class IntricateMessage(MalformedMessage):
-    """The Python process sent a message that holds too many values, or too long ones."""
+    """The Python process sent a message with too many values, or too long ones."""
 
 
 class OversizedMessage(MalformedMessage):
@@ -49,10 +49,10 @@ class Message:
     Attributes:
         msg_id: its own id.
         msg_type: such as "stream"; may be any text.
-        parent_id: the request it claims to be about, or empty.
+        parent_id: the request that it claims as its parent, or empty.
         content: a JSON object of any shape.
-        metadata: likewise.
-        size_bytes: of all its parts.
+        metadata: a JSON object of any shape.
+        size_bytes: size of all its parts.
     """
 
     msg_id: str
@@ -81,8 +81,8 @@ class Signer:
     def pack(
         self, msg_type: str, content: dict[str, object], *, parent_id: str = ""
     ) -> tuple[str, list[bytes]]:
-        """Build the frames of a message; returns its id and them."""
-        # Not a counter: replies to later requests could be forged beforehand.
+        """Build a message; return its id and its frames."""
+        # Random, because code could forge replies to predictable later requests.
         msg_id = os.urandom(16).hex()
         header = {
             "msg_id": msg_id,
@@ -93,7 +93,7 @@ class Signer:
             "version": _VERSION,
         }
         parent = {"msg_id": parent_id} if parent_id else {}
-        # Lone surrogates are legal in a Python str but not in UTF-8; escapes carry them.
+        # ASCII with escapes, as lone surrogates are legal in a Python str but not in UTF-8.
         parts = [json.dumps(part).encode("ascii") for part in (header, parent, {}, content)]
         return msg_id, [_DELIMITER, self.sign(parts), *parts]
 
@@ -101,19 +101,14 @@ class Signer:
         self,
         frames: Sequence[zmtp.Part],
         *,
-        about: str = "",
+        expected_parent: str = "",
         max_bytes: int = zmtp.MAX_BYTES,
     ) -> Message:
-        """Check and parse a message; buffers that follow it are ignored.
-
-        Args:
-            frames: of one message.
-            about: the expected request; messages about others are not parsed.
-            max_bytes: of all frames together.
+        """Check and parse the frames of a message; trailing buffers are ignored.
 
         Raises:
-            ForeignMessage: it is about another request.
-            IntricateMessage: it holds more values, or longer ones, than are parsed.
+            ForeignMessage: its parent is not the request `expected_parent`.
+            IntricateMessage: it has too many values, or too long ones.
             MalformedMessage: it is invalid, not signed with this key, or too large.
         """
         if sum(map(len, frames)) > max_bytes:
@@ -128,9 +123,9 @@ class Signer:
         signature, *parts = signed
         if any(len(part) > _MAX_HEADER_BYTES for part in parts[:-1]):
             raise MalformedMessage
-        # Before the signature, which takes longer and proves less.
+        # Check the parent before the signature, which takes longer and proves less.
         parent = _load(parts[1])
-        if about and parent.get("msg_id") != about:
+        if expected_parent and parent.get("msg_id") != expected_parent:
             raise ForeignMessage
         if not hmac.compare_digest(signature, self.sign(parts)):
             raise MalformedMessage
@@ -164,6 +159,6 @@ def _identifier(fields: dict[str, object], name: str) -> str:
     if not isinstance(value, str) or len(value) > _MAX_ID_CHARACTERS:
         raise MalformedMessage
     if not value.isascii() or not value.isprintable():
-        # It may be written to a log.
+        # Identifiers may be written to a log.
         raise MalformedMessage
     return value

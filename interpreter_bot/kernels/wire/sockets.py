@@ -1,7 +1,7 @@
 """Socket of one channel, read only while a task waits for a message.
 
-What is not waited for stays with the kernel, as its own memory. There is no buffer of asyncio's in
-between: a message that has arrived is read without a switch of tasks.
+Unread messages stay in the kernel's queue and count as its memory. asyncio's streams are not used,
+so a message that has arrived is read without a switch of tasks.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from interpreter_bot import errors, settings
 from interpreter_bot.kernels.wire import jupyter_messages, zmtp
 
 Connect = Callable[[], Awaitable[socket.socket]]
-"""Opens a connection, which does not block; OSError if that fails."""
+"""Opens a non-blocking connection; OSError if that fails."""
 
 _Read = TypeVar("_Read")
 _CHUNK_BYTES = 64 * 1024
-# Read without once having waited: then other tasks come first.
-_BREATH_BYTES = settings.MIB
-# Commands are few bytes each, and sent by the thousand only by a hostile kernel.
-_BREATH_COMMANDS = 100
-_BREATH_SECONDS = 0.005
+# After so many bytes without a wait, other tasks run first.
+_PAUSE_EVERY_BYTES = settings.MIB
+# Only a hostile kernel sends thousands of commands.
+_PAUSE_EVERY_COMMANDS = 100
+_PAUSE_SECONDS = 0.005
 
 
 class LostSocket(errors.KernelError):
@@ -31,9 +31,7 @@ class LostSocket(errors.KernelError):
 
 
 class Socket:
-    """Client's end of a channel. One task at a time receives; connecting again replaces the
-    connection.
-    """
+    """Client's end of a channel. One task at a time receives; `connect` replaces the connection."""
 
     def __init__(self, kind: str, connect: Connect) -> None:
         """Connect nothing yet.
@@ -56,9 +54,8 @@ class Socket:
     async def connect(self, identity: bytes = b"") -> None:
         """Connect and send the greeting, without waiting for the other side's.
 
-        Args:
-            identity: by which a ROUTER addresses this client. It may refuse one that it had before,
-                until it has noticed that the former connection is closed.
+        A ROUTER addresses this client by `identity`. It may refuse an earlier identity until it has
+        noticed that the earlier connection is closed.
 
         Raises:
             LostSocket: the kernel does not listen.
@@ -72,27 +69,27 @@ class Socket:
         await self._send(zmtp.opening(self._kind, identity))
 
     async def handshake(self) -> None:
-        """Wait for the other side's greeting; the caller holds a deadline.
+        """Wait for the other side's greeting; the caller sets a deadline.
 
         Raises:
-            LostSocket: it went away, or is incompatible.
+            LostSocket: the other side closed the connection, or is incompatible.
         """
-        while not self._checked(self._decoder.greet):
+        while not self._translate_errors(self._decoder.greet):
             await self._read()
 
     async def subscribe(self, topic: bytes) -> None:
-        """Subscribe to what begins with `topic`, after the handshake: libzmq refuses it before.
+        """Subscribe to messages that begin with `topic`; call it after the handshake.
 
         Raises:
-            LostSocket: the other side went away.
+            LostSocket: the other side closed the connection.
         """
         await self._send(zmtp.subscription(topic))
 
     async def send(self, parts: Sequence[bytes]) -> None:
-        """Send a message; waits as long as the other side does not read.
+        """Send a message; waits while the other side does not read.
 
         Raises:
-            LostSocket: it went away.
+            LostSocket: the other side closed the connection.
         """
         await self._send(zmtp.message(parts))
 
@@ -100,17 +97,17 @@ class Socket:
         """Wait for the next message.
 
         Raises:
-            OversizedMessage: it is skipped; the next may be read.
-            LostSocket: there will be none, unless `connect` is called again.
+            OversizedMessage: it was skipped; the next can be read.
+            LostSocket: the connection is closed, until `connect` is called.
         """
         while True:
-            event = self._checked(self._decoder.next)
+            event = self._translate_errors(self._decoder.next)
             if isinstance(event, list):
                 return event
             if event is None:
                 await self._read()
             else:
-                await self._obey(event)
+                await self._answer_command(event)
 
     def drop_unfinished(self) -> None:
         """Drop the received part of an unfinished message."""
@@ -128,14 +125,14 @@ class Socket:
         for waiter in self._waiters:
             _wake(waiter)
 
-    async def _obey(self, command: zmtp.ZmtpCommand) -> None:
+    async def _answer_command(self, command: zmtp.ZmtpCommand) -> None:
         if command.answer:
             await self._send(command.answer)
         self._command_count += 1
-        if self._command_count % _BREATH_COMMANDS == 0:
-            await asyncio.sleep(_BREATH_SECONDS)
+        if self._command_count % _PAUSE_EVERY_COMMANDS == 0:
+            await asyncio.sleep(_PAUSE_SECONDS)
 
-    def _checked(self, read: Callable[[], _Read]) -> _Read:
+    def _translate_errors(self, read: Callable[[], _Read]) -> _Read:
         try:
             return read()
         except zmtp.MessageTooLargeError as error:
@@ -145,8 +142,8 @@ class Socket:
             raise LostSocket from error
 
     async def _read(self) -> None:
-        """Read what has arrived, or wait until something does."""
-        if self._unwaited_bytes > _BREATH_BYTES:
+        """Read available bytes, or wait until some arrive."""
+        if self._unwaited_bytes > _PAUSE_EVERY_BYTES:
             self._unwaited_bytes = 0
             await asyncio.sleep(0)
         while self._socket is not None:
@@ -185,8 +182,8 @@ class Socket:
                 raise LostSocket from error
             finally:
                 if 0 < sent_bytes < len(data) and endpoint is self._socket:
-                    # The sender was cancelled half-way: what follows could not be told from its
-                    # message.
+                    # The sender was cancelled half-way, so the peer would take the next message for
+                    # the rest of this one.
                     self.close()
         raise LostSocket
 
@@ -198,7 +195,7 @@ class Socket:
     ) -> None:
         """Wait until a socket is ready, or closed.
 
-        Nothing is read here: what a cancelled task had read would be missing in the stream.
+        Nothing is read here, because bytes read by a cancelled task would be lost.
         """
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.add(waiter)

@@ -1,8 +1,8 @@
-"""JSON documents of a hostile kernel: counted before they are parsed. Pure.
+"""JSON documents of a hostile kernel: values are counted before a document is parsed. Pure.
 
-Python's parser holds the interpreter for a whole document, and a value of two bytes takes sixty
-when parsed. So the values are counted first, which is a few searches, and too many are refused.
-The longest document that passes takes some 50 ms.
+Python's parser blocks all threads for a whole document, and a value of two bytes takes sixty when
+parsed. So values are counted first, with a few searches, and documents with too many are refused.
+The slowest accepted document takes some 50 ms.
 """
 
 from __future__ import annotations
@@ -12,24 +12,25 @@ from typing import Final
 
 # A table of the largest shown size has 20,000 cells.
 _MAX_VALUES: Final = 30_000
-# Two a text, of which a member of an object has two. Cutting at many more would take memory.
+# A string has two quotes, and a member of an object has up to two strings. Splitting at many more
+# would take memory.
 _MAX_QUOTES: Final = 4 * _MAX_VALUES
 _MAX_ESCAPES: Final = 2_000_000
-# Nothing shown has longer numbers, and time grows with the square of their digits.
+# Displays have no longer numbers, and parsing takes time quadratic in their digits.
 _MAX_DIGITS: Final = 64
 
 
 class IntricateError(ValueError):
-    """A document holds too many values, or too long ones, to be parsed."""
+    """A document has too many values, or too long ones, to be parsed."""
 
 
 def load(document: bytes | bytearray) -> object:
-    """Parse a document; returns what `json.loads` would.
+    """Parse a document like `json.loads`.
 
     Raises:
-        IntricateError: that would take too long.
-        ValueError: it is no JSON in UTF-8.
-        RecursionError: it is too deep.
+        IntricateError: parsing would take too long.
+        ValueError: it is not JSON in UTF-8.
+        RecursionError: it is nested too deeply.
     """
     if document.count(b"\\") > _MAX_ESCAPES or _has_too_many_values(document):
         raise IntricateError
@@ -48,7 +49,7 @@ def _has_too_many_values(document: bytes | bytearray) -> bool:
 
 
 def _count_separators(document: bytes | bytearray) -> int:
-    """Count what begins a value; also inside texts, if there are any."""
+    """Count the characters that precede values, even inside strings."""
     return document.count(b",") + document.count(b"[") + document.count(b"{")
 
 

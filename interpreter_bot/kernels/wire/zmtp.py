@@ -1,8 +1,8 @@
 """ZMTP 3, the protocol beneath Jupyter's messages, as far as a client of kernels needs it. Pure.
 
-Greeting, the NULL mechanism and frames, after https://rfc.zeromq.org/spec/23. Why not libzmq: it
-gathers a message before the application sees it, of any number of parts, and holds whole messages
-that are not waited for. Here the sizes in a header are checked before a byte of it is stored.
+Greeting, the NULL mechanism and frames, after https://rfc.zeromq.org/spec/23. libzmq is not used,
+because it collects whole messages, of any number of parts, before the application sees them, even
+if nobody waits for them. Here, sizes are checked before a byte of the body is stored.
 
 The greeting announces 3.0, so that a peer of 3.1 accepts a subscription in the form that both know.
 """
@@ -16,13 +16,13 @@ from typing import Final
 from interpreter_bot import settings
 
 MAX_BYTES: Final = 16 * settings.MIB
-"""Of one message, over all its parts."""
+"""Limit of one message, with all its parts."""
 MAX_PARTS: Final = 64
-# What is too large is skipped, so that what follows can be read; this far and no further.
+# Larger messages are skipped, so that the next can be read, up to these limits.
 _MAX_SKIPPED_BYTES: Final = 4 * MAX_BYTES
 _MAX_SKIPPED_PARTS: Final = 16 * MAX_PARTS
 _MAX_COMMAND_BYTES: Final = 1024
-# Between two messages. A peer's heartbeat, unread for hours, stays far below.
+# Limit between two messages. Heartbeats that were unread for hours are far fewer.
 _MAX_COMMANDS: Final = 10_000
 
 _MORE: Final = 1
@@ -35,8 +35,8 @@ _LONG_HEADER_BYTES: Final = 9
 _GREETING_BYTES: Final = 64
 _SIGNATURE: Final = b"\xff" + bytes(8) + b"\x7f"
 _MECHANISM: Final = b"NULL".ljust(20, b"\0")
-_MAJOR_AT: Final = 10
-_MECHANISM_AT: Final = 12
+_MAJOR_POSITION: Final = 10
+_MECHANISM_POSITION: Final = 12
 _PEERS: Final = {
     "DEALER": frozenset({b"REP", b"DEALER", b"ROUTER"}),
     "SUB": frozenset({b"PUB", b"XPUB"}),
@@ -50,15 +50,12 @@ class BrokenProtocolError(Exception):
 
 
 class MessageTooLargeError(Exception):
-    """A message is over its limits and is being skipped; what follows it can be read."""
+    """A message exceeds its limits and is being skipped; the next can be read."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ZmtpCommand:
-    """Command of the peer about the connection; `answer` is a frame to send it, or nothing.
-
-    Only a PING is answered.
-    """
+    """Command of the peer about the connection; `answer` is the frame to send, for a PING only."""
 
     answer: bytes = b""
 
@@ -68,7 +65,7 @@ def opening(kind: str, identity: bytes) -> bytes:
 
     Args:
         kind: `DEALER` or `SUB`.
-        identity: by which a ROUTER recognizes this client; at most 255 bytes, the first not zero.
+        identity: of this client for a ROUTER; at most 255 bytes, the first not zero.
     """
     greeting = (_SIGNATURE + b"\x03\x00" + _MECHANISM).ljust(_GREETING_BYTES, b"\0")
     properties = _property(b"Socket-Type", kind.encode()) + _property(b"Identity", identity)
@@ -76,7 +73,7 @@ def opening(kind: str, identity: bytes) -> bytes:
 
 
 def message(parts: Sequence[bytes]) -> bytes:
-    """Build the frames of one message, of at least one part."""
+    """Build the frames of one message, which has at least one part."""
     pieces = []
     last = len(parts) - 1
     for number, part in enumerate(parts):
@@ -85,7 +82,7 @@ def message(parts: Sequence[bytes]) -> bytes:
 
 
 def subscription(topic: bytes) -> bytes:
-    """Build the frame that subscribes to what begins with `topic`."""
+    """Build the frame that subscribes to messages that begin with `topic`."""
     return message([b"\x01" + topic])
 
 
@@ -105,7 +102,7 @@ def _property(name: bytes, value: bytes) -> bytes:
 
 
 class Decoder:
-    """Incremental decoder of one peer's bytes; holds at most one message.
+    """Incremental decoder of one peer's bytes; stores at most one message.
 
     Feed it, then call `greet` until it is true, and `next` until it returns None.
     """
@@ -114,7 +111,7 @@ class Decoder:
         """`kind` is this end's type: `DEALER` or `SUB`."""
         self._peers = _PEERS[kind]
         self._buffer = b""
-        self._at = 0
+        self._position = 0
         self._is_greeted = False
         self._is_ready = False
         self._flags = 0
@@ -129,13 +126,13 @@ class Decoder:
 
     def feed(self, data: bytes) -> None:
         """Add received bytes."""
-        # At most a header is left of what came before: bodies are moved out as they come.
-        rest = self._buffer[self._at :]
-        self._buffer = rest + data if rest else data
-        self._at = 0
+        # At most a header is unread, because bodies are moved out as they arrive.
+        unread = self._buffer[self._position :]
+        self._buffer = unread + data if unread else data
+        self._position = 0
 
     def greet(self) -> bool:
-        """Read the greeting and READY; returns whether both came, so that messages can follow.
+        """Read the greeting and READY; return whether both are complete.
 
         Raises:
             BrokenProtocolError: the peer is incompatible.
@@ -147,11 +144,11 @@ class Decoder:
         return self._is_ready
 
     def next(self) -> list[Part] | ZmtpCommand | None:
-        """Return a whole message, or a command; None if that takes more bytes.
+        """Return a complete message or command; None if more bytes are needed.
 
         Raises:
-            MessageTooLargeError: the message under way is being skipped; raised once.
-            BrokenProtocolError: nothing after this can be read.
+            MessageTooLargeError: the current message is being skipped; raised once.
+            BrokenProtocolError: the connection is unusable.
         """
         while self._read_frame():
             event = self._end_command() if self._flags & _COMMAND else self._end_part()
@@ -161,7 +158,7 @@ class Decoder:
 
     def drop_unfinished(self) -> None:
         """Drop the received part of an unfinished message, and skip its rest."""
-        self._buffer, self._at = self._buffer[self._at :], 0
+        self._buffer, self._position = self._buffer[self._position :], 0
         if self._part_count:
             self._is_skipping = True
             self._parts.clear()
@@ -174,11 +171,14 @@ class Decoder:
             raise BrokenProtocolError("no greeting")
         if len(greeting) < _GREETING_BYTES:
             return False
-        if not greeting[len(_SIGNATURE) - 1] & 1 or greeting[_MAJOR_AT] < 3:
+        if not greeting[len(_SIGNATURE) - 1] & 1 or greeting[_MAJOR_POSITION] < 3:
             raise BrokenProtocolError("a version before 3")
-        if greeting[_MECHANISM_AT:].removeprefix(_MECHANISM) == greeting[_MECHANISM_AT:]:
+        if (
+            greeting[_MECHANISM_POSITION:].removeprefix(_MECHANISM)
+            == greeting[_MECHANISM_POSITION:]
+        ):
             raise BrokenProtocolError("another mechanism")
-        self._at = _GREETING_BYTES
+        self._position = _GREETING_BYTES
         self._is_greeted = True
         return True
 
@@ -189,38 +189,40 @@ class Decoder:
         return True
 
     def _begin_frame(self) -> bool:
-        available = len(self._buffer) - self._at
+        available = len(self._buffer) - self._position
         if available < _SHORT_HEADER_BYTES:
             return False
-        flags, size_bytes = self._buffer[self._at], self._buffer[self._at + 1]
+        flags, size_bytes = self._buffer[self._position], self._buffer[self._position + 1]
         header_bytes = _SHORT_HEADER_BYTES
         if flags & _LONG:
             header_bytes = _LONG_HEADER_BYTES
             if available < header_bytes:
                 return False
-            size_bytes = int.from_bytes(self._buffer[self._at + 1 : self._at + header_bytes], "big")
+            size_bytes = int.from_bytes(
+                self._buffer[self._position + 1 : self._position + header_bytes], "big"
+            )
         if flags > (_COMMAND | _LONG) or (flags & _COMMAND and flags & _MORE):
             raise BrokenProtocolError("reserved flags, or a command in parts")
-        self._at += header_bytes
+        self._position += header_bytes
         self._flags = flags
         self._missing_bytes = size_bytes
         self._is_in_frame = True
-        self._judge(size_bytes)
+        self._check_header(size_bytes)
         return True
 
-    def _judge(self, size_bytes: int) -> None:
-        """Refuse what a header announces, before any of it is stored."""
+    def _check_header(self, size_bytes: int) -> None:
+        """Check the announced size of a frame before any of it is stored."""
         if self._flags & _COMMAND:
             self._command_count += 1
             if size_bytes > _MAX_COMMAND_BYTES or self._command_count > _MAX_COMMANDS:
-                raise BrokenProtocolError("commands without measure")
+                raise BrokenProtocolError("too many or too large commands")
             return
         if not self._is_ready:
             raise BrokenProtocolError("a message before READY")
         self._part_count += 1
         self._message_bytes += size_bytes
         if self._message_bytes > _MAX_SKIPPED_BYTES or self._part_count > _MAX_SKIPPED_PARTS:
-            raise BrokenProtocolError("a message without end")
+            raise BrokenProtocolError("an endless message")
         is_over = self._message_bytes > MAX_BYTES or self._part_count > MAX_PARTS
         if is_over and not self._is_skipping:
             self._is_skipping = True
@@ -228,16 +230,16 @@ class Decoder:
             raise MessageTooLargeError
 
     def _read_body(self) -> bool:
-        """Take the available bytes of the frame under way; returns whether that is all of it."""
-        start = self._at
+        """Take the available bytes of the current frame; return whether it is complete."""
+        start = self._position
         end = min(start + self._missing_bytes, len(self._buffer))
         self._missing_bytes -= end - start
-        self._at = end
+        self._position = end
         if self._flags & _COMMAND or not self._is_skipping:
             if not self._body and not self._missing_bytes:
                 self._body = self._buffer[start:end]
             else:
-                # What comes piecemeal grows in place, and is handed on without another copy.
+                # The parts of a body are appended in place, and the result is not copied again.
                 self._body += memoryview(self._buffer)[start:end]
         return not self._missing_bytes
 
@@ -262,19 +264,18 @@ class Decoder:
                 raise BrokenProtocolError("a socket of another kind")
             self._is_ready = True
         elif name == b"PING":
-            # Two bytes say how long the peer remembers the connection; what follows is to be
-            # returned.
+            # The first two bytes are the time to live; the rest is returned.
             return ZmtpCommand(_command(b"PONG", data[2:]))
         return ZmtpCommand()
 
 
 def _properties(data: bytes) -> dict[bytes, bytes]:
     """Parse the properties of a READY, by names in lower case."""
-    read: dict[bytes, bytes] = {}
+    properties: dict[bytes, bytes] = {}
     while data:
         name, data = data[1 : 1 + data[0]], data[1 + data[0] :]
         if len(data) < 4:
             raise BrokenProtocolError("properties without values")
         size_bytes = int.from_bytes(data[:4], "big")
-        read[name.lower()], data = data[4 : 4 + size_bytes], data[4 + size_bytes :]
-    return read
+        properties[name.lower()], data = data[4 : 4 + size_bytes], data[4 + size_bytes :]
+    return properties

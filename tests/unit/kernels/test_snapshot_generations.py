@@ -141,7 +141,7 @@ async def test_what_no_pointer_counts_goes_and_what_is_in_use_stays(tmp_path, op
         workspaces.Workspace(tmp_path / "gone" / "data", None, None),
     ]
     locks = session_locks.SessionLocks()
-    await locks.take(await files.of("b"))
+    await locks.acquire(await files.of("b"))
     with _used_elsewhere(await files.of("d")):
         assert await _expired(await opened(), everyone, locks) == 0
     locks.close()

@@ -18,7 +18,7 @@ async def test_an_unused_session_is_kept_from_others_for_a_while(workspace):
     locks, others = session_locks.SessionLocks(), session_locks.SessionLocks()
     async with locks.unused(workspace) as is_unused, others.unused(workspace) as is_unused_there:
         assert (is_unused, is_unused_there) == (True, False)
-    await locks.take(workspace)
+    await locks.acquire(workspace)
     for asked in (locks, others):
         async with asked.unused(workspace) as is_unused:
             assert not is_unused
@@ -37,7 +37,7 @@ async def test_who_no_longer_wants_a_session_does_not_keep_it(workspace, monkeyp
         lock(*given, **how)
 
     monkeypatch.setattr(session_locks, "_lock", slow)
-    taking = asyncio.create_task(session_locks.SessionLocks().take(workspace))
+    taking = asyncio.create_task(session_locks.SessionLocks().acquire(workspace))
     await asyncio.to_thread(begun.wait, 60)
     taking.cancel()
     await asyncio.sleep(0)

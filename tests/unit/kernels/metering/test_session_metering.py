@@ -110,7 +110,7 @@ def test_without_lists_of_children_the_namespace_tells(session, monkeypatch):
     init = found.pids()[1]
     inside = session_metering.SessionProcesses(init)
     listed = inside.pids()
-    monkeypatch.setattr(session_metering, "_lists_children", lambda: False)
+    monkeypatch.setattr(session_metering, "_can_list_children", lambda: False)
     assert len(listed) == 3
     assert inside.pids()[0] == init
     assert sorted(inside.pids()) == sorted(listed)
@@ -118,7 +118,7 @@ def test_without_lists_of_children_the_namespace_tells(session, monkeypatch):
 
 def test_without_a_namespace_of_its_own_the_host_is_not_taken_for_the_session(session, monkeypatch):
     found = session("")
-    monkeypatch.setattr(session_metering, "_lists_children", lambda: False)
+    monkeypatch.setattr(session_metering, "_can_list_children", lambda: False)
     assert found.pids() == [found.process.pid]
 
 

@@ -69,7 +69,7 @@ def wait_for(condition):
 
 
 def _peak_bytes(group):
-    place, names = group._places["memory"], ("memory.peak", "memory.max_usage_in_bytes")
+    place, names = group._directory_of["memory"], ("memory.peak", "memory.max_usage_in_bytes")
     found = [path for name in names if (path := pathlib.Path(place, name)).exists()]
     return int(found[0].read_text()) if found else None
 
@@ -173,7 +173,7 @@ async def test_kill_reaches_everybody_and_remove_waits_for_them(groups, start):
     process.stdin.flush()
     for _ in range(4):
         process.stdout.readline()
-    inside = cgroup_files.processes(group._places["pids"])
+    inside = cgroup_files.processes(group._directory_of["pids"])
     assert len(inside) == 4
     assert await group.remove()
     assert process.wait(30) == -signal.SIGKILL
@@ -187,7 +187,7 @@ def test_a_fork_storm_is_killed(groups, start):
     group.add(process.pid)
     process.stdin.write("\n")
     process.stdin.flush()
-    wait_for(lambda: len(cgroup_files.processes(group._places["pids"])) > 50)
+    wait_for(lambda: len(cgroup_files.processes(group._directory_of["pids"])) > 50)
     assert group.remove_now()
 
 
@@ -210,7 +210,7 @@ def test_a_single_threaded_process_enters_by_itself_even_as_another_user(groups)
     if os.geteuid() != 0:
         pytest.skip("needs root to become another user")
     group = groups.create("one", limits())
-    doors = group.entrances()
+    doors = group.join_files()
     writes = "; ".join(f"echo 0 >&{door}" for door in doors)
     try:
         process = subprocess.Popen(
@@ -225,7 +225,7 @@ def test_a_single_threaded_process_enters_by_itself_even_as_another_user(groups)
         for door in doors:
             os.close(door)
     try:
-        wait_for(lambda: all(process.pid in cgroup_files.processes(d) for d in group._entered))
+        wait_for(lambda: all(process.pid in cgroup_files.processes(d) for d in group._joined_directories))
     finally:
         process.communicate()
 
@@ -379,7 +379,7 @@ OWN_V1 = ["3:memory:/a/b", "2:pids:/", "1:cpu,cpuacct:/gone", "0::/"]
 def test_our_place_is_found_or_else_the_root_of_the_hierarchy(tree):
     proc = tree(OWN_V1, [("x y/" + point, *rest) for point, *rest in V1])
     (proc / "x y/memory/a/b").mkdir(parents=True)
-    assert cgroup_files.own(proc) == (
+    assert cgroup_files.own_cgroups(proc) == (
         None,
         {
             "memory": str(proc / "x y/memory/a/b"),
@@ -399,7 +399,7 @@ def test_a_container_sees_its_place_as_the_root_of_the_mount(tree):
         ],
     )
     (proc / "memory/x").mkdir()
-    assert cgroup_files.own(proc) == (None, {"memory": str(proc / "memory/x")})
+    assert cgroup_files.own_cgroups(proc) == (None, {"memory": str(proc / "memory/x")})
 
 
 def test_nothing_mounted_is_none(tree):
