@@ -257,7 +257,7 @@ class Executions:
         is_complete = await self._journals.take_over()
         for journal in self._journals:
             if journal.ended_at is None and journal.id not in self._running:
-                end = _lost_end(_age_seconds(journal.about))
+                end = _lost_end(_age_seconds(journal.description))
                 journal.append(messages.pack(end), is_end=True)
         return is_complete
 
@@ -282,8 +282,8 @@ class Executions:
         """
         if self.is_known(execution_id):
             return
-        about = messages.document(_About(kernel.id, time.time()))
-        journal = self._journals.begin(execution_id, about)
+        description = messages.document(_About(kernel.id, time.time()))
+        journal = self._journals.begin(execution_id, description)
         self._known_ids[execution_id] = None
         if len(self._known_ids) > _MAX_KNOWN_IDS:
             del self._known_ids[next(iter(self._known_ids))]
@@ -481,10 +481,10 @@ async def _send_end(journal: execution_journals.Journal, after: int, send: SendE
     await send(max(after, journal.last) + 1, ends[-1])
 
 
-def _age_seconds(about: bytes) -> float:
+def _age_seconds(description: bytes) -> float:
     """Return the time since an execution began, from its journal's description."""
     try:
-        return max(time.time() - messages.read(_About, json.loads(about)).began, 0.0)
+        return max(time.time() - messages.read(_About, json.loads(description)).began, 0.0)
     except ValueError:  # MalformedError is one.
         return 0.0
 

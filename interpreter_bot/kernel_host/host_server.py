@@ -92,7 +92,7 @@ class HostServer:
         self._epochs = session_epochs.SessionEpochs(host.data / "epochs", host.release)
         self._archives = archives
         if archives is not None:
-            self._epochs.on_epoch = archives.attend
+            self._epochs.on_epoch = archives.note_epoch
         self.connections: list[bot_connections.BotConnection] = []
         self.last_seen = time.monotonic()
         self.is_draining = False

@@ -1,8 +1,7 @@
-"""Manifests of archived sessions: what files and variables each had, signed with the shared key.
+"""Manifests of archived sessions: lists of each session's files and variables, with signatures.
 
-Of a session the one counts whose number is the highest: of the latest epoch, and the last of that.
-A session that is forgotten has one without content, for as long as a machine may be away that still
-has what was there before.
+The manifest with the highest number is current: numbers sort by epoch, then by time. A forgotten
+session has an empty manifest, for as long as a machine may be away that still has the session.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _KEY: Final = "snapshot-key"
 
 
 class File(pydantic.BaseModel, frozen=True):
-    """A file of a session: its path as hexadecimal digits of its bytes, and what it holds."""
+    """A file of a session, with its path in hexadecimal digits and the digest of its content."""
 
     path: str = pydantic.Field(pattern=r"^([0-9a-f]{2})+$")
     size_bytes: int = pydantic.Field(ge=0)
@@ -47,7 +46,7 @@ class File(pydantic.BaseModel, frozen=True):
 
 
 class Manifest(pydantic.BaseModel, frozen=True):
-    """What a session was; see `snapshot_generations` for the pointer."""
+    """Content of a session; see `snapshot_generations` for the pointer."""
 
     session: str
     files: tuple[File, ...]
@@ -62,33 +61,33 @@ class Manifest(pydantic.BaseModel, frozen=True):
 
 
 async def share_key(store: shared_object_stores.SharedStore, config: settings.Settings) -> None:
-    """Use one key of snapshots on all machines: that of the first which came.
+    """Use the same key of snapshots on all machines: that of the first machine.
 
     Raises:
-        SettingsError: this one has another key already.
+        SettingsError: this machine has another key already.
         KernelError: the store cannot be used.
     """
     file = config.paths.data / _KEY
     shared = await store.read(_KEY)
     if shared is None:
-        # Nothing new lies on this disk yet: another machine may come at the same moment.
+        # Do not store the new key here yet: another machine may create one at the same moment.
         own = await asyncio.to_thread(snapshot_generations.stored_or_new_key, config)
         await store.create(_KEY, own.encode())
         shared = await store.read(_KEY) or own.encode()
-    theirs = shared.decode()
-    text = await asyncio.to_thread(private_files.read_or_create, file, lambda: theirs)
-    if text != theirs:
+    shared_key = shared.decode()
+    text = await asyncio.to_thread(private_files.read_or_create, file, lambda: shared_key)
+    if text != shared_key:
         raise errors.SettingsError(host_words.STORE_HAS_OTHER_KEY)
 
 
 async def numbers(store: shared_object_stores.SharedStore, name: str) -> list[str]:
-    """Return the numbers of a session's manifests, the one that counts last."""
+    """Return the numbers of a session's manifests, the current one last."""
     names = [item.name.rpartition("/")[2] async for item in store.list(path(name, ""))]
     return sorted(filter(_NUMBER.fullmatch, names))
 
 
 def epoch_of(number: str) -> int:
-    """Return in which epoch a manifest was written."""
+    """Return the epoch of a manifest's number."""
     return int(number.partition("-")[0])
 
 
@@ -98,89 +97,90 @@ async def write(
     epoch: int,
     key: snapshot_generations.SnapshotKey,
 ) -> bool:
-    """Let a manifest count, and delete those before it.
+    """Store a manifest as the current one, and delete earlier ones.
 
     Returns:
-        False if there is one of a later epoch, and nothing was written.
+        False if a manifest of a later epoch exists, so that nothing was written.
 
     Raises:
         KernelError: the store cannot be used.
     """
-    former, at = await numbers(store, manifest.session), time.time_ns()
-    if former and epoch_of(former[-1]) > epoch:
+    former_numbers, time_ns = await numbers(store, manifest.session), time.time_ns()
+    if former_numbers and epoch_of(former_numbers[-1]) > epoch:
         return False
-    if former and epoch_of(former[-1]) == epoch:
-        # A clock may have been set back.
-        at = max(at, int(former[-1].partition("-")[2]) + 1)
-    number = f"{epoch:012}-{at:020}"
-    # What is there already is this one: an answer of the store was lost, and it was asked again.
+    if former_numbers and epoch_of(former_numbers[-1]) == epoch:
+        # The clock may have been set back.
+        time_ns = max(time_ns, int(former_numbers[-1].partition("-")[2]) + 1)
+    number = f"{epoch:012}-{time_ns:020}"
+    # If the number exists, it is this manifest: an answer of the store was lost, and we retried.
     await store.create(path(manifest.session, number), signed(manifest, number, key))
-    await store.delete(path(manifest.session, one) for one in former)
+    await store.delete(path(manifest.session, former_number) for former_number in former_numbers)
     return True
 
 
 async def latest(
-    store: shared_object_stores.SharedStore, name: str, *, listed: str = ""
+    store: shared_object_stores.SharedStore, name: str, *, number: str = ""
 ) -> tuple[str, bytes] | None:
-    """Return the number of a session's manifest that counts, and its content; None if it has none.
+    """Return the number and the content of a session's current manifest; None if it has none.
 
-    Args:
-        store: where it lies.
-        name: of the session.
-        listed: the number that counted just now; it may have been replaced since.
+    If the caller has just listed the manifests, it passes the current `number`, which may have been
+    replaced since.
 
     Raises:
         KernelError: the store cannot be used.
     """
     while True:
-        if listed and (data := await store.read(path(name, listed))) is not None:
-            return listed, data
+        if number and (data := await store.read(path(name, number))) is not None:
+            return number, data
         all_numbers = await numbers(store, name)
         if not all_numbers:
             return None
-        listed = all_numbers[-1]
+        number = all_numbers[-1]
 
 
 async def sweep(store: shared_object_stores.SharedStore) -> None:
-    """Delete content that no manifest names, and is not new, and manifests that do not count.
+    """Delete old content that no manifest names, and manifests that are not current.
 
     Raises:
-        KernelError: the store cannot be used, or nobody can tell.
+        KernelError: the store cannot be used.
     """
     now = await store.now()
     oldest = now - shared_object_stores.GRACE_SECONDS
-    idle = [one async for one in store.list("blobs/") if one.at < oldest]
-    # After the content was listed: what is named from now on was uploaded anew, or named before.
-    counting: dict[str, shared_object_stores.StoredItem] = {}
-    doomed: list[str] = []
+    old_blobs = [item async for item in store.list("blobs/") if item.written_at < oldest]
+    # List manifests after blobs: a manifest written later names blobs that were uploaded since, or
+    # that the present manifests name, too.
+    current_manifests: dict[str, shared_object_stores.StoredItem] = {}
+    deletable: list[str] = []
     async for item in store.list("manifests/"):
         session, _, number = item.name.rpartition("/")
         if _NUMBER.fullmatch(number):
-            former = counting.setdefault(session, item)
-            counting[session] = max(former, item, key=lambda one: one.name)
-            if former is not item:
-                doomed.append(min(former.name, item.name))
-    needed: set[str] = set()
-    for item in counting.values():
+            earlier = current_manifests.setdefault(session, item)
+            current_manifests[session] = max(earlier, item, key=lambda item: item.name)
+            if earlier is not item:
+                deletable.append(min(earlier.name, item.name))
+    needed_digests: set[str] = set()
+    for item in current_manifests.values():
         _, session, number = item.name.split("/")
-        if (found := await latest(store, session, listed=number)) is None:
+        if (found_manifest := await latest(store, session, number=number)) is None:
             continue
-        # Also of one that is damaged, or that a later release wrote.
-        needed |= {digest.decode() for digest in _DIGEST.findall(found[1])}
+        # Search for digests, so that damaged manifests and those of later releases count, too.
+        needed_digests |= {digest.decode() for digest in _DIGEST.findall(found_manifest[1])}
         try:
-            is_empty = _parsed(found[1]).is_empty
+            is_empty = _parse(found_manifest[1]).is_empty
         except errors.KernelError:
             _log.warning("the manifest %s in the store cannot be read", item.name)
             continue
-        if is_empty and item.at < now - _EMPTY_SECONDS:
-            doomed.append(item.name)
-    await store.delete(doomed)
-    unnamed = [one.name for one in idle if one.name.rpartition("/")[2] not in needed]
+        if is_empty and item.written_at < now - _EMPTY_SECONDS:
+            deletable.append(item.name)
+    await store.delete(deletable)
+    unnamed = [
+        item.name for item in old_blobs if item.name.rpartition("/")[2] not in needed_digests
+    ]
     await store.delete(unnamed, before=oldest)
 
 
 def signed(manifest: Manifest, number: str, key: snapshot_generations.SnapshotKey) -> bytes:
-    """Return a manifest as it is stored under a number."""
+    """Return a manifest with its signature, as stored under a number."""
     content = manifest.model_dump_json()
     return f"{content}\n{key.sign(path(manifest.session, number), content)}".encode()
 
@@ -189,19 +189,19 @@ def read(name: str, number: str, data: bytes, key: snapshot_generations.Snapshot
     """Read a manifest of a session.
 
     Raises:
-        KernelError: it is gone, or not signed by one of these machines for this session.
+        KernelError: it was not signed by one of these machines for this session.
     """
     content, _, signature = data.decode("utf-8", "replace").rpartition("\n")
     if not hmac.compare_digest(key.sign(path(name, number), content).encode(), signature.encode()):
         raise errors.KernelError(host_words.STORE_UNSIGNED)
-    manifest = _parsed(data)
+    manifest = _parse(data)
     if manifest.session != name:
         raise errors.KernelError(host_words.STORE_UNSIGNED)
     return manifest
 
 
-def _parsed(data: bytes) -> Manifest:
-    """Read what a manifest says, whoever signed it."""
+def _parse(data: bytes) -> Manifest:
+    """Parse a manifest without checking its signature."""
     try:
         return Manifest.model_validate_json(data.rpartition(b"\n")[0])
     except pydantic.ValidationError as error:
@@ -209,18 +209,18 @@ def _parsed(data: bytes) -> Manifest:
 
 
 def path(name: str, number: str) -> str:
-    """Return where a manifest of a session lies."""
+    """Return the name of a session's manifest in the store."""
     return f"manifests/{name}/{number}"
 
 
-def arrival(workspace: workspaces.Workspace) -> tuple[int, bool]:
-    """Return of which epoch a session's directory is, and whether it was brought here. Blocks."""
+def read_arrival(workspace: workspaces.Workspace) -> tuple[int, bool]:
+    """Return the epoch of a session's directory, and whether it came from the store. Blocks."""
     text = private_files.read(workspace.directory.parent / _ARRIVAL)
     epoch, _, restored = text.partition(" ")
     return int(epoch or 0), restored == "restored"
 
 
-def mark(workspace: workspaces.Workspace, epoch: int, *, is_restored: bool) -> None:
-    """Note of which epoch a session's directory is. Blocks."""
+def record_arrival(workspace: workspaces.Workspace, epoch: int, *, is_restored: bool) -> None:
+    """Record the epoch of a session's directory, and whether it came from the store. Blocks."""
     text = f"{epoch} {'restored' if is_restored else 'here'}"
     private_files.replace(workspace.directory.parent / _ARRIVAL, text)

@@ -1,12 +1,12 @@
-"""Journals: what executions showed, numbered and on disk, for clients that were not connected.
+"""Journals: numbered events of executions, stored on disk for clients that were not connected.
 
-An event is appended without waiting for the disk; one task writes for all journals. Any number of
-readers follow a journal from any event on: the newest events come out of memory, older ones from
-the disk, so a slow reader costs no memory. If an execution shows more than a journal may hold, the
-middle is left out. On a full disk only what memory does not hold is lost: all journals share it
-fairly, and the end of each is always there.
+Appending an event does not wait for the disk; one task writes for all journals. Any number of
+readers follow a journal from any event on. They read the newest events from memory and older ones
+from disk, so a slow reader costs no memory. If an execution shows more than a journal may store,
+its middle is left out. On a full disk, only events that memory has no room for are lost: journals
+share the memory fairly, and each keeps its end.
 
-Without a directory nothing is written: a journal then keeps its newest events in memory.
+Without a directory nothing is written, and a journal keeps only its newest events, in memory.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from interpreter_bot.kernels import journal_databases
 _log = logging.getLogger(__name__)
 
 MAX_RECORD_BYTES: Final = 64 * settings.MIB
-"""Longest record: a display with its preview, as encoded."""
+"""Size of the largest record: an encoded display with its preview."""
 
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _READ_BYTES: Final = settings.MIB
-# What a row takes besides its record.
+# Size of a row without its record.
 _ROW_BYTES: Final = 64
-# Of a journal that is full, this share of its bytes is dropped at a time.
+# A full journal drops this share of its bytes at a time.
 _CHUNK_SHARE: Final = 16
-# Room is looked for whenever this share of it was appended.
+# Limits are checked each time this share of them was appended.
 _CHECK_SHARE: Final = 8
-# A quick execution that is acknowledged within this time is never written.
+# Writing waits so long, so a quick execution that a client has acknowledged is never written.
 _PAUSE_SECONDS: Final = 0.05
 _RETRY_SECONDS: Final = 1.0
 
@@ -51,11 +51,11 @@ class Bounds:
     """Bounds of the journals of one host.
 
     Attributes:
-        execution_bytes: of one execution: half for how it began, half for what came last.
-        total_bytes: of all; executions that ended longest ago go first.
-        executions: how many; the same go first.
+        execution_bytes: of one execution: half for its beginning, half for its end.
+        total_bytes: of all executions; those that ended longest ago are dropped first.
+        executions: number of executions; those that ended longest ago are dropped first.
         keep_seconds: how long a journal is kept after its execution ended.
-        memory_bytes: of all, what memory has of them.
+        memory_bytes: of all executions' events in memory.
     """
 
     execution_bytes: int = 64 * settings.MIB
@@ -71,12 +71,12 @@ IN_MEMORY: Final = Bounds(executions=100)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Entry:
-    """Event of a journal, as a reader gets it.
+    """Event of a journal, for a reader.
 
     Attributes:
         number: of the event; the first is 1.
         record: the event.
-        left_out: how many events just before it are not kept.
+        left_out: number of dropped events just before it.
     """
 
     number: int
@@ -94,29 +94,29 @@ class _Chunk:
 
 
 class Journal:
-    """Journal of one execution. `Journals` makes it.
+    """Journal of one execution. `Journals` creates it.
 
     Attributes:
         id: of the execution.
-        about: what it is about, as given at its beginning.
+        description: of the execution, as given to `Journals.begin`.
         last: number of the last event, 0 before the first.
-        ended_at: when the execution ended, in seconds since the epoch; None while it runs.
-        size_bytes: its size on disk.
-        is_stored: whether the disk has, or is about to get, anything of it.
-        memory_bytes: its size in memory.
+        ended_at: end of the execution in seconds since the epoch; None while it runs.
+        size_bytes: size on disk.
+        is_stored: whether any of it is on disk, or is about to be.
+        memory_bytes: size in memory.
     """
 
     def __init__(
         self,
         id: str,
-        about: bytes,
+        description: bytes,
         max_bytes: int,
         database: journal_databases.JournalDatabase | None,
         note_appended: Callable[[int], None],
-        write_soon: Callable[[Journal], None],
+        request_write: Callable[[Journal], None],
     ) -> None:
         self.id = id
-        self.about = about
+        self.description = description
         self.last = 0
         self.ended_at: float | None = None
         self.size_bytes = 0
@@ -125,29 +125,24 @@ class Journal:
         self._max_bytes = max_bytes
         self._database = database
         self._note_appended = note_appended
-        self._request_write = write_soon
-        # The newest events, at least those that are not written yet.
+        self._request_write = request_write
+        # The newest events, including all unwritten ones.
         self._tail: collections.deque[bytes] = collections.deque()
-        self._written = 0
-        # How it began stays; of the rest the oldest chunk goes first.
+        self._written_number = 0
+        # The first chunk is kept; of the others, the oldest is dropped first.
         self._chunks: collections.deque[_Chunk] = collections.deque()
-        self._surplus: list[tuple[int, int]] = []
+        self._deleted_ranges: list[tuple[int, int]] = []
         self._changed = asyncio.Event()
 
     @property
     def is_written(self) -> bool:
-        """Whether nothing waits to be written."""
-        return self._written == self.last
+        """Whether all events are written."""
+        return self._written_number == self.last
 
     def append(self, record: bytes, *, is_end: bool = False) -> int:
-        """Append an event; return its number. Readers get it at once, the disk soon.
-
-        Args:
-            record: the event, neither empty nor above `MAX_RECORD_BYTES`.
-            is_end: it is the last one.
-        """
+        """Append an event and return its number; readers get it at once, the disk soon."""
         if self.ended_at is not None or not 0 < len(record) <= MAX_RECORD_BYTES:
-            raise ValueError("a journal takes no event after its end, nor an empty or endless one")
+            raise ValueError("the journal has ended, or the event is empty or too large")
         self.last += 1
         self._tail.append(record)
         self.memory_bytes += len(record)
@@ -156,12 +151,12 @@ class Journal:
         self.trim_memory()
         self._changed.set()
         self._changed = asyncio.Event()
-        self._write_soon()
+        self._request_write_if_stored()
         self._note_appended(len(record) + _ROW_BYTES)
         return self.last
 
     async def follow(self, after: int = 0) -> AsyncIterator[Entry]:
-        """Yield the events after a number, as they come, up to and with the end."""
+        """Yield the events after a number as they are appended, until the end."""
         expected = after + 1
         while True:
             changed = self._changed
@@ -169,7 +164,7 @@ class Journal:
                 events = await self._read(expected)
                 if not events:
                     if self.ended_at is not None:
-                        return  # The disk has lost the end, which no one will append again.
+                        return  # The disk has lost the end.
                     await changed.wait()
                 for number, record in events:
                     yield Entry(number, record, left_out=number - expected)
@@ -184,7 +179,7 @@ class Journal:
         return self.last + 1 - len(self._tail)
 
     async def _read(self, first: int) -> Sequence[tuple[int, bytes]]:
-        """Return events from `first` on; later ones if that is not kept."""
+        """Return some events from `first` on; if these were dropped, later ones."""
         before = self._first_in_memory
         if first < before and self._database is not None:
             try:
@@ -202,40 +197,45 @@ class Journal:
         return list(enumerate(list(self._tail)[first - self._first_in_memory :], first))
 
     def trim_memory(self, max_bytes: float = math.inf) -> None:
-        """Forget the oldest events that are written, and others as long as they take too much."""
+        """Drop the oldest written events, and unwritten ones over `max_bytes`, from memory."""
         max_written_bytes = min(max_bytes, 0 if self.ended_at is not None else _READ_BYTES)
         while len(self._tail) > (self.ended_at is not None):
-            is_written = self._first_in_memory <= self._written
+            is_written = self._first_in_memory <= self._written_number
             if self.memory_bytes <= (max_written_bytes if is_written else max_bytes):
                 return
             self.memory_bytes -= len(self._tail.popleft())
 
     def keep_in_memory(self) -> None:
-        """Have nothing to do with the disk, which does not take this journal."""
+        """Stop writing to disk, because another host has a journal of this id."""
         self._database = None
         self.is_stored = False
 
-    def _write_soon(self) -> None:
+    def _request_write_if_stored(self) -> None:
         if self._database is not None:
             self._request_write(self)
 
     def pending(self) -> journal_databases.Change:
-        """Return what waits to be written, for `note_written`."""
+        """Return the unwritten changes, for `note_written`."""
         self.is_stored = True
-        events = self._in_memory(self._written + 1)
+        events = self._in_memory(self._written_number + 1)
         added = sum(len(record) + _ROW_BYTES for _, record in events)
         size_bytes = self.size_bytes + added
         return journal_databases.Change(
-            self.id, self.about, events, tuple(self._surplus), size_bytes, self.ended_at
+            self.id,
+            self.description,
+            events,
+            tuple(self._deleted_ranges),
+            size_bytes,
+            self.ended_at,
         )
 
     def note_written(self, change: journal_databases.Change) -> None:
-        """Note that a change is on disk, and leave out the middle of what is too much."""
-        # Added, not replaced: a sweep may have left out something meanwhile.
+        """Record that a change is on disk, and drop the middle if the journal is too large."""
+        # Add to the size, as a sweep may have dropped events meanwhile.
         self.size_bytes += sum(len(record) + _ROW_BYTES for _, record in change.events)
-        del self._surplus[: len(change.surplus)]
+        del self._deleted_ranges[: len(change.deleted_ranges)]
         for number, record in change.events:
-            self._written = number
+            self._written_number = number
             self._add_to_chunk(number, len(record) + _ROW_BYTES)
         self.trim_memory()
         self.shrink(self._max_bytes)
@@ -249,18 +249,18 @@ class Journal:
         self._chunks[-1].size_bytes += size_bytes
 
     def shrink(self, max_bytes: int) -> None:
-        """Leave out the middle until it is no larger than `max_bytes`, as far as that goes."""
+        """Drop chunks from the middle until the journal fits into `max_bytes`, if possible."""
         while len(self._chunks) > 2 and self.size_bytes > max_bytes:
             chunk = self._chunks[1]
             del self._chunks[1]
-            self._surplus.append((chunk.first, chunk.last))
+            self._deleted_ranges.append((chunk.first, chunk.last))
             self.size_bytes -= chunk.size_bytes
-        if self._surplus:
-            self._write_soon()
+        if self._deleted_ranges:
+            self._request_write_if_stored()
 
     def restore(self, stored: journal_databases.StoredJournal) -> None:
-        """Continue what a dead process has left."""
-        self.last = self._written = stored.last
+        """Continue the journal of a dead process."""
+        self.last = self._written_number = stored.last
         self.ended_at = stored.ended_at
         self.size_bytes = stored.size_bytes
         self.is_stored = True
@@ -277,12 +277,12 @@ class Journals:
         self._bounds = bounds
         self._database = database
         self._journals: dict[str, Journal] = {}
-        self._waiting: dict[str, Journal] = {}
+        self._unwritten: dict[str, Journal] = {}
         self._removed: set[str] = set()
-        self._is_wanted = asyncio.Event()
+        self._has_work = asyncio.Event()
         self._is_closing = False
         self._is_disk_good = True
-        self._unchecked_bytes = 0
+        self._appended_bytes = 0
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -293,12 +293,9 @@ class Journals:
         *,
         busy_seconds: float = journal_databases.BUSY_SECONDS,
     ) -> AsyncIterator[Journals]:
-        """Open the database of a directory, and write until the end.
+        """Open the database of a directory, and write journals while the context is open.
 
-        Args:
-            directory: of the journals of all hosts.
-            bounds: of this host's.
-            busy_seconds: how long one write waits for another host's.
+        `busy_seconds` is how long a write waits for another host's.
 
         Raises:
             OSError: the directory cannot be used.
@@ -320,12 +317,12 @@ class Journals:
         """Return the journal of an execution, if there is one."""
         return self._journals.get(id)
 
-    def begin(self, id: str, about: bytes) -> Journal:
+    def begin(self, id: str, description: bytes) -> Journal:
         """Begin the journal of an execution.
 
         Args:
-            id: of the execution, not used before: letters, digits, - and _, at most 64.
-            about: what it is about, for whoever finds the journal after this process died.
+            id: an unused id of at most 64 letters, digits, - and _.
+            description: of the execution, for a host that takes over the journal.
 
         Raises:
             ValueError: the id cannot be used.
@@ -334,7 +331,7 @@ class Journals:
             raise ValueError("an execution's id cannot be used")
         journal = Journal(
             id,
-            about,
+            description,
             self._bounds.execution_bytes,
             self._database,
             self._note_appended,
@@ -346,50 +343,50 @@ class Journals:
         return journal
 
     def remove(self, id: str) -> None:
-        """Forget an execution; readers still get what is in memory."""
+        """Delete a journal; its readers still get the events in memory."""
         journal = self._journals.pop(id, None)
         if journal is not None:
-            self._waiting.pop(id, None)
+            self._unwritten.pop(id, None)
             if journal.is_stored:
                 self._removed.add(id)
-                self._is_wanted.set()
+                self._has_work.set()
 
     async def take_over(self) -> bool:
-        """Continue the journals of hosts that are gone, without an end if they had none.
+        """Continue the journals of dead hosts; those of unfinished executions have no end.
 
         Returns:
-            Whether no other host is there that may leave more.
+            Whether no other host is alive.
         """
         if self._database is None:
             return True
-        # To its end: rows that are ours by then would be nobody's here.
+        # Shielded, because rows that this host owns by then would be unknown here.
         return await cancellation.shielded(self._take_over(self._database))
 
     async def _take_over(self, database: journal_databases.JournalDatabase) -> bool:
         try:
-            stored, is_complete = await asyncio.to_thread(database.take_over)
+            stored_journals, is_complete = await asyncio.to_thread(database.take_over)
         except sqlite3.Error:
             _log.exception("the executions of other hosts cannot be taken over")
             return True
-        for one in stored:
-            if one.id in self._journals:
-                self._removed.add(one.id)
+        for stored_journal in stored_journals:
+            if stored_journal.id in self._journals:
+                self._removed.add(stored_journal.id)
             else:
-                self.begin(one.id, one.about).restore(one)
+                self.begin(stored_journal.id, stored_journal.description).restore(stored_journal)
         self._make_room()
         return is_complete
 
     async def sweep(self) -> None:
-        """Forget executions that ended long ago, and make room. For a periodic job."""
+        """Delete old journals and those over the limits. For a periodic job."""
         self._make_room()
         if self._database is not None:
             try:
-                await cancellation.in_thread(self._database.give_back_space)
+                await cancellation.in_thread(self._database.shrink_file)
             except sqlite3.Error:
                 _log.exception("the database of journals cannot shrink")
 
     def _make_room(self) -> None:
-        ended = [(one.ended_at, one) for one in self if one.ended_at is not None]
+        ended = [(journal.ended_at, journal) for journal in self if journal.ended_at is not None]
         oldest = time.time() - self._bounds.keep_seconds
         total = sum(journal.size_bytes for journal in self)
         for ended_at, journal in sorted(ended, key=operator.itemgetter(0)):
@@ -399,10 +396,10 @@ class Journals:
                 total -= journal.size_bytes
                 self.remove(journal.id)
         if total > self._bounds.total_bytes:
-            # All of these still run: each keeps its beginning and what came last.
+            # The remaining executions still run: each keeps its beginning and its end.
             for journal in self:
                 journal.shrink(0)
-        # What the small ones leave of their shares is for the large ones.
+        # Small journals leave the rest of their share to larger ones.
         free_bytes = self._bounds.memory_bytes
         by_size = sorted(self, key=operator.attrgetter("memory_bytes"))
         for index, journal in enumerate(by_size):
@@ -410,66 +407,66 @@ class Journals:
             free_bytes -= journal.memory_bytes
 
     def _note_appended(self, size_bytes: int) -> None:
-        self._unchecked_bytes += size_bytes
+        self._appended_bytes += size_bytes
         max_bytes = min(self._bounds.total_bytes, self._bounds.memory_bytes)
-        if self._unchecked_bytes > max_bytes // _CHECK_SHARE:
-            self._unchecked_bytes = 0
+        if self._appended_bytes > max_bytes // _CHECK_SHARE:
+            self._appended_bytes = 0
             self._make_room()
 
     def _write_soon(self, journal: Journal) -> None:
         if self._journals.get(journal.id) is journal:
-            self._waiting[journal.id] = journal
-            self._is_wanted.set()
+            self._unwritten[journal.id] = journal
+            self._has_work.set()
 
     async def _write_all(self) -> None:
-        """Write for all journals, until they are closed."""
+        """Write changes of all journals until they are closed."""
         while not self._is_closing:
-            await self._is_wanted.wait()
+            await self._has_work.wait()
             await asyncio.sleep(_PAUSE_SECONDS if self._is_disk_good else _RETRY_SECONDS)
-            self._is_wanted.clear()
+            self._has_work.clear()
             await self._write()
 
     async def _write(self) -> None:
-        """Write what waits; if the disk refuses, it waits on."""
-        if self._database is None or not (self._waiting or self._removed):
+        """Write all changes; if the disk refuses, keep them for the next attempt."""
+        if self._database is None or not (self._unwritten or self._removed):
             return
-        waiting, self._waiting = self._waiting, {}
+        unwritten, self._unwritten = self._unwritten, {}
         removed, self._removed = self._removed, set()
-        changes = [journal.pending() for journal in waiting.values()]
+        changes = [journal.pending() for journal in unwritten.values()]
         try:
-            refused = await cancellation.in_thread(self._database.write, changes, removed)
+            refused_ids = await cancellation.in_thread(self._database.write, changes, removed)
         except Exception as error:
-            # The last net as well: without this task nothing would be written any more.
+            # The last net, too: without this task nothing would be written any more.
             if self._is_disk_good:
                 _log.exception("the output of executions cannot be written")
             if type(error) in (sqlite3.DatabaseError, sqlite3.ProgrammingError):
-                # Damage, unlike a full disk, does not go away. Nor does what was closed for it.
-                await self._begin_anew(self._database)
+                # Unlike a full disk, damage does not go away, nor do connections that were closed.
+                await self._replace_damaged(self._database)
             self._is_disk_good = False
             self._removed |= removed
-            self._is_wanted.set()
-            for journal in waiting.values():
+            self._has_work.set()
+            for journal in unwritten.values():
                 self._write_soon(journal)
             return
         self._is_disk_good = True
-        for journal, change in zip(waiting.values(), changes, strict=True):
-            if journal.id in refused:
+        for journal, change in zip(unwritten.values(), changes, strict=True):
+            if journal.id in refused_ids:
                 journal.keep_in_memory()
             else:
                 journal.note_written(change)
 
-    async def _begin_anew(self, database: journal_databases.JournalDatabase) -> None:
+    async def _replace_damaged(self, database: journal_databases.JournalDatabase) -> None:
         try:
-            await cancellation.in_thread(database.begin_anew)
+            await cancellation.in_thread(database.replace_damaged)
         except (sqlite3.Error, OSError):
             _log.exception("the damaged database of journals cannot be replaced")
 
     async def _close(
         self, writing: asyncio.Task[None], database: journal_databases.JournalDatabase
     ) -> None:
-        # Not cancelled: in the middle of a write it would not know how much was written.
+        # Do not cancel: a cancelled write would not know how much was written.
         self._is_closing = True
-        self._is_wanted.set()
+        self._has_work.set()
         try:
             await writing
             await self._write()

@@ -1,7 +1,7 @@
 """Database of journals: one SQLite file for all hosts of a data directory.
 
-Each host owns the executions that it runs, and takes over those of hosts whose process is gone.
-All of this blocks; `execution_journals` calls it in threads.
+Each host owns the executions that it runs, and takes over those of dead hosts. All methods block;
+`execution_journals` calls them in threads.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ CREATE TABLE IF NOT EXISTS events (
     PRIMARY KEY (execution, number)
 ) WITHOUT ROWID;
 """
-_LEFT: Final = """
+_SELECT_JOURNALS: Final = """
 SELECT id, about, size_bytes, ended_at,
     coalesce((SELECT max(number) FROM events WHERE execution = id), 0)
 FROM executions WHERE host = ?
 """
-_READ: Final = """
+_SELECT_EVENTS: Final = """
 SELECT number, record FROM events
 WHERE execution = ? AND number >= ? AND number < ? ORDER BY number
 """
@@ -58,45 +58,43 @@ WHERE execution = ? AND number >= ? AND number < ? ORDER BY number
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Change:
-    """What is to be written of one journal.
+    """Changes of one journal to write.
 
     Attributes:
         id: of the execution.
-        about: what it is about.
-        events: numbers and records.
-        surplus: ranges of numbers to be deleted, the last one included.
-        size_bytes: of its records afterwards.
-        ended_at: when it ended, in seconds since the epoch; None while it runs.
+        description: of the execution, for whoever takes over the journal.
+        events: numbers and records of new events.
+        deleted_ranges: first and last numbers of events to delete.
+        size_bytes: size of all records afterwards.
+        ended_at: end of the execution in seconds since the epoch; None while it runs.
     """
 
     id: str
-    about: bytes
+    description: bytes
     events: Sequence[tuple[int, bytes]]
-    surplus: Sequence[tuple[int, int]]
+    deleted_ranges: Sequence[tuple[int, int]]
     size_bytes: int
     ended_at: float | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoredJournal:
-    """Journal that a dead host has left; `last` is the number of its last event."""
+    """Journal of a dead host; `last` is the number of its last event."""
 
     id: str
-    about: bytes
+    description: bytes
     size_bytes: int
     ended_at: float | None
     last: int
 
 
 class JournalDatabase:
-    """Open database; it is one host's, whose lock is held until `close`."""
+    """Open database of one host, whose lock is held until `close`."""
 
     def __init__(self, directory: pathlib.Path, *, busy_seconds: float = BUSY_SECONDS) -> None:
-        """Open the database, or begin a new one if the file is damaged.
+        """Open the database, or create a new one if the file is damaged.
 
-        Args:
-            directory: of the journals of all hosts.
-            busy_seconds: how long one write waits for another host's.
+        `busy_seconds` is how long a write waits for another host's.
 
         Raises:
             OSError: the directory cannot be used.
@@ -107,8 +105,8 @@ class JournalDatabase:
         self._host = uuid.uuid4().hex
         self._writing, self._reading = threading.Lock(), threading.Lock()
         try:
-            self._writer, self._reader = self._connect_or_begin_anew()
-            # Inside a transaction: a lock file that is not locked yet looks like a dead host's.
+            self._writer, self._reader = self._connect_or_replace()
+            # In a transaction, because an unlocked lock file looks like that of a dead host.
             with self._transaction():
                 self._lock = os.open(
                     self._lock_file(self._host), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600
@@ -117,14 +115,14 @@ class JournalDatabase:
         except sqlite3.Error as error:
             raise OSError(f"{directory / _FILE} cannot be opened: {error}") from error
 
-    def _connect_or_begin_anew(self) -> tuple[sqlite3.Connection, sqlite3.Connection]:
+    def _connect_or_replace(self) -> tuple[sqlite3.Connection, sqlite3.Connection]:
         try:
             return _connect(self._directory, self._busy_seconds)
         except sqlite3.OperationalError:
             raise
         except sqlite3.DatabaseError:
             path = self._directory / _FILE
-            _log.exception("%s is damaged; what it has of executions is lost", path)
+            _log.exception("%s is damaged; its executions are lost", path)
             _set_aside(self._directory)
             return _connect(self._directory, self._busy_seconds)
 
@@ -139,10 +137,10 @@ class JournalDatabase:
                 yield self._writer
 
     def take_over(self) -> tuple[list[StoredJournal], bool]:
-        """Take over the journals of hosts that are gone.
+        """Take over the journals of dead hosts.
 
         Returns:
-            Those journals, and whether no other host is there that may leave more.
+            The journals, and whether no other host is alive.
 
         Raises:
             sqlite3.Error: the disk refuses.
@@ -159,7 +157,7 @@ class JournalDatabase:
             rows = []
             for (host,) in connection.execute("SELECT DISTINCT host FROM executions").fetchall():
                 if host not in live:
-                    rows += connection.execute(_LEFT, (host,)).fetchall()
+                    rows += connection.execute(_SELECT_JOURNALS, (host,)).fetchall()
                     connection.execute(
                         "UPDATE executions SET host = ? WHERE host = ?", (self._host, host)
                     )
@@ -169,16 +167,16 @@ class JournalDatabase:
         """Write changes and delete journals of this host.
 
         Returns:
-            The journals of which nothing was written, as another host has one of that id.
+            Ids of journals that were not written, because another host has one of that id.
 
         Raises:
             sqlite3.Error: the disk refuses; nothing was changed.
         """
-        refused = set()
+        refused_ids = set()
         with self._transaction() as connection:
             for id in removed:
-                own = "DELETE FROM executions WHERE id = ? AND host = ?"
-                if connection.execute(own, (id, self._host)).rowcount:
+                delete_own = "DELETE FROM executions WHERE id = ? AND host = ?"
+                if connection.execute(delete_own, (id, self._host)).rowcount:
                     connection.execute("DELETE FROM events WHERE execution = ?", (id,))
             for change in changes:
                 connection.execute("SAVEPOINT change")
@@ -186,19 +184,19 @@ class JournalDatabase:
                     self._write_change(connection, change)
                 except sqlite3.IntegrityError:
                     _log.exception("the output of execution %s stays in memory", change.id)
-                    refused.add(change.id)
+                    refused_ids.add(change.id)
                     connection.execute("ROLLBACK TO change")
                 connection.execute("RELEASE change")
-        return refused
+        return refused_ids
 
     def _write_change(self, connection: sqlite3.Connection, change: Change) -> None:
-        written = connection.execute(
+        upsert = connection.execute(
             "INSERT INTO executions VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
             " SET size_bytes = excluded.size_bytes, ended_at = excluded.ended_at"
             " WHERE host = excluded.host",
-            (change.id, self._host, change.about, change.size_bytes, change.ended_at),
+            (change.id, self._host, change.description, change.size_bytes, change.ended_at),
         )
-        if not written.rowcount:
+        if not upsert.rowcount:
             raise sqlite3.IntegrityError("another host has an execution of that id")
         connection.executemany(
             "INSERT INTO events VALUES (?, ?, ?)",
@@ -206,11 +204,11 @@ class JournalDatabase:
         )
         connection.executemany(
             "DELETE FROM events WHERE execution = ? AND number BETWEEN ? AND ?",
-            ((change.id, first, last) for first, last in change.surplus),
+            ((change.id, first, last) for first, last in change.deleted_ranges),
         )
 
     def read(self, id: str, first: int, before: int, max_bytes: int) -> list[tuple[int, bytes]]:
-        """Read events from `first` on, below `before`: as many as fit, but at least one if any.
+        """Read events from `first` to below `before` that fit, at least one if there is any.
 
         Raises:
             sqlite3.Error: they cannot be read.
@@ -218,25 +216,25 @@ class JournalDatabase:
         events: list[tuple[int, bytes]] = []
         size_bytes = 0
         with self._reading, contextlib.closing(self._reader.cursor()) as rows:
-            for number, record in rows.execute(_READ, (id, first, before)):
+            for number, record in rows.execute(_SELECT_EVENTS, (id, first, before)):
                 if events and size_bytes + len(record) > max_bytes:
                     break
                 events.append((number, record))
                 size_bytes += len(record)
         return events
 
-    def give_back_space(self) -> None:
-        """Let the file shrink by what was deleted.
+    def shrink_file(self) -> None:
+        """Shrink the file by the size of deleted events.
 
         Raises:
             sqlite3.Error: the disk refuses.
         """
         with self._writing:
-            # Some pages at a time: other hosts wait for the lock.
+            # Some pages at a time, as other hosts wait for the lock.
             self._writer.execute(f"PRAGMA incremental_vacuum({_MAX_FREED_PAGES})").fetchall()
 
-    def begin_anew(self) -> None:
-        """Set a damaged file aside, and begin another; what it had of executions is lost.
+    def replace_damaged(self) -> None:
+        """Set a damaged file aside and create another; its executions are lost.
 
         Raises:
             sqlite3.Error, OSError: the disk refuses.
@@ -248,7 +246,7 @@ class JournalDatabase:
             self._writer, self._reader = _connect(self._directory, self._busy_seconds)
 
     def close(self) -> None:
-        """Close it; what is left is for other hosts."""
+        """Close the database; other hosts may take over its journals."""
         self._reader.close()
         self._writer.close()
         os.close(self._lock)
@@ -261,22 +259,22 @@ def _connect(
     path = directory / _FILE
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
     with contextlib.ExitStack() as stack:
-        both = []
+        connections = []
         for _ in range(2):
             connection = sqlite3.connect(
                 path, timeout=busy_seconds, isolation_level=None, check_same_thread=False
             )
             stack.callback(connection.close)
-            # Before there is a table; later it says nothing.
+            # Before the first table exists; later it has no effect.
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             connection.execute("PRAGMA journal_mode = WAL").fetchall()
-            # A process that is killed loses nothing; the machine's end may cost the last moment.
+            # A killed process loses nothing; a crash of the machine may lose the last moment.
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute(f"PRAGMA journal_size_limit = {_MAX_FREE_WAL_BYTES}").fetchall()
             connection.executescript(_SCHEMA)
-            both.append(connection)
+            connections.append(connection)
         stack.pop_all()
-    return both[0], both[1]
+    return connections[0], connections[1]
 
 
 def _set_aside(directory: pathlib.Path) -> None:
@@ -287,7 +285,7 @@ def _set_aside(directory: pathlib.Path) -> None:
 
 
 def _is_locked(path: pathlib.Path) -> bool:
-    """Whether another process holds a lock file."""
+    """Return whether another process holds a lock file."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -68,7 +68,7 @@ class Pool:
             live=self._live,
             holders=self._holders,
             shutdowns=self._shutdowns,
-            save=self._begin_saving,
+            save=self._start_saving,
             end_kernel=self.end_kernel,
         )
         self._spares = spares.Spares(
@@ -295,8 +295,8 @@ class Pool:
         async with self._admissions.place(""):
             return await self._launch()
 
-    def _begin_saving(self, key: str) -> asyncio.Task[None] | None:
-        return self.snapshots.begin_saving(self._live[key])
+    def _start_saving(self, key: str) -> asyncio.Task[None] | None:
+        return self.snapshots.start_saving(self._live[key])
 
     async def end_kernel(self, key: str, reason: str = "") -> None:
         """End a session's kernel, if it has one, and unlock the session for other processes.

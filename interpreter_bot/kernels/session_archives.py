@@ -1,10 +1,10 @@
-"""Archives of sessions in a store that all machines share: files and variables, to go on elsewhere.
+"""Archives of sessions in a store that all machines share, so that a session can move.
 
-What lies there of a session is a manifest: names, sizes and digests of its files and of the saved
-variables that count, signed with the key of snapshots, which the machines share too. A later epoch
-comes before an earlier one whatever its time: a machine that returns from the dead overwrites
-nothing. A session is archived in the background whenever it was saved, and whenever its files
-change otherwise; it arrives as a whole, before anything of it is used on another machine.
+A session's archive is a manifest with names, sizes and digests of its files and current variables,
+signed with the key of snapshots, which all machines share. A manifest of a later epoch replaces
+those of earlier ones whatever their times, so a machine that returns from the dead overwrites
+nothing. A session is archived in the background after each save and each other change of its files.
+On another machine it arrives completely before it is used.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ from interpreter_bot.wording import host_words
 
 _log = logging.getLogger(__name__)
 
-_AT_ONCE: Final = 4
+_MAX_PARALLEL: Final = 4
 _RETRY_SECONDS: Final = 5.0
-_LONGEST_RETRY_SECONDS: Final = 300.0
+_MAX_RETRY_SECONDS: Final = 300.0
 _MAX_REMEMBERED: Final = 200_000  # some 60 MB
 _FLUSH_SECONDS: Final = 60.0
 _SWEEP_SECONDS: Final = 24 * 3600.0
-# Of files that fit into memory; larger ones are read twice.
+# Smaller files are read into memory; larger ones are read twice.
 _SMALL_BYTES: Final = 4 * 1024 * 1024
 _CHUNK_BYTES: Final = 4 * 1024 * 1024
-# Of what files seem to hold: a workspace may be full of holes.
-_SPARSE_TIMES: Final = 4
+# Apparent sizes of files may add up to so many times the limit, as files may have holes.
+_MAX_SPARSE_FACTOR: Final = 4
 
 _Digests: TypeAlias = dict[bytes, tuple[directory_contents.Identity, archive_manifests.File]]
-"""By path, below `f/` or `v/`: what a file was when it was archived last."""
+"""By path, below `f/` or `v/`: a file's identity and entry when it was last archived."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _SessionState:
-    """What there is of a session, as it was scanned."""
+    """Content of a session, as scanned."""
 
     files: Collection[directory_contents.Entry]
     variables: Collection[directory_contents.Entry]
@@ -79,11 +79,11 @@ class SessionArchives:
         self._store = store
         self._key = key
         self._epochs: dict[str, int] = {}
-        # By session: which content each file had when it was last archived.
+        # By session: the content of each file when it was last archived.
         self._digests: dict[str, _Digests] = {}
         self._changed: dict[str, workspaces.Workspace] = {}
-        self._keeping: dict[str, asyncio.Task[None]] = {}
-        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._slots = asyncio.Semaphore(_MAX_PARALLEL)
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
     @classmethod
@@ -94,52 +94,48 @@ class SessionArchives:
         store: shared_object_stores.SharedStore,
         key: snapshot_generations.SnapshotKey,
     ) -> AsyncIterator[SessionArchives]:
-        """Archive sessions of a pool that are of an epoch, from now on.
-
-        Args:
-            pool: of the sessions.
-            store: that the machines share.
-            key: of their snapshots.
-        """
+        """Archive sessions of a pool, once their epochs are known, while the context is open."""
         archives = cls(pool, store, key)
-        pool.snapshots.on_saved = archives._note
+        pool.snapshots.on_saved = archives._archive_soon
         sweep = functools.partial(archive_manifests.sweep, store)
         sweeping = schedules.PeriodicJob("sweep the store", _SWEEP_SECONDS, sweep)
         async with schedules.run_periodically(sweeping):
             yield archives
 
-    def attend(self, key: str, epoch: int) -> None:
-        """Hear in which epoch a session is here."""
+    def note_epoch(self, key: str, epoch: int) -> None:
+        """Record the epoch in which a session is on this machine."""
         self._epochs[workspaces.Workspaces.name_of(key)] = epoch
 
     async def note_change(self, key: str) -> None:
         """Archive a session soon, as its files changed."""
-        self._note(await self._pool.workspace(key))
+        self._archive_soon(await self._pool.workspace(key))
 
-    def _note(self, workspace: workspaces.Workspace) -> None:
+    def _archive_soon(self, workspace: workspaces.Workspace) -> None:
         name = workspace.name
         if name not in self._epochs:
             return
         self._changed[name] = workspace
-        if name not in self._keeping:
-            task = asyncio.create_task(self._keep(name), name=f"archive session {name}")
-            self._keeping[name] = task
-            task.add_done_callback(functools.partial(self._leave, name))
+        if name not in self._tasks:
+            task = asyncio.create_task(
+                self._archive_until_current(name), name=f"archive session {name}"
+            )
+            self._tasks[name] = task
+            task.add_done_callback(functools.partial(self._on_archived, name))
 
-    def _leave(self, name: str, done: asyncio.Task[None]) -> None:
-        # One that was cancelled before it began is still there.
-        if self._keeping.get(name) is done:
-            del self._keeping[name]
+    def _on_archived(self, name: str, task: asyncio.Task[None]) -> None:
+        # A task that was cancelled before it started has not removed itself.
+        if self._tasks.get(name) is task:
+            del self._tasks[name]
 
-    async def _keep(self, name: str) -> None:
-        """Archive a session until nothing of it is new."""
+    async def _archive_until_current(self, name: str) -> None:
+        """Archive a session until no change is left."""
         try:
-            await self._keep_on(name)
+            await self._archive_changes(name)
         finally:
-            # At once, and not in a moment: else a change in between would be nobody's.
-            self._keeping.pop(name, None)
+            # Not in the done callback, which runs later: a change meanwhile would be missed.
+            self._tasks.pop(name, None)
 
-    async def _keep_on(self, name: str) -> None:
+    async def _archive_changes(self, name: str) -> None:
         wait_seconds = _RETRY_SECONDS
         while (workspace := self._changed.pop(name, None)) is not None:
             try:
@@ -147,34 +143,34 @@ class SessionArchives:
                     if await asyncio.to_thread(workspace.directory.is_dir):
                         await self._archive(workspace)
             except (errors.BotError, OSError) as error:
-                _log.warning("session %s is not archived, which is tried again: %r", name, error)
+                _log.warning("archiving session %s failed and will be retried: %r", name, error)
                 self._changed.setdefault(name, workspace)
                 await asyncio.sleep(wait_seconds)
-                wait_seconds = min(2 * wait_seconds, _LONGEST_RETRY_SECONDS)
+                wait_seconds = min(2 * wait_seconds, _MAX_RETRY_SECONDS)
 
     async def archive(self, key: str) -> bool:
-        """Archive a session now; say whether all of it is, within a minute."""
+        """Archive a session now; return whether it was completely archived within a minute."""
         workspace = await self._pool.workspace(key)
-        self._note(workspace)
+        self._archive_soon(workspace)
         epoch = self._epochs.get(workspace.name, 0)
-        arrived, _ = await asyncio.to_thread(archive_manifests.arrival, workspace)
-        return bool(epoch) and await self.flush(key) and (epoch == 1 or arrived >= epoch)
+        arrived_epoch, _ = await asyncio.to_thread(archive_manifests.read_arrival, workspace)
+        return bool(epoch) and await self.flush(key) and (epoch == 1 or arrived_epoch >= epoch)
 
     async def flush(self, key: str | None = None) -> bool:
-        """Wait a minute until a session, or all of them, are archived; say whether they are."""
-        names = set(self._keeping) if key is None else {workspaces.Workspaces.name_of(key)}
-        waited_for = [task for name, task in self._keeping.items() if name in names]
-        if not waited_for:
+        """Wait up to a minute until one session or all are archived; return whether they are."""
+        names = set(self._tasks) if key is None else {workspaces.Workspaces.name_of(key)}
+        waiting_tasks = [task for name, task in self._tasks.items() if name in names]
+        if not waiting_tasks:
             return True
-        _, late = await asyncio.wait(waited_for, timeout=_FLUSH_SECONDS)
+        _, late = await asyncio.wait(waiting_tasks, timeout=_FLUSH_SECONDS)
         if late:
             _log.error("%d sessions are not archived in time", len(late))
         return not late
 
     async def close(self) -> None:
-        """Archive what is new, and end."""
+        """Archive the remaining changes, and end."""
         await self.flush()
-        late = list(self._keeping.values())
+        late = list(self._tasks.values())
         for task in late:
             task.cancel()
         if late:
@@ -182,8 +178,11 @@ class SessionArchives:
 
     async def _archive(self, workspace: workspaces.Workspace) -> None:
         name, epoch = workspace.name, self._epochs[workspace.name]
-        if epoch > 1 and (await asyncio.to_thread(archive_manifests.arrival, workspace))[0] < epoch:
-            # What another machine had is to come here first: this is what was before that.
+        if (
+            epoch > 1
+            and (await asyncio.to_thread(archive_manifests.read_arrival, workspace))[0] < epoch
+        ):
+            # The files here are older than those of another machine, which have not arrived yet.
             return
         saved = self._pool.snapshots
         with contextlib.ExitStack() as stack:
@@ -194,7 +193,7 @@ class SessionArchives:
             files = await uploads.add(workspace.directory, state.files, b"f/")
             variables = await uploads.add(workspace.variables, state.variables, b"v/")
         if len(variables) < len(state.variables):
-            # The session was forgotten or went back meanwhile, or its code changed them.
+            # The session was forgotten or went back meanwhile, or its code changed its variables.
             raise shared_object_stores.ContentChangedError
         manifest = archive_manifests.Manifest(
             session=name,
@@ -203,10 +202,11 @@ class SessionArchives:
             pointer=state.pointer,
             packages=state.packages,
         )
-        if (await asyncio.to_thread(archive_manifests.arrival, workspace))[0] < epoch == 1:
-            # First: else it would pass for another machine's where this one dies in between.
-            mark = archive_manifests.mark
-            await asyncio.to_thread(mark, workspace, epoch, is_restored=False)
+        if (await asyncio.to_thread(archive_manifests.read_arrival, workspace))[0] < epoch == 1:
+            # Before writing: if this machine dies in between, the manifest must not look like
+            # another machine's.
+            record_arrival = archive_manifests.record_arrival
+            await asyncio.to_thread(record_arrival, workspace, epoch, is_restored=False)
         if await archive_manifests.write(self._store, manifest, epoch, self._key):
             self._remember(name, uploads.digests)
         if uploads.is_partial:
@@ -219,14 +219,14 @@ class SessionArchives:
             del self._digests[next(iter(self._digests))]
 
     def _scan(self, workspace: workspaces.Workspace) -> _SessionState:
-        """Scan what there is of a session that can be archived."""
+        """Scan the files and variables of a session that can be archived."""
         limits = self._pool.settings.limits
         with workspace_io.opened(workspace.directory) as root:
-            found = directory_contents.scan(root, limits.workspace_files).entries
-        left_bytes, files = _SPARSE_TIMES * limits.workspace_bytes, []
-        for entry in found:
-            left_bytes -= entry.info.size_bytes
-            if not entry.refusal and left_bytes >= 0:
+            entries = directory_contents.scan(root, limits.workspace_files).entries
+        remaining_bytes, files = _MAX_SPARSE_FACTOR * limits.workspace_bytes, []
+        for entry in entries:
+            remaining_bytes -= entry.info.size_bytes
+            if not entry.refusal and remaining_bytes >= 0:
                 files.append(entry)
         snapshot = self._pool.snapshots.generations.find(workspace)
         variables: list[directory_contents.Entry] = []
@@ -234,36 +234,37 @@ class SessionArchives:
             with workspace_io.opened(workspace.variables) as root:
                 variables = snapshot_generations.entries(root, snapshot)
         pointer = "" if snapshot is None else snapshot_generations.read_pointer(workspace)
-        return _SessionState(files, variables, pointer, _text(workspace.packages_file))
+        return _SessionState(files, variables, pointer, _read_text(workspace.packages_file))
 
     async def arrive(self, key: str, epoch: int) -> bool:
-        """Bring what another machine had of a session here, once.
-
-        Args:
-            key: of the session.
-            epoch: in which it is here.
+        """Fetch a session from the store, once in each epoch, if another machine had it.
 
         Returns:
-            Whether anything was brought, then or now.
+            Whether it was fetched in this epoch.
 
         Raises:
-            KernelError: it cannot be had now; it is asked for again then, before anything else.
+            KernelError: it cannot be fetched now; the session must not be used before a retry.
             WorkspaceFullError: the disk is too full for it.
         """
         workspace = await self._pool.workspace(key)
         async with self._locks.setdefault(workspace.name, asyncio.Lock()):
-            arrived, is_restored = await asyncio.to_thread(archive_manifests.arrival, workspace)
-            if arrived >= epoch:
+            arrived_epoch, is_restored = await asyncio.to_thread(
+                archive_manifests.read_arrival, workspace
+            )
+            if arrived_epoch >= epoch:
                 return is_restored
-            found = await archive_manifests.latest(self._store, workspace.name)
-            # One of ours of an earlier time is no news: here is that, and what came after.
-            is_restored = found is not None and archive_manifests.epoch_of(found[0]) > arrived
-            if found is not None and is_restored:
-                await self._fetch(key, workspace, *found)
-            mark = archive_manifests.mark
-            await asyncio.to_thread(mark, workspace, epoch, is_restored=is_restored)
+            found_manifest = await archive_manifests.latest(self._store, workspace.name)
+            # A manifest of an epoch that this machine has seen is older than the files here.
+            is_restored = (
+                found_manifest is not None
+                and archive_manifests.epoch_of(found_manifest[0]) > arrived_epoch
+            )
+            if found_manifest is not None and is_restored:
+                await self._fetch(key, workspace, *found_manifest)
+            record_arrival = archive_manifests.record_arrival
+            await asyncio.to_thread(record_arrival, workspace, epoch, is_restored=is_restored)
             if not is_restored:
-                self._note(workspace)
+                self._archive_soon(workspace)
             return is_restored
 
     async def _fetch(
@@ -271,46 +272,46 @@ class SessionArchives:
     ) -> None:
         manifest = archive_manifests.read(workspace.name, number, data, self._key)
         if manifest.is_empty:
-            # It may have been forgotten: nothing of what was here before that is to stay.
+            # The session may have been forgotten, so earlier files here are deleted.
             await self._pool.forget(key)
             await self._pool.workspace(key)
             return
-        everything = [*_placed(workspace, manifest)]
-        slots = asyncio.Semaphore(_AT_ONCE)
+        staged_files = [*_staged_files(workspace, manifest)]
+        slots = asyncio.Semaphore(_MAX_PARALLEL)
         disk = await asyncio.to_thread(shutil.disk_usage, workspace.directory)
-        needed_bytes = sum(one.size_bytes for one, _ in everything)
+        needed_bytes = sum(file.size_bytes for file, _ in staged_files)
         if needed_bytes + self._pool.settings.limits.disk_reserve_bytes > disk.free:
             raise errors.WorkspaceFullError(host_words.NO_ROOM_FOR_FILES)
 
-        async def download(one: archive_manifests.File, place: pathlib.Path) -> None:
+        async def download(file: archive_manifests.File, place: pathlib.Path) -> None:
             async with slots:
                 await workspace_io.file_work(place.parent.mkdir, parents=True, exist_ok=True)
-                await self._store.download(one.sha256, one.size_bytes, place)
-                times = (one.changed_ns, one.changed_ns)
+                await self._store.download(file.sha256, file.size_bytes, place)
+                times = (file.changed_ns, file.changed_ns)
                 await workspace_io.file_work(os.utime, place, ns=times)
 
-        async def put(_: workspaces.Workspace) -> None:
+        async def replace_content(_: workspaces.Workspace) -> None:
             async with self._pool.snapshots.lock(workspace):
-                await workspace_io.file_work(_put, workspace, manifest)
+                await workspace_io.file_work(_replace_session, workspace, manifest)
 
         await workspace_io.file_work(_make_staging, workspace)
         try:
             async with asyncio.TaskGroup() as downloads:
-                for one, place in everything:
-                    downloads.create_task(download(one, place))
+                for file, place in staged_files:
+                    downloads.create_task(download(file, place))
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
-        await self._pool.run_without_kernel(key, put)
+        await self._pool.run_without_kernel(key, replace_content)
 
     async def forget(self, key: str) -> None:
-        """Delete what is archived of a session, also for a machine that still has it and is away.
+        """Replace a session's archive by an empty one, so that absent machines delete it, too.
 
         Raises:
             KernelError: the store cannot be used.
         """
         name = workspaces.Workspaces.name_of(key)
         self._changed.pop(name, None)
-        if (task := self._keeping.get(name)) is not None:
+        if (task := self._tasks.get(name)) is not None:
             task.cancel()
             await asyncio.wait({task})
         self._digests.pop(name, None)
@@ -320,33 +321,36 @@ class SessionArchives:
             session=name, files=(), variables=(), pointer="", packages=""
         )
         if await archive_manifests.write(self._store, empty, epoch, self._key):
-            # It is here already: else it would take away here what comes after it.
-            mark, workspace = archive_manifests.mark, await self._pool.workspace(key)
-            await asyncio.to_thread(mark, workspace, epoch, is_restored=False)
+            # The empty manifest has arrived here: it must not delete the session's later files.
+            record_arrival, workspace = (
+                archive_manifests.record_arrival,
+                await self._pool.workspace(key),
+            )
+            await asyncio.to_thread(record_arrival, workspace, epoch, is_restored=False)
 
 
 class _Uploads:
     """Files of a session on their way into the store.
 
     Attributes:
-        digests: what was stored, now or before.
-        is_partial: a file is left out, or as it was before, because it changed all the time.
+        digests: entries of all stored files.
+        is_partial: whether a file is missing or outdated, because it changed during the upload.
     """
 
-    def __init__(self, store: shared_object_stores.SharedStore, known: _Digests) -> None:
+    def __init__(self, store: shared_object_stores.SharedStore, stored_before: _Digests) -> None:
         self._store = store
-        self._known = known
+        self._stored_before = stored_before
         self.digests: _Digests = {}
         self.is_partial = False
 
     async def add(
         self, root: pathlib.Path, entries: Iterable[directory_contents.Entry], kind: bytes
     ) -> tuple[archive_manifests.File, ...]:
-        """Store those that are not stored; return all but those that are gone by now."""
+        """Store new and changed files, and return the entries of all that still exist."""
         files = []
         for entry in entries:
             name = kind + entry.path
-            stored = self._known.get(name)
+            stored = self._stored_before.get(name)
             if stored is None or stored[0] != entry.identity:
                 try:
                     stored = entry.identity, await self._upload(root, entry.path)
@@ -360,7 +364,7 @@ class _Uploads:
         return tuple(files)
 
     async def _upload(self, root: pathlib.Path, path: bytes) -> archive_manifests.File:
-        file = await workspace_io.file_work(_opened, root, path)
+        file = await workspace_io.file_work(_open, root, path)
         try:
             status = os.fstat(file.fileno())
             size_bytes = status.st_size
@@ -370,7 +374,7 @@ class _Uploads:
                 size_bytes = len(content)
                 digest = hashlib.sha256(content).hexdigest()
             else:
-                digest = await workspace_io.file_work(_digest, file, size_bytes)
+                digest = await workspace_io.file_work(_hash, file, size_bytes)
                 content = _chunks(file, size_bytes)
             await self._store.upload(content, digest)
         finally:
@@ -380,13 +384,13 @@ class _Uploads:
         )
 
 
-def _opened(root: pathlib.Path, path: bytes) -> BinaryIO:
+def _open(root: pathlib.Path, path: bytes) -> BinaryIO:
     with workspace_io.opened(root) as directory:
         return os.fdopen(safe_open.open_file(directory, path), "rb")
 
 
-def _digest(file: BinaryIO, size_bytes: int) -> str:
-    """Hash the first bytes of a file; code may append to it meanwhile."""
+def _hash(file: BinaryIO, size_bytes: int) -> str:
+    """Hash the first `size_bytes` of a file; code may append to it meanwhile."""
     hashed = hashlib.sha256()
     while size_bytes and (chunk := file.read(min(_CHUNK_BYTES, size_bytes))):
         hashed.update(chunk)
@@ -404,10 +408,10 @@ async def _chunks(file: BinaryIO, size_bytes: int) -> AsyncIterator[bytes]:
         yield chunk
 
 
-def _placed(
+def _staged_files(
     workspace: workspaces.Workspace, manifest: archive_manifests.Manifest
 ) -> Iterator[tuple[archive_manifests.File, pathlib.Path]]:
-    """Yield the files of a manifest, and where each is brought to before it replaces another."""
+    """Yield the files of a manifest, and the path in the staging directory for each."""
     for folder, files in (("files", manifest.files), ("variables", manifest.variables)):
         for file in files:
             yield file, workspace.staging / folder / os.fsdecode(bytes.fromhex(file.path))
@@ -419,8 +423,8 @@ def _make_staging(workspace: workspaces.Workspace) -> None:
         (workspace.staging / folder).mkdir(mode=0o700, parents=True)
 
 
-def _put(workspace: workspaces.Workspace, manifest: archive_manifests.Manifest) -> None:
-    """Let a session's directory be what a manifest says, out of what was brought here."""
+def _replace_session(workspace: workspaces.Workspace, manifest: archive_manifests.Manifest) -> None:
+    """Replace a session's files and variables with the staged ones."""
     snapshot_generations.forget(workspace)
     file_copies.replace_content(workspace.directory, workspace.staging / "files")
     file_copies.replace_content(workspace.variables, workspace.staging / "variables")
@@ -428,11 +432,11 @@ def _put(workspace: workspaces.Workspace, manifest: archive_manifests.Manifest) 
     if manifest.packages:
         private_files.replace(workspace.packages_file, manifest.packages)
     if manifest.pointer:
-        snapshot_generations.point(workspace, manifest.pointer)
+        snapshot_generations.write_pointer(workspace, manifest.pointer)
 
 
-def _text(file: pathlib.Path) -> str:
-    """Return what a file of ours holds, which is no secret; empty if there is none."""
+def _read_text(file: pathlib.Path) -> str:
+    """Read a text file of the bot; empty if there is none."""
     try:
         return file.read_text("utf-8")
     except FileNotFoundError:

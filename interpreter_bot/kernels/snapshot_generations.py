@@ -1,8 +1,9 @@
-"""Generations of a session's saved variables on disk, and which of them is current. All block.
+"""Generations of a session's saved variables on disk, and the pointer to the current one. All
+block.
 
-Each has a directory of its own, in one that belongs to the session's kernels; large buffers lie
-beside them and are shared. A file where no code reaches says which one is current, signed with the
-session's name and the key of the data directory.
+Each generation has a directory in one that the session's kernels can write to; generations share
+the large buffers beside them. The pointer to the current generation is in a file out of reach of
+code, signed with the session's name and the key of the data directory.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _POINTER: Final = "snapshot"
 # Python may have died of something else the first time.
 _MAX_DEATHS: Final = 2
 _MAX_FILES: Final = 10_000
-_NO_LIMIT: Final = 1 << 60
+_MAX_COUNTED: Final = 1 << 60
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,40 +49,42 @@ class SnapshotKey:
     secret: bytes = dataclasses.field(default=b"", repr=False)
 
     def sign(self, name: str, content: str) -> str:
-        """Sign what is noted of a workspace."""
+        """Sign content that belongs to a workspace."""
         return hmac.new(self.secret, f"{name} {content}".encode(), hashlib.sha256).hexdigest()
 
 
 def load_key(config: settings.Settings) -> SnapshotKey:
-    """Read the key, or make it. Blocks.
+    """Read or create the key. Blocks.
 
     Raises:
         SettingsError: its file cannot be used.
     """
-    return SnapshotKey(private_files.read_or_create(config.paths.data / _KEY_FILE, _new).encode())
+    return SnapshotKey(
+        private_files.read_or_create(config.paths.data / _KEY_FILE, _new_key).encode()
+    )
 
 
 def stored_or_new_key(config: settings.Settings) -> str:
-    """Return the key as it lies on disk, or a new one, which lies nowhere. Blocks.
+    """Return the key on disk, or a new one that is not stored. Blocks.
 
     Raises:
         SettingsError: its file cannot be used.
     """
-    return private_files.read(config.paths.data / _KEY_FILE) or _new()
+    return private_files.read(config.paths.data / _KEY_FILE) or _new_key()
 
 
-def _new() -> str:
+def _new_key() -> str:
     return secrets.token_hex(32)
 
 
 class PointerRecord(pydantic.BaseModel):
-    """Which generation of a session is current.
+    """Record of the current generation of a session.
 
     Attributes:
-        number: of the generation: when it was begun, in nanoseconds since the epoch.
+        number: of the generation: its start time in nanoseconds since the epoch.
         kernel: id of the kernel that saved it.
-        runs: how many pieces of code had run there.
-        deaths: how often Python died of reading it.
+        runs: number of executions in that kernel before.
+        deaths: number of kernels that died while restoring it.
         digest: of its manifest.
     """
 
@@ -101,8 +104,8 @@ class Snapshot:
     Attributes:
         workspace: of the session.
         number: of the generation.
-        summary: what is in it, and since when.
-        deaths: how often Python died of reading it.
+        summary: its content and time.
+        deaths: number of kernels that died while restoring it.
         blobs: names of the large buffers that it needs.
     """
 
@@ -114,12 +117,7 @@ class Snapshot:
 
 
 class Generations:
-    """All generations of all sessions.
-
-    Args:
-        config: their limits.
-        key: signs which of them are current.
-    """
+    """All generations of all sessions."""
 
     def __init__(self, config: settings.Snapshots, key: SnapshotKey) -> None:
         self._config = config
@@ -127,23 +125,19 @@ class Generations:
         self._pinned: dict[str, str] = {}
 
     def find(self, workspace: workspaces.Workspace, pointer: str | None = None) -> Snapshot | None:
-        """Return the current generation, if there is a valid one.
-
-        Args:
-            workspace: of the session.
-            pointer: to the one that was current at a checkpoint, as it was signed.
+        """Return the current generation, or the one of a signed pointer; None if it is not valid.
 
         Raises:
-            BotError, OSError: nobody knows, as it cannot be read now.
+            BotError, OSError: it cannot be read now.
         """
-        record = self._record(workspace, pointer)
+        record = self._read_record(workspace, pointer)
         if record is None:
             return None
         manifest = snapshot_manifests.read(workspace, record.number)
         if manifest is None or _digest(manifest) != record.digest:
             return None
         summary = snapshot_manifests.summary(
-            manifest, kernel=record.kernel, runs=record.runs, at=record.number / 1e9
+            manifest, kernel=record.kernel, runs=record.runs, saved_at=record.number / 1e9
         )
         return Snapshot(workspace, record.number, summary, record.deaths, manifest.blobs.keys())
 
@@ -151,7 +145,7 @@ class Generations:
         """Return whether another version of the bot saved the current generation.
 
         Raises:
-            BotError, OSError: nobody knows, as it cannot be read now.
+            BotError, OSError: it cannot be read now.
         """
         content = read_pointer(workspace).rpartition("\n")[0]
         if not content:
@@ -162,10 +156,10 @@ class Generations:
             return True
         return snapshot_manifests.has_other_format(workspace, record.number)
 
-    def _record(
+    def _read_record(
         self, workspace: workspaces.Workspace, pointer: str | None = None
     ) -> PointerRecord | None:
-        """Return what is noted of the current generation, or a former one; None for none."""
+        """Return the record of the current generation or of a signed pointer; None if not valid."""
         text = read_pointer(workspace) if pointer is None else pointer
         content, _, signature = text.rpartition("\n")
         if not content:
@@ -181,88 +175,84 @@ class Generations:
             return None
 
     def activate(
-        self, workspace: workspaces.Workspace, record: PointerRecord, known: set[int]
+        self, workspace: workspaces.Workspace, record: PointerRecord, known_numbers: set[int]
     ) -> bool:
-        """Make a generation current, if it is complete; returns whether it is.
+        """Make a complete generation current; return whether that was done.
 
-        Args:
-            workspace: of the session.
-            record: what to note of it.
-            known: the generations that its kernel began with or wrote, 0 for none. Another one is
-                of another kernel, and stays. The one that is current then is added.
+        `known_numbers` are the generations that the kernel restored or wrote, 0 for none; the new
+        one is added. If another generation is current, another kernel saved it, and it stays.
         """
         manifest = snapshot_manifests.read(workspace, record.number)
         problem = "no valid manifest" if manifest is None else manifest.problem
         if manifest is None or problem:
             _log.warning("nothing was saved of session %s: %s", workspace.name, problem)
             return False
-        if not self._is_known(workspace, known):
+        if not self._is_known(workspace, known_numbers):
             _log.warning("another Python has saved session %s meanwhile", workspace.name)
             return False
         if not (manifest.kept_count or manifest.lost_count):
-            # A session that deleted all it had is not to get it back.
-            _pointer(workspace).unlink(missing_ok=True)
-            known.add(0)
+            # The session deleted all its variables, so it must not get them back.
+            _pointer_file(workspace).unlink(missing_ok=True)
+            known_numbers.add(0)
             return True
-        self._point(workspace, record.model_copy(update={"digest": _digest(manifest)}))
-        known.add(record.number)
+        self._sign_and_point(workspace, record.model_copy(update={"digest": _digest(manifest)}))
+        known_numbers.add(record.number)
         return True
 
-    def _is_known(self, workspace: workspaces.Workspace, known: Container[int]) -> bool:
-        record = self._record(workspace)
-        return (record.number if record is not None else 0) in known
+    def _is_known(self, workspace: workspaces.Workspace, known_numbers: Container[int]) -> bool:
+        record = self._read_record(workspace)
+        return (record.number if record is not None else 0) in known_numbers
 
-    def _point(self, workspace: workspaces.Workspace, record: PointerRecord) -> None:
+    def _sign_and_point(self, workspace: workspaces.Workspace, record: PointerRecord) -> None:
         content = record.model_dump_json()
-        point(workspace, f"{content}\n{self._key.sign(workspace.name, content)}")
+        write_pointer(workspace, f"{content}\n{self._key.sign(workspace.name, content)}")
 
     def note_death(self, snapshot: Snapshot) -> None:
-        """Count that Python died of a snapshot, and give up one that it died of repeatedly."""
-        record = self._record(snapshot.workspace)
+        """Count the death of a kernel while restoring a snapshot; drop it after repeated deaths."""
+        record = self._read_record(snapshot.workspace)
         if record is None or record.number != snapshot.number:
             return
         if record.deaths + 1 >= _MAX_DEATHS:
-            _pointer(snapshot.workspace).unlink(missing_ok=True)
+            _pointer_file(snapshot.workspace).unlink(missing_ok=True)
             self.prune(snapshot.workspace)
             return
-        self._point(snapshot.workspace, record.model_copy(update={"deaths": record.deaths + 1}))
+        self._sign_and_point(
+            snapshot.workspace, record.model_copy(update={"deaths": record.deaths + 1})
+        )
 
     def prune(
-        self, workspace: workspaces.Workspace, known: Container[int] | None = None
+        self, workspace: workspaces.Workspace, known_numbers: Container[int] | None = None
     ) -> Snapshot | None:
-        """Delete what the current generation does not need; everything, if there is none.
+        """Delete files that neither the current generation nor a checkpoint needs.
 
-        What another version saved stays until a kernel has said that it is not restored.
-
-        Args:
-            workspace: of the session.
-            known: as in `activate`; if another one is current, nothing is deleted.
+        Variables saved by another version stay until a kernel has said that they are not restored.
+        If `known_numbers`, as in `activate`, lacks the current generation, nothing is deleted.
 
         Returns:
-            The current one, unless that is another one.
+            The current generation; None if there is none, or it is unknown.
 
         Raises:
-            BotError, OSError: it cannot be done now. Nothing is deleted that may be needed.
+            BotError, OSError: files cannot be read or deleted now; needed files stay.
         """
-        if known is not None and not self._is_known(workspace, known):
+        if known_numbers is not None and not self._is_known(workspace, known_numbers):
             return None
         snapshot = self.find(workspace)
         if snapshot is None and self.has_other_format(workspace):
             return None
         if snapshot is None:
-            _pointer(workspace).unlink(missing_ok=True)
-        needed = self._needed(workspace, snapshot)
-        while _delete_others(workspace, needed) > self._max_bytes:
+            _pointer_file(workspace).unlink(missing_ok=True)
+        needed = self._needed_snapshots(workspace, snapshot)
+        while _delete_unneeded(workspace, needed) > self._max_bytes:
             if not checkpoints.remove_oldest(workspace.checkpoints):
                 break
-            needed = self._needed(workspace, snapshot)
+            needed = self._needed_snapshots(workspace, snapshot)
         return snapshot
 
     def drop_other_format(self, workspace: workspaces.Workspace) -> bool:
-        """Delete what another version saved; returns whether there was anything."""
+        """Delete variables saved by another version; return whether there were any."""
         if not self.has_other_format(workspace):
             return False
-        _pointer(workspace).unlink(missing_ok=True)
+        _pointer_file(workspace).unlink(missing_ok=True)
         self.prune(workspace)
         return True
 
@@ -270,16 +260,18 @@ class Generations:
     def _max_bytes(self) -> int:
         return self._config.bytes + self._config.checkpoint_bytes
 
-    def _needed(self, workspace: workspaces.Workspace, snapshot: Snapshot | None) -> list[Snapshot]:
-        """Return the current generation, that of each checkpoint, and a pinned one."""
+    def _needed_snapshots(
+        self, workspace: workspaces.Workspace, snapshot: Snapshot | None
+    ) -> list[Snapshot]:
+        """Return the current generation, those of checkpoints, and a pinned one."""
         pointers = {*checkpoints.pointers(workspace.checkpoints)}
         pointers.add(self._pinned.get(workspace.name, ""))
         earlier = [self.find(workspace, pointer) for pointer in pointers - {""}]
-        return [needed for needed in (snapshot, *earlier) if needed is not None]
+        return [other for other in (snapshot, *earlier) if other is not None]
 
     @contextlib.contextmanager
     def pinned(self, workspace: workspaces.Workspace, pointer: str) -> Iterator[None]:
-        """Keep the files of a generation while they are read, though it may not count any more."""
+        """Keep the files of a generation while they are read, even if another becomes current."""
         self._pinned[workspace.name] = pointer
         try:
             yield
@@ -287,11 +279,11 @@ class Generations:
             del self._pinned[workspace.name]
 
     def go_back(self, workspace: workspaces.Workspace, pointer: str) -> None:
-        """Make the generation current again that was at a checkpoint; none if that is empty."""
+        """Make the generation of a checkpoint's pointer current again; none if it is empty."""
         if pointer:
-            point(workspace, pointer)
+            write_pointer(workspace, pointer)
         else:
-            _pointer(workspace).unlink(missing_ok=True)
+            _pointer_file(workspace).unlink(missing_ok=True)
 
     def copy(
         self,
@@ -301,41 +293,37 @@ class Generations:
         pointer: str | None = None,
         reserve_bytes: int,
     ) -> bool:
-        """Let a session that has nothing saved begin with the current generation of another one.
+        """Copy a session's current generation, or that of a signed pointer, to a new session.
 
-        It is signed anew for the session; that it is what was signed for the other one is found
-        out on the copy, of which no kernel has heard.
-
-        Args:
-            source: the other one.
-            target: the session.
-            pointer: as in `find`.
-            reserve_bytes: of the disk, which are left free.
+        The digest is checked on the copy, which no kernel can change yet, and the copy is signed
+        for the new session. `reserve_bytes` of the disk stay free.
 
         Returns:
-            Whether there was something that it begins with.
+            Whether a generation was copied.
 
         Raises:
-            BotError, OSError: it cannot be done now.
+            BotError, OSError: it cannot be copied now.
         """
-        record, snapshot = self._record(source, pointer), self.find(source, pointer)
+        record, snapshot = self._read_record(source, pointer), self.find(source, pointer)
         if record is None or snapshot is None:
             return False
         with (
-            workspace_io.opened(source.variables) as root,
-            workspace_io.opened(target.variables) as copies,
+            workspace_io.opened(source.variables) as source_root,
+            workspace_io.opened(target.variables) as target_root,
         ):
             limits = file_copies.CopyLimits(self._max_bytes, _MAX_FILES, reserve_bytes)
-            file_copies.copy_entries(root, copies, entries(root, snapshot), limits)
+            file_copies.copy_entries(
+                source_root, target_root, entries(source_root, snapshot), limits
+            )
         manifest = snapshot_manifests.read(target, snapshot.number)
         if manifest is None or _digest(manifest) != record.digest:
             return False
-        self._point(target, record.model_copy(update={"deaths": 0}))
+        self._sign_and_point(target, record.model_copy(update={"deaths": 0}))
         return True
 
 
 def entries(variables: int, snapshot: Snapshot) -> list[directory_contents.Entry]:
-    """Return the files that a generation needs, in an open directory of saved variables."""
+    """List the files that a generation needs, in an open directory of saved variables."""
     directories = {f"{snapshot.number}", "blobs"}
     return [
         entry
@@ -347,45 +335,45 @@ def entries(variables: int, snapshot: Snapshot) -> list[directory_contents.Entry
 
 
 def used_at(workspace: workspaces.Workspace) -> float | None:
-    """Return when a session's snapshot was saved or brought back last; None if there is none."""
+    """Return when a session's snapshot was saved or restored last; None if there is none."""
     try:
-        return _pointer(workspace).stat().st_mtime
+        return _pointer_file(workspace).stat().st_mtime
     except FileNotFoundError:
         return None
 
 
 def touch(workspace: workspaces.Workspace) -> None:
-    """Note that a session's snapshot was used."""
-    os.utime(_pointer(workspace))
+    """Set the time of the snapshot's last use to now."""
+    os.utime(_pointer_file(workspace))
 
 
 def _digest(manifest: snapshot_manifests.Manifest) -> str:
     return hashlib.sha256(manifest.model_dump_json().encode()).hexdigest()
 
 
-def _pointer(workspace: workspaces.Workspace) -> pathlib.Path:
+def _pointer_file(workspace: workspaces.Workspace) -> pathlib.Path:
     return workspace.variables.parent / _POINTER
 
 
 def read_pointer(workspace: workspaces.Workspace) -> str:
-    """Return what is noted of the current generation, as it was signed; empty for none."""
-    return private_files.read(_pointer(workspace))
+    """Return the signed pointer to the current generation; empty if there is none."""
+    return private_files.read(_pointer_file(workspace))
 
 
-def point(workspace: workspaces.Workspace, pointer: str) -> None:
-    """Make a generation current, as it was signed."""
-    private_files.replace(_pointer(workspace), pointer)
+def write_pointer(workspace: workspaces.Workspace, pointer: str) -> None:
+    """Make a generation current by its signed pointer."""
+    private_files.replace(_pointer_file(workspace), pointer)
 
 
 def forget(workspace: workspaces.Workspace) -> None:
-    """Delete all that is saved of a session, which has no kernel now."""
-    _pointer(workspace).unlink(missing_ok=True)
+    """Delete all saved variables and checkpoints of a session without a kernel."""
+    _pointer_file(workspace).unlink(missing_ok=True)
     safe_open.remove(workspace.checkpoints)
-    _delete_others(workspace, ())
+    _delete_unneeded(workspace, ())
 
 
-def _delete_others(workspace: workspaces.Workspace, needed: Collection[Snapshot]) -> int:
-    """Delete all saved variables but some; returns how many bytes are left."""
+def _delete_unneeded(workspace: workspaces.Workspace, needed: Collection[Snapshot]) -> int:
+    """Delete all files that no needed snapshot uses, and return the remaining bytes."""
     numbers = {f"{snapshot.number}" for snapshot in needed}
     blobs = {blob for snapshot in needed for blob in snapshot.blobs}
     with (
@@ -405,5 +393,7 @@ def _delete_others(workspace: workspaces.Workspace, needed: Collection[Snapshot]
                     safe_open.remove_tree(directory, name)
             finally:
                 os.close(directory)
-        return directory_contents.measure(root, most_bytes=_NO_LIMIT, most_files=_NO_LIMIT).bytes
+        return directory_contents.measure(
+            root, most_bytes=_MAX_COUNTED, most_files=_MAX_COUNTED
+        ).bytes
     return 0

@@ -1,7 +1,7 @@
-"""Manifests of snapshots: what a kernel says it has saved, read as hostile.
+"""Manifests of snapshots: a kernel's own list of the variables it saved, which is hostile input.
 
-The kernel writes them (`guest/snapshot_files`) into a directory of its session's. They are
-bounded and validated here, and every word of them is made harmless before it is shown.
+The kernel writes them (`guest/snapshot_files`) into its session's directory. Here they are bounded
+and validated, and all text is made harmless before it is shown.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ def _harmless_line(text: str) -> str:
 
 
 class Manifest(pydantic.BaseModel):
-    """What is in one generation.
+    """Content of one generation.
 
     Attributes:
-        problem: why nothing was saved, if nothing was; harmless to print.
-        is_disk_full: whether that is why.
-        kept: names, the first of `kept_count`.
-        lost: what could not be kept, and why; the first of `lost_count`.
-        partly: of what a part could not be kept, and which; the first of `partly_count`.
-        blobs: sizes of the large buffers that it needs.
+        problem: why nothing was saved, harmless to print; empty if something was.
+        is_disk_full: whether a full disk is the problem.
+        kept: names of saved variables, the first of `kept_count`.
+        lost: names of lost variables with reasons, the first of `lost_count`.
+        partly: names of partly saved variables with the lost parts, the first of `partly_count`.
+        blobs: sizes of the large buffers that it needs, by name.
     """
 
     model_config = pydantic.ConfigDict(frozen=True, strict=True)
@@ -66,25 +66,25 @@ class Manifest(pydantic.BaseModel):
     blobs: _Blobs
 
 
-_FAILURES: Final = pydantic.TypeAdapter(_Entries)
+_FAILURES_ADAPTER: Final = pydantic.TypeAdapter(_Entries)
 
 
 def exists(workspace: workspaces.Workspace, number: int) -> bool:
-    """Return whether a generation has a manifest, valid or not: its kernel has ended saving it.
+    """Return whether a generation has a manifest, valid or not, so that its save has ended.
 
     Raises:
-        WorkspaceError, OSError: nobody knows, as it cannot be read now.
+        WorkspaceError, OSError: it cannot be read now.
     """
-    return _content(workspace, number) is not None
+    return _read_content(workspace, number) is not None
 
 
 def read(workspace: workspaces.Workspace, number: int) -> Manifest | None:
     """Read the manifest of a generation; None if it has no valid one.
 
     Raises:
-        WorkspaceError, OSError: nobody knows, as it cannot be read now.
+        WorkspaceError, OSError: it cannot be read now.
     """
-    content = _parsed(workspace, number)
+    content = _read_json(workspace, number)
     if content is None:
         return None
     try:
@@ -95,24 +95,24 @@ def read(workspace: workspaces.Workspace, number: int) -> Manifest | None:
 
 
 def has_other_format(workspace: workspaces.Workspace, number: int) -> bool:
-    """Return whether the manifest of a generation is of the format of another version.
+    """Return whether the manifest of a generation has the format of another version.
 
     Raises:
-        WorkspaceError, OSError: nobody knows, as it cannot be read now.
+        WorkspaceError, OSError: it cannot be read now.
     """
-    content = _parsed(workspace, number)
-    written = content.get("format") if isinstance(content, dict) else None
-    return type(written) is int and written != _FORMAT
+    content = _read_json(workspace, number)
+    format_number = content.get("format") if isinstance(content, dict) else None
+    return type(format_number) is int and format_number != _FORMAT
 
 
-def failures(shown: str) -> tuple[tuple[str, str], ...]:
-    """Read what a kernel shows of variables that it could not bring back, and why.
+def failures(answer: str) -> tuple[tuple[str, str], ...]:
+    """Read a kernel's answer: the variables that it could not restore, with reasons.
 
     Raises:
-        KernelError: it makes no sense.
+        KernelError: the answer is malformed.
     """
     try:
-        return harmless(_FAILURES.validate_json(json.loads(shown)))
+        return harmless(_FAILURES_ADAPTER.validate_json(json.loads(answer)))
     except (ValueError, TypeError, RecursionError) as error:
         raise errors.KernelError from error
 
@@ -128,20 +128,13 @@ def name_of(name: str) -> str:
 
 
 def summary(
-    manifest: Manifest, *, kernel: str, runs: int, at: float
+    manifest: Manifest, *, kernel: str, runs: int, saved_at: float
 ) -> session_variables.SavedVariables:
-    """Return what is in a generation, in words that are harmless.
-
-    Args:
-        manifest: its manifest.
-        kernel: id of the kernel that saved it.
-        runs: how many pieces of code had run there.
-        at: when, in seconds since the epoch.
-    """
+    """Describe a generation with harmless text; `saved_at` is in seconds since the epoch."""
     return session_variables.SavedVariables(
         kernel=kernel,
         runs=runs,
-        at=at,
+        at=saved_at,
         names=tuple(map(name_of, manifest.kept)),
         kept=manifest.kept_count,
         lost=harmless(manifest.lost),
@@ -151,9 +144,9 @@ def summary(
     )
 
 
-def _parsed(workspace: workspaces.Workspace, number: int) -> object:
-    """Return the JSON of a manifest as a kernel wrote it; None if there is none."""
-    content = _content(workspace, number)
+def _read_json(workspace: workspaces.Workspace, number: int) -> object:
+    """Parse a manifest as a kernel wrote it; None if there is none, or it is not JSON."""
+    content = _read_content(workspace, number)
     if content is None or len(content) > _MAX_BYTES:
         return None
     try:
@@ -164,8 +157,8 @@ def _parsed(workspace: workspaces.Workspace, number: int) -> object:
     return parsed
 
 
-def _content(workspace: workspaces.Workspace, number: int) -> bytes | None:
-    """Return a manifest as a kernel wrote it, or the beginning of a long one; None for none."""
+def _read_content(workspace: workspaces.Workspace, number: int) -> bytes | None:
+    """Read a manifest, or the beginning of a too long one; None if there is none."""
     try:
         root = workspace_io.open_root(workspace.variables)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Retention of snapshots: how much is saved of sessions, and its deletion when old or too much."""
+"""Retention of snapshots: their sizes, and the deletion of old ones and of too many."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from interpreter_bot.kernels.files import safe_open, session_locks, workspace_io
 _log = logging.getLogger(__name__)
 
 _DAY_SECONDS: Final = 86_400.0
-# What is measured is counted to its end.
-_NO_LIMIT: Final = 1 << 60
+# Sizes are counted to the end.
+_MAX_COUNTED: Final = 1 << 60
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _StoredSnapshot:
-    """What is saved of a session, when that was used last, and how large it is."""
+    """A session's snapshot, with the time of its last use and its size."""
 
     workspace: workspaces.Workspace
     has_kernel: bool
@@ -34,27 +34,17 @@ class _StoredSnapshot:
 
 async def expire(
     saved: snapshots.Snapshots,
-    everyone: Iterable[workspaces.Workspace],
+    all_workspaces: Iterable[workspaces.Workspace],
     locks: session_locks.SessionLocks,
     config: settings.Snapshots,
 ) -> int:
-    """Delete snapshots that are old, or too much, the least recently used first.
+    """Delete old snapshots, and the least recently used ones over the limit; return their number.
 
-    What no snapshot needs goes as well, and everything if none are taken any more. Sessions in use
-    are left to those who use them, and wait while something of them is deleted. Of others, files
-    that were staged by a process that died go too.
-
-    Args:
-        saved: the snapshots.
-        everyone: the workspaces there are.
-        locks: of this process.
-        config: how long snapshots are kept, and their share of the disk.
-
-    Returns:
-        How many were deleted.
+    Files that no snapshot needs are deleted, too, as are files that a dead process staged. Sessions
+    in use are skipped.
     """
     stored = []
-    for workspace in everyone:
+    for workspace in all_workspaces:
         try:
             async with locks.unused(workspace) as is_unused:
                 if is_unused:
@@ -62,11 +52,11 @@ async def expire(
                     await workspace_io.file_work(_remove_old_staging, workspace.staging)
                 used_at = await workspace_io.file_work(snapshot_generations.used_at, workspace)
                 if used_at is not None:
-                    usage = await workspace.variables_usage(most_bytes=_NO_LIMIT)
+                    usage = await workspace.variables_usage(most_bytes=_MAX_COUNTED)
                     stored.append(_StoredSnapshot(workspace, not is_unused, used_at, usage.bytes))
         except errors.WorkspaceError:
-            # One that is deleted meanwhile, at best.
-            _log.info("nothing of session %s is tidied", workspace.name, exc_info=True)
+            # The workspace may just have been deleted.
+            _log.info("session %s is not tidied", workspace.name, exc_info=True)
     count = 0
     for workspace in await workspace_io.file_work(_to_expire, stored, config):
         with contextlib.suppress(errors.WorkspaceError):
@@ -79,7 +69,7 @@ async def expire(
 
 def _remove_old_staging(staging: pathlib.Path) -> None:
     with contextlib.suppress(FileNotFoundError):
-        # Undo and arrival begin to stage before they lock the session; neither takes a day.
+        # Undo and arrival stage files before they lock the session, but never for a day.
         if staging.stat().st_mtime < time.time() - _DAY_SECONDS:
             safe_open.remove(staging)
 
@@ -87,41 +77,38 @@ def _remove_old_staging(staging: pathlib.Path) -> None:
 def _to_expire(
     stored: Iterable[_StoredSnapshot], config: settings.Snapshots
 ) -> list[workspaces.Workspace]:
-    """Return the sessions without a kernel whose snapshot is old or too much. Blocks."""
-    ordered = sorted(stored, key=lambda one: (one.has_kernel, one.used_at), reverse=True)
+    """Return the workspaces without a kernel whose snapshot is old or over the limit. Blocks."""
+    ordered = sorted(
+        stored, key=lambda snapshot: (snapshot.has_kernel, snapshot.used_at), reverse=True
+    )
     if not ordered:
         return []
     oldest = time.time() - config.days * _DAY_SECONDS
     disk = shutil.disk_usage(ordered[0].workspace.variables.parent.parent)
-    left_bytes = config.disk_share * disk.total
+    available_bytes = config.disk_share * disk.total
     expired = []
     for snapshot in ordered:
-        left_bytes -= snapshot.bytes
-        if (snapshot.used_at < oldest or left_bytes < 0) and not snapshot.has_kernel:
+        available_bytes -= snapshot.bytes
+        if (snapshot.used_at < oldest or available_bytes < 0) and not snapshot.has_kernel:
             expired.append(snapshot.workspace)
     return expired
 
 
 async def measure(
-    everyone: Iterable[workspaces.Workspace], keys: Collection[str]
+    all_workspaces: Iterable[workspaces.Workspace], keys: Collection[str]
 ) -> Mapping[str, session_variables.SnapshotSize]:
-    """Measure what is saved of sessions; one of which nothing is saved is missing.
-
-    Args:
-        everyone: the workspaces there are.
-        keys: of the sessions.
-    """
-    named = {workspaces.Workspaces.name_of(key): key for key in keys}
+    """Measure the snapshots of the sessions `keys`; sessions without a snapshot are missing."""
+    keys_by_name = {workspaces.Workspaces.name_of(key): key for key in keys}
     sizes = {}
-    for workspace in everyone:
-        if (key := named.get(workspace.name)) is None:
+    for workspace in all_workspaces:
+        if (key := keys_by_name.get(workspace.name)) is None:
             continue
         try:
-            at = await workspace_io.file_work(snapshot_generations.used_at, workspace)
-            if at is not None:
-                usage = await workspace.variables_usage(most_bytes=_NO_LIMIT)
-                sizes[key] = session_variables.SnapshotSize(usage.bytes, at)
+            used_at = await workspace_io.file_work(snapshot_generations.used_at, workspace)
+            if used_at is not None:
+                usage = await workspace.variables_usage(most_bytes=_MAX_COUNTED)
+                sizes[key] = session_variables.SnapshotSize(usage.bytes, used_at)
         except errors.WorkspaceError:
-            # One that is deleted meanwhile, at best.
-            _log.warning("what is saved of %s is not counted", workspace.name, exc_info=True)
+            # The workspace may just have been deleted.
+            _log.warning("the snapshot of %s is not counted", workspace.name, exc_info=True)
     return sizes

@@ -41,7 +41,7 @@ class Machine:
 
     async def take(self, epoch):
         """Have the session from now on; return what is in its file."""
-        self.archives.attend(KEY, epoch)
+        self.archives.note_epoch(KEY, epoch)
         await self.archives.arrive(KEY, epoch)
         path = await self.path()
         return path.read_text() if path.exists() else ""

@@ -191,7 +191,10 @@ async def test_next_host_takes_over_the_journals_of_a_dead_one(tmp_path):
             assert list(journals) == []
     async with execution_journals.Journals.open(tmp_path) as journals:
         assert await journals.take_over()
-        assert {one.id: one.about for one in journals} == {"ended": ABOUT, "running": b"another"}
+        assert {one.id: one.description for one in journals} == {
+            "ended": ABOUT,
+            "running": b"another",
+        }
         assert [one.record for one in await _all(journals.find("ended"))] == [b"first", b"end"]
         left = journals.find("running")
         assert left.ended_at is None

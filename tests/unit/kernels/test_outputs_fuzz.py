@@ -170,7 +170,7 @@ def test_frames_are_a_message_or_refused(header, parent, metadata, content, more
     frames = [*more, b"<IDS|MSG>", signature, *parts, *more]
     try:
         with timed():
-            message = SIGNER.unpack(frames, about=PARENT)
+            message = SIGNER.unpack(frames, expected_parent=PARENT)
     except jupyter_messages.MalformedMessage:
         return
     assert message.parent_id == PARENT

@@ -476,7 +476,9 @@ async def test_a_session_is_frozen_once_nobody_uses_it_and_looked_at_rarely(
 async def test_the_machine_is_looked_at_rarely_while_all_are_frozen(tmp_path, monkeypatch):
     monkeypatch.setattr(session_monitors, "TICK_SECONDS", 0.01)
     weighed, looks = [], []
-    monkeypatch.setattr(watchdog_loop, "weigh", lambda awake: weighed.append(len(awake)) or 0)
+    monkeypatch.setattr(
+        watchdog_loop, "share_among_people", lambda awake: weighed.append(len(awake)) or 0
+    )
     monkeypatch.setattr(watchdog_loop, "_is_full", lambda *_: bool(looks.append(1)))
     one = Session(tmp_path)
     one.kernel.is_frozen = True

@@ -225,7 +225,9 @@ def test_a_single_threaded_process_enters_by_itself_even_as_another_user(groups)
         for door in doors:
             os.close(door)
     try:
-        wait_for(lambda: all(process.pid in cgroup_files.processes(d) for d in group._joined_directories))
+        wait_for(
+            lambda: all(process.pid in cgroup_files.processes(d) for d in group._joined_directories)
+        )
     finally:
         process.communicate()
 
