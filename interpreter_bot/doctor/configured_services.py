@@ -140,10 +140,10 @@ def _check_layers(config: settings.Settings) -> diagnosis.Finding:
         return diagnosis.Finding(
             "kept packages", False, doctor_words.NO_PACKAGES, doctor_words.FIX_LAYERS, detail
         )
-    recorded = layers.recorded(directory)
-    size_bytes = sum(size_bytes for _, _, size_bytes in recorded)
+    records = layers.list_records(directory)
+    size_bytes = sum(size_bytes for _, _, size_bytes in records)
     limit_bytes = config.package_index.cache_bytes
-    detail = doctor_words.layers(len(recorded), directory, size_bytes, limit_bytes)
+    detail = doctor_words.layers(len(records), directory, size_bytes, limit_bytes)
     return diagnosis.Finding(
         "kept packages", True, doctor_words.NO_PACKAGES, doctor_words.FIX_LAYERS, detail
     )

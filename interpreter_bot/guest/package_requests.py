@@ -112,7 +112,7 @@ def _ask(kernel: Any, packages_or_module: list[str] | str) -> tuple[str, bool]:
     """Ask the bot, and use what it installed; returns what it said, and whether it did not."""
     answer = kernel.ask_bot({"install": packages_or_module})
     add_to_path(answer["paths"])
-    return answer["said"], answer["has_failed"]
+    return answer["notice"], answer["has_failed"]
 
 
 class InstallingShell(zmqshell.ZMQInteractiveShell):

@@ -46,8 +46,8 @@ class Installer:
                 words = [word for word in request if isinstance(word, str)]
                 notice, paths = await self._install_named(words, show_text, ask)
         except errors.PackagesError as error:
-            return json.dumps({"said": str(error), "paths": [], "has_failed": True})
-        return json.dumps({"said": notice, "paths": paths, "has_failed": False})
+            return json.dumps({"notice": str(error), "paths": [], "has_failed": True})
+        return json.dumps({"notice": notice, "paths": paths, "has_failed": False})
 
     async def _install_named(
         self,
@@ -56,9 +56,9 @@ class Installer:
         ask: execution_streams.Ask | None,
     ) -> tuple[str, list[str]]:
         requirements = pip_arguments.read(arguments)
-        lock, summary = await self._installations.planned(self._launched, requirements)
+        lock, summary = await self._installations.plan(self._launched, requirements)
         if not lock:
-            versions = self._installations.held(self._launched)
+            versions = self._installations.installed_versions(self._launched)
             installed = [f"{name} {versions[name]}" for name in pip_arguments.names(requirements)]
             return package_words.already_there(", ".join(installed)), []
         if ask is not None:
@@ -76,13 +76,15 @@ class Installer:
         self, module: str, show_text: Callable[[str], None], ask: execution_streams.Ask | None
     ) -> tuple[str, list[str]]:
         """Install the package that a missing module probably comes from, if the person agrees."""
-        package = import_names.package_of(module, self._installations.held(self._launched))
+        package = import_names.package_of(
+            module, self._installations.installed_versions(self._launched)
+        )
         lock_files.check_names([package], self._config)
         is_sure = import_names.is_sure(module, package, self._config.allow)
         if self._config.missing != "install" or not is_sure:
             # Ask before the index sees the name: it may be that of a private module.
             await self._require_agreement(module, package, ask)
-        lock, summary = await self._installations.planned(
+        lock, summary = await self._installations.plan(
             self._launched, pip_arguments.read([package])
         )
         return await self._add(lock, summary, show_text)

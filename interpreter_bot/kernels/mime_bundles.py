@@ -15,7 +15,7 @@ from interpreter_bot.text import safe_text
 _HANDLE: Final = re.compile(r"t[0-9]{1,12}")
 TABLE_MIME: Final = "application/vnd.interpreter-bot.table+json"
 PREVIEW_MIME: Final = "application/vnd.interpreter-bot.preview+png"
-"""A PNG of the richest form, for platforms that cannot show that."""
+"""A PNG of the richest form, for platforms that cannot show the form."""
 TITLE_MIME: Final = "application/vnd.interpreter-bot.title"
 _TITLE_CHARACTERS: Final = 200
 _PREVIEW_CHARACTERS: Final = 4_000_000
@@ -30,7 +30,7 @@ _SVG_CHARACTERS: Final = 4096
 
 
 class DisplayTooLargeError(ValueError):
-    """The form that would be shown is over its limit."""
+    """The richest form exceeds the limit."""
 
     def __init__(self, kind: str, size: str) -> None:
         """`kind` is a word for people, `size` a number with its unit."""
@@ -42,39 +42,37 @@ class DisplayTooLargeError(ValueError):
 def choose(
     data: dict[str, object],
     *,
-    most_bytes: int,
+    max_bytes: int,
     display_id: str | None = None,
     is_update: bool = False,
 ) -> values.Shown:
-    """Build an output from a bundle; an empty result if nothing in it can be shown.
+    """Build an output from a kernel's forms by MIME type; an empty result if none can be shown.
 
-    Args:
-        data: forms by MIME type, as a kernel sent them.
-        most_bytes: size limit of the chosen form, as encoded.
-        display_id: handed through.
-        is_update: handed through.
+    `max_bytes` bounds the chosen form, as encoded.
 
     Raises:
-        DisplayTooLargeError: the richest form is larger than that.
+        DisplayTooLargeError: the richest form is larger.
     """
     for mime, kind, read in _FORMS:
         if mime not in data:
             continue
         form = data[mime]
-        if (size := _size(form, most_bytes)) > most_bytes:
+        if (size := _size(form, max_bytes)) > max_bytes:
             raise DisplayTooLargeError(kind, f"{size:,} bytes")
         if (output := read(form)) is not None:
             text = output.plain or plain(data)
             output = dataclasses.replace(
                 output, plain=text, display_id=display_id, is_update=is_update
             )
-            return _completed(output, data)
+            return _add_preview_and_title(output, data)
     return values.Result(plain=plain(data), display_id=display_id, is_update=is_update)
 
 
-def _completed(output: values.Shown, data: dict[str, object]) -> values.Shown:
-    """Add a preview to forms that not every platform shows, and a title where there is one."""
-    title = " ".join(safe_text.clipped(_joined(data.get(TITLE_MIME)), _TITLE_CHARACTERS).split())
+def _add_preview_and_title(output: values.Shown, data: dict[str, object]) -> values.Shown:
+    """Add a preview to forms that some platforms cannot show, and a title if there is one."""
+    title = " ".join(
+        safe_text.clipped(_join_lines(data.get(TITLE_MIME)), _TITLE_CHARACTERS).split()
+    )
     if isinstance(output, values.Html):
         return dataclasses.replace(output, title=title, preview=_preview(data))
     if isinstance(output, values.Image) and title and output.plain.startswith("<Figure"):
@@ -87,7 +85,7 @@ def _completed(output: values.Shown, data: dict[str, object]) -> values.Shown:
 
 
 def _preview(data: dict[str, object]) -> bytes:
-    form = _joined(data.get(PREVIEW_MIME))
+    form = _join_lines(data.get(PREVIEW_MIME))
     if not form or len(form) > _PREVIEW_CHARACTERS:
         return b""
     image = _png(form)
@@ -96,34 +94,34 @@ def _preview(data: dict[str, object]) -> bytes:
 
 def plain(data: dict[str, object]) -> str:
     """Return the bundle's own plain text, harmless and bounded."""
-    return safe_text.bounded(_joined(data.get("text/plain")), _PLAIN_CHARACTERS)
+    return safe_text.bounded(_join_lines(data.get("text/plain")), _PLAIN_CHARACTERS)
 
 
-def _joined(form: object) -> str:
-    """Return a text, which notebooks may hold as a list of lines."""
+def _join_lines(form: object) -> str:
+    """Return a text that may be given as a list of lines, as in notebooks."""
     if isinstance(form, str):
         return form
     return "".join(form) if _is_texts(form) else ""
 
 
-def _encoded(form: object) -> bytes:
-    return safe_text.encodable(_joined(form)).encode()
+def _encode(form: object) -> bytes:
+    return safe_text.encodable(_join_lines(form)).encode()
 
 
-def _size(form: object, most_bytes: int) -> int:
+def _size(form: object, max_bytes: int) -> int:
     """Return the size of a text form in bytes; other forms are measured by their readers."""
-    text = _joined(form)
-    if len(text) > most_bytes:
+    text = _join_lines(form)
+    if len(text) > max_bytes:
         return len(text)
     return len(text.encode("utf-8", "replace"))
 
 
-def _raster(mime: str, *magic: bytes) -> Callable[[object], values.Image | None]:
-    """Make a reader of base64 whose bytes begin like one of `magic`."""
+def _raster_reader(mime: str, *magic: bytes) -> Callable[[object], values.Image | None]:
+    """Build a reader of base64 data that begins with one of `magic`."""
 
     def read(form: object) -> values.Image | None:
         try:
-            encoded = _joined(form).encode("ascii").translate(None, b" \t\r\n")
+            encoded = _join_lines(form).encode("ascii").translate(None, b" \t\r\n")
             data = base64.b64decode(encoded, validate=True)
         except ValueError:
             return None
@@ -132,28 +130,28 @@ def _raster(mime: str, *magic: bytes) -> Callable[[object], values.Image | None]
     return read
 
 
-_png: Final = _raster("image/png", b"\x89PNG\r\n\x1a\n")
+_png: Final = _raster_reader("image/png", b"\x89PNG\r\n\x1a\n")
 
 
 def _webp(form: object) -> values.Image | None:
-    image = _raster("image/webp", b"RIFF")(form)
+    image = _raster_reader("image/webp", b"RIFF")(form)
     return image if image is not None and image.data[8:12] == b"WEBP" else None
 
 
 def _svg(form: object) -> values.Image | None:
-    if "<svg" not in _joined(form)[:_SVG_CHARACTERS]:
+    if "<svg" not in _join_lines(form)[:_SVG_CHARACTERS]:
         return None
-    return values.Image(mime="image/svg+xml", data=_encoded(form))
+    return values.Image(mime="image/svg+xml", data=_encode(form))
 
 
 def _html(form: object) -> values.Html | None:
-    text = _joined(form)
+    text = _join_lines(form)
     is_blank = not text or text.isspace()
-    return None if is_blank else values.Html(html=_encoded(text))
+    return None if is_blank else values.Html(html=_encode(text))
 
 
 def _latex(form: object) -> values.Latex | None:
-    text = _joined(form)
+    text = _join_lines(form)
     # A cut formula is invalid.
     if len(text) > _PLAIN_CHARACTERS or not text.strip():
         return None
@@ -180,7 +178,7 @@ def _json(form: object) -> values.Json | None:
 
 
 def _markdown(form: object) -> values.Result | None:
-    text = safe_text.bounded(_joined(form), _PLAIN_CHARACTERS)
+    text = safe_text.bounded(_join_lines(form), _PLAIN_CHARACTERS)
     return values.Result(plain=text, is_markdown=True) if text.strip() else None
 
 
@@ -223,8 +221,8 @@ def _cells(cells: list[str]) -> tuple[str, ...]:
 
 _FORMS: Final[tuple[tuple[str, str, Callable[[object], values.Shown | None]], ...]] = (
     ("image/png", "PNG image", _png),
-    ("image/jpeg", "JPEG image", _raster("image/jpeg", b"\xff\xd8\xff")),
-    ("image/gif", "GIF image", _raster("image/gif", b"GIF87a", b"GIF89a")),
+    ("image/jpeg", "JPEG image", _raster_reader("image/jpeg", b"\xff\xd8\xff")),
+    ("image/gif", "GIF image", _raster_reader("image/gif", b"GIF87a", b"GIF89a")),
     ("image/webp", "WebP image", _webp),
     ("image/svg+xml", "SVG image", _svg),
     (TABLE_MIME, "table", _table),

@@ -18,20 +18,20 @@ _CUT_FROM_HERE: Final = -1
 _MAX_CUT_CHARACTERS: Final = 10**15
 _DISPLAY_ID_CHARACTERS: Final = 128
 _UPDATES_PER_DISPLAY: Final = 20
-# One error ends an execution; the others are forged, or shown by code that goes on.
-_ERRORS: Final = 10
+# One error ends an execution; others are forged, or shown by code that goes on.
+_MAX_ERRORS: Final = 10
 _DISPLAYS: Final = frozenset({"execute_result", "display_data", "update_display_data"})
 
 Outputs = tuple[values.Output, ...]
 
 
 def prompt(text: str) -> str:
-    """Return the prompt of an input request, made harmless and bounded."""
+    """Return the harmless, bounded prompt of an input request."""
     return safe_text.clipped(text, _MESSAGE_CHARACTERS)
 
 
 def tool_request(message: jupyter_messages.Message) -> str:
-    """Return what an input request asks the bot for tools; empty if it asks for none."""
+    """Return the tool request in an input request; empty if there is none."""
     prompt = message.content.get("prompt")
     request = prompt.get("tools") if isinstance(prompt, dict) else None
     is_short = isinstance(request, str) and len(request) <= _TOOL_REQUEST_CHARACTERS
@@ -39,10 +39,10 @@ def tool_request(message: jupyter_messages.Message) -> str:
 
 
 class OutputReader:
-    """Reader of one execution's outputs; exceeding a limit gives one notice each.
+    """Reader of one execution's outputs, which shows one notice for each exceeded limit.
 
     Attributes:
-        dropped_displays: how many displays were not shown because there were too many.
+        dropped_displays: number of displays over the limit.
     """
 
     def __init__(self, limits: settings.Limits) -> None:
@@ -57,12 +57,12 @@ class OutputReader:
         self._cut_streams: set[str] = set()
         self._displays_left = limits.displays
         self._updates_left = limits.displays * _UPDATES_PER_DISPLAY
-        self._errors_left = _ERRORS
+        self._errors_left = _MAX_ERRORS
         self._known_ids: set[str] = set()
         self._last_clear: values.Clear | None = None
 
     def read(self, message: jupyter_messages.Message) -> Outputs:
-        """Translate one message; a message that is no output gives none."""
+        """Translate one message; other messages than outputs give an empty result."""
         outputs = self._translate(message.msg_type, message.content)
         if outputs:
             last = outputs[-1]
@@ -82,25 +82,27 @@ class OutputReader:
         return ()
 
     def _stream(self, content: dict[str, object]) -> Outputs:
-        sent, name = content.get("text"), content.get("name")
+        printed, name = content.get("text"), content.get("name")
         outputs: list[values.Output] = []
         if content.get("cut") == _CUT_FROM_HERE and not self._is_cut:
             self._is_cut = True
             outputs.append(values.Notice(run_words.OUTPUT_CUT))
-        if not isinstance(sent, str) or not sent:
+        if not isinstance(printed, str) or not printed:
             return tuple(outputs)
         stream: Literal["stdout", "stderr"] = "stderr" if name == "stderr" else "stdout"
-        # Each stream has the whole limit: warnings do not use up the room of the result. Printed
-        # text counts before it is cleaned: escapes cost time and show nothing.
+        # Each stream has its own limit, so that warnings do not use up the room of results. Text
+        # counts before it is cleaned, as escapes cost time and show nothing.
         room = self._bytes_left[stream]
-        fitting = safe_text.head(sent, room)
-        self._bytes_left[stream] = room - len(fitting.encode()) if len(fitting) == len(sent) else 0
+        fitting = safe_text.head(printed, room)
+        self._bytes_left[stream] = (
+            room - len(fitting.encode()) if len(fitting) == len(printed) else 0
+        )
         if room and type(cut := content.get("cut")) is int and 0 < cut < _MAX_CUT_CHARACTERS:
             self._is_cut = True
             outputs.append(values.Notice(run_words.output_cut(cut)))
         if text := self._cleaners[stream].feed(fitting):
             outputs.append(values.Text(stream, text))
-        if len(fitting) < len(sent) and stream not in self._cut_streams:
+        if len(fitting) < len(printed) and stream not in self._cut_streams:
             self._is_cut = True
             self._cut_streams.add(stream)
             notice = run_words.output_ended(self._limits.output_bytes)
@@ -108,10 +110,10 @@ class OutputReader:
         return tuple(outputs)
 
     def _clear(self, clear: values.Clear) -> Outputs:
-        # After something was dropped, a clear would remove output that nothing can replace.
+        # After output was dropped, a clear would remove output that nothing replaces.
         if self._is_cut or self.dropped_displays:
             return ()
-        # Nothing was shown since the last one, and a clear that waits adds nothing to it.
+        # A second clear without output in between changes nothing, unless only it is immediate.
         if self._last_clear is not None and (clear.wait or not self._last_clear.wait):
             return ()
         return (clear,)
@@ -125,22 +127,22 @@ class OutputReader:
         if not self._spend(display_id, is_update=is_update):
             return self._drop()
         try:
-            shown = mime_bundles.choose(
+            output = mime_bundles.choose(
                 data,
-                most_bytes=self._limits.display_bytes,
+                max_bytes=self._limits.display_bytes,
                 display_id=display_id,
                 is_update=is_update,
             )
         except mime_bundles.DisplayTooLargeError as error:
             return _too_large(error, mime_bundles.plain(data))
-        return (shown,)
+        return (output,)
 
     def _spend(self, display_id: str | None, *, is_update: bool) -> bool:
         if is_update:
             self._updates_left -= 1
             if self._updates_left < 0 or display_id in self._known_ids:
                 return self._updates_left >= 0
-        # An update of an earlier execution's display is also something new in this one.
+        # An update of an earlier execution's display counts as a new display.
         self._displays_left -= 1
         if self._displays_left < 0:
             return False
@@ -157,7 +159,7 @@ class OutputReader:
 
 
 def _display_id(transient: object) -> str | None:
-    """Return the identity of a display; None for one that is too long or not printable."""
+    """Return the id of a display; None if it is too long or not printable."""
     name = transient.get("display_id") if isinstance(transient, dict) else None
     if not isinstance(name, str) or not name or len(name) > _DISPLAY_ID_CHARACTERS:
         return None
@@ -173,23 +175,23 @@ def _error(content: dict[str, object]) -> values.Error:
     sent_name, sent_message = content.get("ename"), content.get("evalue")
     name = _single_line(sent_name) if isinstance(sent_name, str) else ""
     name = name or "Error"
-    whole = sent_message if isinstance(sent_message, str) else ""
-    message = safe_text.clipped(whole, _MESSAGE_CHARACTERS)
-    sent = content.get("traceback")
-    sent = sent if isinstance(sent, list) else []
-    lines = [f"{line}\n" for line in sent if isinstance(line, str)]
-    # Longer than the guest's own tracebacks, but bounded before it is searched.
+    full_message = sent_message if isinstance(sent_message, str) else ""
+    message = safe_text.clipped(full_message, _MESSAGE_CHARACTERS)
+    traceback = content.get("traceback")
+    traceback = traceback if isinstance(traceback, list) else []
+    lines = [f"{line}\n" for line in traceback if isinstance(line, str)]
+    # Bounded before it is searched, at more than the length of the guest's own tracebacks.
     sent_text = safe_text.bounded("".join(lines), 16 * _TRACEBACK_CHARACTERS).rstrip()
-    return values.Error(name, message, _traceback(sent_text, _ending(name, message), whole))
+    return values.Error(name, message, _traceback(sent_text, _ending(name, message), full_message))
 
 
-def _traceback(text: str, ending: str, whole: str) -> str:
-    """Bound a traceback, and let it end in `ending` once, which may hold less of `whole`."""
+def _traceback(text: str, ending: str, full_message: str) -> str:
+    """Bound a traceback, and let it end once in `ending`, which may have a shortened message."""
     room = _TRACEBACK_CHARACTERS - len(ending) - 1
     if text.endswith(ending):
         return safe_text.bounded(text.removesuffix(ending), room) + ending
-    if message := safe_text.bounded(whole, 16 * _TRACEBACK_CHARACTERS).rstrip():
-        # The whole of a long message, which the guest marks where it cut it itself.
+    if message := safe_text.bounded(full_message, 16 * _TRACEBACK_CHARACTERS).rstrip():
+        # Remove the full message; the guest appends " …" if it cut the message itself.
         start = text.removesuffix(" …").removesuffix(message)
         text = text if start in (text, text.removesuffix(" …")) else start.rpartition("\n")[0]
     frames = safe_text.bounded(text.rstrip(), room)

@@ -1,4 +1,4 @@
-"""Installations: what sessions have beyond the kernels' own packages, and how they get more."""
+"""Installations of packages that sessions have beyond the kernels' own."""
 
 from __future__ import annotations
 
@@ -29,24 +29,20 @@ from interpreter_bot.wording import package_words
 
 _log = logging.getLogger(__name__)
 
-_MOST_LAYERS: Final = 40
+_MAX_LAYERS: Final = 40
 _RESOLVED_SECONDS: Final = 600.0
-_MOST_RESOLVED: Final = 500
-_BEGIN_SECONDS: Final = 10.0
-_PATIENCE_SECONDS: Final = 20.0
-# Of the room for packages, one person's sessions that are alive have so much.
-_SHARE: Final = 0.5
+_MAX_RESOLVED: Final = 500
+_USE_SECONDS: Final = 10.0
+_RESTORE_SECONDS: Final = 20.0
+# The live sessions of one person may use this share of the room for packages.
+_MAX_SHARE_OF_PERSON: Final = 0.5
 _LOCKS: Final = pydantic.TypeAdapter(tuple[lock_files.Lock, ...])
 
 _Key: TypeAlias = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 
 
 class Installations:
-    """The packages of all sessions of one host. Use `open`.
-
-    Attributes:
-        config: the operator's rules.
-    """
+    """Packages of all sessions of one host. Use `open`; `config` are the operator's rules."""
 
     def __init__(
         self,
@@ -67,18 +63,20 @@ class Installations:
             place,
             staging,
             self._uv,
-            most_bytes=self.config.cache_bytes,
+            max_bytes=self.config.cache_bytes,
             reserve_bytes=config.limits.disk_reserve_bytes,
-            suits=f"Python {python} on {os.uname().machine}",
-            used=self._used,
+            platform=f"Python {python} on {os.uname().machine}",
+            used_names=self._used,
         )
         self._base = environment.distributions
-        self._served: dict[str, launchers.LaunchedKernel] = {}
+        self._launched: dict[str, launchers.LaunchedKernel] = {}
         self._resolved: cachetools.TTLCache[_Key, lock_files.Lock] = cachetools.TTLCache(
-            _MOST_RESOLVED, _RESOLVED_SECONDS
+            _MAX_RESOLVED, _RESOLVED_SECONDS
         )
-        self._orders: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
-        self._of_channels: dict[settings.ChannelPackages, asyncio.Task[lock_files.Lock]] = {}
+        self._person_locks: weakref.WeakValueDictionary[str, asyncio.Lock] = (
+            weakref.WeakValueDictionary()
+        )
+        self._channel_tasks: dict[settings.ChannelPackages, asyncio.Task[lock_files.Lock]] = {}
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -91,17 +89,17 @@ class Installations:
         python: str,
         shown_at: str,
     ) -> AsyncIterator[Installations]:
-        """Open what was installed, and begin to look up what channels always have.
+        """Open the store of packages, and start to resolve the packages of channels.
 
         Args:
             config: the settings in effect.
-            environment: the kernels' Python.
+            environment: the kernels' environment.
             staging: directory of this process below `directory`.
             python: version of the kernels' Python.
-            shown_at: where kernels see what is installed; empty if it is no other place.
+            shown_at: path of the layers in kernels; empty if it is the same as here.
 
         Raises:
-            SettingsError: what is kept cannot be used, or a channel's packages make no sense.
+            SettingsError: the store cannot be used, or a channel's packages are not valid.
         """
         opened = cls(config, environment, staging, python=python, shown_at=shown_at)
         await asyncio.to_thread(opened._layers.open)
@@ -109,44 +107,42 @@ class Installations:
             opened._prepare_declared()
             yield opened
         finally:
-            for resolving in opened._of_channels.values():
-                resolving.cancel()
-            await asyncio.gather(*opened._of_channels.values(), return_exceptions=True)
+            for task in opened._channel_tasks.values():
+                task.cancel()
+            await asyncio.gather(*opened._channel_tasks.values(), return_exceptions=True)
 
     def _prepare_declared(self) -> None:
         try:
             for declared in self._declared_packages:
-                self._preparing(declared)
+                self._prepare_once(declared)
         except errors.PackagesError as error:
             raise errors.SettingsError(f"[[packages]] cannot be used: {error}") from error
 
     def _drop_ended(self) -> None:
-        self._served = {key: one for key, one in self._served.items() if one.kernel.is_alive}
+        self._launched = {
+            key: launched for key, launched in self._launched.items() if launched.kernel.is_alive
+        }
 
     def _used(self, person: str | None = None) -> set[str]:
-        """Return the names of the layers that live kernels have: all, or those of one person."""
+        """Return the names of the layers that live kernels use: of all people, or of one."""
         self._drop_ended()
         return {
             name
-            for one in self._served.values()
-            if person in (None, one.person)
-            for name in one.layers
+            for launched in self._launched.values()
+            if person in (None, launched.person)
+            for name in launched.layers
         }
 
     async def serve(self, launched: launchers.LaunchedKernel, key: str) -> None:
-        """Give a session's new kernel what the session has, and let it install more.
+        """Give a new kernel the packages of session `key`.
 
-        What cannot be had any more is missing, which its `restore_notice` says.
-
-        Args:
-            launched: with its workspace.
-            key: of the session.
+        If some are not available any more, its `restore_notice` says so.
         """
         self._drop_ended()
-        self._served[launched.kernel.id] = launched
+        self._launched[launched.kernel.id] = launched
         try:
-            async with asyncio.timeout(_PATIENCE_SECONDS):
-                await self._bring_back(launched, key)
+            async with asyncio.timeout(_RESTORE_SECONDS):
+                await self._restore(launched, key)
         except (errors.PackagesError, TimeoutError) as error:
             _log.warning("a session's packages are missing", exc_info=error)
             launched.kernel.restore_notice = package_words.missing(
@@ -155,66 +151,72 @@ class Installations:
         if launched.layers:
             code = f"get_ipython().use_packages({[self._path(name) for name in launched.layers]!r})"
             finished = await launched.kernel.execute(
-                code, show=_ignore, seconds=_BEGIN_SECONDS, is_own=True
+                code, show=_ignore, seconds=_USE_SECONDS, is_own=True
             )
             if finished.ending is not values.Ending.OK:
                 _log.warning("a kernel did not take its packages: %s", finished)
 
-    async def _bring_back(self, launched: launchers.LaunchedKernel, key: str) -> None:
-        """Obtain what the session's channel always has, then what was installed in the session.
+    async def _restore(self, launched: launchers.LaunchedKernel, key: str) -> None:
+        """Obtain the packages of the session's channel, then those installed in the session.
 
         Raises:
-            PackagesError: some of it cannot be had; what could be stands in `launched.layers`.
+            PackagesError: some are not available; the others are in `launched.layers`.
         """
-        fault: errors.PackagesError | None = None
-        place = values.key(key)
-        wanted = []
-        for declared in self._declared(place.platform, place.workspace, place.channel):
+        last_error: errors.PackagesError | None = None
+        session_key = values.key(key)
+        channel_locks = []
+        for declared in self._declared(
+            session_key.platform, session_key.workspace, session_key.channel
+        ):
             try:
-                # Others wait for it as well.
-                wanted.append(await asyncio.shield(self._preparing(declared)))
+                # Shielded, as other sessions wait for the same task.
+                channel_locks.append(await asyncio.shield(self._prepare_once(declared)))
             except errors.PackagesError as error:
-                fault = error
-        recorded = await asyncio.to_thread(_recorded, launched)
-        for lock in filter(None, [*wanted, *recorded]):
+                last_error = error
+        recorded = await asyncio.to_thread(_read_locks, launched)
+        for lock in filter(None, [*channel_locks, *recorded]):
             try:
                 if lock in recorded:
-                    # The operator may have denied it since.
-                    lock_files.check_names([one.name for one in lock], self.config)
+                    # The operator may have denied a package since.
+                    lock_files.check_names([package.name for package in lock], self.config)
                 launched.layers[await self._layers.obtain(lock)] = lock
             except errors.PackagesError as error:
-                fault = error
-        if fault is not None:
-            raise fault
+                last_error = error
+        if last_error is not None:
+            raise last_error
 
-    async def planned(
-        self, launched: launchers.LaunchedKernel, wanted: Sequence[requirements.Requirement]
+    async def plan(
+        self, launched: launchers.LaunchedKernel, requested: Sequence[requirements.Requirement]
     ) -> tuple[lock_files.Lock, str]:
-        """Find what an installation adds; returns that, and what to call it.
+        """Resolve an installation, and return the lock of added packages with a summary.
 
         Raises:
             PackagesError: it is not possible, or not allowed.
         """
-        held = self.held(launched)
-        missing = [one for one in wanted if not pip_arguments.is_met(one, held)]
+        versions = self.installed_versions(launched)
+        missing = [
+            requirement
+            for requirement in requested
+            if not pip_arguments.is_met(requirement, versions)
+        ]
         names = pip_arguments.names(missing)
         lock_files.check_names(names, self.config)
-        lock = await self._resolve(missing, held, launched.person) if missing else ()
+        lock = await self._resolve(missing, versions, launched.person) if missing else ()
         if lock:
-            lock_files.check(lock, held, self.config)
-            if len(launched.layers) >= _MOST_LAYERS:
+            lock_files.check(lock, versions, self.config)
+            if len(launched.layers) >= _MAX_LAYERS:
                 raise errors.PackagesError(package_words.SESSION_FULL)
         return lock, lock_files.summary(lock, names)
 
     async def add(self, launched: launchers.LaunchedKernel, lock: lock_files.Lock) -> str:
-        """Give a kernel what was planned; returns the directory, as code sees it.
+        """Install a planned lock for a kernel, and return the directory that code sees.
 
         Raises:
-            PackagesError: it cannot be had, or is too much.
+            PackagesError: packages are not available, or too large.
         """
-        name = await self._obtained(launched, lock)
-        if (tell := launched.kernel.on_installation) is not None:
-            tell(code_activity.InstalledLayer(name, lock_files.lines(lock)))
+        name = await self._obtain_layer(launched, lock)
+        if (report := launched.kernel.on_installation) is not None:
+            report(code_activity.InstalledLayer(name, lock_files.lines(lock)))
         _log.info(
             "installed for %s in kernel %s: %s",
             *(launched.person, launched.kernel.id, ", ".join(map(str, lock))),
@@ -222,56 +224,60 @@ class Installations:
         await asyncio.to_thread(self._remember, launched)
         return self._path(name)
 
-    async def _obtained(self, launched: launchers.LaunchedKernel, lock: lock_files.Lock) -> str:
-        """Give a kernel a layer, within its person's share.
+    async def _obtain_layer(self, launched: launchers.LaunchedKernel, lock: lock_files.Lock) -> str:
+        """Obtain a layer for a kernel, within the share of its person.
 
         Raises:
-            PackagesError: it cannot be built, or is too much.
+            PackagesError: it cannot be built, or exceeds the share.
         """
-        # One at a time for each person: others have their turns in between.
-        async with self._orders.setdefault(launched.person, asyncio.Lock()):
+        # One at a time for each person, so that the share is checked against all their layers.
+        async with self._person_locks.setdefault(launched.person, asyncio.Lock()):
             name = await self._layers.obtain(lock, launched.person)
             used = {name, *launched.layers, *self._used(launched.person)}
-            if self._layers.size_bytes(used) > _SHARE * self.config.cache_bytes:
+            if self._layers.size_bytes(used) > _MAX_SHARE_OF_PERSON * self.config.cache_bytes:
                 raise errors.PackagesError(package_words.PERSON_FULL)
             launched.layers[name] = lock
         return name
 
     def forget(self, workspace: workspaces.Workspace) -> None:
-        """Let a session's next kernel have no more than all kernels have."""
+        """Forget a session's packages, so that its next kernel has only the common ones."""
         workspace.packages_file.unlink(missing_ok=True)
 
-    def held(self, launched: launchers.LaunchedKernel) -> dict[str, str]:
-        """Return the versions of what a kernel has, by name."""
-        added = (one for lock in launched.layers.values() for one in lock)
-        return dict(self._base) | {one.name: one.version for one in added}
+    def installed_versions(self, launched: launchers.LaunchedKernel) -> dict[str, str]:
+        """Return the versions of all packages in a kernel, by name."""
+        added = (package for lock in launched.layers.values() for package in lock)
+        return dict(self._base) | {package.name: package.version for package in added}
 
     async def _resolve(
         self,
-        wanted: Sequence[requirements.Requirement],
-        held: Mapping[str, str],
+        requested: Sequence[requirements.Requirement],
+        versions: Mapping[str, str],
         person: str | None = None,
     ) -> lock_files.Lock:
-        key = tuple(sorted(map(str, wanted))), tuple(sorted(held.items()))
-        if (known := self._resolved.get(key)) is not None:
-            return known
-        async with self._layers.working_directory() as own:
+        key = tuple(sorted(map(str, requested))), tuple(sorted(versions.items()))
+        if (cached := self._resolved.get(key)) is not None:
+            return cached
+        async with self._layers.working_directory() as work_directory:
             with layers.translated_errors():
-                lock = await self._uv.resolve(wanted, held, own, person)
+                lock = await self._uv.resolve(requested, versions, work_directory, person)
         self._resolved[key] = lock
         return lock
 
-    def _preparing(self, declared: settings.ChannelPackages) -> asyncio.Task[lock_files.Lock]:
-        """Resolve and build what a channel always has: once for all that ask, until it worked."""
-        preparing = self._of_channels.get(declared)
-        if preparing is None or (preparing.done() and preparing.exception() is not None):
-            wanted = pip_arguments.read(declared.names)
-            preparing = asyncio.create_task(self._prepared(wanted), name="packages of a channel")
-            self._of_channels[declared] = preparing
-        return preparing
+    def _prepare_once(self, declared: settings.ChannelPackages) -> asyncio.Task[lock_files.Lock]:
+        """Resolve and build a channel's packages: once for all sessions, again after a failure."""
+        task = self._channel_tasks.get(declared)
+        if task is None or (task.done() and task.exception() is not None):
+            requested = pip_arguments.read(declared.names)
+            task = asyncio.create_task(self._prepare(requested), name="packages of a channel")
+            self._channel_tasks[declared] = task
+        return task
 
-    async def _prepared(self, wanted: Sequence[requirements.Requirement]) -> lock_files.Lock:
-        missing = [one for one in wanted if not pip_arguments.is_met(one, self._base)]
+    async def _prepare(self, requested: Sequence[requirements.Requirement]) -> lock_files.Lock:
+        missing = [
+            requirement
+            for requirement in requested
+            if not pip_arguments.is_met(requirement, self._base)
+        ]
         if not missing:
             return ()
         lock = await self._resolve(missing, self._base)
@@ -292,16 +298,16 @@ class Installations:
             _log.exception("the session's next kernel will not have these packages")
 
     def _path(self, name: str) -> str:
-        """Return where kernels see a layer."""
+        """Return the path of a layer in kernels."""
         return f"{self._shown_at or self._layers.directory}/{name}"
 
 
 def directory(config: settings.Settings) -> pathlib.Path:
-    """Return where everything of packages is kept."""
+    """Return the directory of all package files."""
     return config.paths.data / "packages"
 
 
-def _recorded(launched: launchers.LaunchedKernel) -> tuple[lock_files.Lock, ...]:
+def _read_locks(launched: launchers.LaunchedKernel) -> tuple[lock_files.Lock, ...]:
     if launched.workspace is None:
         return ()
     try:
@@ -309,7 +315,7 @@ def _recorded(launched: launchers.LaunchedKernel) -> tuple[lock_files.Lock, ...]
     except FileNotFoundError:
         return ()
     except (OSError, ValueError):
-        _log.exception("it is not known what was installed in a session")
+        _log.exception("the installed packages of a session are unknown")
         return ()
 
 

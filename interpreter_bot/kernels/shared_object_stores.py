@@ -208,8 +208,8 @@ class SharedStore:
                 remaining_bytes -= len(chunk)
                 if remaining_bytes < 0:
                     break
-                await asyncio.to_thread(take, chunk)
-        if left or found.hexdigest() != digest:
+                await asyncio.to_thread(write_chunk, chunk)
+        if remaining_bytes or hasher.hexdigest() != digest:
             raise errors.KernelError(host_words.STORE_DAMAGED)
 
     @contextlib.contextmanager

@@ -1,8 +1,9 @@
-"""The environment that code runs in: where it is, and how uv makes it from the locks.
+"""The Python environment of kernels, which uv builds from the locks.
 
-It is apart from the bot's, so that code sees none of the bot's libraries. What is in use is not
-changed: for other locks, another one is made beside it, and the link at its place is switched once
-that is complete. Who uses an environment holds a lock on its directory, so that it stays.
+It is separate from the bot's, so that code sees none of the bot's libraries. A used environment is
+never changed: for other locks, a new one is built beside it, and the link at its place is switched
+once the new one is complete. A process that uses an environment locks its directory, so that it is
+not removed.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ _log = logging.getLogger(__name__)
 
 GROUPS: Final = ("core", "full", "media")
 STATE: Final = ".libraries.json"
-"""In a complete environment that was made here: which groups it has, and of which locks."""
+"""File in a complete environment that was built here, with its groups and the digest of locks."""
 _FAILURE: Final = ".failure"
 _COMPILED: Final = ".compiled"
 """In an environment: empty until all its modules are compiled, and locked meanwhile."""
-# A bot starts other processes that would try at once again.
+# Other processes that the bot starts must not try again at once.
 _RETRY_SECONDS: Final = 600.0
 _DIGITS: Final = 12
 _OURS: Final = re.compile(rf".*-(former|[0-9a-f]{{{_DIGITS}}})")
@@ -69,7 +70,7 @@ def python(config: settings.Settings) -> pathlib.Path:
     """Return the kernels' Python.
 
     Raises:
-        KernelStartError: it is to be made by `ensure`, and was not.
+        KernelStartError: `ensure` has not built it.
     """
     if config.kernels.python is not None:
         return config.kernels.python
@@ -81,10 +82,10 @@ def python(config: settings.Settings) -> pathlib.Path:
 
 @contextlib.contextmanager
 def in_use(config: settings.Settings) -> Iterator[pathlib.Path]:
-    """Give the kernels' Python, whose environment is not removed meanwhile.
+    """Lock the kernels' environment against removal, and yield its Python.
 
     Raises:
-        KernelStartError: it is to be made by `ensure`, and was not.
+        KernelStartError: `ensure` has not built it.
     """
     executable = python(config)
     if config.kernels.python is not None:
@@ -94,7 +95,7 @@ def in_use(config: settings.Settings) -> Iterator[pathlib.Path]:
         descriptor = os.open(executable.parents[1], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH)
-            # Another one may have taken its place before, and then it may have been removed.
+            # The link may have been switched before the lock, and this one removed.
             former, executable = executable, python(config)
             if executable == former:
                 yield executable
@@ -104,28 +105,27 @@ def in_use(config: settings.Settings) -> Iterator[pathlib.Path]:
 
 
 def name(config: settings.Settings) -> str:
-    """Return what tells the environment from another one that was or will be in its place."""
+    """Return the unique directory name of the current environment."""
     return _current(_place(config)).name
 
 
 def problem(config: settings.Settings) -> str:
-    """Return why the environment is not what the locks name; empty if it is."""
+    """Return why the environment does not match the locks; empty if it does."""
     place = _place(config)
-    expected = _expected(_groups(place))
+    expected = _expected_state(_groups(place))
     if config.kernels.python is not None or _is_complete(place, expected):
         return ""
-    return _failure(_built(place, expected)) or host_words.LIBRARIES_OUTDATED
+    return _failure(_build_directory(place, expected)) or host_words.LIBRARIES_OUTDATED
 
 
 def ensure(config: settings.Settings, report: Callable[[str], object]) -> None:
-    """Make the kernels' environment if it is missing, or older than the locks.
+    """Build the kernels' environment if it is missing or older than the locks.
 
-    Its modules are compiled behind it, in a process that outlives this one; if that was ended too
-    early, the next start begins it again. If the environment cannot be made, the former one is
-    used.
+    A background process, which outlives this one, compiles its modules; if that process is killed,
+    the next start compiles again. If building fails, the former environment is used.
 
     Raises:
-        KernelStartError: it cannot be made, and there is none; the sentence says why.
+        KernelStartError: building failed, and there is no former one; the message says why.
     """
     if config.kernels.python is not None:
         return
@@ -133,11 +133,11 @@ def ensure(config: settings.Settings, report: Callable[[str], object]) -> None:
     has_former = _executable(place).exists()
     if has_former and not os.access(place.parent, os.W_OK):
         return
-    expected = _expected(_groups(place))
-    reason = has_former and _failure(_built(place, expected), _RETRY_SECONDS)
+    expected = _expected_state(_groups(place))
+    reason = has_former and _failure(_build_directory(place, expected), _RETRY_SECONDS)
     try:
         if not reason:
-            _fill(place, expected, report)
+            _install_if_needed(place, expected, report)
             if not _is_compiled(_current(place)):
                 _compile(_current(place), _IDLE_PRIORITY)
     except errors.KernelStartError as error:
@@ -153,25 +153,27 @@ def ensure(config: settings.Settings, report: Callable[[str], object]) -> None:
 def install(
     config: settings.Settings, report: Callable[[str], object], *, groups: Collection[str]
 ) -> None:
-    """Make the kernels' environment with some groups, or update those that it has.
+    """Build the kernels' environment with `groups` in addition to those that it has.
 
     Raises:
-        KernelStartError: it cannot be made; the sentence says why.
+        KernelStartError: building failed; the message says why.
     """
     place = _place(config)
-    chosen = {*groups, *_groups(place)}
-    _fill(place, _expected([group for group in GROUPS if group in chosen]), report)
+    installed_groups = {*groups, *_groups(place)}
+    _install_if_needed(
+        place, _expected_state([group for group in GROUPS if group in installed_groups]), report
+    )
     _compile(_current(place)).wait()
     _remove_left_over(place)
 
 
-def _fill(
+def _install_if_needed(
     place: pathlib.Path, expected: Mapping[str, Any], report: Callable[[str], object]
 ) -> None:
     """Put an environment in its place, made beside the former one, unless it is there.
 
     Raises:
-        KernelStartError: it cannot be made; the sentence says why.
+        KernelStartError: building failed; the message says why.
     """
     if _is_complete(place, expected):
         return
@@ -181,7 +183,7 @@ def _fill(
             fcntl.flock(turn, fcntl.LOCK_EX)
             if _is_complete(place, expected):
                 return
-            built = _built(place, expected)
+            built = _build_directory(place, expected)
             if not _is_complete(built, expected):
                 _build(built, expected, turn.fileno(), report)
             _switch(place, built)
@@ -195,17 +197,17 @@ def _build(
     turn: int,
     report: Callable[[str], object],
 ) -> None:
-    """Fill a new environment with what the locks of some groups name.
+    """Create an environment with the packages of some groups' locks.
 
     Raises:
-        KernelStartError: it cannot be made; the sentence says why, and is kept.
+        KernelStartError: it failed; the message says why, and is stored in the directory.
     """
     import venv
 
     groups = expected["groups"]
     report(host_words.installing_libraries(_count(groups)))
     began = time.monotonic()
-    # A copied Python has an AppArmor profile of its own, so this one is copied too.
+    # A copied Python may have its own AppArmor profile, so it is copied again.
     links = sys.prefix == sys.base_prefix or os.path.islink(sys.executable)
     venv.EnvBuilder(clear=True, symlinks=links).create(directory)
     try:
@@ -219,10 +221,10 @@ def _build(
 
 
 def _switch(place: pathlib.Path, directory: pathlib.Path) -> None:
-    """Let a place lead to a directory beside it, at once."""
+    """Switch the link to a directory beside it, atomically."""
     if place.is_dir() and not place.is_symlink():
-        # Older releases made the environment at the place itself, and held no lock on it.
-        former = _beside(place, "former")
+        # Older releases built the environment at the place of the link, and did not lock it.
+        former = _sibling(place, "former")
         shutil.rmtree(former, ignore_errors=True)
         os.utime(place)
         place.rename(former)
@@ -233,15 +235,15 @@ def _switch(place: pathlib.Path, directory: pathlib.Path) -> None:
 
 
 def _remove_left_over(place: pathlib.Path) -> None:
-    """Remove environments that nobody uses any more, or that were not completed."""
+    """Remove unused and incomplete environments."""
     beside = place.parent.glob(f"{place.name}-*")
-    left = [path for path in beside if _OURS.fullmatch(path.name) and path != _current(place)]
-    if not left:
+    leftovers = [path for path in beside if _OURS.fullmatch(path.name) and path != _current(place)]
+    if not leftovers:
         return
     try:
         with open(f"{place}.lock", "w") as turn:
             fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for directory in left:
+            for directory in leftovers:
                 _remove_unused(directory)
     except OSError as error:
         # The next start tries again.
@@ -274,17 +276,13 @@ def _compile(place: pathlib.Path, niceness: int = 0) -> subprocess.Popen[bytes]:
     )
 
 
-def promised() -> frozenset[str]:
-    """Return the names of all packages that the lists name, not of what those need."""
+def listed_packages() -> frozenset[str]:
+    """Return the names of all packages in the groups' lists, without dependencies."""
     return frozenset(name for group in GROUPS for name in _names(group))
 
 
 def absent_modules(prefix: pathlib.Path) -> dict[str, str]:
-    """Return the modules that groups have which an environment was made without, by their names.
-
-    Args:
-        prefix: of the environment; of one that was not made here, nothing is known.
-    """
+    """Return the group of each module that an environment lacks; empty if it was not built here."""
     if not _state(prefix):
         return {}
     missing = [group for group in GROUPS if group not in _groups(prefix)]
@@ -303,14 +301,14 @@ def _current(place: pathlib.Path) -> pathlib.Path:
     return place.parent / os.readlink(place) if place.is_symlink() else place
 
 
-def _beside(place: pathlib.Path, suffix: str) -> pathlib.Path:
+def _sibling(place: pathlib.Path, suffix: str) -> pathlib.Path:
     return place.with_name(f"{place.name}-{suffix}")
 
 
-def _built(place: pathlib.Path, expected: Mapping[str, Any]) -> pathlib.Path:
-    """Return where an environment is made before it is in its place, and stays."""
+def _build_directory(place: pathlib.Path, expected: Mapping[str, Any]) -> pathlib.Path:
+    """Return the directory of the environment with an expected state."""
     digest = hashlib.sha256(json.dumps(expected).encode()).hexdigest()
-    return _beside(place, digest[:_DIGITS])
+    return _sibling(place, digest[:_DIGITS])
 
 
 def _executable(place: pathlib.Path) -> pathlib.Path:
@@ -329,7 +327,7 @@ def _is_compiled(place: pathlib.Path) -> bool:
 
 
 def _failure(directory: pathlib.Path, seconds: float = math.inf) -> str:
-    """Return why an environment could not be made within the last seconds; empty if it could."""
+    """Return why building failed within the last seconds; empty if it did not."""
     file = directory / _FAILURE
     try:
         return file.read_text() if time.time() - file.stat().st_mtime < seconds else ""
@@ -349,7 +347,7 @@ def _groups(place: pathlib.Path) -> list[str]:
     return [group for group in groups if group in GROUPS] if isinstance(groups, list) else ["core"]
 
 
-def _expected(groups: Collection[str]) -> dict[str, Any]:
+def _expected_state(groups: Collection[str]) -> dict[str, Any]:
     locks = b"".join(_lock(group).read_bytes() for group in groups)
     return {
         "groups": list(groups),
@@ -387,7 +385,7 @@ def _sync(place: pathlib.Path, groups: Collection[str], turn: int) -> None:
     command += ["--require-hashes", "--only-binary", ":all:", "--python", str(_executable(place))]
     if os.path.exists(_CERTIFICATES):
         command.append("--system-certs")
-    done = subprocess.run(
+    completed = subprocess.run(
         [*command, *(str(_lock(group)) for group in groups)],
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -395,7 +393,7 @@ def _sync(place: pathlib.Path, groups: Collection[str], turn: int) -> None:
         pass_fds=[turn],
         check=False,
     )
-    if done.returncode:
+    if completed.returncode:
         raise errors.KernelStartError(
-            host_words.libraries_failed(" ".join(done.stderr.split()).rstrip("."))
+            host_words.libraries_failed(" ".join(completed.stderr.split()).rstrip("."))
         )

@@ -1,6 +1,6 @@
-"""Which packages modules come from: a guess, since only an index knows the modules of packages.
+"""Guess of the package that has a module; only an index could know. Pure.
 
-It is offered to a person, because models invent names, and others register them. Pure.
+A person confirms the guess, because models invent names and attackers register them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from packaging import utils
 from interpreter_bot import errors
 from interpreter_bot.wording import package_words
 
-_KNOWN: Final = {
+_PACKAGE_OF_MODULE: Final = {
     "Bio": "biopython",
     "Crypto": "pycryptodome",
     "OpenSSL": "pyopenssl",
@@ -40,40 +40,32 @@ _KNOWN: Final = {
     "yaml": "pyyaml",
 }
 _MODULE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,60}")
-# As pandsa and pandas are; geopandas and pandas, or numpyro and numpy, are not.
-_LIKENESS: Final = 0.8
-_MORE_LETTERS: Final = 1
+# pandsa and pandas are similar; geopandas and pandas, or numpyro and numpy, are not.
+_MIN_SIMILARITY: Final = 0.8
+_MAX_EXTRA_LETTERS: Final = 1
 
 
-def package_of(module: str, held: dict[str, str]) -> str:
-    """Return the package that a missing module probably comes from, as indexes write it.
+def package_of(module: str, installed: dict[str, str]) -> str:
+    """Return the normalized name of the package that probably has a missing module.
 
-    Args:
-        module: its first name; anybody's.
-        held: versions of what is there, by name.
+    `module` is a hostile top-level name; `installed` has the kernel's versions by name.
 
     Raises:
-        PackagesError: none can be offered; the sentence says why.
+        PackagesError: no package can be offered; the message says why.
     """
     if not _MODULE.fullmatch(module):
         raise errors.PackagesError(package_words.NOT_A_MODULE)
-    package = utils.canonicalize_name(_KNOWN.get(module, module))
-    if package in held:
-        version = held[package]
+    package = utils.canonicalize_name(_PACKAGE_OF_MODULE.get(module, module))
+    if package in installed:
+        version = installed[package]
         raise errors.PackagesError(package_words.without_module(package, version, module))
-    if module not in _KNOWN:
-        near = [one for one in held if abs(len(one) - len(package)) <= _MORE_LETTERS]
-        for other in difflib.get_close_matches(package, near, 1, _LIKENESS):
+    if module not in _PACKAGE_OF_MODULE:
+        near = [name for name in installed if abs(len(name) - len(package)) <= _MAX_EXTRA_LETTERS]
+        for other in difflib.get_close_matches(package, near, 1, _MIN_SIMILARITY):
             raise errors.PackagesError(package_words.similar(module, other, package))
     return package
 
 
 def is_sure(module: str, package: str, allowed: Collection[str]) -> bool:
-    """Return whether the guess may be acted upon without a person.
-
-    Args:
-        module: that is missing.
-        package: that it probably comes from.
-        allowed: the operator's list, which may name it in full.
-    """
-    return module in _KNOWN or package in allowed
+    """Return whether the guess needs no confirmation: it is well known, or explicitly allowed."""
+    return module in _PACKAGE_OF_MODULE or package in allowed

@@ -1,4 +1,4 @@
-"""All layers of one host: built once, named after what is in them, deleted when long unused."""
+"""Layers of packages of one host: built once, named by their content, deleted when long unused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Layers:
     """The store of layers. Use `open`.
 
     Attributes:
-        directory: what kernels see of it: one directory a layer.
+        directory: the directory that kernels see, with one directory for each layer.
     """
 
     def __init__(
@@ -42,21 +42,21 @@ class Layers:
         staging: pathlib.Path,
         uv: uv_commands.Uv,
         *,
-        most_bytes: int,
+        max_bytes: int,
         reserve_bytes: int,
-        suits: str,
-        used: Callable[[], Container[str]],
+        platform: str,
+        used_names: Callable[[], Container[str]],
     ) -> None:
         """Open nothing yet.
 
         Args:
-            place: directory of all that is kept.
+            place: directory of all package files.
             staging: directory of this process in the same file system.
             uv: fills a new layer.
-            most_bytes: of all layers together.
-            reserve_bytes: free space of the disk; below it nothing is built.
-            suits: the Python and the processor that layers are made for.
-            used: returns the names of the layers that live kernels have.
+            max_bytes: of all layers together.
+            reserve_bytes: with less free disk space, nothing is built.
+            platform: Python version and processor that layers are built for.
+            used_names: returns the names of the layers that live kernels use.
         """
         self.directory = directory(place)
         self._place = place
@@ -64,19 +64,21 @@ class Layers:
         self._key_file = place / "key"
         self._staging = staging
         self._uv = uv
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._reserve_bytes = reserve_bytes
-        self._suits = suits
-        self._used = used
+        self._platform = platform
+        self._used_names = used_names
         self._key = b""
-        self._orders: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
-        self._wanted: collections.Counter[str] = collections.Counter()
+        self._name_locks: weakref.WeakValueDictionary[str, asyncio.Lock] = (
+            weakref.WeakValueDictionary()
+        )
+        self._pending: collections.Counter[str] = collections.Counter()
 
     def open(self) -> None:
-        """Make what is missing of it; blocks.
+        """Create missing directories and the key; blocks.
 
         Raises:
-            SettingsError: they cannot be used.
+            SettingsError: the directories cannot be used.
         """
         try:
             self._records.mkdir(mode=0o700, exist_ok=True)
@@ -90,41 +92,38 @@ class Layers:
 
     @contextlib.asynccontextmanager
     async def working_directory(self) -> AsyncIterator[pathlib.Path]:
-        """Give a directory to work in, deleted at the end."""
-        own = self._staging / secrets.token_hex(8)
+        """Create a temporary directory, which is deleted at the end."""
+        path = self._staging / secrets.token_hex(8)
         with translated_errors():
-            await cancellation.in_thread(own.mkdir, mode=0o700)
+            await cancellation.in_thread(path.mkdir, mode=0o700)
         try:
-            yield own
+            yield path
         finally:
-            await cancellation.in_thread(shutil.rmtree, own, ignore_errors=True)
+            await cancellation.in_thread(shutil.rmtree, path, ignore_errors=True)
 
     async def obtain(self, lock: lock_files.Lock, person: str | None = None) -> str:
-        """Return the name of the layer that a lock describes, built if there is none.
+        """Return the name of a lock's layer, which is built if missing.
 
-        It is not deleted before the caller's next `await`, and while it is used.
-
-        Args:
-            lock: what is in it.
-            person: who wants it; None for what a session had already.
+        It is not deleted before the caller's next `await`, nor while a kernel uses it. `person` is
+        None if the session or channel already had the packages.
 
         Raises:
             PackagesError: it cannot be built.
         """
         name = self._name(lock)
-        self._wanted[name] += 1
+        self._pending[name] += 1
         try:
             with translated_errors():
-                async with self._orders.setdefault(name, asyncio.Lock()):
+                async with self._name_locks.setdefault(name, asyncio.Lock()):
                     if not await asyncio.to_thread(self._touch, name):
                         await self._build(name, lock, person)
             return name
         finally:
-            self._wanted[name] -= 1
-            self._wanted += collections.Counter()  # drops what nobody wants
+            self._pending[name] -= 1
+            self._pending += collections.Counter()  # drops names that nobody waits for
 
     def size_bytes(self, names: Iterable[str]) -> int:
-        """Return what layers take of the disk; blocks."""
+        """Return the disk usage of layers; blocks."""
         sizes = 0
         for name in names:
             with contextlib.suppress(OSError, ValueError):
@@ -132,12 +131,12 @@ class Layers:
         return sizes
 
     def _name(self, lock: lock_files.Lock) -> str:
-        """Name a layer: nobody guesses what others have, since kernels cannot list them."""
-        content = f"{self._suits}\n{lock_files.lines(lock)}".encode()
+        """Name a layer by a keyed hash: kernels cannot list layers, and must not guess names."""
+        content = f"{self._platform}\n{lock_files.lines(lock)}".encode()
         return hmac.digest(self._key, content, "sha256").hex()[:32]
 
     def _touch(self, name: str) -> bool:
-        """Note that a layer is used now; False if there is none."""
+        """Set the time of a layer's last use to now; return whether the layer exists."""
         try:
             os.utime(self._records / name)
         except FileNotFoundError:
@@ -147,23 +146,23 @@ class Layers:
     async def _build(self, name: str, lock: lock_files.Lock, person: str | None) -> None:
         if shutil.disk_usage(self.directory).free < self._reserve_bytes:
             raise errors.PackagesError(package_words.DISK_FULL)
-        async with self.working_directory() as own:
-            made = own / "layer"
-            await self._uv.unpack(lock, made, own, person)
-            size_bytes = await cancellation.in_thread(self._sealed, made)
-            await cancellation.in_thread(self._keep, made, name, size_bytes)
+        async with self.working_directory() as work_directory:
+            built = work_directory / "layer"
+            await self._uv.unpack(lock, built, work_directory, person)
+            size_bytes = await cancellation.in_thread(self._seal, built)
+            await cancellation.in_thread(self._store, built, name, size_bytes)
         if not await self._evict():
             await cancellation.in_thread(self._delete, name)
             raise errors.PackagesError(package_words.CACHE_FULL)
 
-    def _sealed(self, made: pathlib.Path) -> int:
-        """Let everybody read what was unpacked, and return what it takes of the disk.
+    def _seal(self, built: pathlib.Path) -> int:
+        """Make unpacked files readable for everybody, and return their disk usage.
 
         Raises:
-            PackagesError: not all are plain files and directories, or it is too large.
+            PackagesError: there are other things than files and directories, or too many bytes.
         """
-        made.mkdir(exist_ok=True)
-        for entry in _entries(made):
+        built.mkdir(exist_ok=True)
+        for entry in _entries(built):
             status = entry.stat(follow_symlinks=False)
             if entry.is_dir(follow_symlinks=False):
                 os.chmod(entry.path, _PROGRAM_MODE)
@@ -171,37 +170,33 @@ class Layers:
                 os.chmod(entry.path, _PROGRAM_MODE if status.st_mode & 0o100 else _FILE_MODE)
             else:
                 raise errors.PackagesError(package_words.not_plain(repr(entry.name[:100])))
-        made.chmod(_PROGRAM_MODE)
-        return self._uv.check_size(made)
+        built.chmod(_PROGRAM_MODE)
+        return self._uv.check_size(built)
 
-    def _keep(self, made: pathlib.Path, name: str, size_bytes: int) -> None:
-        # What a bot left that died in between, or what another one made meanwhile.
+    def _store(self, built: pathlib.Path, name: str, size_bytes: int) -> None:
+        # A bot that died may have left it, or another bot may have built it meanwhile.
         shutil.rmtree(self.directory / name, ignore_errors=True)
-        made.rename(self.directory / name)
+        built.rename(self.directory / name)
         (self._records / name).write_text(str(size_bytes))
 
     async def _evict(self) -> bool:
-        """Delete the layers used longest ago, as long as all are too large together.
-
-        Returns:
-            whether they are not, in the end.
-        """
-        kept = await cancellation.in_thread(recorded, self._place)
-        total_bytes = sum(size_bytes for _, _, size_bytes in kept)
-        for _, name, size_bytes in kept:
-            if total_bytes <= self._most_bytes:
+        """Delete the least recently used layers over the limit; return whether the others fit."""
+        records = await cancellation.in_thread(list_records, self._place)
+        total_bytes = sum(size_bytes for _, _, size_bytes in records)
+        for _, name, size_bytes in records:
+            if total_bytes <= self._max_bytes:
                 break
-            # Asked for each, and here: sessions begin to use others while one is deleted.
-            if name in self._used() or name in self._wanted:
+            # Ask again for each layer: sessions may start to use it while others are deleted.
+            if name in self._used_names() or name in self._pending:
                 continue
-            async with self._orders.setdefault(name, asyncio.Lock()):
+            async with self._name_locks.setdefault(name, asyncio.Lock()):
                 await cancellation.in_thread(self._delete, name)
             total_bytes -= size_bytes
             _log.info("a layer of packages was deleted, of %d bytes", size_bytes)
-        return total_bytes <= self._most_bytes
+        return total_bytes <= self._max_bytes
 
     def _delete(self, name: str) -> None:
-        # The record first: what has none is built again.
+        # Delete the record first: a layer without a record is built again.
         (self._records / name).unlink(missing_ok=True)
         shutil.rmtree(self.directory / name, ignore_errors=True)
 
@@ -219,13 +214,13 @@ def translated_errors() -> Iterator[None]:
         ) from error
 
 
-def recorded(place: pathlib.Path) -> list[tuple[int, str, int]]:
-    """Return when layers were used last, their names and sizes, the oldest first; blocks."""
-    kept = []
+def list_records(place: pathlib.Path) -> list[tuple[int, str, int]]:
+    """List the last use, name and size of each layer, the least recently used first; blocks."""
+    records = []
     for record in place.glob(f"{_RECORDS}/*"):
         with contextlib.suppress(OSError, ValueError):
-            kept.append((record.stat().st_mtime_ns, record.name, int(record.read_text())))
-    return sorted(kept)
+            records.append((record.stat().st_mtime_ns, record.name, int(record.read_text())))
+    return sorted(records)
 
 
 def directory(place: pathlib.Path) -> pathlib.Path:
@@ -234,10 +229,10 @@ def directory(place: pathlib.Path) -> pathlib.Path:
 
 
 def make_directory(place: pathlib.Path) -> None:
-    """Make the directory that kernels see, which they may enter and not list; blocks.
+    """Create the directory that kernels may enter, but not list; blocks.
 
     Raises:
-        SettingsError: it cannot be made.
+        SettingsError: it cannot be created.
     """
     try:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -248,10 +243,10 @@ def make_directory(place: pathlib.Path) -> None:
 
 
 def _entries(root: pathlib.Path) -> Iterator[os.DirEntry[str]]:
-    waiting = [str(root)]
-    while waiting:
-        with os.scandir(waiting.pop()) as found:
-            for entry in found:
+    pending = [str(root)]
+    while pending:
+        with os.scandir(pending.pop()) as entries:
+            for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
+                    pending.append(entry.path)
                 yield entry

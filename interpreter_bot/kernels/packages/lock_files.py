@@ -1,4 +1,4 @@
-"""Locks: the exact files that one installation adds, and whether they may be installed. Pure."""
+"""Locks: the exact files that an installation adds, and checks of the operator's rules. Pure."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class LockedPackage:
     """One package of a lock.
 
     Attributes:
-        name: as indexes write it.
-        version: the one that is taken.
-        sha256: of its wheels that fit; one of them is taken.
-        size_bytes: of the largest of these; 0 where the index does not tell.
+        name: normalized as by indexes.
+        version: to be installed.
+        sha256: hashes of all matching wheels.
+        size_bytes: size of the largest matching wheel; 0 if the index does not say.
     """
 
     name: str
@@ -42,14 +42,14 @@ Lock = tuple[LockedPackage, ...]
 
 
 def read(text: str) -> Lock:
-    """Read what `uv pip compile --format pylock.toml` wrote.
+    """Read the output of `uv pip compile --format pylock.toml`.
 
     Raises:
-        PackagesError: it cannot be understood, or a package has no wheel with a hash.
+        PackagesError: it is malformed, or a package has no wheel with a hash.
     """
     try:
-        found = tomllib.loads(text).get("packages", [])
-        return tuple(_package(one) for one in found)
+        entries = tomllib.loads(text).get("packages", [])
+        return tuple(_package(entry) for entry in entries)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise errors.PackagesError(package_words.UNREADABLE) from error
 
@@ -67,32 +67,29 @@ def _package(entry: Mapping[str, Any]) -> LockedPackage:
 
 
 def lines(lock: Lock) -> str:
-    """Write a lock as requirements with hashes; the same for the same files."""
-    return "".join(
-        f"{one.name}=={one.version} {' '.join(f'--hash=sha256:{sha}' for sha in one.sha256)}\n"
-        for one in sorted(lock, key=lambda one: one.name)
-    )
+    """Format a lock as requirements with hashes; the text is unique for its files."""
+    return "".join(map(_line, sorted(lock, key=lambda package: package.name)))
+
+
+def _line(package: LockedPackage) -> str:
+    hashes = " ".join(f"--hash=sha256:{sha}" for sha in package.sha256)
+    return f"{package.name}=={package.version} {hashes}\n"
 
 
 def total_bytes(lock: Lock) -> int:
-    """Return how much is downloaded, at most."""
-    return sum(one.size_bytes for one in lock)
+    """Return the largest possible download size."""
+    return sum(package.size_bytes for package in lock)
 
 
-def check(lock: Lock, held: Collection[str], config: settings.PackageIndex) -> None:
-    """Check that these packages may be installed.
-
-    Args:
-        lock: what would be added.
-        held: names of what the kernel has.
-        config: the operator's rules.
+def check(lock: Lock, installed: Collection[str], config: settings.PackageIndex) -> None:
+    """Check that the packages of a lock may be added to the `installed` ones of a kernel.
 
     Raises:
-        PackagesError: they may not; the sentence says which rule says so.
+        PackagesError: they may not; the message names the rule.
     """
-    check_names([one.name for one in lock], config)
-    if again := [one.name for one in lock if one.name in held]:
-        raise errors.PackagesError(package_words.not_replaced(again[0]))
+    check_names([package.name for package in lock], config)
+    if replaced := [package.name for package in lock if package.name in installed]:
+        raise errors.PackagesError(package_words.not_replaced(replaced[0]))
     if len(lock) > config.packages:
         raise errors.PackagesError(package_words.too_many(len(lock), config.packages))
     if (size_bytes := total_bytes(lock)) > config.download_bytes:
@@ -104,7 +101,7 @@ def check_names(names: Sequence[str], config: settings.PackageIndex) -> None:
     """Check names against the operator's lists.
 
     Raises:
-        PackagesError: one is denied, or not allowed.
+        PackagesError: a name is denied, or not allowed.
     """
     for name in names:
         denying = any(fnmatch.fnmatchcase(name, pattern) for pattern in config.deny)
@@ -114,12 +111,14 @@ def check_names(names: Sequence[str], config: settings.PackageIndex) -> None:
             raise errors.PackagesError(package_words.not_allowed(name, setting))
 
 
-def summary(lock: Lock, wanted: Sequence[str]) -> str:
-    """Say what a lock adds, in a few words: those that were asked for first, then how many more."""
-    named = [f"{one.name} {one.version}" for one in lock if one.name in wanted]
-    more = len(lock) - len(named)
-    text = ", ".join(named) or quantities.count(more, "package")
-    if named and more:
+def summary(lock: Lock, requested: Sequence[str]) -> str:
+    """Summarize a lock: the requested packages, then the number of others, and the size."""
+    descriptions = [
+        f"{package.name} {package.version}" for package in lock if package.name in requested
+    ]
+    more = len(lock) - len(descriptions)
+    text = ", ".join(descriptions) or quantities.count(more, "package")
+    if descriptions and more:
         text += f" and {quantities.count(more, 'package')} more"
     size_bytes = total_bytes(lock)
     return f"{text} ({quantities.size(size_bytes)})" if size_bytes else text

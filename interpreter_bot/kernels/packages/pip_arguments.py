@@ -1,6 +1,6 @@
-"""Arguments of `pip install` that people and models write, read as requirements of packages. Pure.
+"""Parser of arguments of `pip install` that people and models write. Pure.
 
-What would come from anywhere but the index, or change how it is used, is refused.
+Packages from outside the index, and options that change the use of the index, are refused.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from packaging import requirements, utils
 from interpreter_bot import errors
 from interpreter_bot.wording import package_words
 
-_MOST: Final = 40
-_CHARACTERS: Final = 200
-# Change nothing here, or are what is done anyway.
-_NEEDLESS: Final = frozenset(
+_MAX_REQUIREMENTS: Final = 40
+_MAX_CHARACTERS: Final = 200
+# Options that have no effect here, or are the default.
+_IGNORED_OPTIONS: Final = frozenset(
     {
         *("-q", "-qq", "-qqq", "--quiet", "-v", "--verbose", "-y", "--yes", "--user"),
         *("-U", "--upgrade", "--no-cache-dir", "--no-cache", "--no-input", "--prefer-binary"),
@@ -25,67 +25,69 @@ _NEEDLESS: Final = frozenset(
         *("--only-binary=:all:",),
     }
 )
-# Of the same kind, with their value as the next argument.
-_NEEDLESS_PAIRS: Final = frozenset({"--progress-bar", "--root-user-action", "--only-binary"})
+# The same, with the value as the next argument.
+_IGNORED_OPTIONS_WITH_VALUE: Final = frozenset(
+    {"--progress-bar", "--root-user-action", "--only-binary"}
+)
 
 
 def read(arguments: Sequence[str]) -> list[requirements.Requirement]:
-    """Read what stands after `pip install`.
+    """Parse the arguments after `pip install`.
 
     Raises:
-        PackagesError: it is not possible, or names nothing; the sentence says what.
+        PackagesError: an argument is refused, or there is no package; the message says which.
     """
-    if len(arguments) > _MOST:
-        raise errors.PackagesError(package_words.too_many_named(_MOST))
-    found = []
-    waiting = iter(arguments)
-    for argument in waiting:
-        shown = repr(argument[:_CHARACTERS])
-        if argument in _NEEDLESS_PAIRS:
-            next(waiting, None)
+    if len(arguments) > _MAX_REQUIREMENTS:
+        raise errors.PackagesError(package_words.too_many_named(_MAX_REQUIREMENTS))
+    parsed = []
+    remaining = iter(arguments)
+    for argument in remaining:
+        quoted = repr(argument[:_MAX_CHARACTERS])
+        if argument in _IGNORED_OPTIONS_WITH_VALUE:
+            next(remaining, None)
         elif argument.startswith("-"):
-            if argument not in _NEEDLESS:
-                raise errors.PackagesError(package_words.pip_option(shown))
+            if argument not in _IGNORED_OPTIONS:
+                raise errors.PackagesError(package_words.pip_option(quoted))
         else:
-            found.append(_requirement(argument, shown))
-    if not found:
+            parsed.append(_parse_requirement(argument, quoted))
+    if not parsed:
         raise errors.PackagesError(package_words.NONE_NAMED)
-    return found
+    return parsed
 
 
-def _requirement(argument: str, shown: str) -> requirements.Requirement:
+def _parse_requirement(argument: str, quoted: str) -> requirements.Requirement:
     is_path = argument.startswith((".", "/", "~")) or argument.endswith((".whl", ".gz", ".zip"))
     if is_path or "://" in argument:
-        raise errors.PackagesError(package_words.not_from_index(shown))
+        raise errors.PackagesError(package_words.not_from_index(quoted))
     try:
-        found = requirements.Requirement(argument[: _CHARACTERS + 1])
+        requirement = requirements.Requirement(argument[: _MAX_CHARACTERS + 1])
     except requirements.InvalidRequirement as error:
-        raise errors.PackagesError(package_words.not_a_name(shown)) from error
-    if len(argument) > _CHARACTERS:
-        raise errors.PackagesError(package_words.too_long(shown))
-    if found.marker is not None:
-        # Text in it may have line ends, and what follows them would be options for uv.
-        raise errors.PackagesError(package_words.conditional(shown))
-    if found.url is not None:
-        raise errors.PackagesError(package_words.not_from_index(shown))
-    return found
+        raise errors.PackagesError(package_words.not_a_name(quoted)) from error
+    if len(argument) > _MAX_CHARACTERS:
+        raise errors.PackagesError(package_words.too_long(quoted))
+    if requirement.marker is not None:
+        # A marker may contain line ends, and the following lines would be options for uv.
+        raise errors.PackagesError(package_words.conditional(quoted))
+    if requirement.url is not None:
+        raise errors.PackagesError(package_words.not_from_index(quoted))
+    return requirement
 
 
-def is_met(wanted: requirements.Requirement, held: Mapping[str, str]) -> bool:
-    """Return whether what is there meets a requirement.
+def is_met(requirement: requirements.Requirement, installed: Mapping[str, str]) -> bool:
+    """Return whether the installed packages meet a requirement.
 
     Raises:
-        PackagesError: another version is there, which is not replaced.
+        PackagesError: another version is installed, which is not replaced.
     """
-    name = utils.canonicalize_name(wanted.name)
-    if name not in held:
+    name = utils.canonicalize_name(requirement.name)
+    if name not in installed:
         return False
-    if not wanted.specifier.contains(held[name], prereleases=True):
-        raise errors.PackagesError(package_words.not_replaced_while_running(name, held[name]))
-    # What an extra needs besides may be missing.
-    return not wanted.extras
+    if not requirement.specifier.contains(installed[name], prereleases=True):
+        raise errors.PackagesError(package_words.not_replaced_while_running(name, installed[name]))
+    # Packages that an extra needs may be missing.
+    return not requirement.extras
 
 
-def names(wanted: Sequence[requirements.Requirement]) -> list[str]:
-    """Return the names of what is wanted, as indexes write them."""
-    return [utils.canonicalize_name(one.name) for one in wanted]
+def names(requested: Sequence[requirements.Requirement]) -> list[str]:
+    """Return the normalized names of requirements."""
+    return [utils.canonicalize_name(requirement.name) for requirement in requested]

@@ -1,6 +1,6 @@
-"""uv, which resolves and unpacks packages: a process of its own behind walls, without secrets.
+"""uv, which resolves and unpacks packages in a confined process without secrets.
 
-Only wheels are taken, so that nothing of a package runs: neither here nor in the bot.
+Only wheels are used, so no code of a package runs during installation.
 """
 
 from __future__ import annotations
@@ -31,24 +31,30 @@ from interpreter_bot.wording import package_words
 
 _log = logging.getLogger(__name__)
 
-_CONFINED: Final = ("-I", "-B", "-m", "interpreter_bot.guest.landlock_launcher")
-# Beside its own files and the kernels' Python: libraries, and how names and certificates are found.
-_SYSTEM: Final = (
+_LAUNCHER_ARGUMENTS: Final = ("-I", "-B", "-m", "interpreter_bot.guest.landlock_launcher")
+# Besides its own files and the kernels' Python: libraries, name resolution and certificates.
+_READABLE_SYSTEM_PATHS: Final = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sys/fs/cgroup"),
     *("/etc/ld.so.cache", "/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf"),
     *("/etc/gai.conf", "/etc/services", "/etc/ssl", "/etc/pki", "/etc/ca-certificates"),
     *("/etc/alternatives", "/etc/os-release", "/etc/localtime", "/run/systemd/resolve"),
 )
-_NETWORK: Final = (*settings.CERTIFICATE_VARIABLES, *settings.PROXY_VARIABLES)
-_ALWAYS: Final = ("--no-config", "--no-progress", "--color", "never", "--no-python-downloads")
-_PROCESSES: Final = 2
+_NETWORK_VARIABLES: Final = (*settings.CERTIFICATE_VARIABLES, *settings.PROXY_VARIABLES)
+_COMMON_OPTIONS: Final = (
+    "--no-config",
+    "--no-progress",
+    "--color",
+    "never",
+    "--no-python-downloads",
+)
+_MAX_PROCESSES: Final = 2
 _DATA_BYTES: Final = 2 * settings.GIB
-_MOST_FILES: Final = 100_000
+_MAX_FILES: Final = 100_000
 _INDEX_BYTES: Final = 512 * settings.MIB
 _WATCH_SECONDS: Final = 0.5
 _FILE_TOO_LARGE: Final = f"(os error {errno.EFBIG})"
 _SENTENCE_CHARACTERS: Final = 800
-_SAY_WHY: Final = (
+_REASON_PATTERNS: Final = (
     re.compile(r"\bBecause .*", re.DOTALL),
     re.compile(r"(?<=error:).*", re.DOTALL),
     re.compile(r".*", re.DOTALL),
@@ -80,7 +86,7 @@ _FAULTS: Final = (
         package_words.INDEX_DOWN,
     ),
 )
-_USER: Final = re.compile(r"//[^/@\s]+@")
+_URL_USER: Final = re.compile(r"//[^/@\s]+@")
 _WEB_PORTS: Final = frozenset({53, 80, 443})
 # Certificates as distributions keep them; without any, uv has its own.
 _CERTIFICATES: Final = (
@@ -90,7 +96,7 @@ _CERTIFICATES: Final = (
 
 
 class UvFailedError(Exception):
-    """uv ended with an error; the text is its own."""
+    """uv failed; the message is its output."""
 
 
 class Uv:
@@ -102,72 +108,76 @@ class Uv:
         environment: python_environments.Environment,
         directory: pathlib.Path,
     ) -> None:
-        """Start nothing.
-
-        Args:
-            config: the index, and what may be taken of it.
-            environment: of the kernels, for whose Python it resolves.
-            directory: for what it remembers of the index; created if missing.
-        """
+        """Start nothing yet; `directory` is for the cache of the index, and created if missing."""
         self._config = config
         self._environment = environment
         self._directory = directory
-        self._turns = admissions.Admissions(_PROCESSES)
-        # What sessions had waits for nobody who wants something new.
-        self._returns = admissions.Admissions(_PROCESSES)
-        self._resolving = 0
+        self._new_admissions = admissions.Admissions(_MAX_PROCESSES)
+        # Packages that sessions already had do not wait for new ones.
+        self._restore_admissions = admissions.Admissions(_MAX_PROCESSES)
+        self._resolving_count = 0
 
     async def resolve(
         self,
-        wanted: Sequence[requirements.Requirement],
-        held: Mapping[str, str],
+        requested: Sequence[requirements.Requirement],
+        installed: Mapping[str, str],
         staging: pathlib.Path,
         person: str | None = None,
     ) -> lock_files.Lock:
-        """Find what has to be added to what is there, which stays as it is.
+        """Find the packages to add to the installed ones, which stay as they are.
 
         Args:
-            wanted: what is asked for.
-            held: versions of what is there, by name.
-            staging: an empty directory for it to work in.
-            person: who wants it; None for what a channel always has.
+            requested: the requirements to meet.
+            installed: versions by name.
+            staging: an empty directory to work in.
+            person: for whom; None for the packages of a channel.
 
         Raises:
-            PackagesError: it is not possible; the sentence says why.
+            PackagesError: it is not possible; the message says why.
         """
-        there, lock = staging / "held.txt", staging / "pylock.toml"
-        there.write_text("".join(f"{name}=={version}\n" for name, version in held.items()))
-        asked = staging / "wanted.in"
-        asked.write_text("".join(f"{one}\n" for one in wanted))
-        options = ["--constraints", str(there), "--output-file", str(lock)]
-        for name in held:
+        constraints_file, lock_file = staging / "held.txt", staging / "pylock.toml"
+        constraints_file.write_text(
+            "".join(f"{name}=={version}\n" for name, version in installed.items())
+        )
+        requirements_file = staging / "wanted.in"
+        requirements_file.write_text("".join(f"{requirement}\n" for requirement in requested))
+        options = ["--constraints", str(constraints_file), "--output-file", str(lock_file)]
+        for name in installed:
             options += ["--no-emit-package", name]
         if self._config.cooldown_days:
             options += ["--exclude-newer", f"{self._config.cooldown_days} days"]
-            for name in (*held, *self._config.own):
+            for name in (*installed, *self._config.own):
                 options += ["--exclude-newer-package", f"{name}=false"]
         cache = self._directory / "cache"
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._resolving += 1
+        self._resolving_count += 1
         try:
             await self._run(
-                ["pip", "compile", str(asked), "--format", "pylock.toml", "--no-header", *options],
+                [
+                    "pip",
+                    "compile",
+                    str(requirements_file),
+                    "--format",
+                    "pylock.toml",
+                    "--no-header",
+                    *options,
+                ],
                 staging=staging,
                 cache=cache,
                 person=person,
             )
         finally:
-            self._resolving -= 1
-            if not self._resolving:
+            self._resolving_count -= 1
+            if not self._resolving_count:
                 await self._trim(cache, staging)
-        return lock_files.read(lock.read_text("utf-8"))
+        return lock_files.read(lock_file.read_text("utf-8"))
 
     async def _trim(self, cache: pathlib.Path, staging: pathlib.Path) -> None:
-        """Forget what is remembered of the index once that is much, and nobody uses it."""
-        with contextlib.suppress(FileNotFoundError):  # Another one was quicker.
+        """Delete the cache of the index once it is large and unused."""
+        with contextlib.suppress(FileNotFoundError):  # Another task was quicker.
             usage = await cancellation.in_thread(_usage, cache, _INDEX_BYTES)
-            if usage.is_over and not self._resolving:
-                # Who resolves next begins with a new one; this one is deleted with `staging`.
+            if usage.is_over and not self._resolving_count:
+                # The next resolution starts a new cache; this one is deleted with `staging`.
                 cache.rename(staging / "former")  # noqa: ASYNC240 - no file is moved.
 
     async def unpack(
@@ -177,22 +187,30 @@ class Uv:
         staging: pathlib.Path,
         person: str | None = None,
     ) -> None:
-        """Download what a lock names, check the hashes and unpack it.
+        """Download the wheels of a lock, check their hashes and unpack them into `target`.
 
         Args:
-            lock: what is wanted.
+            lock: the packages.
             target: the directory to fill, in `staging`.
-            staging: a directory for it to work in.
-            person: who wants it; None for what a session had already.
+            staging: a directory to work in.
+            person: for whom; None if a session already had the packages.
 
         Raises:
-            PackagesError: it is not possible; the sentence says why.
+            PackagesError: it is not possible; the message says why.
         """
-        named = staging / "lock.txt"
-        named.write_text(lock_files.lines(lock))
-        command = ["pip", "install", "--requirements", str(named), "--target", str(target)]
+        requirements_file = staging / "lock.txt"
+        requirements_file.write_text(lock_files.lines(lock))
+        command = [
+            "pip",
+            "install",
+            "--requirements",
+            str(requirements_file),
+            "--target",
+            str(target),
+        ]
         options = ["--no-deps", "--require-hashes", "--link-mode", "hardlink", "--quiet"]
-        # A cache of its own, so that all it writes is in one place that is measured and deleted.
+        # A separate cache, so that all written files are in one directory that is measured and
+        # deleted.
         working = asyncio.create_task(
             self._run(
                 [*command, *options], staging=staging, cache=staging / "cache", person=person
@@ -217,10 +235,10 @@ class Uv:
             await asyncio.to_thread(self.check_size, staging)
 
     def check_size(self, directory: pathlib.Path) -> int:
-        """Return what unpacked files take of the disk; blocks.
+        """Return the disk usage of unpacked files; blocks.
 
         Raises:
-            PackagesError: too much.
+            PackagesError: it exceeds the limit.
         """
         usage = _usage(directory, self._config.unpacked_bytes)
         if usage.is_over:
@@ -237,19 +255,19 @@ class Uv:
     ) -> None:
         config, python = self._config, self._environment.executable
         program = os.path.join(sysconfig.get_path("scripts"), "uv")
-        command = [program, *arguments, *_ALWAYS, "--python", python]
+        command = [program, *arguments, *_COMMON_OPTIONS, "--python", python]
         command += ["--only-binary", ":all:", "--default-index", config.url]
         if any(map(os.path.exists, _CERTIFICATES)):
             command.append("--system-certs")
-        network = {name: os.environ[name] for name in _NETWORK if os.environ.get(name)}
+        network = {name: os.environ[name] for name in _NETWORK_VARIABLES if os.environ.get(name)}
         proxies = [network[name] for name in settings.PROXY_VARIABLES if name in network]
-        readable = [*_SYSTEM, *self._environment.readable, program]
+        readable = [*_READABLE_SYSTEM_PATHS, *self._environment.readable, program]
         readable += filter(None, [str(config.netrc_file or "")])
         readable += (network[name] for name in settings.CERTIFICATE_VARIABLES if name in network)
         spec = {
             "readable": readable,
             "writable": [str(staging), str(cache)],
-            # An index may name any address; what listens elsewhere is none of its business.
+            # An index may name any address, so only the web's and its own ports are open.
             "ports": sorted(_ports([config.url, *proxies])),
             "rlimits": {
                 "FSIZE": config.unpacked_bytes,
@@ -269,11 +287,11 @@ class Uv:
         }
         if config.netrc_file is not None:
             variables["NETRC"] = str(config.netrc_file)
-        turns = self._returns if person is None else self._turns
-        async with turns.place(staging.name, person or ""):
+        admission_queue = self._restore_admissions if person is None else self._new_admissions
+        async with admission_queue.place(staging.name, person or ""):
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                *_CONFINED,
+                *_LAUNCHER_ARGUMENTS,
                 json.dumps(spec),
                 *command,
                 stdin=asyncio.subprocess.DEVNULL,
@@ -284,14 +302,14 @@ class Uv:
                 umask=0o022,
                 start_new_session=True,
             )
-            output = await self._ended(process)
+            output = await self._wait_for_output(process)
         if process.returncode:
-            output = _USER.sub("//…@", output.replace(str(staging), "…"))
+            output = _URL_USER.sub("//…@", output.replace(str(staging), "…"))
             _log.warning("uv ended with %s: %s", process.returncode, output)
             raise errors.PackagesError(_sentence(output)) from UvFailedError(output)
 
-    async def _ended(self, process: asyncio.subprocess.Process) -> str:
-        """Wait for the end of a process, or bring it about; returns what it said."""
+    async def _wait_for_output(self, process: asyncio.subprocess.Process) -> str:
+        """Return the output of a process once it has ended; kill it if that takes too long."""
         try:
             async with asyncio.timeout(self._config.build_seconds):
                 _, output = await process.communicate()
@@ -308,26 +326,26 @@ class Uv:
 def _usage(directory: pathlib.Path, max_bytes: int) -> directory_contents.DirectoryUsage:
     """Measure a directory up to a limit; blocks."""
     with workspace_io.opened(directory) as root:
-        return directory_contents.measure(root, most_bytes=max_bytes, most_files=_MOST_FILES)
+        return directory_contents.measure(root, most_bytes=max_bytes, most_files=_MAX_FILES)
 
 
 def _ports(addresses: Collection[str]) -> set[int]:
-    """Return the TCP ports of addresses, such as of an index and of proxies, and of the web."""
+    """Return the TCP ports of addresses and those of the web."""
     ports = set(_WEB_PORTS)
     for address in addresses:
         with contextlib.suppress(ValueError):
-            whole = address if "//" in address else f"//{address}"
-            ports.add(urllib.parse.urlsplit(whole).port or 443)
+            url = address if "//" in address else f"//{address}"
+            ports.add(urllib.parse.urlsplit(url).port or 443)
     return ports
 
 
-def _sentence(told: str) -> str:
-    """Return what uv says of a failure, as people can read it."""
-    if _FILE_TOO_LARGE in told:
+def _sentence(output: str) -> str:
+    """Return the reason of uv's failure as a sentence for people."""
+    if _FILE_TOO_LARGE in output:
         return package_words.UNPACKED_TOO_LARGE
     for pattern, sentence in _FAULTS:
-        if pattern.search(told):
+        if pattern.search(output):
             return sentence
-    found = next(filter(None, (pattern.search(told) for pattern in _SAY_WHY)))
-    text = " ".join(found[0].split())
+    match = next(filter(None, (pattern.search(output) for pattern in _REASON_PATTERNS)))
+    text = " ".join(match[0].split())
     return text[:_SENTENCE_CHARACTERS] or package_words.NOT_INSTALLED

@@ -156,7 +156,7 @@ def _packages(installed: Mapping[str, Sequence[object]], *, is_ours: bool) -> di
         installed: for each package, its version and whether somebody requested it by name.
         is_ours: whether the environment was made from our locks, which name every dependency.
     """
-    promised = kernel_environment.promised()
+    listed_packages = kernel_environment.listed_packages()
     by_normal_name = {
         _normalize_name(name): (str(version), is_requested)
         for name, (version, is_requested) in installed.items()
@@ -164,7 +164,7 @@ def _packages(installed: Mapping[str, Sequence[object]], *, is_ours: bool) -> di
     listed = (
         (name, version)
         for name, (version, is_requested) in sorted(by_normal_name.items())
-        if name in promised or (is_requested and not is_ours)
+        if name in listed_packages or (is_requested and not is_ours)
     )
     return dict(list(listed)[:_MAX_PACKAGES])
 

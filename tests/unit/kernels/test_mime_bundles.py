@@ -34,8 +34,8 @@ JSON = strategies.recursive(
 FORMS = strategies.sampled_from([*(mime for mime, _, _ in mime_bundles._FORMS), "text/plain"])
 
 
-def choose(data, most_bytes=1_000_000):
-    return mime_bundles.choose(data, most_bytes=most_bytes)
+def choose(data, max_bytes=1_000_000):
+    return mime_bundles.choose(data, max_bytes=max_bytes)
 
 
 def encoded(data):
@@ -171,9 +171,9 @@ def test_size_is_bytes():
 
 
 @hypothesis.given(strategies.dictionaries(FORMS, JSON), strategies.integers(1, 50))
-def test_no_bundle_breaks_the_choice(data, most_bytes):
+def test_no_bundle_breaks_the_choice(data, max_bytes):
     try:
-        shown = choose(data, most_bytes)
+        shown = choose(data, max_bytes)
     except mime_bundles.DisplayTooLargeError:
         return
     shown.plain.encode()
@@ -266,8 +266,8 @@ def test_nothing_is_cleared_once_output_was_cut():
     ),
     strategies.integers(1, 30),
 )
-def test_printed_text_never_exceeds_its_budget(pieces, most_bytes):
-    reader = outputs.OutputReader(settings.Limits(output_bytes=most_bytes))
+def test_printed_text_never_exceeds_its_budget(pieces, max_bytes):
+    reader = outputs.OutputReader(settings.Limits(output_bytes=max_bytes))
     shown = [
         output
         for name, text in pieces
@@ -279,9 +279,9 @@ def test_printed_text_never_exceeds_its_budget(pieces, most_bytes):
     too_much = 0
     for name in ("stdout", "stderr"):
         shown_here = [output.text for output in texts if output.stream == name]
-        assert sum(len(text.encode()) for text in shown_here) <= most_bytes
+        assert sum(len(text.encode()) for text in shown_here) <= max_bytes
         sent = sum(len(text.encode("utf-8", "replace")) for of, text in pieces if of == name)
-        too_much += sent > most_bytes
+        too_much += sent > max_bytes
     assert len(notices) == too_much
 
 

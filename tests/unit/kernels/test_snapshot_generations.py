@@ -222,7 +222,7 @@ async def test_what_another_version_saved_stays_until_that_is_said(
     content = json.dumps({"number": 5, "kernel": "k", "runs": 1, "deaths": 0} | pointer)
     key = snapshot_generations.SnapshotKey(b"key" if sign else b"another")
     signed = f"{content}\n{key.sign(workspace.name, content)}"
-    snapshot_generations.point(workspace, signed)
+    snapshot_generations.write_pointer(workspace, signed)
     assert generations.find(workspace) is None
     assert generations.prune(workspace) is None
     assert _left(workspace) == ["5"]
