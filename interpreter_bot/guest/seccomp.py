@@ -1,8 +1,11 @@
-"""The seccomp filter: denies calls that analysis never needs and attacks on the host kernel use.
+"""The seccomp filter: denies calls that analysis never needs and attacks on Linux use.
 
-A deny list: an allow list is stronger, but breaks what people install. Denied calls fail with
-EPERM, so that code gets an exception it can show, or with ENOSYS where a library then takes an
-older call; so do calls newer than this list. Calls of another architecture kill.
+It is a deny list, because an allow list would break packages that people install. Denied calls fail
+with EPERM, which code sees as an exception, or with ENOSYS if libraries then use an older call.
+Calls newer than this list fail with ENOSYS, too. Calls of another architecture kill the process.
+
+The filter is a BPF program, concatenated from rules. A rule runs with the call's number loaded; it
+either ends the program (allow, fail, supervise), or leaves the number loaded for the next rule.
 """
 
 from __future__ import annotations
@@ -11,12 +14,16 @@ import errno
 import functools
 import os
 import struct
+from collections.abc import Mapping
+from typing import TypeAlias
 
 PINNED = range(900, 906)
-"""Descriptors that a session without mounts reaches its directories by."""
+"""Descriptors of the directories of a session without mounts."""
 
-# name: (x86_64, aarch64), None where the architecture has no such call.
-_DENIED: dict[str, tuple[int | None, int | None]] = {
+_Numbers: TypeAlias = tuple[int | None, int | None]
+"""Numbers of a call on x86_64 and aarch64; None if the architecture lacks the call."""
+
+_DENIED: dict[str, _Numbers] = {
     # namespaces and mounts
     "unshare": (272, 97),
     "setns": (308, 268),
@@ -44,7 +51,7 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "pidfd_getfd": (438, 438),
     "name_to_handle_at": (303, 264),
     "open_by_handle_at": (304, 265),
-    # large attack surfaces of the kernel
+    # large attack surfaces of Linux
     "bpf": (321, 280),
     "perf_event_open": (298, 241),
     "userfaultfd": (323, 282),
@@ -94,17 +101,17 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "move_pages": (279, 239),
     "mknod": (133, None),
     "mknodat": (259, 33),
-    # a session's share of the cores, where no cgroup holds it
+    # the processors of a session, if no cgroup bounds its share
     "sched_setaffinity": (203, 122),
-    # kernel memory that older kernels charge to no cgroup
+    # memory in Linux that older versions charge to no cgroup
     "msgget": (68, 186),
     "semget": (64, 190),
-    # memory that no process has to map, so that it is counted for nobody without a cgroup
+    # memory that need not be mapped by a process, so it counts for no session without a cgroup
     "shmget": (29, 194),
 }
-# What namespaces would do: these reach objects and processes that all sessions of a container
-# share, some of them by numbers that can be guessed.
-_DENIED_WITHOUT_NAMESPACES = {
+# These calls reach objects and processes that all sessions of a container share, some by numbers
+# that can be guessed.
+_DENIED_WITHOUT_NAMESPACES: dict[str, _Numbers] = {
     "shmat": (30, 196),
     "shmctl": (31, 195),
     "semop": (65, 193),
@@ -118,10 +125,9 @@ _DENIED_WITHOUT_NAMESPACES = {
     "get_robust_list": (274, 100),
     "sched_setattr": (314, 274),
 }
-# Where sessions have the bot's user id, Landlock does not keep them from changing modes, groups and
-# attributes of the bot's files: by their paths, or once they are open, which takes the right to
-# read them only. Programs take "done" better than a refusal.
-_IGNORED_WITH_SHARED_ID = {
+# If sessions have the bot's user id, Landlock does not stop them from changing modes, groups and
+# attributes of files of the bot that they may read. Programs expect success more than an error.
+_IGNORED_WITH_SHARED_ID: dict[str, _Numbers] = {
     "chmod": (90, None),
     "fchmod": (91, 52),
     "fchmodat": (268, 53),
@@ -133,7 +139,7 @@ _IGNORED_WITH_SHARED_ID = {
     "lchown": (94, None),
     "fchownat": (260, 54),
 }
-_UNSUPPORTED_WITH_SHARED_ID = {
+_UNSUPPORTED_WITH_SHARED_ID: dict[str, _Numbers] = {
     "setxattr": (188, 5),
     "lsetxattr": (189, 6),
     "fsetxattr": (190, 7),
@@ -141,14 +147,14 @@ _UNSUPPORTED_WITH_SHARED_ID = {
     "lremovexattr": (198, 15),
     "fremovexattr": (199, 16),
 }
-_ABSENT_WITH_SHARED_ID = {
+_ABSENT_WITH_SHARED_ID: dict[str, _Numbers] = {
     "fchmodat2": (452, 452),
     "setxattrat": (463, 463),
     "removexattrat": (466, 466),
     "file_setattr": (469, 469),
 }
-# Answered with ENOSYS, so that libraries fall back to the older call.
-_ABSENT = {
+# Fail with ENOSYS, so that libraries fall back to an older call.
+_ABSENT: dict[str, _Numbers] = {
     "clone3": (435, 435),
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
@@ -156,31 +162,30 @@ _ABSENT = {
     # The number of contexts is limited for the whole machine.
     "io_setup": (206, 0),
     "io_pgetevents": (333, 292),
-    # The number of instances is limited per user of the host, and those of root are shared with the
-    # sessions; a watched file may be shared by all sessions, and tell one what another does.
+    # The number of instances is limited for each user of the host, and sessions may share root's.
+    # Watching a shared file would also tell a session what others do.
     "inotify_init": (253, None),
     "inotify_init1": (294, 26),
-    # Rules and programs that a session would leave in the host kernel's memory by the megabyte, the
-    # latter out of one pool, without which no seccomp filter could be installed.
+    # Rules and programs take megabytes of Linux's memory; seccomp programs share one pool, without
+    # which no filter could be installed.
     "landlock_create_ruleset": (444, 444),
     "landlock_add_rule": (445, 445),
     "landlock_restrict_self": (446, 446),
     "seccomp": (317, 277),
-    # Pages moved from pipe to socket to file: a large attack surface, and libraries copy without.
+    # Moving pages between pipes, sockets and files is a large attack surface; libraries then copy.
     "splice": (275, 76),
     "tee": (276, 77),
-    # As shmget; libraries fall back to temporary files.
+    # Memory that need not be mapped, as of shmget; libraries fall back to temporary files.
     "memfd_create": (319, 279),
 }
-# The last call that was reviewed: file_setattr, of Linux 6.17.
+# The newest call that was reviewed: file_setattr, of Linux 6.17.
 _NEWEST = 469
 
 _CLONE = (56, 220)
 _IOCTL = (16, 29)
 _SOCKETS = ((41, 198), (53, 199))  # socket, socketpair
 _CONNECT = (42, 203)
-# Nobody may come to a session: a socket that listens without an address would get a port of the
-# container's.
+# Sessions must not listen: a socket would get a port of the container.
 _SERVERS = ((49, 200), (50, 201))  # bind, listen
 _SETSOCKOPT = (54, 208)
 _GETSOCKOPT = (55, 209)
@@ -205,249 +210,277 @@ _LOAD, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _JUMP_SET, _AND, _RETURN = (
     0x54,
     0x06,
 )
-_ALLOW = 0x7FFF0000
-_KILL = 0x80000000
+# Values that the program may return; the error number is added to `_ERRNO`.
+_RETURN_ALLOW = 0x7FFF0000
+_RETURN_KILL = 0x80000000
 _ERRNO = 0x00050000
-_SUPERVISE = 0x7FC00000
+_RETURN_SUPERVISE = 0x7FC00000
+# Offsets in `struct seccomp_data`.
 _NUMBER, _ARCHITECTURE = 0, 4
 _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT, _FOURTH_ARGUMENT = 16, 24, 32, 40
 _HIGH_HALF = 4
-# Filtered by their flags. What was never sent out of band cannot be received so.
-_SENDS = {
+# Calls with flags, and the offset of the flags. Receiving need not be filtered.
+_SENDS: dict[_Numbers, int] = {
     (44, 206): _FOURTH_ARGUMENT,  # sendto
     (46, 211): _THIRD_ARGUMENT,  # sendmsg
     (307, 269): _FOURTH_ARGUMENT,  # sendmmsg
 }
 # NEWNS|NEWCGROUP|NEWUTS|NEWIPC|NEWUSER|NEWPID|NEWNET, and NEWTIME.
 _NAMESPACES = 0x7E020000 | 0x80
-# A thread that shares no descriptors holds files that its process's /proc does not show.
+# The files of a thread that shares no descriptors are not shown in /proc for its process.
 _THREAD, _SHARED_FILES = 0x10000, 0x400
 _CLOSE_RANGE_UNSHARE = 2
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 # FS_IOC_SETFLAGS, FS_IOC32_SETFLAGS, FS_IOC_SETVERSION, FS_IOC32_SETVERSION, FS_IOC_FSSETXATTR,
-# FS_IOC_SET_ENCRYPTION_POLICY and FS_IOC_ENABLE_VERITY: an owner may set these of a file that he
-# can only read, and where sessions have the bot's user id they own its files.
+# FS_IOC_SET_ENCRYPTION_POLICY and FS_IOC_ENABLE_VERITY: an owner may set these for a file that is
+# only readable, and sessions with the bot's user id own its files.
 _FILE_ATTRIBUTES = (
     *(0x40086602, 0x40046602, 0x40087602, 0x40047602, 0x401C5820),
     *(0x800C6613, 0x40806685),
 )
-# Everything about interfaces, bridges, drivers and namespaces. No socket here is of the host's
-# network, and this is a second wall before the code that would answer.
+# Requests about interfaces, bridges, drivers and namespaces. No socket here belongs to the host's
+# network; this is a second wall before that code of Linux.
 _SIOC_FIRST, _SIOC_BEYOND = 0x890B, 0x8A00
-# What psutil asks first of each interface; one that is not there it passes over.
+# psutil first asks for the MTU of each interface, and skips missing ones.
 _SIOCGIFMTU = 0x8921
 _PR_SET_SECCOMP, _PR_FUTEX_HASH = 22, 78
-# Change notifications of directories that all share. And open-file-description locks, whose number
-# and memory the kernel does not count; the answer is that of a kernel without them.
+# Change notifications of shared directories; and open-file-description locks, whose memory Linux
+# does not count: they fail as in a version of Linux without them.
 _F_NOTIFY, _F_OFD = 1026, (36, 37, 38)
-# Whoever opens a file of a lease waits for its holder.
+# A process that opens a leased file has to wait for the holder of the lease.
 _F_SETLEASE = 1024
-# The second connects, by a call that says nothing of it.
+# MSG_FASTOPEN connects without a call of connect.
 _MSG_OOB, _MSG_FASTOPEN = 1, 0x20000000
 _MAP_HUGETLB = 0x40000
 _SOL_IP, _SOL_SOCKET, _SOL_TCP = 0, 1, 6
-# Hands a socket to another protocol: SMC, or TLS in the kernel.
+# Gives a socket to another protocol: SMC, or TLS in Linux.
 _TCP_ULP = 31
-# The variants that exceed the system's limits by force are refused to unprivileged callers.
+# Linux itself refuses the variants that ignore its limits to unprivileged callers.
 _BUFFER_OPTIONS = (7, 8)  # SO_SNDBUF, SO_RCVBUF
-# SO_ATTACH_FILTER, _BPF, _REUSEPORT_CBPF, _REUSEPORT_EBPF: from the same pool as seccomp filters.
+# SO_ATTACH_FILTER, _BPF, _REUSEPORT_CBPF, _REUSEPORT_EBPF: in the same pool as seccomp filters.
 _PROGRAM_OPTIONS = (26, 50, 51, 52)
 _SO_PASSPIDFD, _SO_PEERPIDFD = 76, 77
 _UNIX, _INTERNET = 1, (2, 10)
 _INTERNET_OF_DOORS = 2
-# 0 is the usual one of the two. The others (MPTCP, SMC, SCTP, DCCP, L2TP, …) lead nowhere on a
-# loopback, hold memory of their own, and make the host load modules.
+# 0 means the usual protocol of the type. Others (MPTCP, SMC, SCTP, DCCP, L2TP, …) are useless on a
+# loopback, use more memory, and make the host load modules.
 _INTERNET_PROTOCOLS = (0, 6, 17)  # TCP, UDP
 _STREAM_PROTOCOLS = (0, 6)
 _STREAM, _DATAGRAM, _RAW, _SEQUENCED_PACKETS, _KIND = 1, 2, 3, 5, 0xF
-# libzmq lists interfaces; the other netlink protocols (audit, netfilter, generic, …) list nothing
-# that analysis needs and are a large part of the host kernel.
+# libzmq lists interfaces by the route protocol. Analysis does not need the others (audit,
+# netfilter, generic, …), which are a large attack surface.
 _NETLINK, _NETLINK_ROUTE = 16, 0
 
 
 def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    """Build a BPF instruction; a jump skips `if_true` or `if_false` instructions."""
     return struct.pack("HBBI", code, if_true, if_false, value)
 
 
-def _answer(error: int) -> bytes:
+def _load(offset: int) -> bytes:
+    """Load the call's number or half of an argument, which the next instructions compare."""
+    return _instruction(_LOAD, offset)
+
+
+def _fail(error: int) -> bytes:
+    """End the rule: the call fails with this error; with 0, it reports success and does nothing."""
     return _instruction(_RETURN, _ERRNO | error)
 
 
-def _only(number: int | None, body: bytes) -> bytes:
-    """Run `body`, which ends in a return, for one call number; leaves the number loaded."""
-    if number is None:
+_ALLOW = _instruction(_RETURN, _RETURN_ALLOW)
+_IGNORE = _fail(0)
+
+
+def _if_equal(value: int | None, body: bytes) -> bytes:
+    """Run `body`, which ends the rule, if the loaded value is this one; nothing for None."""
+    if value is None:
         return b""
-    return _instruction(_JUMP_EQUAL, number, 0, len(body) // 8) + body
+    return _instruction(_JUMP_EQUAL, value, 0, len(body) // 8) + body
 
 
-def _refused(numbers: tuple[int, ...], error: int = errno.EPERM) -> bytes:
-    """Build the rule that refuses some values of what is loaded, and allows all others."""
-    rule = b"".join(_only(number, _answer(error)) for number in numbers)
-    return rule + _instruction(_RETURN, _ALLOW)
+def _if_any_bit(bits: int, body: bytes) -> bytes:
+    """Run `body`, which ends the rule, if the loaded value has any of these bits."""
+    return _instruction(_JUMP_SET, bits, 0, len(body) // 8) + body
 
 
-def _between(first: int, last: int, body: bytes) -> bytes:
-    """Run `body`, which ends in a return, if what is loaded is in the range."""
+def _if_at_least(value: int, body: bytes) -> bytes:
+    """Run `body`, which ends the rule, if the loaded value is at least this one."""
+    return _instruction(_JUMP_GREATER_EQUAL, value, 0, len(body) // 8) + body
+
+
+def _if_between(first: int, last: int, body: bytes) -> bytes:
+    """Run `body`, which ends the rule, if the loaded value is in the range."""
     skip = len(body) // 8
     above = _instruction(_JUMP_GREATER_EQUAL, last + 1, skip + 1, 0)
     return above + _instruction(_JUMP_GREATER_EQUAL, first, 0, skip) + body
 
 
-def _arguments(column: int) -> bytes:
-    """Build the rules that check an argument; each returns for its own call."""
-    allow = _instruction(_RETURN, _ALLOW)
-    second, third = _instruction(_LOAD, _SECOND_ARGUMENT), _instruction(_LOAD, _THIRD_ARGUMENT)
-    clone = _instruction(_LOAD, _FIRST_ARGUMENT) + _instruction(_JUMP_SET, _NAMESPACES, 0, 1)
-    clone += _answer(errno.EPERM) + _instruction(_AND, _THREAD | _SHARED_FILES)
-    clone += _instruction(_JUMP_EQUAL, _THREAD, 0, 1) + _answer(errno.EPERM) + allow
-    ioctl = second + _only(_SIOCGIFMTU, _answer(errno.ENODEV))
-    ioctl += _instruction(_JUMP_GREATER_EQUAL, _SIOC_BEYOND, 2, 0)
-    ioctl += _instruction(_JUMP_GREATER_EQUAL, _SIOC_FIRST, 0, 1) + _answer(errno.EPERM)
-    ioctl += _refused((_TIOCSTI, _TIOCLINUX, *_FILE_ATTRIBUTES))
-    close_range = third + _instruction(_JUMP_SET, _CLOSE_RANGE_UNSHARE, 0, 1)
-    close_range += _answer(errno.EPERM) + allow
-    fcntl = second + _only(_F_NOTIFY, _answer(errno.EPERM)) + _refused(_F_OFD, errno.EINVAL)
-    prctl = _instruction(_LOAD, _FIRST_ARGUMENT) + _refused((_PR_SET_SECCOMP, _PR_FUTEX_HASH))
-    rules = {
-        _CLONE: clone,
-        _IOCTL: ioctl,
-        _CLOSE_RANGE: close_range,
-        _FCNTL: fcntl,
-        _PRCTL: prctl,
-        _SETSOCKOPT: _set_options(),
-        _GETSOCKOPT: _of_sockets(_refused((_SO_PEERPIDFD,))),
-        _MMAP: _no_huge_pages(),
-        **{numbers: _sockets() for numbers in _SOCKETS},
-        **{numbers: _in_order(offset) for numbers, offset in _SENDS.items()},
+def _unless_zero(body: bytes) -> bytes:
+    """Run `body`, which ends the rule, if the loaded value is not 0."""
+    return _instruction(_JUMP_EQUAL, 0, len(body) // 8, 0) + body
+
+
+def _fail_if_in(values: tuple[int, ...], error: int = errno.EPERM) -> bytes:
+    """End the rule: the call fails for these loaded values, and is allowed for all others."""
+    return b"".join(_if_equal(value, _fail(error)) for value in values) + _ALLOW
+
+
+def _dispatch(rules: Mapping[_Numbers, bytes], column: int) -> bytes:
+    """Run the rule of the loaded call number, if it has one."""
+    return b"".join(_if_equal(numbers[column], rule) for numbers, rule in rules.items())
+
+
+def _common_rules(column: int) -> bytes:
+    """Build the rules that check arguments in every session."""
+    fcntl = _load(_SECOND_ARGUMENT) + _if_equal(_F_NOTIFY, _fail(errno.EPERM))
+    close_range = _load(_THIRD_ARGUMENT) + _if_any_bit(_CLOSE_RANGE_UNSHARE, _fail(errno.EPERM))
+    rules: dict[_Numbers, bytes] = {
+        _CLONE: _clone_rule(),
+        _IOCTL: _ioctl_rule(),
+        _CLOSE_RANGE: close_range + _ALLOW,
+        _FCNTL: fcntl + _fail_if_in(_F_OFD, errno.EINVAL),
+        _PRCTL: _load(_FIRST_ARGUMENT) + _fail_if_in((_PR_SET_SECCOMP, _PR_FUTEX_HASH)),
+        _SETSOCKOPT: _setsockopt_rule(),
+        _GETSOCKOPT: _socket_level_rule(_fail_if_in((_SO_PEERPIDFD,))),
+        _MMAP: _mmap_rule(),
+        **{numbers: _socket_rule() for numbers in _SOCKETS},
+        **{numbers: _send_rule(offset) for numbers, offset in _SENDS.items()},
     }
-    return b"".join(_only(numbers[column], rule) for numbers, rule in rules.items())
+    return _dispatch(rules, column)
 
 
-def _arguments_without_namespaces(column: int, *, has_doors: bool, has_network: bool) -> bytes:
-    """Build the rules for what namespaces would do; they go on where they refuse nothing.
+def _clone_rule() -> bytes:
+    """Deny new namespaces, and threads that do not share their descriptors."""
+    rule = _load(_FIRST_ARGUMENT) + _if_any_bit(_NAMESPACES, _fail(errno.EPERM))
+    rule += _instruction(_AND, _THREAD | _SHARED_FILES)
+    return rule + _if_equal(_THREAD, _fail(errno.EPERM)) + _ALLOW
 
-    `PINNED` descriptors cannot be closed or replaced: paths of the session lead through them. For
-    doors there are sockets of TCP, which can do nothing by themselves: whoever supervises the
-    session connects in their place.
+
+def _ioctl_rule() -> bytes:
+    """Deny terminal injection, attributes of files, and requests about network interfaces."""
+    rule = _load(_SECOND_ARGUMENT) + _if_equal(_SIOCGIFMTU, _fail(errno.ENODEV))
+    # Two instructions follow that refuse the range of network requests.
+    rule += _instruction(_JUMP_GREATER_EQUAL, _SIOC_BEYOND, 2, 0)
+    rule += _if_at_least(_SIOC_FIRST, _fail(errno.EPERM))
+    return rule + _fail_if_in((_TIOCSTI, _TIOCLINUX, *_FILE_ATTRIBUTES))
+
+
+def _rules_without_namespaces(column: int, *, has_doors: bool, has_network: bool) -> bytes:
+    """Build the rules that stand in for namespaces; without a refusal, common rules follow.
+
+    `PINNED` descriptors cannot be closed or replaced, because paths of the session lead through
+    them. With doors, code may create TCP sockets, but its keeper makes all connections.
     """
-    offsets = _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT
-    first, second, third = (_instruction(_LOAD, offset) for offset in offsets)
-    number, allow = _instruction(_LOAD, _NUMBER), _instruction(_RETURN, _ALLOW)
+    deny, number = _fail(errno.EPERM), _load(_NUMBER)
+    first, second = _load(_FIRST_ARGUMENT), _load(_SECOND_ARGUMENT)
     lowest, highest = PINNED[0], PINNED[-1]
-    is_own = _instruction(_JUMP_EQUAL, 0, 1, 0)
-    keep_open = second + _only(_F_SETFD, _answer(0)) + allow
-    kind = second + _instruction(_AND, _KIND)
-    # A datagram can be sent to an address without a connection.
-    kind += _only(_STREAM, allow) + _only(_SEQUENCED_PACKETS, allow)
-    kind += _answer(errno.EPROTONOSUPPORT)
-    # What code gets to read: the network is unreachable.
-    closed = _answer(errno.ENETUNREACH)
-    tcp = third + b"".join(_only(number, allow) for number in _STREAM_PROTOCOLS) + closed
-    tcp = second + _instruction(_AND, _KIND) + _only(_STREAM, tcp) + closed
-    families = first + _only(_UNIX, kind)
-    families += _only(_INTERNET_OF_DOORS, tcp) if has_doors else b""
-    families += b"".join(_only(family, closed) for family in _INTERNET)
-    families += _answer(errno.EAFNOSUPPORT)
-    # Of IP, a group could be joined, of which the container's network hears.
-    level = second + _only(_SOL_IP, _answer(errno.ENOPROTOOPT))
-    level += _only(_SOL_TCP, third + _refused((_TCP_ULP,))) + number
-    # Libraries close everything before another program begins. What is not to be inherited closes
-    # then by itself, so this may do nothing.
-    spans = second + _instruction(_JUMP_GREATER_EQUAL, lowest, 0, 1) + _answer(0)
-    rules = {
-        _CLOSE: first + _between(lowest, highest, _answer(0)) + allow,
-        _FCNTL: first + _between(lowest, highest, keep_open) + number,
-        _CLOSE_RANGE: first
-        + _instruction(_JUMP_GREATER_EQUAL, highest + 1, len(spans) // 8, 0)
-        + spans
-        + number,
-        _PRLIMIT: first + is_own + _answer(errno.EPERM) + allow,
-        _SETPRIORITY: first
-        + is_own
-        + _answer(errno.EPERM)
-        + second
-        + is_own
-        + _answer(errno.EPERM)
-        + allow,
-        **{
-            numbers: second + _between(lowest, highest, _answer(errno.EBADF)) + allow
-            for numbers in _DUPLICATES
-        },
-        # libzmq calls these with the id of its own thread, and ends the process where it may not.
-        **{numbers: first + is_own + _answer(0) + allow for numbers in _SET_SCHEDULERS},
-        **dict.fromkeys(_SOCKETS, families),
+    keep_inheritable = second + _if_equal(_F_SETFD, _IGNORE) + _ALLOW
+    keep_number = second + _if_between(lowest, highest, _fail(errno.EBADF)) + _ALLOW
+    # Before another program starts, libraries close all descriptors, including pinned ones. All
+    # others close on exec anyway, so such a call may do nothing.
+    keep_range = second + _if_at_least(lowest, _IGNORE)
+    skip_range = _instruction(_JUMP_GREATER_EQUAL, highest + 1, len(keep_range) // 8, 0)
+    # At level IP, a socket could join a multicast group, which the container's network would see.
+    setsockopt = second + _if_equal(_SOL_IP, _fail(errno.ENOPROTOOPT))
+    setsockopt += _if_equal(_SOL_TCP, _load(_THIRD_ARGUMENT) + _fail_if_in((_TCP_ULP,)))
+    rules: dict[_Numbers, bytes] = {
+        _CLOSE: first + _if_between(lowest, highest, _IGNORE) + _ALLOW,
+        _FCNTL: first + _if_between(lowest, highest, keep_inheritable) + number,
+        _CLOSE_RANGE: first + skip_range + keep_range + number,
+        _PRLIMIT: first + _unless_zero(deny) + _ALLOW,
+        _SETPRIORITY: first + _unless_zero(deny) + second + _unless_zero(deny) + _ALLOW,
+        **dict.fromkeys(_DUPLICATES, keep_number),
+        # libzmq calls these with the id of its own thread, and aborts if they fail.
+        **dict.fromkeys(_SET_SCHEDULERS, first + _unless_zero(_IGNORE) + _ALLOW),
+        **dict.fromkeys(_SOCKETS, _socket_rule_without_namespaces(has_doors=has_doors)),
     }
     if has_network:
-        # By its path, it could connect to what the bot listens on. A pair is connected for good.
-        rules[_SOCKETS[0]] = first + _only(_UNIX, _answer(errno.EAFNOSUPPORT)) + number
+        # By its path, a Unix socket could connect to the bot. A pair of sockets cannot reconnect.
+        no_unix = _if_equal(_UNIX, _fail(errno.EAFNOSUPPORT))
+        rules[_SOCKETS[0]] = first + no_unix + number
     else:
-        connect = _instruction(_RETURN, _SUPERVISE) if has_doors else _answer(errno.EPERM)
-        rules |= {_SETSOCKOPT: level, _CONNECT: connect}
-        rules |= dict.fromkeys(_SERVERS, _answer(errno.EPERM))
-    return b"".join(_only(numbers[column], rule) for numbers, rule in rules.items())
+        connect = _instruction(_RETURN, _RETURN_SUPERVISE) if has_doors else deny
+        rules |= {_SETSOCKOPT: setsockopt + number, _CONNECT: connect}
+        rules |= dict.fromkeys(_SERVERS, deny)
+    return _dispatch(rules, column)
 
 
-def _with_shared_id(column: int) -> bytes:
-    """Build the rules for calls that change files which can only be read, or named."""
-    named = _instruction(_LOAD, _SECOND_ARGUMENT) + _instruction(_JUMP_EQUAL, 0, 0, 3)
-    named += _instruction(_LOAD, _SECOND_ARGUMENT + _HIGH_HALF)
-    named += _instruction(_JUMP_EQUAL, 0, 0, 1) + _instruction(_RETURN, _ALLOW) + _answer(0)
-    rules = [(numbers, _answer(0)) for numbers in _IGNORED_WITH_SHARED_ID.values()]
-    rules += [
-        (numbers, _answer(errno.EOPNOTSUPP)) for numbers in _UNSUPPORTED_WITH_SHARED_ID.values()
+def _socket_rule_without_namespaces(*, has_doors: bool) -> bytes:
+    """Allow connected Unix sockets and, with doors, TCP; the network looks unreachable."""
+    load_kind = _load(_SECOND_ARGUMENT) + _instruction(_AND, _KIND)
+    # No datagram sockets: they can send to any address without a connection.
+    unix = load_kind + _if_equal(_STREAM, _ALLOW) + _if_equal(_SEQUENCED_PACKETS, _ALLOW)
+    unix += _fail(errno.EPROTONOSUPPORT)
+    unreachable = _fail(errno.ENETUNREACH)
+    protocols = b"".join(_if_equal(protocol, _ALLOW) for protocol in _STREAM_PROTOCOLS)
+    tcp = load_kind + _if_equal(_STREAM, _load(_THIRD_ARGUMENT) + protocols + unreachable)
+    rule = _load(_FIRST_ARGUMENT) + _if_equal(_UNIX, unix)
+    rule += _if_equal(_INTERNET_OF_DOORS, tcp + unreachable) if has_doors else b""
+    rule += b"".join(_if_equal(family, unreachable) for family in _INTERNET)
+    return rule + _fail(errno.EAFNOSUPPORT)
+
+
+def _rules_with_shared_id(column: int) -> bytes:
+    """Build the rules against changes of the bot's files that need no right to write to them."""
+    # utimensat without a path, whose address has two halves, changes an open file.
+    utimensat = _load(_SECOND_ARGUMENT) + _instruction(_JUMP_EQUAL, 0, 0, 3)
+    utimensat += _load(_SECOND_ARGUMENT + _HIGH_HALF) + _instruction(_JUMP_EQUAL, 0, 0, 1)
+    utimensat += _ALLOW + _IGNORE
+    no_lease = _load(_SECOND_ARGUMENT) + _if_equal(_F_SETLEASE, _fail(errno.EINVAL))
+    rules: list[tuple[_Numbers, bytes]] = [
+        *((numbers, _IGNORE) for numbers in _IGNORED_WITH_SHARED_ID.values()),
+        *((numbers, _fail(errno.EOPNOTSUPP)) for numbers in _UNSUPPORTED_WITH_SHARED_ID.values()),
+        *((numbers, _fail(errno.ENOSYS)) for numbers in _ABSENT_WITH_SHARED_ID.values()),
+        (_UTIMENSAT, utimensat),
+        (_FCNTL, no_lease + _load(_NUMBER)),
     ]
-    rules += [(numbers, _answer(errno.ENOSYS)) for numbers in _ABSENT_WITH_SHARED_ID.values()]
-    lease = _instruction(_LOAD, _SECOND_ARGUMENT) + _only(_F_SETLEASE, _answer(errno.EINVAL))
-    rules += [(_UTIMENSAT, named), (_FCNTL, lease + _instruction(_LOAD, _NUMBER))]
-    return b"".join(_only(numbers[column], rule) for numbers, rule in rules)
+    return _dispatch(dict(rules), column)
 
 
-def _in_order(offset: int) -> bytes:
-    """Build the rule against data out of band, rarely used and often flawed code of the kernel, and
-    ahead of a connection.
+def _send_rule(offset: int) -> bytes:
+    """Deny out-of-band data, as its code in Linux is rarely used, and TCP Fast Open."""
+    flags = _load(offset) + _if_any_bit(_MSG_OOB | _MSG_FASTOPEN, _fail(errno.ENOTSUP))
+    return flags + _ALLOW
+
+
+def _socket_rule() -> bytes:
+    """Allow a few socket families, with some types and protocols of each."""
+    refuse = _fail(errno.EPROTONOSUPPORT)
+    protocol = _load(_THIRD_ARGUMENT)
+    netlink = protocol + _if_equal(_NETLINK_ROUTE, _ALLOW) + refuse
+    known = b"".join(_if_equal(number, _ALLOW) for number in _INTERNET_PROTOCOLS)
+    known = protocol + known + refuse
+    internet = _load(_SECOND_ARGUMENT) + _instruction(_AND, _KIND)
+    # Linux itself refuses raw sockets of any protocol: code gets the usual error.
+    internet += _if_equal(_RAW, _ALLOW) + _if_equal(_STREAM, known) + _if_equal(_DATAGRAM, known)
+    internet += refuse
+    rule = _load(_FIRST_ARGUMENT) + _if_equal(_UNIX, _ALLOW) + _if_equal(_NETLINK, netlink)
+    rule += b"".join(_if_equal(family, internet) for family in _INTERNET)
+    return rule + _fail(errno.EAFNOSUPPORT)
+
+
+def _socket_level_rule(rule: bytes) -> bytes:
+    """Run `rule` with the number of the option, if it is of level SOL_SOCKET; else allow."""
+    return _load(_SECOND_ARGUMENT) + _allow_unless(_SOL_SOCKET) + _load(_THIRD_ARGUMENT) + rule
+
+
+def _allow_unless(value: int) -> bytes:
+    return _instruction(_JUMP_EQUAL, value, 1, 0) + _ALLOW
+
+
+def _setsockopt_rule() -> bytes:
+    """Ignore changes of socket buffer sizes; deny BPF programs, and pidfds of the other end.
+
+    Data in socket buffers is in no process mapping, and cgroups of version 1 do not count it; fixed
+    sizes keep it small. The process at the other end may be the bot.
     """
-    flags = _instruction(_LOAD, offset)
-    flags += _instruction(_JUMP_SET, _MSG_OOB | _MSG_FASTOPEN, 0, 1)
-    return flags + _answer(errno.ENOTSUP) + _instruction(_RETURN, _ALLOW)
+    ignore_sizes = b"".join(_if_equal(option, _IGNORE) for option in _BUFFER_OPTIONS)
+    return _socket_level_rule(ignore_sizes + _fail_if_in((*_PROGRAM_OPTIONS, _SO_PASSPIDFD)))
 
 
-def _sockets() -> bytes:
-    """Build the rule for socket families, and the types and protocols of each."""
-    allow = _instruction(_RETURN, _ALLOW)
-    refuse = _answer(errno.EPROTONOSUPPORT)
-    protocol = _instruction(_LOAD, _THIRD_ARGUMENT)
-    netlink = protocol + _only(_NETLINK_ROUTE, allow) + refuse
-    known = protocol + b"".join(_only(number, allow) for number in _INTERNET_PROTOCOLS) + refuse
-    internet = _instruction(_LOAD, _SECOND_ARGUMENT) + _instruction(_AND, _KIND)
-    # Raw sockets get the system's own answer for any protocol: not permitted.
-    internet += _only(_RAW, allow) + _only(_STREAM, known) + _only(_DATAGRAM, known) + refuse
-    rule = _instruction(_LOAD, _FIRST_ARGUMENT) + _only(_UNIX, allow) + _only(_NETLINK, netlink)
-    rule += b"".join(_only(family, internet) for family in _INTERNET)
-    return rule + _answer(errno.EAFNOSUPPORT)
-
-
-def _of_sockets(rule: bytes) -> bytes:
-    """Build the rule for options at level SOL_SOCKET, by their number."""
-    level = _instruction(_LOAD, _SECOND_ARGUMENT) + _instruction(_JUMP_EQUAL, _SOL_SOCKET, 1, 0)
-    return level + _instruction(_RETURN, _ALLOW) + _instruction(_LOAD, _THIRD_ARGUMENT) + rule
-
-
-def _set_options() -> bytes:
-    """Build the rule that ignores changes of socket buffer sizes, and reports success.
-
-    What waits in socket buffers is memory in no process mapping, which cgroups of version 1 do not
-    count; fixed sizes keep it small. BPF programs are refused, and so are handles on the process at
-    the other end, which may be the bot.
-    """
-    same = b"".join(_only(option, _answer(0)) for option in _BUFFER_OPTIONS)
-    return _of_sockets(same + _refused((*_PROGRAM_OPTIONS, _SO_PASSPIDFD)))
-
-
-def _no_huge_pages() -> bytes:
-    """Build the rule against huge pages, which a host reserves for somebody and nobody counts."""
-    flags = _instruction(_LOAD, _FOURTH_ARGUMENT)
-    flags += _instruction(_JUMP_SET, _MAP_HUGETLB, 0, 1)
-    return flags + _answer(errno.ENOMEM) + _instruction(_RETURN, _ALLOW)
+def _mmap_rule() -> bytes:
+    """Deny huge pages, which a host reserves for other programs and which no limit counts."""
+    return _load(_FOURTH_ARGUMENT) + _if_any_bit(_MAP_HUGETLB, _fail(errno.ENOMEM)) + _ALLOW
 
 
 @functools.cache
@@ -461,10 +494,10 @@ def build(
     """Build the BPF program for this machine.
 
     Args:
-        has_namespaces: of its own; without them, also deny calls that reach beyond the session.
-        has_shared_id: it has the bot's user id.
-        has_doors: without namespaces, its connections are supervised, rather than refused.
-        has_network: without namespaces, it may use the network that it has.
+        has_namespaces: whether the session has namespaces; without, more calls are denied.
+        has_shared_id: whether the session has the bot's user id.
+        has_doors: without namespaces, whether connections are supervised instead of denied.
+        has_network: without namespaces, whether the session may use the container's network.
 
     Raises:
         OSError: there is no table for this machine's architecture.
@@ -473,22 +506,18 @@ def build(
     if machine not in _AUDIT_ARCHITECTURES:
         raise OSError(errno.ENOSYS, f"no system call filter for {machine}")
     column = 0 if machine == "x86_64" else 1
-    program = _instruction(_LOAD, _ARCHITECTURE)
+    program = _load(_ARCHITECTURE)
     program += _instruction(_JUMP_EQUAL, _AUDIT_ARCHITECTURES[machine], 1, 0)
-    program += _instruction(_RETURN, _KILL)
-    program += _instruction(_LOAD, _NUMBER)
-    # The numbers of x86-64's x32 table are far beyond, too.
-    program += _instruction(_JUMP_GREATER_EQUAL, _NEWEST + 1, 0, 1) + _answer(errno.ENOSYS)
-    for absent in _ABSENT.values():
-        program += _only(absent[column], _answer(errno.ENOSYS))
-    for denied in _DENIED.values():
-        program += _only(denied[column], _answer(errno.EPERM))
+    program += _instruction(_RETURN, _RETURN_KILL)
+    program += _load(_NUMBER)
+    # This includes the numbers of x86-64's x32 table, which are far larger.
+    program += _if_at_least(_NEWEST + 1, _fail(errno.ENOSYS))
+    program += _dispatch(dict.fromkeys(_ABSENT.values(), _fail(errno.ENOSYS)), column)
+    program += _dispatch(dict.fromkeys(_DENIED.values(), _fail(errno.EPERM)), column)
     if not has_namespaces:
-        for denied in _DENIED_WITHOUT_NAMESPACES.values():
-            program += _only(denied[column], _answer(errno.EPERM))
-        program += _arguments_without_namespaces(
-            column, has_doors=has_doors, has_network=has_network
-        )
+        denied = dict.fromkeys(_DENIED_WITHOUT_NAMESPACES.values(), _fail(errno.EPERM))
+        program += _dispatch(denied, column)
+        program += _rules_without_namespaces(column, has_doors=has_doors, has_network=has_network)
     if has_shared_id:
-        program += _with_shared_id(column)
-    return program + _arguments(column) + _instruction(_RETURN, _ALLOW)
+        program += _rules_with_shared_id(column)
+    return program + _common_rules(column) + _ALLOW

@@ -19,7 +19,7 @@ import errno, os, struct, sys
 from interpreter_bot.guest import seccomp, syscalls
 number = seccomp._DENIED[sys.argv[1]][os.uname().machine == "aarch64"]
 program = struct.pack("HBBI", 0x20, 0, 0, 0) + struct.pack("HBBI", 0x15, 0, 1, number)
-program += seccomp._answer(errno.EPERM) + struct.pack("HBBI", 0x06, 0, 0, seccomp._ALLOW)
+program += seccomp._fail(errno.EPERM) + seccomp._ALLOW
 syscalls.forbid_new_privileges()
 syscalls.install_filter(program)
 os.execv(sys.argv[2], sys.argv[2:])
